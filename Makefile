@@ -3,20 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 IBPULSE := $(BIN)/ibpulse
-# parts of the tests (tests/conftest.py): those that watch no clock yield to the others
-STILL := $(foreach part,1 2 3 4,test-still-$(part))
-WATCHING := test-machine $(foreach part,1 2 3,test-watching-$(part))
-AT_IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
-# the virtual machine emulates its processor, and needs a whole one
-AHEAD := $(shell [ "$$(nice -n -10 nice 2>/dev/null)" = -10 ] && echo nice -n -10)
 PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help run stack test $(WATCHING) test-live $(STILL) coverage check bench docs docs-site previews accuracy fuzz faults chart format lock clean
+.PHONY: help setup run stack test coverage check bench docs docs-site previews accuracy fuzz faults chart format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: $(VENV)/dev.stamp ## Install what the tests need
 
 run: $(VENV)/run.stamp ## Serve this node's fabric, or a simulated one where there is none (ARGS="--web.listen-address=:9000")
 	@if ls /sys/class/infiniband/* >/dev/null 2>&1; then exec $(IBPULSE) serve $(ARGS); else exec $(IBPULSE) demo $(ARGS); fi
@@ -24,38 +20,19 @@ run: $(VENV)/run.stamp ## Serve this node's fabric, or a simulated one where the
 stack: $(VENV)/run.stamp ## Run the demo of docker/compose.yaml without containers; needs Prometheus and Alertmanager (ARGS=--faults)
 	@exec $(BIN)/python docker/stack.py $(ARGS)
 
-test: check $(VENV)/docs.stamp ## Run every check and every test (ARGS="tests/ring -k overwrite" for some)
-ifdef ARGS
-	$(PYTEST) $(ARGS)
-else
-	$(MAKE) --no-print-directory --jobs --output-sync=target $(WATCHING) test-live $(STILL)
-endif
+test: ## Check everything that needs no hardware, in ten minutes (ARGS="tests/ring -k overwrite" runs some tests)
+	@$(PYTHON) -m tests
 
-coverage: $(VENV)/docs.stamp ## Run the tests one after another and fail below 95 % coverage (ARGS=tests/ring)
+campaign-%: $(VENV)/dev.stamp ## Run one of the long checks: live faults vm pages prometheus chart packages fuzz accuracy bench mutants
+	@$(BIN)/python -m tests.campaigns $*
+
+campaign-packages: $(VENV)/docs.stamp
+
+coverage: $(VENV)/dev.stamp ## Run the unit tests and fail below 95 % statement coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage run -m pytest tests --ignore=tests/smoke --ignore=tests/campaigns --quiet
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
-
-# what yields may have to wait for minutes
-$(STILL): PYTEST := $(AT_IDLE) $(PYTEST) --timeout=1200
-test-machine: PYTEST := $(AHEAD) $(PYTEST)
-$(STILL) $(WATCHING) test-live: test-%:
-	$(PYTEST) $(PART) || { test $$? -eq 1 && $(PYTEST) $(PART) $(AGAIN); }
-
-# each part remembers its own failures, because parts run at the same time
-PART = --part=$* -o cache_dir=.pytest_cache/$*
-# a test may lose seconds to the machine's other work, and all tests of a file with it if they share what they look at;
-# so tests of up to three files of a part may fail once
-AGAIN := --last-failed --last-failed-no-failures=none --again-at-most=3
-
-# two parts at a time that watch the clock, of which one has browsers and fleets, and then the live tests; meanwhile two
-# that yield
-test-watching-2: | test-machine
-test-watching-3: | test-watching-1
-test-live: | $(WATCHING)
-test-still-2: | test-still-1
-test-still-4: | test-still-3
 
 check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check exporter tools tests bench docker docs/conf.py

@@ -1,110 +1,145 @@
-"""Which tests `make test` runs side by side, and which have the machine for themselves."""
+"""Fixed seeds for every test; a unit test that sleeps, reads a clock, starts a process or leaves this machine fails.
+
+Unit tests are those outside `tests/smoke/` and `tests/campaigns/`. A mark names exceptions: `real("process", "clock")`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import ipaddress
+import os
+import random
 import signal
-from pathlib import Path
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
 
-# the examples of a test may take any time: budgets belong to the benchmarks
-hypothesis.settings.register_profile("ibpulse", deadline=None)
-hypothesis.settings.load_profile("ibpulse")
+from tests import ROOT
+
+TESTS = f"{ROOT}/tests/"
+OTHER_TIERS = (TESTS + "smoke/", TESTS + "campaigns/")
+CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+PROCESSES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+
+# the same examples in every run, however long one takes
+hypothesis.settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile("fixed")
 
 # a shell that starts the tests in the background lets them ignore interrupts, and so would the programs they start
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-HERE = Path(__file__).parent
-LIVE_PART = "live"
-STILL_PARTS = 4
-# Most of their tests start daemons and look at when things happen: nothing may run beside them, except what yields.
-LIVE = "daemon families faults fusefabric sampler test_alerting"
-# Most of these start daemons, browsers or servers too, but the machine may have other work.
-WATCHING = ("fleet page terminal web", "datasets docker doctor", "gateway grafana")
-# Files of both that may run beside any others, in the time that these leave idle:
-# what they wait for may take any time, and nothing in them is late.
-STILL = {
-    "daemon": "access footprint hung_disk internal_errors other_users real_cgroups",
-    "datasets": "collected_files dataset_store fleet_collect fleet_findings fleet_report node_tiers straggler_trace",
-    "docker": "compose image systemd workflows",
-    "doctor": """bundle bundle_redaction command event_checks examination machine_checks missing_cards port_checks
-        sample_checks""",
-    "families": "discovery traps",
-    "fleet": "clock_offsets hostile_answers lateness node_answers node_config stream_answers targets",
-    "gateway": "capture_archive line_rates node_samples",
-    "grafana": """alerts board_cost board_looks board_queries boards frames inhibitions previews rules runbooks
-        scale""",
-    "sampler": "adaptive adaptive_reads cgroup clock counter_file plan sampling_interval",
-    "terminal": "driver jobs_in_top screen screen_marks view_bins watchers_events watchers_ring",
-    "web": """captures events_route fuzz health host_names job_filter line_rate metrics_route pages past_window
-        refusals schema spans static summary topology uvicorn_canary web_config window window_judgement""",
-}
+
+class Watch:
+    """What a unit test uses of the real world, and what its marks allow."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.allowed: frozenset[str] = frozenset()
+        self.used: set[str] = set()
+
+    def note(self, kind: str, what: object) -> None:
+        """The running test uses something real."""
+        if self.on and kind not in self.allowed:
+            self.used.add(f"{kind} ({what})")
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Notice processes, and addresses beyond loopback."""
+        if not self.on:
+            return
+        if event in PROCESSES:
+            self.note("process", arguments[0] if arguments else event)
+        elif event == "socket.getaddrinfo" or (
+            event in {"socket.connect", "socket.sendto"} and isinstance(arguments[1], tuple)
+        ):
+            host = arguments[0] if event == "socket.getaddrinfo" else arguments[1][0]
+            if not is_loopback(host):
+                self.note("network", host)
+
+    def patch(self, patch: pytest.MonkeyPatch) -> None:
+        """Notice the clocks that tests read, and whatever sleeps."""
+        for name in CLOCKS:
+            patch.setattr(time, name, self.watched(getattr(time, name), "clock", anybody=False))
+        patch.setattr(time, "sleep", self.watched(time.sleep, "sleep"))
+        patch.setattr(asyncio, "sleep", self.watched(asyncio.sleep, "sleep", anybody=False))
+        patch.setattr(BaseProcess, "start", self.watched(BaseProcess.start, "process"))
+
+    def watched(self, real: Callable[..., Any], kind: str, *, anybody: bool = True) -> Callable[..., Any]:
+        """The same function, which notices that it is called: by anybody, or by the tests alone."""
+
+        @functools.wraps(real)
+        def called(*given: Any, **named: Any) -> Any:
+            instant = kind == "sleep" and given[:1] == (0,)  # lets others run, and waits for nothing
+            if self.on and not instant and (anybody or sys._getframe(1).f_code.co_filename.startswith(TESTS)):
+                self.note(kind, real.__qualname__)
+            return real(*given, **named)
+
+        return called
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """The parts in which `make test` runs the tests, and its limit on what it runs a second time."""
-    parser.addoption("--part", choices=[*parts()], help="collect one of the parts that `make test` runs")
-    parser.addoption("--again-at-most", type=int, metavar="N", help="refuse to run if more than N files failed")
+def is_loopback(host: str | bytes | None) -> bool:
+    """Whether a host is this machine, without a question to a name server."""
+    text = host.decode() if isinstance(host, bytes) else host or "localhost"
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text == "localhost"
+    return address.is_loopback or address.is_unspecified
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """More failures than the limit are no accident."""
-    limit = session.config.getoption("--again-at-most")
-    files = {item.path for item in session.items}
-    if limit is not None and len(files) > limit:
-        reason = f"tests of {len(files)} files failed; those of at most {limit} are run again"
-        pytest.exit(reason, pytest.ExitCode.TESTS_FAILED)
+WATCH = Watch()
+sys.addaudithook(WATCH.audit)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that nothing may run beside, and keep them from the parts that run side by side."""
-    for item in items:
-        if is_live(item.path):
-            item.add_marker(pytest.mark.live)
-    if part := config.getoption("--part"):
-        kept: dict[bool, list[pytest.Item]] = {True: [], False: []}
-        for item in items:
-            kept[(item.get_closest_marker("live") is not None) == (part == LIVE_PART)].append(item)
-        items[:] = kept[True]
-        config.hook.pytest_deselected(items=kept[False])
+@pytest.fixture(scope="session", autouse=True)
+def watched() -> Iterator[None]:
+    """Clocks and sleeps are watched while tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        WATCH.patch(patch)
+        yield
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the files of the other parts unread."""
-    part = config.getoption("--part")
-    if part is None or not collection_path.name.startswith("test_"):
-        return None
-    return collection_path not in parts()[part] or None
+@pytest.fixture(autouse=True)
+def seeds() -> None:
+    """The same random numbers whatever ran before."""
+    random.seed(0)
+    np.random.seed(0)
 
 
-@functools.cache
-def parts() -> dict[str, frozenset[Path]]:
-    """The files of each part."""
-    machine = frozenset(HERE.glob("vm/test_*.py"))
-    files = set(HERE.glob("*/test_*.py")) - machine
-    # a large file takes longer than a small one
-    still = sorted(filter(is_still, files), key=lambda path: (path.stat().st_size, path))
-    watching = [{path for path in files if path.parent.name in folders.split()} - {*still} for folders in WATCHING]
-    return {
-        "machine": machine,
-        **{f"still-{begin + 1}": frozenset(still[begin::STILL_PARTS]) for begin in range(STILL_PARTS)},
-        **{f"watching-{index}": frozenset(part) for index, part in enumerate(watching, 1)},
-        LIVE_PART: frozenset(path for path in files if is_live(path) or "mark.live" in path.read_text()),
-    }
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Watch a unit test with its fixtures."""
+    WATCH.on = not str(item.path).startswith(OTHER_TIERS)
+    WATCH.allowed = frozenset(kind for mark in item.iter_markers("real") for kind in mark.args)
+    WATCH.used.clear()
+    try:
+        return (yield)
+    finally:
+        WATCH.on = False
 
 
-def is_live(path: Path) -> bool:
-    """Whether nothing may run beside the tests of a file."""
-    return bool({path.parent.name, path.stem} & {*LIVE.split()}) and not is_still(path)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A unit test that passed must not owe it to the real world."""
+    answer = yield
+    if WATCH.used:
+        used = ", ".join(sorted(WATCH.used))
+        pytest.fail(f'a unit test uses {used}; pass it in, or mark the test with real("KIND")', pytrace=False)
+    return answer
 
 
-def is_still(path: Path) -> bool:
-    """Whether a file may run beside any others, in the time that these leave idle."""
-    folder = path.parent.name
-    return (
-        folder not in f"{LIVE} {' '.join(WATCHING)}".split()
-        or path.stem.removeprefix("test_") in STILL.get(folder, "").split()
-    )
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Another order on request: TEST_ORDER=reversed, or a seed that shuffles the files."""
+    order = os.environ.get("TEST_ORDER", "")
+    if order == "reversed":
+        items.reverse()
+    elif order:
+        place = {path: random.Random(f"{order} {path}").random() for path in {item.path for item in items}}
+        items.sort(key=lambda item: place[item.path])

@@ -12,7 +12,12 @@ from ibpulse.commands import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "helm/ibpulse/README.md", ROOT / "tests/vm/README.md"]
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "helm/ibpulse/README.md",
+        ROOT / "tests/campaigns/vm/README.md",
+    ]
 )
 # what a code span or a line of a code block may hold besides a command
 # the first words of commands

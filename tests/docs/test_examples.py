@@ -27,7 +27,7 @@ RUN = ("docs/fleet.md", "docs/recording-format.md", "docs/captures.md")
 ASKS = "docs/api.md"
 """The page with examples that ask a daemon."""
 # tests/reports runs that of the first; the second is the beginning of a test
-ELSEWHERE = {"docs/record.md", "tests/vm/README.md"}
+ELSEWHERE = {"docs/record.md", "tests/campaigns/vm/README.md"}
 CAPTURE = "20251121T000003.030Z-rail-lost-1f6c0a2e.parquet"
 
 

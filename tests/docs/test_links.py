@@ -38,5 +38,10 @@ def test_every_target_of_make_that_is_named_is_there(page: Path) -> None:
 
 def test_no_page_is_without_a_link_that_leads_to_it() -> None:
     linked = {link.target.resolve() for page in PAGES for link in links(page)}
-    roots = {ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "helm/ibpulse/README.md", ROOT / "tests/vm/README.md"}
+    roots = {
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "helm/ibpulse/README.md",
+        ROOT / "tests/campaigns/vm/README.md",
+    }
     assert [name(page) for page in PAGES if page not in linked | roots] == []

@@ -29,7 +29,7 @@ from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.fleet.window_answers import read_array, read_window
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
-from tests.daemon.fabrics import simulated
+from tests.fabrics import simulated
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
 from tests.running import Running
 

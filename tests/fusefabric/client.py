@@ -17,9 +17,8 @@ from typing import Any
 from ibpulse.simulate.timeline import Schedule, Truth
 from ibpulse.simulate.tree import Device, make_devices
 from ibpulse.simulate.workloads import make_workload
+from tests import ROOT
 from tests.fusefabric.rule import Rule
-
-ROOT = Path(__file__).parents[2]
 
 
 def why_not() -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.fabrics import simulated
+from tests.fabrics import simulated
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
 from tests.running import Running

@@ -27,7 +27,7 @@ from ibpulse.gateway.job_nodes import FleetJob
 from ibpulse.gateway.parts import GatewayCaptures
 from ibpulse.internal_errors import Occurrences
 from ibpulse.recordings import load
-from tests.daemon.alerting import ALERTMANAGER, PROMETHEUS, alert_servers
+from tests.campaigns.live.daemon.alerting import ALERTMANAGER, PROMETHEUS, alert_servers
 from tests.fleet.hostile import Hostile
 from tests.gateway.gateways import Gateway, documented, program, running_gateway
 from tests.running import eventually

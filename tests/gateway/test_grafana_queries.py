@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.daemon.fabrics import simulated
+from tests.fabrics import simulated
 from tests.gateway.gateways import documented, running_gateway
 from tests.grafana.documents import FOLDER, Target, fill, targets
 from tests.running import Running, eventually

@@ -27,7 +27,7 @@ from typing import Any
 import httpx
 import yaml
 
-from tests.daemon.fabrics import simulated
+from tests.fabrics import simulated
 from tests.grafana.fleets import FLAGS, SHORT
 from tests.grafana.servers import Servers, running_servers
 from tests.running import Running, eventually

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.daemon.fabrics import simulated
+from tests.fabrics import simulated
 from tests.grafana.servers import Servers, running_servers
 from tests.running import Running
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from tests.daemon.fabrics import simulated
+from tests.fabrics import simulated
 from tests.grafana.documents import Target, fill
 from tests.grafana.servers import Servers, running_servers
 from tests.running import Running, eventually

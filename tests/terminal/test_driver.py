@@ -16,8 +16,8 @@ import pytest
 
 from ibpulse.terminal.display import choose_marks, set_encoding
 from ibpulse.terminal.styled_text import ASCII, BLOCKS
+from tests.campaigns.live.terminal.panes import Pane, needs_tmux, pane
 from tests.running import eventually
-from tests.terminal.panes import Pane, needs_tmux, pane
 
 pytestmark = [pytest.mark.outside, needs_tmux]
 

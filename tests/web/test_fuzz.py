@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.daemon.fabrics import simulated
+from tests.fabrics import simulated
 from tests.running import Running
 
 CASES = int(os.environ.get("FUZZ_CASES", "500"))

@@ -1,0 +1,289 @@
+"""`python -m tests.campaigns.chart.on_api_server`: the chart in a real API server with 50 nodes, but no containers.
+
+Prints what was done, and ends with an exception at the first thing that is not as it should be. See `api_server` for
+what it needs and how long the first run takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections import Counter
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.campaigns.chart.api_server import Cluster, build, running_cluster
+from tests.campaigns.chart.rendering import CASES, CHART, ROOT
+from tests.campaigns.chart.schemas import operator_directory
+from tests.running import eventually
+
+OLD_CHART = "8d228af"
+"""The last commit of the chart of 0.1."""
+GPU = "nvidia.com/gpu.product"
+EVICTED = {"key": "dedicated", "value": "research", "effect": "NoExecute"}
+KINDS: dict[str, tuple[int, dict[str, str], list[dict[str, str]]]] = {
+    "h200": (20, {GPU: "H200"}, [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]),
+    "amd": (10, {}, [{"key": "amd.com/gpu", "value": "true", "effect": "NoSchedule"}]),
+    "lab": (10, {"site": "lab"}, [EVICTED]),
+    "cpu": (6, {}, []),
+    "windows": (4, {"kubernetes.io/os": "windows"}, []),
+}
+"""How many nodes of each kind, their labels and their taints."""
+LINUX = sum(count for name, (count, _, _) in KINDS.items() if name != "windows")
+PROFILES = [
+    {"name": "h200", "label": GPU, "values": ["H200"], "config": {"sampler": {"interval": "5ms"}}},
+    {"name": "lab", "label": "site", "values": ["lab"], "config": {"ports": {"expected-rails": 2}}},
+]
+SPACE = "ibpulse"
+# it needs a resource of OpenShift
+ELSEWHERE = ("openshift-values.yaml",)
+
+
+def main() -> int:
+    """Run all of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=Path, default=Path.home() / ".cache" / "ibpulse-kubernetes")
+    programs = parser.parse_args().programs
+    build(programs)
+    with (
+        tempfile.TemporaryDirectory(prefix="ibpulse-cluster-") as name,
+        running_cluster(programs, Path(name)) as cluster,
+    ):
+        prepare(cluster)
+        for path in CASES:
+            if path.name not in ELSEWHERE:
+                install_case(cluster, path)
+        refuse_misspelt_fields(cluster)
+        place_one_pod_on_every_node(cluster)
+        obey_pod_security(cluster)
+        upgrade_and_roll_back(cluster, Path(name))
+        schedule_the_test(cluster)
+    return 0
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def prepare(cluster: Cluster) -> None:
+    """Nodes, namespaces and the operator's resources."""
+    directory = operator_directory()
+    assert directory, "the Prometheus operator's Go module is missing; .ci/run loads it"
+    cluster.kubectl("apply", "--server-side", f"--filename={directory}")
+    for space in (SPACE, "monitoring", "grafana"):
+        cluster.kubectl("create", "namespace", space)
+    cluster.kubectl("label", "namespace", SPACE, "pod-security.kubernetes.io/enforce=privileged")
+    nodes = {
+        f"{kind}-{number}": (labels, taints)
+        for kind, (count, labels, taints) in KINDS.items()
+        for number in range(count)
+    }
+    cluster.add_nodes(nodes)
+    eventually(lambda: sum(map(is_ready, items(cluster, "nodes"))) == len(nodes), 120, 1)
+    say(f"{len(nodes)} nodes are ready")
+
+
+def items(cluster: Cluster, kind: str, *more: str) -> list[dict[str, Any]]:
+    """The objects of a kind."""
+    found: Any = cluster.get(kind, *more)
+    return list(found["items"])
+
+
+def is_ready(each: dict[str, Any]) -> bool:
+    """Whether a node or a pod is ready."""
+    conditions = each.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def pods(cluster: Cluster) -> list[dict[str, Any]]:
+    """The daemons that are there and not about to end."""
+    found = items(cluster, "pods", f"--namespace={SPACE}", "--selector=app.kubernetes.io/component=metrics")
+    return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+
+
+def wait_for_pods(cluster: Cluster, count: int) -> list[dict[str, Any]]:
+    """Wait until all DaemonSets have so many pods together, all ready and of the newest revision."""
+
+    def rolled_out() -> bool:
+        sets = items(cluster, "daemonsets", f"--namespace={SPACE}")
+        current = [
+            each["status"]["updatedNumberScheduled"] if each["status"]["desiredNumberScheduled"] else 0
+            for each in sets
+            if each["status"].get("observedGeneration") == each["metadata"]["generation"]
+            and each["status"].get("desiredNumberScheduled", 0) == each["status"].get("numberReady", 0)
+            and each["status"].get("desiredNumberScheduled", 0) == each["status"].get("updatedNumberScheduled", 0)
+        ]
+        return len(current) == len(sets) and sum(current) == count
+
+    eventually(rolled_out, 180, 1)
+    found = pods(cluster)
+    assert len(found) == count
+    nodes = Counter(each["spec"]["nodeName"] for each in found)
+    assert set(nodes.values()) <= {1}
+    return found
+
+
+def remove(cluster: Cluster, release: str) -> None:
+    """Uninstall, and check that nothing is left."""
+    cluster.helm("uninstall", release, f"--namespace={SPACE}", "--wait")
+    kinds = (
+        "daemonsets,deployments,configmaps,secrets,services,serviceaccounts,networkpolicies,pods,"
+        "podmonitors,servicemonitors,prometheusrules"
+    )
+    mine = f"--selector=app.kubernetes.io/instance={release}"
+
+    def left() -> list[str]:
+        return [
+            f"{each['kind']} {each['metadata']['name']}" for each in items(cluster, kinds, "--all-namespaces", mine)
+        ]
+
+    try:
+        eventually(lambda: not left(), 60, 1)
+    except AssertionError:
+        raise AssertionError(f"left after uninstall: {left()}") from None
+    assert not items(cluster, "priorityclasses", mine)
+
+
+def install_case(cluster: Cluster, path: Path) -> None:
+    """Install one of the files of ci/, as it is."""
+    begin = time.monotonic()
+    done = cluster.helm("install", "case", str(CHART), f"--namespace={SPACE}", f"--values={path}")
+    assert not re.search(r"(?i)unknown field|deprecated api", done.stderr), done.stderr
+    say(f"{path.name} installs in {time.monotonic() - begin:.1f} s")
+    remove(cluster, "case")
+
+
+def refuse_misspelt_fields(cluster: Cluster) -> None:
+    """The API server takes all objects of the largest case under strict validation, and refuses a typo."""
+    values = CHART / "ci" / "everything-values.yaml"
+    text = cluster.helm("template", "strict", str(CHART), f"--namespace={SPACE}", f"--values={values}").stdout
+    strict = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename=-")
+    cluster.kubectl(*strict, text=text)
+    wrong = cluster.kubectl(*strict, text=text.replace("automountServiceAccountToken:", "automountToken:"), check=False)
+    assert wrong.returncode != 0
+    assert "unknown field" in wrong.stderr or "not declared in schema" in wrong.stderr, wrong.stderr
+    say("strict validation takes all objects, and refuses a misspelt field")
+
+
+def place_one_pod_on_every_node(cluster: Cluster) -> None:
+    """With profiles, every Linux node has one pod of its own profile, whatever its taints."""
+    values = json.dumps({"profiles": PROFILES})
+    begin = time.monotonic()
+    cluster.helm("install", "r", str(CHART), f"--namespace={SPACE}", f"--set-json=profiles={json.dumps(PROFILES)}")
+    found = wait_for_pods(cluster, LINUX)
+    seconds = time.monotonic() - begin
+    owners = Counter(
+        (each["spec"]["nodeName"].partition("-")[0], each["metadata"]["ownerReferences"][0]["name"]) for each in found
+    )
+    profile = {"h200": "r-ibpulse-h200", "lab": "r-ibpulse-lab"}
+    expected = {(kind, profile.get(kind, "r-ibpulse")): KINDS[kind][0] for kind in KINDS if kind != "windows"}
+    assert owners == expected, (owners, values)
+    assert {each["spec"]["priority"] for each in found} == {1_000_000}
+    assert {each["spec"]["preemptionPolicy"] for each in found} == {"Never"}
+    say(f"{len(found)} pods on {LINUX} Linux nodes of {len(KINDS) - 1} kinds in {seconds:.0f} s, each of its profile")
+    # a node that gets the label of a profile changes its pod
+    cluster.kubectl("label", "node", "cpu-0", f"{GPU}=H200")
+    eventually(lambda: owner_on(cluster, "cpu-0") == "r-ibpulse-h200", 120, 1)
+    cluster.kubectl("label", "node", "cpu-0", f"{GPU}-")
+    eventually(lambda: owner_on(cluster, "cpu-0") == "r-ibpulse", 120, 1)
+    say("a node that gets a label of a profile gets its pod, and the other one back without it")
+    remove(cluster, "r")
+
+
+def owner_on(cluster: Cluster, node: str) -> str | None:
+    """The DaemonSet of the only ready pod on a node."""
+    found = [each for each in pods(cluster) if each["spec"].get("nodeName") == node and is_ready(each)]
+    return found[0]["metadata"]["ownerReferences"][0]["name"] if len(found) == 1 else None
+
+
+def obey_pod_security(cluster: Cluster) -> None:
+    """A namespace of the level baseline refuses the pods for their mount of /sys and nothing else."""
+    level = "pod-security.kubernetes.io/enforce"
+    cluster.kubectl("label", "--overwrite", "namespace", SPACE, f"{level}=baseline")
+    cluster.helm("install", "r", str(CHART), f"--namespace={SPACE}")
+
+    def refusals() -> list[str]:
+        events = items(cluster, "events", f"--namespace={SPACE}", "--field-selector=reason=FailedCreate")
+        return [each["message"] for each in events if "PodSecurity" in each["message"]]
+
+    eventually(lambda: bool(refusals()), 60, 1)
+    assert all(re.search(r'"baseline:latest": hostPath volumes \(volume "sysfs"\)$', text) for text in refusals()), (
+        refusals()
+    )
+    cluster.kubectl("label", "--overwrite", "namespace", SPACE, f"{level}=privileged")
+    wait_for_pods(cluster, LINUX)
+    say("the level baseline refuses the pods for the mount of /sys alone; privileged takes them")
+    remove(cluster, "r")
+
+
+def upgrade_and_roll_back(cluster: Cluster, folder: Path) -> None:
+    """From the chart of 0.1 with all its values to this one, back, and forward again."""
+    packed = subprocess.run(
+        ["git", "archive", OLD_CHART, "helm/ibpulse"], cwd=ROOT, check=True, capture_output=True
+    ).stdout
+    with tarfile.open(fileobj=BytesIO(packed)) as tar:
+        tar.extractall(folder, filter="data")
+    old, values = folder / "helm" / "ibpulse", Path(__file__).parent / "values-0.1.yaml"
+    tolerant = yaml.safe_load(values.read_text())
+    tolerated = [name for name, (_, _, taints) in KINDS.items() if not taints or name == "h200"]
+    count = sum(KINDS[name][0] for name in tolerated if name != "windows")
+    assert tolerant["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    same = (f"--namespace={SPACE}", f"--values={values}")
+    cluster.helm("install", "r", str(old), *same)
+    before = {each["metadata"]["uid"] for each in wait_for_pods(cluster, count)}
+    begin = time.monotonic()
+    done = cluster.helm("upgrade", "r", str(CHART), *same)
+    after = {each["metadata"]["uid"] for each in wait_for_pods(cluster, count)}
+    assert not before & after
+    warned = len(re.findall("(?m)^WARNING: .* is deprecated", done.stdout))
+    say(f"0.1 with all its values upgrades in {time.monotonic() - begin:.0f} s, with {warned} warnings")
+    cluster.helm("rollback", "r", "1", f"--namespace={SPACE}")
+    wait_for_pods(cluster, count)
+    (one,) = items(cluster, "daemonsets", f"--namespace={SPACE}")
+    assert one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/version"] == "0.1.0"
+    say("and rolls back")
+    again = ("upgrade", "r", str(CHART), f"--namespace={SPACE}")
+    refused = cluster.helm(*again, "--reuse-values", check=False)
+    assert "missing propert" in refused.stderr, refused
+    cluster.helm(*again, "--reset-then-reuse-values")
+    wait_for_pods(cluster, count)
+    say("without a file, --reset-then-reuse-values upgrades, and --reuse-values is refused")
+    cluster.helm(*again, "--reset-values")
+    wait_for_pods(cluster, LINUX)
+    say(f"with the values of this version, it reaches {LINUX} nodes instead of {count}")
+    remove(cluster, "r")
+
+
+def scheduled(cluster: Cluster, name: str) -> dict[str, Any] | None:
+    """A pod, once it has a node."""
+    pod: Any = cluster.get("pod", name, f"--namespace={SPACE}")
+    return pod if "nodeName" in pod["spec"] else None
+
+
+def schedule_the_test(cluster: Cluster) -> None:
+    """The pod of `helm test` is admitted and scheduled; it has no container here, so it never ends."""
+    cluster.helm("install", "r", str(CHART), f"--namespace={SPACE}", f"--set=helmTest.expect={LINUX}")
+    wait_for_pods(cluster, LINUX)
+    cluster.helm("test", "r", f"--namespace={SPACE}", "--timeout=5s", check=False)
+    pod: Any = eventually(lambda: scheduled(cluster, "r-ibpulse-test"), 60, 1)
+    assert f"--expect={LINUX}" in pod["spec"]["containers"][0]["args"]
+    addresses: Any = items(cluster, "endpointslices", f"--namespace={SPACE}")
+    assert sum(len(each["endpoints"]) for each in addresses) == LINUX
+    say(f"the pod of helm test is scheduled on {pod['spec']['nodeName']}; the Service has {LINUX} addresses")
+    # helm does not remove what its hooks created
+    cluster.kubectl("delete", "pod", "r-ibpulse-test", f"--namespace={SPACE}")
+    remove(cluster, "r")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""The PrometheusRule is the rules of dashboards/rules, with a switch for each alert and a value for each number."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.campaigns.chart.rendering import (
+    CASES,
+    ROOT,
+    Document,
+    case_values,
+    merged,
+    needs,
+    needs_helm,
+    one,
+    refusal,
+    render,
+)
+from tools.chart.rules_template import RETIRED, camel
+from tools.grafana import recording_rules
+from tools.grafana.alerts import ALERTS
+from tools.grafana.rule_files import (
+    ALERT_FILE,
+    RECORDING_FILE,
+    TABLE,
+    alert_groups,
+    divided,
+    fill_for_prometheus,
+    recording_groups,
+    resolve,
+    rule_files,
+)
+from tools.grafana.rule_numbers import ADDRESSES, kind
+
+pytestmark = needs_helm
+
+OTHER = {"number": "0.123", "duration": "77s", "pattern": "https://x.example.com/y"}
+
+
+def spec(**rule: Any) -> Document:
+    """The rendered groups."""
+    found: Document = one(render({"prometheusRule": {"enabled": True, **rule}}), "PrometheusRule")["spec"]
+    return found
+
+
+def alerts_of(document: Document) -> dict[str, Document]:
+    """Alerts by name."""
+    return {rule["alert"]: rule for group in document["groups"] for rule in group["rules"] if "alert" in rule}
+
+
+def test_with_the_charts_own_values_the_rules_are_those_of_the_files() -> None:
+    folder = ROOT / "dashboards" / "rules"
+    files = [yaml.safe_load((folder / name).read_text()) for name in (RECORDING_FILE, ALERT_FILE)]
+    groups = {group["name"]: group for document in files for group in document["groups"]}
+    assert {group["name"]: group for group in spec()["groups"]} == groups
+
+
+def other_numbers() -> dict[str, str]:
+    """Another value for every threshold that the chart knows, also for those of 0.1."""
+    return {number.name: OTHER[kind(number.value)] for number in TABLE if number.tunable or number.name in RETIRED}
+
+
+def other_addresses() -> dict[str, str]:
+    return {address.name: OTHER["pattern"] for address in ADDRESSES}
+
+
+def as_values(others: dict[str, str]) -> Document:
+    return {camel(name): float(value) if value == OTHER["number"] else value for name, value in others.items()}
+
+
+@pytest.mark.parametrize("in_thresholds", [False, True], ids=["as-in-0.2", "as-in-0.1"])
+def test_another_value_for_every_number_gives_the_rules_that_the_program_writes_with_them(in_thresholds: bool) -> None:
+    numbers, addresses = other_numbers(), other_addresses()
+    fill = fill_for_prometheus(resolve(numbers | addresses))
+    thresholds = as_values(numbers) | (addresses if in_thresholds else {})
+    document = spec(thresholds=thresholds, **({} if in_thresholds else addresses))
+    assert document["groups"] == divided([*recording_groups(fill), *alert_groups(fill)], shards=1)
+
+
+def test_the_chart_has_the_thresholds_that_operators_tune_and_no_others() -> None:
+    values = yaml.safe_load((ROOT / "helm/ibpulse/values.yaml").read_text())["prometheusRule"]
+    assert list(values["thresholds"]) == [camel(number.name) for number in TABLE if number.tunable]
+    assert len(values["thresholds"]) == 36
+    assert set(values["alerts"]) == {alert.name for alert in ALERTS}
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs", "expected"),
+    [
+        ("rails", None, ".*(ibpulse|rails).*"),
+        ("ibpulse-b", None, ".*ibpulse.*"),
+        ("rails", "fabric/.*", "fabric/.*"),
+    ],
+)
+def test_rules_match_the_name_that_monitors_give(name: str, jobs: str | None, expected: str) -> None:
+    rule = {"enabled": True} | ({"jobs": jobs} if jobs else {})
+    documents = render({"nameOverride": name, "prometheusRule": rule, "podMonitor": {"enabled": True}})
+    text = yaml.safe_dump(one(documents, "PrometheusRule"))
+    assert set(re.findall(r'up\{job=~"([^"]*)"', text)) == {expected}
+    label = one(documents, "PodMonitor")["spec"]["jobLabel"]
+    taken = one(documents, "DaemonSet")["spec"]["template"]["metadata"]["labels"][label]
+    assert jobs or re.fullmatch(expected, taken)
+
+
+@pytest.mark.parametrize("name", [alert.name for alert in ALERTS])
+def test_each_alert_can_be_left_out_alone(name: str) -> None:
+    left = alerts_of(spec(alerts={name: {"enabled": False}}))
+    assert set(left) == {alert.name for alert in ALERTS} - {name}
+
+
+def test_a_group_without_alerts_is_left_out() -> None:
+    off = spec(alerts={alert.name: {"enabled": False} for alert in ALERTS})
+    assert [group["name"] for group in off["groups"]] == list(recording_rules.GROUPS)
+
+
+def test_labels_annotations_and_severity_can_be_ones_own() -> None:
+    document = spec(
+        alerts={"IBPulsePortDown": {"severity": "info"}},
+        additionalRuleLabels={"team": "fabric"},
+        additionalRuleAnnotations={"team_url": "https://example.com"},
+        extraGroups=[{"name": "own", "rules": [{"record": "a:b:c", "expr": "1"}]}],
+    )
+    alerts = alerts_of(document)
+    assert alerts["IBPulsePortDown"]["labels"] == {"severity": "info", "component": "fabric", "team": "fabric"}
+    assert all(alert["labels"]["team"] == "fabric" for alert in alerts.values())
+    assert all(alert["annotations"]["team_url"] == "https://example.com" for alert in alerts.values())
+    assert document["groups"][-1]["name"] == "own"
+
+
+@pytest.mark.outside
+@needs("promtool")
+def test_prometheus_takes_the_rules_of_each_case(tmp_path: Path) -> None:
+    for path in CASES:
+        values = merged(case_values(path), {"prometheusRule": {"enabled": True}})
+        rules = one(render(values), "PrometheusRule")["spec"]
+        (tmp_path / f"{path.stem}.yaml").write_text(yaml.safe_dump(rules))
+    done = subprocess.run(
+        ["promtool", "check", "rules", *map(str, tmp_path.glob("*.yaml"))], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("SUCCESS") == len(CASES)
+
+
+@pytest.mark.parametrize(
+    ("own", "overrides"),
+    [
+        ({"shards": 3}, {"shards": "3"}),
+        ({"shards": 16, "limit": 5000}, {"shards": "16", "limit": "5000"}),
+        ({"maintenance": 'x{a="b"} == 1'}, {"maintenance": 'x{a="b"} == 1'}),
+        ({"expectedNodes": "slurm_node", "interval": "2m"}, {"expected_nodes": "slurm_node", "interval": "2m"}),
+        ({"alertInterval": "15s"}, {"alert_interval": "15s"}),
+    ],
+    ids=str,
+)
+def test_values_of_groups_and_queries_give_the_rules_that_the_program_writes_with_them(
+    own: dict[str, Any], overrides: dict[str, str]
+) -> None:
+    files = rule_files(resolve(overrides))
+    groups = [group for name in (RECORDING_FILE, ALERT_FILE) for group in yaml.safe_load(files[name])["groups"]]
+    assert spec(**own)["groups"] == groups
+
+
+def test_the_severity_without_a_job_is_a_value_of_its_own() -> None:
+    document = spec(alerts={"IBPulseRailMissing": {"severity": "warning", "otherwise": "info"}})
+    rules = [
+        rule for group in document["groups"] for rule in group["rules"] if rule.get("alert") == "IBPulseRailMissing"
+    ]
+    assert [rule["labels"]["severity"] for rule in rules] == ["warning", "info"]
+
+
+def test_a_shard_whose_alerts_are_all_off_is_left_out() -> None:
+    kept = "IBPulsePortDown"
+    document = spec(shards=4, alerts={alert.name: {"enabled": alert.name == kept} for alert in ALERTS})
+    alerts = [group for group in document["groups"] if "alert" in group["rules"][0]]
+    assert [[rule["alert"] for rule in group["rules"]] for group in alerts] == [[kept]]
+
+
+def test_every_group_can_have_more_fields() -> None:
+    more = {"partial_response_strategy": "warn", "query_offset": "30s"}
+    assert all(more.items() <= group.items() for group in spec(extraGroupFields=more)["groups"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"thresholds": {"moeFor": "5"}}, "value must be 'a Prometheus duration with one unit, like 5m'"),
+        ({"thresholds": {"moeFor": None}}, "missing property 'moeFor'"),
+        ({"thresholds": {"moeShare": "0.8"}}, "value must be 'a number, like 0.8'"),
+        ({"thresholds": {"jobs": 'a"} or vector(1)'}}, "value must be 'a regular expression without blanks"),
+        ({"thresholds": {"runbooks": "{{ here }}"}}, "value must be 'an address without blanks and quotation marks'"),
+        ({"thresholds": {"moefor": "5m"}}, "additional properties 'moefor' not allowed"),
+        ({"alerts": {"IBPulsePortDown": {"enabled": "no"}}}, "got string, want boolean"),
+        ({"alerts": {"IBPulsePortDown": {"severity": "page"}}}, "must be one of 'critical', 'warning', 'info'"),
+        ({"alerts": {"PortDown": {"enabled": False}}}, "additional properties 'PortDown' not allowed"),
+        ({"additionalRuleLabels": {"severity": "info"}}, "severity"),
+        ({"additionalRuleLabels": {"component": "mine"}}, "component"),
+        ({"maintenance": "a\nb"}, "value must be 'PromQL in one line'"),
+        ({"shards": 0}, "minimum: got 0, want 1"),
+        ({"alerts": {"IBPulsePortDown": {"otherwise": "info"}}}, "additional properties 'otherwise' not allowed"),
+    ],
+)
+def test_what_would_break_a_rule_is_refused(rule: dict[str, Any], said: str) -> None:
+    assert said in refusal({"prometheusRule": rule})

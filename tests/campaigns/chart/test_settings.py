@@ -1,0 +1,133 @@
+"""The settings that the chart hands to the program are ones that the program takes, and fit what the pods are given."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from ibpulse.config.setting_table import DEPRECATED, GROUPS, ROWS
+from ibpulse.ring import layout
+from ibpulse.units import parse_duration
+from tests.campaigns.chart.rendering import CASES, case_values, container, needs_helm, refusal, render, settings
+from tools.chart.chart_values import settings_schema, value_schema
+
+pytestmark = needs_helm
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name.removesuffix("-values.yaml"))
+def test_the_program_takes_the_settings_of_each_case(case: Path, tmp_path: Path) -> None:
+    values = case_values(case)
+    found = settings(render(values))
+    # the file of the web configuration is in a Secret that no test has
+    found["web"].pop("config.file", None)
+    (tmp_path / "ibpulse.yaml").write_text(yaml.safe_dump(found))
+    flags = [flag for flag in container(render(values))["args"] if flag.startswith("--") and "config.file" not in flag]
+    done = subprocess.run(
+        [sys.executable, "-m", "ibpulse", "config", "check", f"--config.file={tmp_path / 'ibpulse.yaml'}", *flags],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"IBPULSE_CAPTURE__NODE": "gpu-node-7"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_chart_decides_where_the_mounts_are_and_leaves_the_rest_as_given() -> None:
+    given = {"sampler": {"interval": "20ms", "cpu": 2}, "web": {"max-points": 100000000}}
+    found = settings(render({"config": given, "port": 9000, "fifo": {"enabled": True}}))
+    assert found == {
+        "path": {"sysfs": "/host/sys"},
+        "ring": {"dir": "/run/ibpulse"},
+        "capture": {"dir": "/var/lib/ibpulse/captures"},
+        "sampler": {"interval": "20ms", "cpu": 2, "scheduler": "fifo"},
+        "web": {"listen-address": ":9000", "max-points": 100000000},
+    }
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(render())["volumeMounts"]}
+    assert mounts == {
+        "sysfs": found["path"]["sysfs"],
+        "ring": found["ring"]["dir"],
+        "captures": found["capture"]["dir"],
+        "config": "/etc/ibpulse/config",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("path.sysfs", "/sys", "sysfs.hostPath"),
+        ("ring.dir", "/ring", "ring.sizeLimit"),
+        ("capture.dir", "/captures", "captures.volume"),
+        ("web.listen-address", ":1", "port"),
+        ("web.config.file", "/web.yml", "webConfig"),
+        ("sampler.scheduler", "fifo", "fifo.enabled"),
+    ],
+)
+def test_a_setting_of_the_charts_own_is_refused_with_the_value_to_use(name: str, value: str, instead: str) -> None:
+    group, _, last = name.partition(".")
+    said = refusal({"config": {group: {last: value}}})
+    assert f"config.{name}: the chart sets this itself; use the value {instead}" in said
+
+
+@pytest.mark.parametrize(
+    ("ports", "interval", "history"), [(16, "10ms", "5m"), (8, "1ms", "90s"), (64, "20ms", "1h"), (1, "1s", "2m30s")]
+)
+def test_the_ring_that_the_chart_expects_is_the_ring_that_the_program_writes(
+    ports: int, interval: str, history: str
+) -> None:
+    ticks = (parse_duration(history) + 2_000_000_000) // parse_duration(interval)
+    ring_bytes = layout.records_at(ports, ticks) * layout.WORD
+
+    def values(size: int) -> dict[str, Any]:
+        sampler = {"interval": interval, "history": history}
+        return {"config": {"sampler": sampler}, "ring": {"ports": ports, "sizeLimit": str(size)}}
+
+    assert settings(render(values(ring_bytes)))
+    said = refusal(values(ring_bytes - 1))
+    assert f"cannot hold the samples of {ports} ports, which are {ring_bytes / 1e6:.0f} MB" in said
+
+
+def test_the_schema_takes_every_default_of_the_table_and_knows_every_setting() -> None:
+    for row in ROWS:
+        if row.default:
+            default = {"true": True, "false": False}.get(row.default, row.default)
+            jsonschema.validate(default, value_schema(row))
+    groups = settings_schema()["properties"]
+    assert list(groups) == list(GROUPS)
+    named = {
+        f"{group}.{name}": value for group, schema in groups.items() for name, value in schema["properties"].items()
+    }
+    assert [name for name, value in named.items() if "deprecated" not in value] == [row.name for row in ROWS]
+    assert {name for name, value in named.items() if "deprecated" in value} == {old.name for old in DEPRECATED}
+
+
+def test_the_chart_takes_the_settings_of_0_1() -> None:
+    given = {"analysis": {"burst-low": "0.05GB/s", "signature-dense": [1, 2]}, "web": {"max-viewers": 3}}
+    found = settings(render({"config": given}))
+    assert found["analysis"] == given["analysis"]
+    assert found["web"]["max-viewers"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("sampler.interval", 10, "value must be 'a duration with its unit, like 10ms, 5m or 1h30m'"),
+        ("sampler.history", "5 minutes", "value must be 'a duration with its unit, like 10ms, 5m or 1h30m'"),
+        ("analysis.active-threshold", "0.1", "value must be 'a rate in bytes, like 0.1GB/s or 50MB/s'"),
+        ("analysis.saturation-level", 2, "value must be 'a ratio from 0 to 1, like 0.85'"),
+        ("web.max-points", "many", "value must be 'a whole number, like 2'"),
+        ("sampler.cpu", "all", "value must be 'a CPU number, like 2'"),
+        ("log.level", "loud", "value must be one of 'debug', 'info', 'warning', 'error'"),
+        ("sampler.intervall", "10ms", "at '/config/sampler': additional properties 'intervall' not allowed"),
+        ("samplers.interval", "10ms", "at '/config': additional properties 'samplers' not allowed"),
+    ],
+)
+def test_a_wrong_setting_is_refused_before_any_pod_starts(name: str, value: object, said: str) -> None:
+    group, _, last = name.partition(".")
+    assert said in refusal({"config": {group: {last: value}}})

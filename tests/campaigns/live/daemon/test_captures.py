@@ -1,0 +1,282 @@
+"""The flight recorder of a running daemon: alerts, faults, kills, and a thousand captures at once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import duckdb
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from ibpulse.errors import RecordingError
+from ibpulse.recordings import Recording, load
+from tests.campaigns.live.daemon.alerting import ALERTMANAGER, PROMETHEUS, alerting
+from tests.fabrics import simulated
+from tests.running import Running, eventually
+
+PATH = "/api/v1/captures"
+OPEN = "--capture.allow-unauthenticated=true"
+SECOND_NS = 10**9
+PASSWORD = "correct horse"
+
+
+def tell(tree: Path, **document: object) -> None:
+    """Put a new control file into the place of the old one."""
+    fresh = tree / "faults.new"
+    fresh.write_text(json.dumps({name.replace("_", "-"): value for name, value in document.items()}))
+    fresh.rename(tree / "faults.json")
+
+
+def captures(daemon: Running) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = daemon.ask(PATH).json()["captures"]
+    return found
+
+
+def ask_for(daemon: Running, **body: Any) -> httpx.Response:
+    return httpx.post(daemon.url + PATH, json=body, timeout=20)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Path]:
+    with simulated(tmp_path / "sys", "expert-parallel", ports=4) as made:
+        yield made
+
+
+def test_a_flap_is_in_captures_and_recordings_and_is_replayed(tmp_path: Path, tree: Path) -> None:
+    node, remote, again = (tmp_path / f"{name}.parquet" for name in ("node", "remote", "again"))
+    with Running(
+        tree, tmp_path / "ring", OPEN, f"--capture.dir={tmp_path / 'captures'}", "--capture.min-free=0B"
+    ) as daemon:
+        recorders = record(node, f"--path.sysfs={tree}"), record(remote, f"--from={daemon.url}")
+        for path in (node, remote):
+            wait_for_seconds(path, 4)
+        tell(tree, link_flap=["mlx5_1"])
+        for path in (node, remote):
+            wait_for_event(path, "link-down")
+        tell(tree)
+        for path in (node, remote):
+            wait_for_event(path, "link-up")
+        finish(*recorders)
+        name = ask_for(daemon, reason="flap", before="60s", after="1s").json()["name"]
+        eventually(lambda: name in {capture["name"] for capture in captures(daemon)})
+        # the event is there before the capture is listed
+        events = daemon.ask("/api/v1/events", kind="capture").json()["events"]
+    assert [event["details"]["name"] for event in events] == [name]
+    for path in (node, remote, tmp_path / "captures" / name):
+        assert links_of(path) == ["ACTIVE", "DOWN", "ACTIVE"]
+        changes = [event.kind for event in load(path).meta.events if event.kind in ("link-down", "link-up")]
+        assert changes == ["link-down", "link-up"]
+    replay = start("replay", str(node), str(tmp_path / "replayed"), "--delay=10s")
+    eventually((tmp_path / "replayed/class/infiniband/mlx5_3").exists)
+    recorder = record(again, f"--path.sysfs={tmp_path / 'replayed'}")
+    wait_for_event(again, "link-up")
+    finish(recorder)
+    finish(replay)
+    assert links_of(again) == ["ACTIVE", "DOWN", "ACTIVE"]
+
+
+def start(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "ibpulse", *words])
+
+
+def record(path: Path, source: str) -> subprocess.Popen[bytes]:
+    return start("record", str(path), source)
+
+
+def growing(path: Path) -> Recording | None:
+    """What a recording holds so far."""
+    with suppress(RecordingError):
+        return load(path)
+    return None
+
+
+def wait_for_seconds(path: Path, seconds: int) -> None:
+    eventually(lambda: (found := growing(path)) and found.end_ns - found.start_ns >= seconds * SECOND_NS, 60)
+
+
+def wait_for_event(path: Path, kind: str) -> None:
+    eventually(lambda: (found := growing(path)) and kind in {event.kind for event in found.meta.events}, 60)
+
+
+def finish(*processes: subprocess.Popen[bytes]) -> None:
+    """Stop them; what they write is complete."""
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+    assert [process.wait(60) for process in processes] == [0] * len(processes)
+
+
+def links_of(path: Path) -> list[str]:
+    """The states of the link that flapped, one after the other."""
+    recording = load(path)
+    spans = recording.states.spans("mlx5_1:1", 0, recording.ticks)
+    assert recording.states.edges(["mlx5_0:1"], 0, recording.ticks) == []
+    # a reading between two writes of the simulator sees the physical state change before or after the logical one
+    return [state for state, _ in groupby(span.state.state for span in spans if span.state)]
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager")
+def test_an_alert_freezes_the_seconds_before_it(tmp_path: Path, tree: Path) -> None:
+    users = tmp_path / "web.yml"
+    users.write_text(f"basic_auth_users: {{ops: {bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}}}\n")
+    flags = (f"--web.config.file={users}", "--capture.before=5s", "--capture.after=1s", "--slow.interval=1s")
+    daemon = Running(tree, tmp_path / "ring", *flags)
+    daemon.launch()
+    expression = 'ibpulse_port_up{device="mlx5_3"} == 0'
+    try:
+        with alerting(tmp_path, daemon.url, expression, "ops", PASSWORD):
+            time.sleep(8)
+            tell(tree, link_flap=["mlx5_3"])
+            told_ns = time.time_ns()
+            name = eventually(lambda: next((file.name for file in (tmp_path / "captures").glob("*.parquet")), ""), 60)
+            assert "-lost-" in name
+            # Alertmanager repeats itself every second
+            time.sleep(5)
+        assert httpx.get(daemon.url + PATH).status_code == 401
+        listing = httpx.get(daemon.url + PATH, auth=("ops", PASSWORD)).json()
+        assert [each["name"] for each in listing["captures"]] == [name]
+        path = tmp_path / "downloaded.parquet"
+        path.write_bytes(httpx.get(f"{daemon.url}{PATH}/{name}", auth=("ops", PASSWORD)).content)
+    finally:
+        daemon.stop()
+    check_alert(path, told_ns)
+
+
+def check_alert(path: Path, told_ns: int) -> None:
+    """The file says why it is there, and shows the rail before and after it was lost."""
+    meta = load(path).meta
+    assert meta.labels["alertname"] == "Lost"
+    assert (meta.labels["device"], meta.labels["severity"], meta.labels["trigger"]) == (
+        "mlx5_3",
+        "page",
+        "alertmanager",
+    )
+    assert meta.trigger_ns is not None
+    assert told_ns <= meta.trigger_ns <= told_ns + 10 * SECOND_NS
+    frame = pd.read_parquet(path)
+    times = frame["time"].astype("int64")
+    assert times.min() <= meta.trigger_ns - 4.9 * SECOND_NS
+    assert times.max() >= meta.trigger_ns + 0.9 * SECOND_NS
+    lost = frame[(frame["device"] == "mlx5_3") & (times > meta.trigger_ns)]
+    assert lost["transmit_bytes_per_second"].max() == 0
+    with duckdb.connect() as database:
+        found = database.execute(
+            f"SELECT device, avg(transmit_bytes_per_second) FROM '{path}' "
+            f"WHERE epoch_ns(time) < {told_ns} - 500000000 GROUP BY device ORDER BY device"
+        ).fetchall()
+    assert [device for device, _ in found] == [f"mlx5_{number}" for number in range(4)]
+    assert all(rate > 5e9 for _, rate in found)
+
+
+def test_what_happens_in_the_demo_is_captured_by_the_rules(tmp_path: Path) -> None:
+    rules = "rail-lost,traffic-stalled"
+    flags = ("--analysis.traffic-window=20s", "--capture.after=1s", "--slow.interval=1s")
+    with (
+        simulated(tmp_path / "sys", "dense") as tree,
+        Running(tree, tmp_path / "ring", *flags, capture_rules=rules) as daemon,
+    ):
+        time.sleep(15)
+        assert captures(daemon) == []
+        tell(tree, link_flap=["mlx5_2"])
+        (lost,) = eventually(lambda: captures(daemon), 30)
+        tell(tree)
+        eventually(lambda: daemon.metrics().find("ibpulse_node_step_period_seconds"), 60)
+        time.sleep(21)
+        tell(tree, workload="idle")
+        stalled = eventually(lambda: (found := captures(daemon)) and len(found) == 2 and found[0], 60)
+        assert (lost["reason"], stalled["reason"]) == ("rail-lost", "traffic-stalled")
+        meta = load(tmp_path / "captures" / stalled["name"]).meta
+        assert float(meta.labels["step_seconds"]) == pytest.approx(0.315, rel=0.05)
+        # the counts are those of the last second
+        eventually(lambda: daemon.metrics().value("ibpulse_captures_stored") == 2)
+        metrics = daemon.metrics()
+        for reason in ("rail-lost", "traffic-stalled"):
+            assert metrics.value("ibpulse_captures_total", reason=reason) == 1
+        assert metrics.value("ibpulse_capture_errors_total") == 0
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and has not ended."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return False
+
+
+def test_a_kill_at_any_point_leaves_whole_files_alone(tmp_path: Path, tree: Path) -> None:
+    directory = tmp_path / "captures"
+    daemon = Running(tree, tmp_path / "ring", OPEN, "--capture.before=30s", "--capture.after=1s")
+    whole: set[str] = set()
+    for attempt in range(4):
+        daemon.start()
+        for number in range(3):
+            assert ask_for(daemon, labels={"number": str(number)}, after="50ms").status_code == 202
+        time.sleep(0.15 + 0.3 * attempt)
+        daemon.signal(signal.SIGSTOP)
+        children = daemon.sampler_pids()
+        daemon.stop(signal.SIGKILL)
+        # a writer that was at work ends its file by itself
+        eventually(lambda children=children: not any(map(is_running, children)), 60)
+        before, whole = whole, {file.name for file in directory.glob("*.parquet")}
+        assert before <= whole
+        for name in whole - before:
+            assert load(directory / name).meta.source == "capture"
+    daemon.start()
+    assert {each["name"] for each in captures(daemon)} == whole
+    assert daemon.stop() == 0
+    assert whole
+
+
+def test_a_thousand_captures_at_once_are_a_few_and_the_sampler_goes_on(tmp_path: Path, tree: Path) -> None:
+    with Running(tree, tmp_path / "ring", OPEN, "--capture.before=10s", "--capture.after=1s") as daemon:
+        time.sleep(3)
+        begun = daemon.metrics()
+        with httpx.Client(base_url=daemon.url, timeout=20) as client, ThreadPoolExecutor(8) as threads:
+            bodies = [{"labels": {"number": str(number)}} for number in range(1000)]
+            answers = list(threads.map(lambda body: client.post(PATH, json=body), bodies))
+        statuses = [answer.status_code for answer in answers]
+        assert set(statuses) == {202, 503}
+        assert statuses.count(202) < 40
+        found = eventually(lambda: len(captures(daemon)) == statuses.count(202) and captures(daemon), 60)
+        for each in found:
+            rates = load(tmp_path / "captures" / each["name"]).bytes_per_second
+            assert np.isnan(rates[:, :, -200:]).mean() < 0.5
+        # the counts are those of the last second
+        eventually(lambda: daemon.metrics().value("ibpulse_captures_stored") == len(found))
+        ended = daemon.metrics()
+        for name in ("sampler_restarts_total", "sampler_takeovers_total", "capture_errors_total"):
+            assert ended.value(f"ibpulse_{name}") == begun.value(f"ibpulse_{name}") == 0
+        assert ended.value("ibpulse_sampler_ticks_total") > begun.value("ibpulse_sampler_ticks_total") + 100
+
+
+def test_a_capture_in_flight_is_whole_at_the_end(tmp_path: Path, tree: Path) -> None:
+    with Running(tree, tmp_path / "ring", OPEN) as daemon:
+        name = ask_for(daemon, before="2s", after="1m").json()["name"]
+        time.sleep(2)
+        begun = time.monotonic()
+        assert daemon.stop() == 0
+        assert time.monotonic() - begun < 5
+        capture = load(tmp_path / "captures" / name)
+        assert capture.meta.trigger_ns is not None
+        assert 1 <= (capture.end_ns - capture.meta.trigger_ns) / SECOND_NS <= 10
+
+
+def test_nobody_writes_to_a_daemon_that_was_not_opened(tmp_path: Path, tree: Path) -> None:
+    with Running(tree, tmp_path / "ring") as daemon:
+        assert ask_for(daemon).status_code == 403
+        assert httpx.post(f"{daemon.url}{PATH}/alertmanager", json={}).status_code == 403
+        assert httpx.delete(f"{daemon.url}{PATH}/x").status_code == 403
+        assert captures(daemon) == []

@@ -1,0 +1,159 @@
+"""A daemon on a machine with other users: what they prepared for it, and what they can read of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ibpulse.doctor.facts import DoctorOptions
+from ibpulse.doctor.sample_facts import find_daemon
+from tests.fabrics import simulated
+from tests.other_users import ANOTHER, USER, as_user, needs_other_users, python, shared_directory
+from tests.running import Running, eventually
+
+SECRET = "of root and of nobody else"
+OPEN = "--capture.allow-unauthenticated=true"
+CAPTURES = "/api/v1/captures"
+NAME = "20251121T000003.030Z-a-1f6c0a2e.parquet"
+
+
+class RunningAs(Running):
+    """A daemon that is started by a command which becomes it."""
+
+    def __init__(self, prefix: list[str], tree: Path, ring_dir: Path, *flags: str) -> None:
+        super().__init__(tree, ring_dir, *flags)
+        self._command = [*prefix, *self._command]
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    with shared_directory() as made:
+        (made / "secret").write_text(SECRET)
+        (made / "secret").chmod(0o600)
+        yield made
+
+
+@pytest.fixture
+def tree(shared: Path) -> Iterator[Path]:
+    with simulated(shared / "sys", "constant", ports=2, rate="20GB/s") as made:
+        yield made
+
+
+def hostile_directory(path: Path) -> Path:
+    """A directory that another user has made, to which everybody can write."""
+    path.mkdir()
+    os.chown(path, USER, USER)
+    path.chmod(0o777)
+    return path
+
+
+def modes(directory: Path) -> dict[Path, int]:
+    """Permissions of a directory and of everything in it."""
+    return {path: stat.S_IMODE(path.lstat().st_mode) for path in (directory, *directory.rglob("*"))}
+
+
+def take_capture(daemon: Running) -> str:
+    """The name of a new capture, when it is complete."""
+    asked = httpx.post(daemon.url + CAPTURES, json={"before": "1s", "after": "10ms"}, timeout=20)
+    assert asked.status_code == 202, asked.text
+    name: str = asked.json()["name"]
+    eventually(lambda: name in [each["name"] for each in daemon.ask(CAPTURES).json()["captures"]])
+    return name
+
+
+@needs_other_users
+def test_a_ring_directory_of_another_user_is_refused_and_his_links_are_not_followed(shared: Path) -> None:
+    ring = hostile_directory(shared / "ring")
+    for name in ("ring.new", "events", "events.new", "lock", "plan-0.json", "plan-0.new"):
+        (ring / name).symlink_to(shared / "secret")
+    (shared / "sys").mkdir()
+    flags = (f"--path.sysfs={shared / 'sys'}", f"--ring.dir={ring}", "--web.listen-address=127.0.0.1:0")
+    command = [sys.executable, "-m", "ibpulse", "serve", *flags, f"--capture.dir={shared / 'c'}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (shared / "secret").read_text() == SECRET
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"ibpulse: ring.dir: {ring} cannot be used: it belongs to user {USER}, who could replace the files of user 0 "
+        "in it; choose a directory that belongs to root or to user 0, or change its owner\n"
+    )
+
+
+@needs_other_users
+def test_captures_of_another_user_are_not_sent(shared: Path, tree: Path) -> None:
+    captures = hostile_directory(shared / "hostile")
+    (captures / NAME).symlink_to(shared / "secret")
+    with Running(tree, shared / "ring", OPEN, f"--capture.dir={captures}") as daemon:
+        for path in (CAPTURES, f"{CAPTURES}/{NAME}"):
+            answer = daemon.ask(path)
+            assert answer.status_code == 503
+            assert SECRET not in answer.text
+        assert (
+            f"captures cannot be taken: capture.dir: {captures} cannot be used: it belongs to user {USER}, who could "
+            "replace the files of user 0 in it; choose a directory that belongs to root or to user 0, or change its "
+            "owner" in daemon.log()
+        )
+    assert [path.name for path in captures.iterdir()] == [NAME]
+
+
+@needs_other_users
+def test_a_daemon_without_privileges_works_in_volumes_of_root_and_root_finds_it(shared: Path, tree: Path) -> None:
+    """An emptyDir of Kubernetes belongs to root and has mode 2777."""
+    for name in ("ring", "captures"):
+        (shared / name).mkdir()
+        (shared / name).chmod(0o2777)
+    own = shared / "ring" / f"ibpulse-{USER}"
+    daemon = RunningAs(as_user(USER), tree, shared / "ring", OPEN)
+    with daemon:
+        name = take_capture(daemon)
+        options = DoctorOptions(sysfs=tree, ring_dir=shared / "ring")
+        found = find_daemon(options)
+        assert found is not None
+        assert found.path == own / "ring"
+        found.close()
+        program = """
+import sys, pathlib
+from ibpulse.doctor.facts import DoctorOptions
+from ibpulse.doctor.sample_facts import find_daemon
+tree, ring = map(pathlib.Path, sys.argv[1:])
+print(getattr(find_daemon(DoctorOptions(sysfs=tree, ring_dir=ring)), "path", None))
+"""
+        assert python(USER, program, tree, shared / "ring").strip() == str(own / "ring")
+        assert python(ANOTHER, program, tree, shared / "ring").strip() == "None"
+    assert own.stat().st_uid == USER
+    assert modes(own)[own] & 0o777 == 0o700
+    assert (shared / "captures" / own.name / name).stat().st_uid == USER
+    with daemon:
+        assert [each["name"] for each in daemon.ask(CAPTURES).json()["captures"]] == [name]
+    assert daemon.log().count("ERROR") == 0
+
+
+@needs_other_users
+def test_a_ring_that_another_user_forged_is_not_believed(shared: Path, tree: Path) -> None:
+    """Not by a user, whatever its name; the ring of the daemon beside it is found."""
+    forged = shared / "ibpulse"
+    with RunningAs(as_user(USER), tree, forged):
+        options = f"DoctorOptions(sysfs=pathlib.Path({str(tree)!r}), ring_dir=pathlib.Path({str(forged)!r}))"
+        imports = "import pathlib\nfrom ibpulse.doctor.facts import DoctorOptions\n"
+        program = f"{imports}from ibpulse.doctor.sample_facts import find_daemon\nprint(find_daemon({options}))"
+        for name, permissions in (("", 0o755), ("ring", 0o644), ("plan-0.json", 0o644)):
+            (forged / name).chmod(permissions)
+        assert python(ANOTHER, program).strip() == "None"
+        assert "RingFile" in python(USER, program)
+
+
+def test_what_the_daemon_makes_is_closed_to_others_without_any_umask(shared: Path, tree: Path) -> None:
+    prefix = ["sh", "-c", 'umask 0; exec "$@"', "sh"]
+    with RunningAs(prefix, tree, shared / "ring", OPEN) as daemon:
+        name = take_capture(daemon)
+        ring, captures = modes(shared / "ring"), modes(shared / "captures")
+    assert ring == {shared / "ring": 0o750} | {
+        shared / "ring" / each: 0o640 for each in ("ring", "events", "lock", "plan-0.json")
+    }
+    assert captures == {shared / "captures": 0o750, shared / "captures" / name: 0o640}

@@ -1,0 +1,178 @@
+"""A daemon without any privilege sees jobs and pods come and go in hierarchies of cgroups that the kernel keeps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, JOB_KINDS
+from tests.campaigns.live.daemon.test_jobs import ask_jobs, owners
+from tests.campaigns.live.daemon.test_other_users import RunningAs
+from tests.fabrics import simulated
+from tests.other_users import as_user, needs_other_users, python, shared_directory
+from tests.running import Running, eventually
+
+# the user of the image
+USER = 65532
+UID = "0b3f8c1e-5d2a-4c3b-9e7f-1a2b3c4d5e6f"
+MOUNTED = Path("/sys/fs/cgroup")
+RAILS = {f"mlx5_{number}" for number in range(4)}
+
+
+@dataclass
+class Hierarchy:
+    """A part of a hierarchy that stands for its root, and the programs in it; `places` are for a job and a pod."""
+
+    base: Path
+    places: tuple[str, str]
+    programs: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def begin(self, path: str) -> None:
+        """Make a cgroup with a program in it, and those above it that are missing."""
+        below = Path(path)
+        for folder in (*reversed(below.parents[:-1]), below):
+            (self.base / folder).mkdir(exist_ok=True)
+        self.programs[path] = subprocess.Popen(["sleep", "600"])
+        (self.base / path / "cgroup.procs").write_text(str(self.programs[path].pid))
+
+    def end(self, path: str) -> None:
+        """End the program of a cgroup and remove both, and the cgroup above."""
+        program = self.programs.pop(path)
+        program.kill()
+        program.wait()
+        for folder in (self.base / path, (self.base / path).parent):
+            eventually(partial(remove, folder))
+
+    def job(self, number: int) -> str:
+        """The path of a step of a job."""
+        return f"{self.places[0]}/job_{number}/step_0"
+
+    def pod(self) -> str:
+        """The path of a container of a pod."""
+        return f"{self.places[1]}/cri-containerd-0123456789abcdef.scope"
+
+
+def remove(folder: Path) -> bool:
+    """Whether a cgroup could be removed; it is busy until the kernel has buried its processes."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+VERSION_1 = (
+    "slurm/uid_1000",
+    f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice",
+)
+VERSION_2 = ("system.slice/slurmstepd.scope", f"kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice")
+
+
+@contextmanager
+def hierarchy(tree: Path, version: int) -> Iterator[Hierarchy]:
+    """A hierarchy as the cgroups of a tree; skips where the kernel has none of that version, or root may not write."""
+    # with both versions mounted, that of version 2 is `unified`
+    second = next((root for root in (MOUNTED, MOUNTED / "unified") if (root / "cgroup.controllers").exists()), None)
+    root = MOUNTED / "freezer" if version == 1 else second
+    if root is None or not (root / "cgroup.procs").exists():
+        pytest.skip(f"no hierarchy of cgroups of version {version}")
+    made = Hierarchy(root / f"ibpulse-test-{os.getpid()}", VERSION_1 if version == 1 else VERSION_2)
+    try:
+        made.base.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made: {error}")
+    (tree / "fs").mkdir()
+    if version == 2:
+        (tree / "fs/cgroup").symlink_to(made.base)
+    else:
+        (tree / "fs/cgroup").mkdir()
+        (tree / "fs/cgroup/freezer").symlink_to(made.base)
+    try:
+        yield made
+    finally:
+        for program in made.programs.values():
+            program.kill()
+            program.wait()
+        for name, _, _ in os.walk(made.base, topdown=False):
+            eventually(partial(remove, Path(name)))
+
+
+@dataclass(frozen=True)
+class Deed:
+    """A begin or an end of a job between two wall times in ms."""
+
+    kind: str
+    job: str
+    from_ms: float
+    to_ms: float
+
+
+def do(act: Any, path: str, kind: str, job: str) -> Deed:
+    """Let a job begin or end."""
+    begin = time.time() * 1e3
+    act(path)
+    return Deed(kind, job, begin, time.time() * 1e3)
+
+
+def is_unprivileged(daemon: Running) -> bool:
+    """Whether the daemon runs as the user, without capabilities."""
+    status = Path(f"/proc/{daemon.pid}/status").read_text()
+    return f"\nUid:\t{USER}\t{USER}\t" in status and "\nCapEff:\t0000000000000000\n" in status
+
+
+@needs_other_users
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_unprivileged_daemon_sees_jobs_and_pods_at_the_next_reading(version: int) -> None:
+    with (
+        shared_directory() as shared,
+        simulated(shared / "tree", "constant", ports=4) as tree,
+        hierarchy(tree, version) as cgroups,
+        RunningAs(as_user(USER), tree, shared / "ring", "--slow.interval=1s", "--jobs.owners-dir=") as daemon,
+    ):
+        assert is_unprivileged(daemon)
+        assert not daemon.metrics().find("ibpulse_node_jobs")
+        cgroups.begin(f"{cgroups.places[0]}/other")
+        eventually(lambda: daemon.metrics().find("ibpulse_node_jobs"))
+        assert daemon.metrics().value("ibpulse_node_jobs") == 0
+        deeds = [do(cgroups.begin, cgroups.job(11), JOB_BEGAN, "11")]
+        eventually(lambda: owners(daemon.metrics()) == {"11": RAILS})
+        deeds.append(do(cgroups.begin, cgroups.job(12), JOB_BEGAN, "12"))
+        # nothing says which rails belong to which of them
+        eventually(lambda: daemon.metrics().value("ibpulse_node_jobs") == 2)
+        assert owners(daemon.metrics()) == {}
+        deeds.append(do(cgroups.end, cgroups.job(11), JOB_ENDED, "11"))
+        eventually(lambda: owners(daemon.metrics()) == {"12": RAILS})
+        cgroups.begin(cgroups.pod())
+        eventually(lambda: ask_jobs(daemon)["pods"] == [UID])
+        cgroups.end(cgroups.pod())
+        eventually(lambda: ask_jobs(daemon)["pods"] == [])
+        answer = ask_jobs(daemon)
+        assert [(job["job_id"], job["running"]) for job in answer["jobs"]] == [("12", True), ("11", False)]
+        assert all(job["began"] is not None for job in answer["jobs"])
+        check_events(daemon, deeds)
+        # only root makes cgroups at these places
+        make = "import os, sys\ntry: os.mkdir(sys.argv[1])\nexcept PermissionError: print('refused')"
+        for place in (cgroups.base, cgroups.base / cgroups.places[0]):
+            assert python(USER, make, place / "job_99") == "refused\n"
+
+
+def check_events(daemon: Running, deeds: list[Deed]) -> None:
+    """Each begin and end was noticed by the first reading that began after it, and so were the changes of rails."""
+    found = [event for event in daemon.ask("/api/v1/events").json()["events"] if event["kind"] in JOB_KINDS]
+    # the first job is no longer alone, and then the second one is
+    assert [event["details"]["job_id"] for event in found if event["kind"] == JOB_CHANGED] == ["11", "12"]
+    told = [event for event in found if event["kind"] != JOB_CHANGED]
+    assert [(event["kind"], event["details"]["job_id"]) for event in told] == [(deed.kind, deed.job) for deed in deeds]
+    for deed, event in zip(deeds, told, strict=True):
+        assert event["time_ms"] >= int(deed.from_ms)
+        # the reading before began before the deed was done
+        assert event["time_ms"] - event["uncertainty_ms"] <= deed.to_ms + 1

@@ -1,0 +1,365 @@
+"""The page of a job over a small real server with simulated nodes: rows, order, clocks, and the way to a node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser
+
+from tests.campaigns.pages.axe import axe_source, violations
+from tests.campaigns.pages.browser import Live, live
+from tests.campaigns.pages.fleet import (
+    AHEAD,
+    DEAD,
+    HOT,
+    JOB,
+    LATE,
+    LATE_MS,
+    PERIOD_MS,
+    UNKNOWN,
+    Fleet,
+    Gateway,
+    gateway,
+    now_ms,
+)
+from tests.campaigns.pages.prefixed import prefixed
+from tests.running import eventually
+
+pytestmark = pytest.mark.outside
+PREFIX = "/fabric"
+CAPTURE = "20251121T000012.000Z-rail-lost-1f6c0a2e.parquet"
+
+
+class JobLive(Live):
+    """The page of the job below a path prefix."""
+
+    def open(self, view: str = "") -> None:
+        super().open(f"job/{JOB}{view}")
+        eventually(lambda: {*self.clocks().values()} - {"", "± ?"})
+
+    def names(self) -> list[str]:
+        """The rows from top to bottom."""
+        return [str(text) for text in self.page.locator("#names .long").all_text_contents()]
+
+    def clocks(self) -> dict[str, str]:
+        return dict(zip(self.names(), self.page.locator("#names .clock").all_text_contents(), strict=True))
+
+    def labels(self) -> dict[str, str]:
+        """The rows that have a problem."""
+        marks = self.page.locator("#names .mark").all_text_contents()
+        return {name: text for name, text in zip(self.names(), marks, strict=True) if text}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Gateway]:
+    with gateway(Fleet(16)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shown(browser: Browser, served: Gateway) -> Iterator[JobLive]:
+    with prefixed(served.url, PREFIX) as url, live(browser, url) as found:
+        yield JobLive(found.page, found.context, url, found.complaints, found.requests)
+
+
+def held_view(seconds: float = 4.0) -> str:
+    """The fragment of a view that ended some seconds ago."""
+    end = now_ms() - 3000
+    return f"#from={end - round(seconds * 1000)}&to={end}"
+
+
+def test_each_node_has_a_row_with_its_clock_and_the_latest_is_first(shown: JobLive, served: Gateway) -> None:
+    shown.open()
+    shown.wait("live")
+    eventually(lambda: shown.names()[0] == LATE)
+    assert sorted(shown.names()) == served.fleet.nodes
+    # what is not known comes last
+    assert shown.names()[-2:] == [DEAD, UNKNOWN]
+    clocks = shown.clocks()
+    assert clocks[AHEAD] == "+12.10 ± 0.12 ms"
+    assert (clocks[DEAD], clocks[UNKNOWN]) == ("± ?", "± ?")
+    assert shown.labels() == {LATE: "38.6 ms late", DEAD: "no answer"}
+    assert shown.text("#notices") == f"No answer from: {DEAD}."
+    title = shown.page.get_attribute("#names li:first-child", "title")
+    assert title == f"{LATE}: ACTIVE, 400 GB/s in each direction, rack r01, leaf leaf-1. " + (
+        "Its clock is 0.28 ± 0.12 ms ahead of the gateway's."
+    )
+
+
+def test_the_cards_name_what_differs(shown: JobLive) -> None:
+    shown.open()
+    eventually(lambda: f"{LATE}, ± 1.2 ms" in shown.card("Latest node"))
+    assert f"{HOT} is hot: 1.6 × the mean on 15 of 15 nodes" in shown.card("Active rails")
+    assert f"missing: {DEAD}" in shown.card("Nodes")
+    assert "15\nof 16" in shown.card("Nodes")
+    assert "TB/s" in shown.card("Now")
+    assert f"not synchronised {AHEAD}" in shown.text("#health")
+
+
+def test_it_is_live_at_the_width_of_a_batch_and_held_sample_by_sample(shown: JobLive) -> None:
+    shown.open()
+    shown.wait("live")
+    assert "Each column is the highest 10 ms sample in 100 ms." in shown.text("#column")
+    shown.press("+", "+", "+", "+", "+", "+", "+", "+", "+", "+")
+    eventually(lambda: "in 100 ms" in shown.text("#column"))
+    assert shown.page.evaluate("[...ibpulse.store.tiles.values()].every((tile) => tile.widthMs >= 100)")
+    shown.open(held_view())
+    shown.wait("held")
+    shown.settle()
+    assert "Each column is one 10 ms sample." in shown.text("#column")
+    assert "there is no order" in shown.text("#column")
+
+
+def test_a_late_node_is_late_in_the_picture_and_one_that_does_not_answer_has_no_data(shown: JobLive) -> None:
+    shown.open(f"{held_view()}&direction=transmit&sort=name")
+    shown.wait("held")
+    shown.settle()
+    begin, end = shown.span()
+
+    def edges(row: int) -> np.ndarray:
+        """Times at which a row changes from no traffic to traffic."""
+        pixels = shown.row(row, 16).astype(int)
+        dark = np.abs(pixels - (0x44, 0x01, 0x54)).max(axis=1) < 12
+        places = np.flatnonzero(dark[:-1] & ~dark[1:]) + 1
+        return np.asarray(begin + places * (end - begin) / len(pixels))
+
+    # of each edge of one row to each of the other one, as if they were of the same step
+    later = (edges(2)[:, np.newaxis] - edges(5)) % PERIOD_MS
+    assert np.median(later) == pytest.approx(LATE_MS, abs=12)
+    grey = shown.row(4, 16)
+    assert (grey.max(axis=1).astype(int) - grey.min(axis=1) < 40).mean() > 0.9
+
+
+def test_the_rows_are_sorted_as_asked(shown: JobLive, served: Gateway) -> None:
+    shown.open("#sort=name")
+    eventually(lambda: shown.names() == served.fleet.nodes)
+    shown.page.click("[data-sort=rack]")
+    assert "sort=rack" in shown.page.url
+    eventually(lambda: shown.names() == served.fleet.nodes)
+    # also while a row is read, which otherwise keeps the order
+    shown.press("ArrowDown", "s")
+    eventually(lambda: shown.names()[0] == LATE)
+    assert "sort" not in shown.page.url
+    shown.press("s")
+    assert "sort=bandwidth" in shown.page.url
+
+
+ORDERED = """async ([numbers, order]) => {
+  const { ordered } = await import(new URL('job_rows.js', document.querySelector('script[type=module]').src));
+  const ports = Object.keys(numbers).map((port) => ({ port, labels: numbers[port].labels }));
+  return ordered(ports, new Map(Object.entries(numbers)), order);
+}"""
+
+
+def late(ms: float | None, doubt: float) -> dict[str, float | None]:
+    return {"lateness_ms": ms, "lateness_uncertainty_ms": doubt}
+
+
+@pytest.mark.parametrize(
+    ("order", "numbers", "expected"),
+    [
+        # within the uncertainty of the clocks there is no order but that of the names
+        (
+            "lateness",
+            {"n10": late(4, 5), "n2": late(3, 5), "n1": late(9, 5), "n0": late(None, 1)},
+            ["n1", "n2", "n10", "n0"],
+        ),
+        (
+            "bandwidth",
+            {"a": {"active_bytes_per_second": 1}, "b": {}, "c": {"active_bytes_per_second": 2}},
+            ["c", "a", "b"],
+        ),
+        ("rack", {"a": {"labels": {"rack": "r10"}}, "b": {"labels": {"rack": "r9"}}, "c": {}}, ["b", "a", "c"]),
+        ("name", {"n10": {}, "n9": {}}, ["n9", "n10"]),
+    ],
+)
+def test_an_order_claims_no_more_than_is_known(
+    shown: JobLive, order: str, numbers: dict[str, Any], expected: list[str]
+) -> None:
+    shown.open()
+    assert shown.page.evaluate(ORDERED, [numbers, order]) == expected
+
+
+def test_a_click_opens_the_node_at_the_same_time(shown: JobLive) -> None:
+    shown.open(f"{held_view()}&unit=bytes&sort=name")
+    shown.wait("held")
+    shown.settle()
+    fragment = shown.page.url.partition("#")[2].replace("&sort=name", "")
+    shown.page.click(f"#names .node:has-text('{LATE}')")
+    assert shown.page.url == f"{shown.url}/node/{LATE}/#{fragment}"
+    eventually(lambda: shown.text("#host") == LATE)
+    shown.page.click("nav a")
+    assert shown.page.url == f"{shown.url}/"
+
+
+def test_enter_opens_the_node_whose_row_is_read(shown: JobLive, served: Gateway) -> None:
+    shown.open(f"{held_view()}&sort=name")
+    shown.wait("held")
+    shown.press("ArrowDown", "ArrowDown")
+    eventually(lambda: shown.text("#reading").startswith(served.fleet.nodes[1]))
+    eventually(lambda: "Its clock is 0.26 ± 0.12 ms ahead" in shown.text("#reading"))
+    shown.press("Enter")
+    shown.page.wait_for_url(f"{shown.url}/node/{served.fleet.nodes[1]}/#from=*")
+
+
+def test_the_rails_of_chosen_nodes_have_rows_of_their_own(shown: JobLive) -> None:
+    shown.open()
+    shown.wait("live")
+    eventually(lambda: shown.names()[0] == LATE)
+    shown.press("n")
+    eventually(lambda: f"{LATE} {HOT}" in shown.names())
+    assert len(shown.names()) == 16
+    assert f"rows=rails&nodes={LATE},gpu-001" in shown.page.url
+    link = shown.page.get_attribute(f"#names .node:has-text('{LATE} {HOT}')", "href")
+    assert link == f"../node/{LATE}/#ports={HOT}"
+    shown.press("n")
+    eventually(lambda: len(shown.names()) == 16 and LATE in shown.names())
+    assert "#" not in shown.page.url
+
+
+def test_nodes_are_chosen(shown: JobLive) -> None:
+    shown.open("#sort=name")
+    shown.press("r")
+    shown.page.uncheck("#rails input[value='gpu-002']")
+    eventually(lambda: len(shown.names()) == 15)
+    assert "nodes=gpu-001,gpu-003" in shown.page.url
+    link = shown.page.evaluate("ibpulse.controls.samplesAddress()")
+    assert link.startswith(f"../api/v1/jobs/{JOB}/window?from=")
+    assert "node=gpu-001&node=gpu-003" in link
+    shown.page.click("#rails button")
+    eventually(lambda: len(shown.names()) == 16)
+
+
+def test_the_menu_keeps_the_focus_while_nodes_are_chosen(shown: JobLive) -> None:
+    shown.open("#sort=name")
+    shown.press("r")
+    shown.page.focus("#rails input[value='gpu-004']")
+    shown.press("Space")
+    eventually(lambda: len(shown.names()) == 15)
+    assert shown.page.evaluate("document.activeElement.value") == "gpu-004"
+
+
+def test_the_rows_are_listed_in_a_table_of_a_held_view_too(shown: JobLive) -> None:
+    shown.open(f"{held_view()}&sort=name")
+    shown.wait("held")
+    shown.page.click("#table-details summary")
+    eventually(lambda: shown.page.locator("#table tbody tr").count() == 16)
+    row = shown.page.locator("#table tbody tr").nth(2).inner_text().split("\t")
+    assert row[:7] == [LATE, "r01", "leaf-1", "38.6 ms late", "+0.28 ± 0.12 ms", "38.6 ms ± 1.2 ms", "315 ms"]
+
+
+def test_the_page_says_more_of_the_job_than_its_id(shown: JobLive) -> None:
+    shown.open()
+    eventually(lambda: shown.text("#jobs").startswith("llama-70b, scheduler slurm, since 2025-11-2"))
+
+
+def test_events_name_their_node_and_its_clock(shown: JobLive, served: Gateway) -> None:
+    at = now_ms() - 4000
+    common = {"uncertainty_ms": 0, "node": AHEAD}
+    down = {"time_ms": at, "kind": "link-down", "subject": "mlx5_1:1", "text": "mlx5_1:1 went down", "details": {}}
+    took = {"time_ms": at + 600, "kind": "capture", "subject": "", "text": "took", "details": {"name": CAPTURE}}
+    served.fleet.events = [common | down, common | took]
+    try:
+        shown.open(held_view())
+        eventually(lambda: shown.page.locator(".mark-event").count() == 2)
+        eventually(lambda: shown.clocks()[AHEAD] != "± ?")
+
+        def card(number: int) -> str:
+            # an open card keeps its text
+            shown.page.locator(".mark-event").nth(number).blur()
+            shown.page.locator(".mark-event").nth(number).focus()
+            return shown.text("#event-card")
+
+        # marks are drawn again once the clock of their node is known
+        eventually(lambda: f"on the clock of {AHEAD}, +12.10 ± 0.12 ms" in card(0))
+        assert f"{AHEAD} mlx5_1:1 went down" in card(0)
+        shown.page.locator(".mark-event").nth(1).focus()
+        link = shown.page.get_attribute("#event-card a", "href")
+        assert link == f"../node/{AHEAD}/api/v1/captures/{CAPTURE}"
+    finally:
+        served.fleet.events = []
+
+
+def test_a_node_that_answers_again_gets_its_past(shown: JobLive, served: Gateway) -> None:
+    shown.open(f"{held_view()}&sort=name&direction=transmit")
+    shown.wait("held")
+    shown.settle()
+
+    def coloured() -> bool:
+        row = shown.row(4, 16)
+        return bool((row.max(axis=1).astype(int) - row.min(axis=1) > 40).mean() > 0.8)
+
+    assert not coloured()
+    served.fleet.dead.clear()
+    try:
+        # asked for again after five seconds
+        shown.page.evaluate("setTimeout(() => ibpulse.draw(), 5500)")
+        eventually(coloured)
+    finally:
+        served.fleet.dead.add(DEAD)
+
+
+def test_the_saved_picture_names_rows_with_their_clocks(shown: JobLive, tmp_path: Path) -> None:
+    shown.open(held_view())
+    shown.wait("held")
+    shown.settle()
+    eventually(lambda: shown.clocks()[AHEAD].startswith("+12"))
+    assert f"{AHEAD}  +12.10 ± 0.12 ms" in shown.page.evaluate(
+        "ibpulse.shown.map((port) => ibpulse.rails.caption(port))"
+    )
+    with shown.page.expect_download() as waiting:
+        shown.press("p")
+    waiting.value.save_as(tmp_path / "saved.png")
+    assert Image.open(tmp_path / "saved.png").width == 2800
+
+
+def test_nothing_is_asked_outside_the_prefix(shown: JobLive) -> None:
+    shown.open()
+    time.sleep(0.3)
+    paths = {request.split("/", 3)[3] for request in shown.requests if "://" in request}
+    assert {path.startswith(f"{PREFIX[1:]}/") for path in paths} == {True}
+    assert shown.complaints == []
+
+
+@pytest.mark.parametrize("count", [1, 64])
+def test_one_node_and_sixty_four_fit_a_phone(browser: Browser, count: int) -> None:
+    phone = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True}
+    with gateway(Fleet(count)) as made, live(browser, made.url, **phone) as found:
+        page = JobLive(found.page, found.context, found.url, found.complaints, found.requests)
+        page.open()
+        page.wait("live")
+        eventually(lambda: all(text.endswith(("ms", "± ?")) for text in page.clocks().values()))
+        assert len(page.names()) == count
+        assert found.page.evaluate("document.documentElement.scrollWidth") == 390
+        canvas = found.page.locator("#waterfall").bounding_box()
+        assert canvas
+        assert canvas["width"] > 130
+        assert found.complaints == []
+
+
+def test_a_span_of_a_job_is_selected_saved_and_compared(shown: JobLive, tmp_path: Path) -> None:
+    shown.open(held_view())
+    shown.settle()
+    shown.press("a")
+    eventually(lambda: "Missing" in shown.text("#selected"))
+    assert shown.text(".selected-head p").startswith("Selected 4 s")
+    shown.page.click("#save-menu summary")
+    with shown.page.expect_download() as waiting:
+        shown.page.click("#save-parquet")
+    waiting.value.save_as(tmp_path / "job.parquet")
+    table = pq.read_table(tmp_path / "job.parquet")
+    assert f"{shown.names()[0]} transmit bytes_per_second" in table.column_names
+    shown.press("l", "m")
+    eventually(lambda: "Farthest:" in shown.text("#chart-words"))
+    assert shown.text("#zero-words") == "As the median"
+    assert violations(shown.page, axe_source()) == []
+    shown.press("Escape", "Escape")
+    eventually(lambda: not shown.page.is_visible("#selected"))
+    assert shown.complaints == []

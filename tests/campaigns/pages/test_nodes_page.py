@@ -1,0 +1,130 @@
+"""The page of all nodes: problems first, jobs with their nodes, and the ways to both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.campaigns.pages.browser import Live, live
+from tests.campaigns.pages.fleet import AHEAD, DEAD, ENDED, JOB, UNKNOWN, Fleet, Gateway, gateway
+from tests.campaigns.pages.prefixed import prefixed
+from tests.running import eventually
+
+pytestmark = pytest.mark.outside
+DOWN = "gpu-002"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Gateway]:
+    with gateway(Fleet(16)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shown(browser: Browser, served: Gateway) -> Iterator[Live]:
+    with prefixed(served.url, "/fabric") as url, live(browser, url) as found:
+        yield found
+
+
+def opened(shown: Live, view: str = "") -> list[list[str]]:
+    """The rows of the table of nodes."""
+    shown.page.goto("about:blank")
+    shown.page.goto(f"{shown.url}/{view}")
+    eventually(lambda: shown.page.locator("#node-table tbody tr").count())
+    return rows(shown, "node")
+
+
+def rows(shown: Live, table: str) -> list[list[str]]:
+    """The cells of a table's body."""
+    lines = f"[...document.querySelectorAll('#{table}-table tbody tr')]"
+    found: list[list[str]] = shown.page.evaluate(f"{lines}.map((tr) => [...tr.cells].map((td) => td.innerText))")
+    return found
+
+
+def test_nodes_with_problems_come_first(shown: Live, served: Gateway) -> None:
+    found = opened(shown)
+    assert [row[0] for row in found[:4]] == [DEAD, DOWN, AHEAD, UNKNOWN]
+    assert [row[1] for row in found[:5]] == [
+        "no answer",
+        "1 rail down",
+        "clock not synchronised",
+        "clock not known",
+        "well",
+    ]
+    assert sorted(row[0] for row in found) == served.fleet.nodes
+    assert found[1] == [DOWN, "1 rail down", "+0.26 ± 0.12 ms", f"{JOB} (llama-70b)", "1.2.3", "leaf-1", "r01"]
+    assert shown.text("#counts") == "16 nodes, 2 with a problem"
+    assert shown.page.get_attribute("#node-table tbody tr:first-child td", "title") == "no answer within 1 s"
+
+
+def test_jobs_are_listed_with_what_is_wrong_on_their_nodes(shown: Live) -> None:
+    opened(shown)
+    running, ended = rows(shown, "job")
+    assert running == [JOB, "llama-70b", "slurm", "15", f"{DOWN}: 1 rail down"]
+    assert ended[:4] == [ENDED["job_id"], "llama-70b", "slurm", "2"]
+    assert ended[4].startswith("ended 2025-11-2")
+
+
+def test_nodes_and_jobs_are_opened(shown: Live) -> None:
+    opened(shown)
+    shown.page.click(f"#node-table a:text-is('{DOWN}')")
+    assert shown.page.url == f"{shown.url}/node/{DOWN}/"
+    shown.page.click("nav a")
+    shown.page.click("#job-table a >> nth=0")
+    assert shown.page.url == f"{shown.url}/job/{JOB}"
+    eventually(lambda: shown.text("#host") == f"job {JOB}")
+    assert shown.complaints == []
+
+
+def test_a_text_finds_nodes_and_stays_in_the_address(shown: Live) -> None:
+    opened(shown)
+    shown.page.fill("#find", "r04")
+    assert [row[0] for row in rows(shown, "node")] == ["gpu-013", "gpu-014", "gpu-015", "gpu-016"]
+    assert shown.text("#counts").startswith("4 of 16 nodes")
+    assert shown.page.url.endswith("/#r04")
+    assert [row[0] for row in opened(shown, "#no%20answer")] == [DEAD]
+
+
+def test_a_source_that_fails_and_a_change_of_a_node_are_seen(shown: Live, served: Gateway) -> None:
+    opened(shown)
+    served.fleet.dead.add("gpu-016")
+    served.fleet.problem = "no such file"
+    try:
+        eventually(lambda: rows(shown, "node")[1][0] == "gpu-016")
+        assert "file nodes.yml: no such file. Its last answer is 12 s old and still in use." in shown.text("#notices")
+    finally:
+        served.fleet.dead.remove("gpu-016")
+        served.fleet.problem = ""
+
+
+def test_a_link_keeps_the_focus_when_the_table_changes(shown: Live, served: Gateway) -> None:
+    opened(shown)
+    shown.page.focus("#node-table tr:has-text('gpu-010') td a")
+    served.fleet.dead.add("gpu-016")
+    try:
+        eventually(lambda: rows(shown, "node")[1][0] == "gpu-016")
+        assert shown.page.evaluate("document.activeElement.closest('tr').cells[0].textContent") == "gpu-010"
+        assert shown.page.evaluate("document.activeElement.textContent") == f"{JOB} (llama-70b)"
+    finally:
+        served.fleet.dead.remove("gpu-016")
+
+
+def test_names_are_text(browser: Browser) -> None:
+    fleet = Fleet(2)
+    fleet.nodes = ["<img src=x onerror=alert(1)>", "a/b c"]
+    fleet.dead.clear()
+    with gateway(fleet) as made, live(browser, made.url) as found:
+        opened(found)
+        assert found.page.locator("main img").count() == 0
+        links = [found.page.locator("#node-table a[href^=node]").nth(at).get_attribute("href") for at in (0, 1)]
+        assert set(links) == {"node/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E/", "node/a%2Fb%20c/"}
+        assert found.complaints == []
+
+
+@pytest.mark.parametrize("look", [{}, {"viewport": {"width": 390, "height": 844}}])
+def test_many_nodes_do_not_widen_the_page(browser: Browser, look: dict[str, dict[str, int]]) -> None:
+    with gateway(Fleet(64)) as made, live(browser, made.url, **look) as found:
+        assert len(opened(found)) == 64
+        assert found.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -1,0 +1,226 @@
+"""Every alert on Prometheus's own engine, over series with the labels that a PodMonitor gives.
+
+Each fires when it should, and stays silent when it should: while pods are replaced, scrapes fail, a second Prometheus
+is not deduplicated, nodes are drained, and jobs begin and end.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+
+import pytest
+
+from tests import ROOT
+from tests.grafana.rule_courses import BEGIN, END, LAST, during
+from tests.grafana.rule_engine import SCRAPE_SECONDS, Series
+from tests.grafana.rule_faults import FAULTS, Fault, Fires
+from tests.grafana.rule_fleet import NO_JOB, Node
+from tests.grafana.rule_scenarios import (
+    MAINTENANCE,
+    Key,
+    by_subject,
+    cordoned,
+    disturbed,
+    drained,
+    plain,
+    replicated,
+    run,
+    series_of,
+)
+from tools.grafana.alerts import ALERTS, COMPONENTS, GROUPS
+
+PAGE = ROOT / "docs" / "alerts.md"
+BEGUN, MINUTES = BEGIN // 60, LAST // 60
+OF_FLEET = {"IBPulseExportersMissing"}
+OF_JOBS = {alert.name for alert in GROUPS["ibpulse-traffic"] if not alert.of_node}
+TARGET = {"cluster", "job", "instance", "node"}
+
+pytestmark = [
+    pytest.mark.outside,
+    pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed"),
+    pytest.mark.timeout(900),
+]
+
+
+def key(fault: Fault, fires: Fires) -> Key:
+    """The labels that name an alert of a fault."""
+    on_node = (
+        {}
+        if fires.job and fires.alert not in ("IBPulseTrafficStalled", "IBPulseNodeBehindItsJob")
+        else {"instance": fault.nodes[0].name}
+    )
+    subject = {"device": fires.device, "port": fires.port, "job_id": fires.job}
+    labels = {"alertname": fires.alert, "severity": fires.severity, **on_node, **subject}
+    return frozenset((name, value) for name, value in labels.items() if value)
+
+
+def expected() -> dict[Key, list[int]]:
+    """The minutes at which every alert of the table fires."""
+    return {
+        key(fault, fires): list(range(BEGUN + fires.after, BEGUN + fires.until))
+        for fault in FAULTS
+        for fires in fault.fires
+    }
+
+
+def readable(minutes: Mapping[Key, list[int]]) -> dict[str, list[int]]:
+    """The same with names that a failing test can show."""
+    return {" ".join(f"{name}={value}" for name, value in sorted(labels)): found for labels, found in minutes.items()}
+
+
+def test_every_fault_raises_its_alerts_from_minute_to_minute_and_nothing_else_raises_any() -> None:
+    assert readable(by_subject(plain())) == readable(expected())
+
+
+def test_every_alert_has_a_fault_that_raises_it_and_there_are_as_many_near_misses() -> None:
+    assert {fires.alert for fault in FAULTS for fires in fault.fires} == {a.name for a in ALERTS} - OF_FLEET
+    assert len([fault for fault in FAULTS if not fault.fires]) >= len(ALERTS)
+
+
+def test_every_alert_has_the_labels_of_its_subject_and_no_others() -> None:
+    component = {alert.name: COMPONENTS[group] for group, alerts in GROUPS.items() for alert in alerts}
+    for labels in map(dict, plain().minutes):
+        own = {"alertname", "severity", "component"}
+        assert labels["component"] == component[labels["alertname"]]
+        assert set(labels) - own <= TARGET | {"device", "port", "job_id", "counter"}, labels
+        assert {"cluster", "job"} <= set(labels)
+        # a job on several nodes has no node
+        assert ("node" in labels) == ("instance" in labels)
+
+
+def test_the_texts_of_every_alert_name_its_subject() -> None:
+    seen = set()
+    for labels, notes in plain().annotations:
+        seen.add(labels["alertname"])
+        for text in notes.values():
+            assert "<no value>" not in text
+            assert "error expanding" not in text
+        subject = labels.get("instance") or labels["job_id"]
+        assert subject in notes["description"]
+        assert all(labels.get(name, "") in notes["description"] for name in ("device", "job_id"))
+        if "/d/ibpulse-job" in notes["dashboard_url"]:
+            assert f"&var-job_id={labels['job_id']}" in notes["dashboard_url"]
+        elif "instance" in labels and "/d/ibpulse-fleet" not in notes["dashboard_url"]:
+            assert f"&var-instance={labels['instance']}" in notes["dashboard_url"]
+        assert re.fullmatch(r"[A-Z].*\.", notes["summary"])
+    assert seen == {alert.name for alert in ALERTS} - OF_FLEET
+
+
+def test_alerts_stay_while_scrapes_fail_and_pods_are_replaced_and_no_other_fires() -> None:
+    assert_same(by_subject(disturbed()))
+
+
+def test_two_prometheus_servers_raise_each_alert_once_and_at_the_same_time() -> None:
+    assert readable(by_subject(replicated())) == readable(expected())
+
+
+def assert_same(found: Mapping[Key, list[int]]) -> None:
+    """Exactly the alerts of the table, each from its minute on and without interruption."""
+    wanted = expected()
+    assert sorted(readable(found)) == sorted(readable(wanted))
+    for labels, minutes in found.items():
+        assert minutes == list(range(minutes[0], minutes[-1] + 1)), readable({labels: minutes})
+        assert minutes[0] == wanted[labels][0]
+
+
+def test_no_alert_about_a_node_in_maintenance_fires() -> None:
+    assert {dict(labels)["alertname"] for labels in drained().minutes} == OF_JOBS
+
+
+# the fleet
+
+
+def fleet(cluster: str, size: int, down: int) -> list[Node]:
+    return [
+        Node(f"{cluster}-{number}", {"up": during(0, 1)} if number < down else {}, cluster=cluster, job=NO_JOB)
+        for number in range(size)
+    ]
+
+
+def missing(nodes: list[Node], others: list[Series] | None = None, maintenance: str = "") -> dict[str, list[int]]:
+    """Minutes at which the alert about the fleet fires, by cluster."""
+    found = run([*series_of(nodes), *(others or [])], maintenance=maintenance)
+    return {
+        dict(labels).get("cluster", ""): minutes
+        for labels, minutes in found.minutes.items()
+        if dict(labels)["alertname"] in OF_FLEET
+    }
+
+
+def test_a_rack_without_exporters_raises_one_alert_and_single_nodes_do_not() -> None:
+    found = missing([*fleet("rack", 20, 2), *fleet("single", 20, 1)])
+    assert {name: (minutes[0] - BEGUN, minutes[-1] - BEGUN) for name, minutes in found.items()} == {"rack": (16, 48)}
+
+
+def test_a_rack_in_maintenance_that_is_switched_off_raises_no_alert() -> None:
+    rack, drained_rack = fleet("rack", 20, 2), fleet("drained", 20, 2)
+    assert list(missing([*rack, *drained_rack], cordoned(drained_rack[:2]), MAINTENANCE)) == ["rack"]
+
+
+def test_no_exporter_at_all_raises_the_alert() -> None:
+    others = [Series("up", {"job": "node-exporter", "instance": "n1"}, [1.0] * (LAST // SCRAPE_SECONDS + 1))]
+    assert list(missing([], others)) == [""]
+
+
+def test_nodes_that_should_have_an_exporter_and_have_none_raise_the_alert() -> None:
+    def capacity(cluster: str, names: list[str]) -> list[Series]:
+        return [
+            Series(
+                "kube_node_status_capacity",
+                {"cluster": cluster, "node": name, "resource": "nvidia_com_gpu", "unit": "integer"},
+                [8.0] * (LAST // SCRAPE_SECONDS + 1),
+            )
+            for name in names
+        ]
+
+    tainted = capacity("tainted", [f"tainted-{number}" for number in range(10)])
+    whole = capacity("whole", [f"whole-{number}" for number in range(10)])
+    found = missing([*fleet("tainted", 8, 0), *fleet("whole", 10, 0)], [*tainted, *whole])
+    assert list(found) == ["tainted"]
+
+
+# the page
+
+
+def detection() -> str:
+    """The table of times, as the page has it."""
+    rows = ["| alert | severity | fires after | ends after |", "|---|---|---|---|"]
+    lasting = (END - BEGIN) // 60
+    rows += [
+        f"| `{alert.name}` | {fires.severity} | {fires.after} min | {ended(fires.until, lasting)} |"
+        for alert in ALERTS
+        for fault in FAULTS
+        for fires in fault.fires
+        if fires.alert == alert.name and fault.name not in TWICE
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def ended(until: int, lasting: int) -> str:
+    return f"{until - lasting} min" if until >= lasting else f"{until} min after the fault began, if it does not go on"
+
+
+TWICE = {
+    *("down-unused", "down-unknown", "down-90s", "down-10s", "flap", "flap-uncounted", "idle-down"),
+    *("moe-unknown", "errors"),
+}
+"""Faults whose alerts the table has from another one."""
+
+
+def test_the_page_has_the_times_of_these_tests() -> None:
+    assert detection() in PAGE.read_text(), "docs/alerts.md: the table of times differs; it is:\n" + detection()
+
+
+def listing() -> str:
+    """The table of alerts, as the page has it."""
+    rows = ["| alert | severity | meaning |", "|---|---|---|"]
+    for alert in ALERTS:
+        severity = alert.severity + f", otherwise {alert.otherwise}" * bool(alert.otherwise)
+        rows.append(f"| [{alert.name}](runbooks/{alert.name}.md) | {severity} | {alert.summary} |")
+    return "\n".join(rows) + "\n"
+
+
+def test_the_page_lists_every_alert() -> None:
+    assert listing() in PAGE.read_text(), "docs/alerts.md: the table of alerts differs; it is:\n" + listing()

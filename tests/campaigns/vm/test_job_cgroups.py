@@ -1,0 +1,58 @@
+"""Jobs in cgroups of version 2 of a real kernel whose controller `rdma` is on: a pod with an open device, and Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.campaigns.vm.daemon import Daemon
+from tests.campaigns.vm.link import RECEIVER, SENDER, Link
+from tests.campaigns.vm.machine import Machine
+
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+
+ROOT = "/sys/fs/cgroup"
+UID = "0b3f8c1e-5d2a-4c3b-9e7f-1a2b3c4d5e6f"
+POD = f"{ROOT}/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice"
+CONTAINER = f"{POD}/cri-containerd-0123456789abcdef.scope"
+TASK = f"{ROOT}/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
+# it opens its device, then waits for a client that never comes
+HOLD_DEVICE = f"ib_write_bw -x 1 -F -p 18600 -d {SENDER}"
+
+
+@pytest.fixture
+def cgroups(machine: Machine) -> Iterator[None]:
+    """The hierarchy at its usual place, with the controller on for pods."""
+    machine.run(
+        f"mount -t cgroup2 cgroup2 {ROOT} && echo +rdma >{ROOT}/cgroup.subtree_control && mkdir -p {CONTAINER} {TASK}"
+        f" && echo +rdma >{ROOT}/kubepods.slice/cgroup.subtree_control"
+    )
+    yield
+    machine.run(f"find {ROOT} -mindepth 1 -depth -type d -exec rmdir {{}} + ; umount {ROOT}")
+
+
+def jobs(daemon: Daemon) -> dict[str, list[str]]:
+    """The ports of each running job."""
+    listed = daemon.fetch_json("/api/v1/jobs")["jobs"]
+    return {job["job_id"]: job["ports"] for job in listed if job["running"]}
+
+
+def test_a_pod_with_an_open_device_and_a_job_of_slurm_come_and_go(daemon: Daemon, link: Link, cgroups: None) -> None:
+    machine = daemon.machine
+    daemon.wait_for_samples(SENDER, RECEIVER)
+    machine.wait_until(lambda: daemon.fetch_json("/api/v1/jobs")["pods"] == [UID], "the pod is seen")
+    assert jobs(daemon) == {}
+    both = [f"{SENDER}:1", f"{RECEIVER}:1"]
+    holder = machine.start(["sh", "-c", f"echo $$ >{CONTAINER}/cgroup.procs; exec {HOLD_DEVICE}"], "/tmp/holder.log")
+    machine.wait_until(lambda: jobs(daemon) == {UID: both[:1]}, "the pod has the device that it opened")
+    assert machine.run(f"cat {POD}/rdma.current").stdout.startswith(f"{SENDER} hca_handle=1 ")
+    task = machine.start(["sh", "-c", f"echo $$ >{TASK}/cgroup.procs; exec sleep 600"], "/tmp/task.log")
+    machine.wait_until(lambda: jobs(daemon) == {UID: both[:1], "42": []}, "nothing is known of the ports of the job")
+    holder.kill()
+    machine.wait_until(lambda: jobs(daemon) == {"42": both}, "the job of Slurm is alone on the node")
+    # its cgroup stays, without a process in it
+    task.kill()
+    machine.wait_until(lambda: jobs(daemon) == {}, "no job is left")
+    assert daemon.fetch_json("/api/v1/jobs")["known"]
+    assert daemon.read_metric("ibpulse_node_jobs") == 0
