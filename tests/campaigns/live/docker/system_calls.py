@@ -1,4 +1,4 @@
-"""`python -m tests.campaigns.live.docker.system_calls UNIT COMMAND...`: a command under the system call filter of a unit.
+"""`python -m tests.campaigns.live.docker.system_calls UNIT COMMAND...`: a command under the system calls of a unit.
 
 systemd says which calls its groups hold, and the kernel's header which number each has. Needs x86-64.
 """
