@@ -6,6 +6,7 @@ Whether every query returns data is tested in test_queries_live.py.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from ibpulse.exposition import process_registry
 from ibpulse.metrics.metric_table import TABLE
 from tests.grafana.documents import BOARDS, FOLDER, asked_for, panels, selectors, targets, variables
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
+from tests.tables import for_each
 from tools.grafana import recording_rules
 from tools.grafana.__main__ import main
 from tools.grafana.boards import BOARDS as PROGRAMS
@@ -57,10 +59,6 @@ def every_panel() -> list[tuple[str, dict[str, Any]]]:
     return [(name, panel) for name, board in BOARDS.items() for panel in panels(board)]
 
 
-def panel_id(value: object) -> str:
-    return value["title"] if isinstance(value, dict) else str(value)
-
-
 # files
 
 
@@ -77,7 +75,7 @@ def test_the_command_writes_the_same_files_every_time(tmp_path: Any) -> None:
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == board_files()
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_a_board_survives_the_round_trip_through_the_schema(name: str) -> None:
     register_default_plugins()
     again = json.loads(json.dumps(Dashboard.from_json(copy.deepcopy(BOARDS[name])), cls=JSONEncoder))
@@ -89,8 +87,7 @@ def test_a_board_survives_the_round_trip_through_the_schema(name: str) -> None:
 # the linter
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", BOARDS)
+@for_each(itertools.product(BOARDS, RULES))
 def test_the_linter_has_nothing_to_say(name: str, rule: str) -> None:
     board = BOARDS[name]
     findings = [each for each in lint(board, rule) if (rule, board["title"], each.panel) not in EXCEPTIONS]
@@ -150,7 +147,7 @@ BREAKS: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
+@for_each(RULES)
 def test_a_rule_finds_a_board_that_breaks_it(rule: str) -> None:
     board = copy.deepcopy(BOARDS["fleet.json"])
     before = len(lint(board, rule))
@@ -161,8 +158,8 @@ def test_a_rule_finds_a_board_that_breaks_it(rule: str) -> None:
 # common to all panels
 
 
-@pytest.mark.parametrize(("name", "panel"), every_panel(), ids=panel_id)
-def test_a_panel_says_what_it_shows_and_what_is_missing_when_it_is_empty(name: str, panel: dict[str, Any]) -> None:
+@for_each({f"{name}: {panel['title']}": panel for name, panel in every_panel()})
+def test_a_panel_says_what_it_shows_and_what_is_missing_when_it_is_empty(panel: dict[str, Any]) -> None:
     defaults = panel["fieldConfig"]["defaults"]
     assert panel["title"]
     assert len(panel["description"]) > 40
@@ -178,7 +175,7 @@ def test_titles_of_panels_are_unique_in_a_board() -> None:
         assert len(titles) == len(set(titles))
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_ids_are_unique_and_no_panel_lies_on_another(name: str) -> None:
     board = BOARDS[name]
     ids = [panel["id"] for panel in board["panels"]] + [inner["id"] for inner in panels(board)]
@@ -222,7 +219,7 @@ def test_a_row_of_repeated_panels_follows_the_device_variable() -> None:
 # links and variables
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_a_board_links_to_all_others_and_keeps_time_and_variables(name: str) -> None:
     links = [link for link in BOARDS[name]["links"] if link.get("url", "").startswith("/d/ibpulse-")]
     assert {link["url"] for link in links} == {f"/d/{board['uid']}" for key, board in BOARDS.items() if key != name}
@@ -239,7 +236,7 @@ def test_every_link_leads_to_a_board_and_sets_variables_that_it_has() -> None:
         assert query.startswith("${__url_time_range}&")
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_every_variable_of_a_query_is_one_of_the_board(name: str) -> None:
     known = {variable["name"] for variable in BOARDS[name]["templating"]["list"]}
     used = set()

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
 from ibpulse.exposition import process_registry, render
 from ibpulse.metrics.metric_table import TABLE
 from ibpulse.metrics.row import Metric
 from tests.exposition.snapshots import SERVER, node, simulated
 from tests.metrics.exported import exported_names
+from tests.tables import for_each
 from tools.reference.metric_pages import metrics_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-every_row = pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.name)
+every_row = for_each({metric.name: metric for metric in TABLE})
 
 
 @every_row
