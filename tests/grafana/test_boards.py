@@ -1,4 +1,4 @@
-"""The boards as documents: the linter's rules, names, places, and that the committed files match the program.
+"""The boards as documents: the linter's rules, names and places.
 
 Whether every query returns data is tested in test_queries_live.py.
 """
@@ -24,9 +24,8 @@ from tests.grafana.documents import BOARDS, FOLDER, asked_for, panels, selectors
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
 from tests.tables import for_each
 from tools.grafana import recording_rules
-from tools.grafana.__main__ import main
 from tools.grafana.boards import BOARDS as PROGRAMS
-from tools.grafana.boards import LINT_FILE, board_files
+from tools.grafana.boards import LINT_FILE
 from tools.grafana.queries import RATE, Scope
 from tools.grafana.series_names import PROMETHEUS, labels_of
 
@@ -60,19 +59,6 @@ def every_panel() -> list[tuple[str, dict[str, Any]]]:
 
 
 # files
-
-
-def test_the_committed_files_are_what_the_program_writes() -> None:
-    written = board_files()
-    assert set(written) == {path.name for path in FOLDER.glob("*.json")} | {LINT_FILE}
-    for name, text in written.items():
-        assert (FOLDER / name).read_text() == text, f"run `make docs`: {name} differs"
-
-
-def test_the_command_writes_the_same_files_every_time(tmp_path: Any) -> None:
-    assert main(["dashboards", str(tmp_path)]) == 0
-    assert main(["dashboards", str(tmp_path)]) == 0
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == board_files()
 
 
 @for_each([*BOARDS])
