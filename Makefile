@@ -3,11 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 IBPULSE := $(BIN)/ibpulse
-PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run stack test coverage check bench docs docs-site previews accuracy fuzz faults chart format lock clean
+.PHONY: help setup run stack test coverage check check-format check-lint check-types check-imports check-generated bench docs docs-site previews accuracy fuzz faults chart generated format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -34,11 +33,33 @@ coverage: $(VENV)/dev.stamp ## Run the unit tests and fail below 95 % statement 
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-check: $(VENV)/dev.stamp ## Check format, lint, types and import layers
-	$(BIN)/ruff format --check exporter tools tests bench docker docs/conf.py
-	$(BIN)/ruff check exporter tools tests bench docker docs/conf.py
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+PYTHON_FILES := exporter tools tests bench docker docs/conf.py
+
+check: check-format check-lint check-types check-imports check-generated ## Check format, lint, types, import layers and generated files
+
+check-format: $(VENV)/dev.stamp
+	@$(BIN)/ruff format --quiet --check $(PYTHON_FILES)
+
+check-lint: $(VENV)/dev.stamp
+	@$(BIN)/ruff check --quiet $(PYTHON_FILES)
+
+check-types: $(VENV)/dev.stamp
+	@$(BIN)/mypy --no-error-summary
+
+check-imports: $(VENV)/dev.stamp
+	@found=$$($(BIN)/lint-imports) || { echo "$$found"; exit 1; }
+
+# in a copy, because a check changes no file
+check-generated: $(VENV)/dev.stamp
+	@set -e; copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	  cp -r $(GENERATED) LICENSE "$$copy"; rm -f "$$copy"/$(BOARDS) "$$copy"/helm/ibpulse/files/$(BOARDS); \
+	  $(MAKE) --silent --no-print-directory generated INTO="$$copy/"; \
+	  for folder in $(GENERATED); do diff -r --brief "$$copy/$$folder" $$folder || changed=1; done; \
+	  test -z "$$changed" || { echo 'Generated files differ: run `make generated` and commit what it writes.' >&2; exit 1; }
+
+GENERATED := docs dashboards helm
+# only the program knows which boards there are
+BOARDS := dashboards/*.json
 
 bench: $(VENV)/dev.stamp ## Measure every budget and write docs/benchmarks.md
 	$(BIN)/python -m bench $(ARGS)
@@ -50,9 +71,9 @@ accuracy: $(VENV)/dev.stamp ## Measure known schedules and clocks against their 
 	$(BIN)/python -m bench.fleet_accuracy
 
 docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the dashboards
-	$(BIN)/python -m tools.reference docs
-	$(BIN)/python -m tools.grafana rules dashboards/rules
-	$(BIN)/python -m tools.grafana dashboards dashboards
+	$(BIN)/python -m tools.reference $(INTO)docs
+	$(BIN)/python -m tools.grafana rules $(INTO)dashboards/rules
+	$(BIN)/python -m tools.grafana dashboards $(INTO)dashboards
 
 docs-site: $(VENV)/docs.stamp ## Build the documentation site in build/site (ARGS="-D repository=https://HOST/OWNER/NAME")
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees $(ARGS) docs build/site
@@ -67,17 +88,20 @@ fuzz: $(VENV)/dev.stamp ## Send a daemon 10,000 requests, open 120,000 damaged f
 
 CASES := 10000
 FILES := 120000
-SEED := $(shell date +%s)
+SEED := 0
 
 faults: $(VENV)/dev.stamp ## Inject faults into a running daemon and check invariants (ARGS="--seed=1 --minutes=60", --calm)
 	$(BIN)/python -m bench.faults $(ARGS)
 
 chart: $(VENV)/dev.stamp ## Write the generated parts of the Helm chart
-	$(BIN)/python -m tools.chart .
+	$(BIN)/python -m tools.chart $(INTO).
+
+generated: docs ## Write everything that is generated: `make docs`, then `make chart`, which copies the boards
+	@$(MAKE) --no-print-directory chart
 
 format: $(VENV)/dev.stamp ## Format the code
-	$(BIN)/ruff format exporter tools tests bench docker docs/conf.py
-	$(BIN)/ruff check --fix exporter tools tests bench docker docs/conf.py
+	$(BIN)/ruff format $(PYTHON_FILES)
+	$(BIN)/ruff check --fix $(PYTHON_FILES)
 
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
 	$(BIN)/uv pip compile pyproject.toml --extra recording --extra gateway $(LOCK) -o requirements/run.txt

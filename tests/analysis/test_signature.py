@@ -22,6 +22,7 @@ from ibpulse.analysis.signature import (
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
 from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Step, Workload, even_weights
 from ibpulse.simulate.workloads import Constant, ExpertParallel, Idle, Square
+from tests.tables import for_each
 
 NAN = float("nan")
 # what a reader may still call a low confidence
@@ -108,14 +109,14 @@ def test_the_published_table_on_its_own_gets_its_label_with_less_confidence(tabl
     assert 0.3 < found.confidence < LOW
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_traffic_is_unknown(name: str) -> None:
-    assert find_signature(features_of(OTHERS[name], 20)).label == "unknown"
+@for_each(OTHERS)
+def test_other_traffic_is_unknown(workload: Workload) -> None:
+    assert find_signature(features_of(workload, 20)).label == "unknown"
 
 
-@pytest.mark.parametrize("name", LOOK_ALIKES)
-def test_a_sharded_run_with_other_layers_is_unknown_or_of_low_confidence(name: str) -> None:
-    assert find_signature(features_of(LOOK_ALIKES[name], 20)).confidence < LOW
+@for_each(LOOK_ALIKES)
+def test_a_sharded_run_with_other_layers_is_unknown_or_of_low_confidence(workload: Workload) -> None:
+    assert find_signature(features_of(workload, 20)).confidence < LOW
 
 
 def test_a_dense_model_with_equally_large_layers_gets_the_same_label() -> None:

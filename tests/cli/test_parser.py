@@ -9,6 +9,7 @@ from ibpulse.commands.parser import build_parser, parse
 from ibpulse.config.setting_table import ROWS, SettingRow, describe
 from ibpulse.config.setting_types import RATIO
 from ibpulse.errors import ConfigError
+from tests.tables import for_each
 
 CONFIG = VERBS["config"]
 
@@ -23,7 +24,7 @@ def test_the_overview_names_every_verb_with_its_summary() -> None:
         assert re.search(rf"^  {verb.name} +{re.escape(verb.summary)}$", overview(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("row", describe(), ids=lambda row: row.name)
+@for_each({row.name: row for row in describe()})
 def test_help_has_every_setting_with_sentence_default_and_variable(row: SettingRow) -> None:
     text = squeezed(build_parser(CONFIG, show_settings=True).format_help())
     assert f"{row.flag} {row.metavar} {row.sentence} (default: {row.default_text}; environment: {row.variable})" in text

@@ -1,29 +1,16 @@
-"""The committed reference pages are what the tables say."""
+"""The reference pages say what the tables say."""
 
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 from ibpulse.config.loading import load
 from ibpulse.config.setting_table import describe
 from tools.reference import __main__
 
-DOCS = Path(__file__).parents[2] / "docs"
-REGENERATE = "run `python -m tools.reference docs` and commit the result"
-
-
-@pytest.mark.parametrize("name", __main__.PAGES)
-def test_a_committed_page_is_what_the_program_writes(name: str) -> None:
-    page = DOCS / name
-    assert page.is_file(), f"docs/{name} is missing: {REGENERATE}"
-    assert page.read_text(encoding="utf-8") == __main__.PAGES[name](), f"docs/{name} differs: {REGENERATE}"
-
 
 def test_the_program_writes_every_page_into_the_directory(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "tools.reference", str(tmp_path)], check=True)
+    assert __main__.main([str(tmp_path)]) == 0
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == set(__main__.PAGES)
 
 

@@ -8,7 +8,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 
 from ibpulse.commands import VERBS, split_verb
@@ -20,6 +19,7 @@ from ibpulse.metrics.error_counters import OTHER_COUNTERS
 from ibpulse.metrics.metric_table import TABLE
 from ibpulse.web.app import create_app
 from tests.docs.pages import PAGES, ROOT, blocks, commands, name, spans
+from tests.tables import for_each
 from tests.web.rings import full_node
 from tools.grafana.series_names import RECORDED
 
@@ -36,7 +36,10 @@ EXAMPLES = {"ibpulse_hw_sw_link_up_32_total"}
 FIELDS = {"ibpulse_recording", "ibpulse_recording_version", "ibpulse_report_version", "ibpulse_version"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+every_page = for_each({name(page): page for page in PAGES})
+
+
+@every_page
 def test_every_command_can_be_run_as_it_is_written(page: Path) -> None:
     for words in commands(page):
         if words[0].startswith("-") or page == DESIGN:  # which names commands by what they take
@@ -52,7 +55,7 @@ def test_every_command_can_be_run_as_it_is_written(page: Path) -> None:
         assert resolve(flags, {}).settings
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@every_page
 def test_every_flag_that_is_named_by_itself_is_one_of_a_command(page: Path) -> None:
     known = {row.flag for row in (CONFIG_FILE, *ROWS)} | {"--help", "--help-all", "--version"}
     known |= {
@@ -73,7 +76,7 @@ def test_every_flag_that_is_named_by_itself_is_one_of_a_command(page: Path) -> N
             assert span.split("=")[0].split(" ")[0] in known | others, f"{name(page)}: {span}: no such flag"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if name(page) not in CHART_PAGES], ids=name)
+@for_each({name(page): page for page in PAGES if name(page) not in CHART_PAGES})
 def test_every_setting_that_is_named_is_there(page: Path) -> None:
     known = {row.name for row in (CONFIG_FILE, *ROWS)}
     if name(page) in ("CHANGELOG.md", "docs/configuration.md"):
@@ -87,7 +90,7 @@ def test_every_setting_that_is_named_is_there(page: Path) -> None:
         assert variable in {row.variable for row in (CONFIG_FILE, *ROWS)}, f"{name(page)}: {variable}: no such variable"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@every_page
 def test_every_metric_that_is_named_is_exported_or_recorded(page: Path) -> None:
     record = r"\b[a-z_]+:ibpulse_[a-z_0-9]+:[a-z0-9]+"
     assert set(re.findall(record, page.read_text())) <= RECORDED.keys(), f"{name(page)}: not recorded"

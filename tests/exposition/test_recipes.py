@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from ibpulse.metrics.metric_table import TABLE
+from tests.tables import for_each
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [(DOCS / name).read_text() for name in ("traffic.md", "counters.md")]
@@ -33,14 +34,14 @@ def test_there_are_recipes() -> None:
     assert len(RECIPES) > 25
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@for_each(RECIPES)
 def test_every_metric_of_a_recipe_is_in_the_table(recipe: str) -> None:
     used = set(re.findall(r"ibpulse_\w+", recipe))
     assert used or "rail:bandwidth:rate5m" in recipe
     assert used <= sample_names()
 
 
-@pytest.mark.parametrize("name", [metric.name for metric in TABLE if TRAFFIC.match(metric.name)])
+@for_each([metric.name for metric in TABLE if TRAFFIC.match(metric.name)])
 def test_every_metric_of_the_traffic_has_a_recipe(name: str) -> None:
     assert any(name in recipe for recipe in RECIPES)
 

@@ -20,6 +20,7 @@ from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodePendingCapt
 from ibpulse.fleet.stream_answers import EVENTS
 from ibpulse.fleet.window_answers import NodeJsonWindow, NodeWindowHead
 from ibpulse.text import escape_controls
+from tests.tables import for_each
 
 MODELS: list[type[NodeMember]] = [
     *(NodePorts, NodeJobs, NodeClock, NodeEvents, NodeSpanSummary, NodeCaptures, NodePendingCapture),
@@ -167,7 +168,7 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "place"), LISTS, ids=lambda each: getattr(each, "__name__", str(each)))
+@for_each(LISTS)
 def test_many_wrong_items_are_one_fault_in_memory(model: type[NodeMember], place: Place) -> None:
     items = [False] * 90
     with pytest.raises(DaemonError) as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodeMember, NodePort
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeJsonWindow, read_array, read_window
 from ibpulse.web.app import create_app
+from tests.tables import for_each
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
 
@@ -168,12 +170,11 @@ def test_a_job_has_no_more_ports_than_a_node() -> None:
         read_answer(NodeJobs, answered(json.dumps(body).encode()))
 
 
-@pytest.mark.parametrize(
-    "model", [NodePorts, NodeJobs, NodeClock, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures]
-)
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'],
+@for_each(
+    itertools.product(
+        (NodePorts, NodeJobs, NodeClock, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
+        (b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'),
+    )
 )
 def test_what_is_no_answer_is_refused_by_every_model(model: type[NodeMember], body: bytes) -> None:
     with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):

@@ -39,6 +39,8 @@ class DeviceState:
         self.life = 0
         self.released = threading.Event()
         self.hung_reads = 0
+        # for how long a slow read lasts
+        self.random = random.Random(device.index)
         self.lock = threading.Lock()
         self.counters = SimulatedCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
 
@@ -80,7 +82,7 @@ class DeviceState:
                 return f"{rule.value}\n"
             if rule.delay_seconds and node.counter:
                 slower = rule.delay_seconds / rule.quickest_seconds if rule.quickest_seconds else 1.0
-                return self.count_slowly(node.counter, rule.delay_seconds / slower ** random.random())
+                return self.count_slowly(node.counter, rule.delay_seconds / slower ** self.random.random())
         # a read that hung shows what is in force after it
         rule = self.rule
         if name in rule.texts:
@@ -102,7 +104,7 @@ class DeviceState:
 
     def count_slowly(self, counter: str, seconds: float) -> str:
         """The text of a counter at some moment of a read that takes so long."""
-        before = random.random() * seconds
+        before = self.random.random() * seconds
         time.sleep(before)
         text = f"{self.count(counter)}\n"
         time.sleep(seconds - before)

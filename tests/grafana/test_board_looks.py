@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.grafana.documents import BOARDS, panels
+from tests.tables import for_each
 from tools.grafana import colors
 
 # at a width of 1440 pixels: 24 columns in 1408 pixels, of which a panel's frame and buttons take 69
@@ -16,13 +19,15 @@ COLUMN, FRAME, CHARACTER = 1408 / 24, 69, 7.6
 LIGHT, DARK = "#FFFFFF", "#181B1F"
 
 
-def every_panel(*kinds: str) -> list[Any]:
-    return [
-        pytest.param(panel, id=f"{name.removesuffix('.json')}: {panel['title']}")
-        for name, board in BOARDS.items()
-        for panel in panels(board)
-        if not kinds or panel["type"] in kinds
-    ]
+def every_panel(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return for_each(
+        {
+            f"{name.removesuffix('.json')}: {panel['title']}": panel
+            for name, board in BOARDS.items()
+            for panel in panels(board)
+            if panel["type"] == kind
+        }
+    )
 
 
 def overrides(panel: dict[str, Any], name: str) -> list[Any]:
@@ -31,13 +36,17 @@ def overrides(panel: dict[str, Any], name: str) -> list[Any]:
     return [each["value"] for each in found if each["id"] == name]
 
 
-@pytest.mark.parametrize("panel", every_panel())
-def test_a_title_fits_into_its_panel_on_a_small_screen(panel: dict[str, Any]) -> None:
-    room = panel["gridPos"]["w"] * COLUMN - FRAME
-    assert len(panel["title"]) * CHARACTER <= room, f"{room / CHARACTER:.0f} characters fit"
+def test_a_title_fits_into_its_panel_on_a_small_screen() -> None:
+    cut = [
+        f"{name}: {panel['title']}"
+        for name, board in BOARDS.items()
+        for panel in panels(board)
+        if len(panel["title"]) * CHARACTER > panel["gridPos"]["w"] * COLUMN - FRAME
+    ]
+    assert not cut, "\n".join(cut)
 
 
-@pytest.mark.parametrize("panel", every_panel("state-timeline"))
+@every_panel("state-timeline")
 def test_the_colour_of_a_state_is_that_of_its_word(panel: dict[str, Any]) -> None:
     # with colours by threshold, Grafana ignores the mappings of merged values
     assert panel["fieldConfig"]["defaults"]["color"]["mode"] == "fixed"
@@ -46,7 +55,7 @@ def test_the_colour_of_a_state_is_that_of_its_word(panel: dict[str, Any]) -> Non
     assert len({text for text, _ in shown}) == len({color for _, color in shown}) == len(shown)
 
 
-@pytest.mark.parametrize("panel", every_panel("timeseries"))
+@every_panel("timeseries")
 def test_the_lines_of_a_graph_can_be_told_apart(panel: dict[str, Any]) -> None:
     mode = panel["fieldConfig"]["defaults"]["color"]["mode"]
     # one line of its own colour, or the palette; a colour by value is the same for equal values
@@ -58,7 +67,7 @@ def test_the_lines_of_a_graph_can_be_told_apart(panel: dict[str, Any]) -> None:
         assert all("{{" not in target["legendFormat"] for target in panel["targets"])
 
 
-@pytest.mark.parametrize("panel", every_panel("timeseries"))
+@every_panel("timeseries")
 def test_an_axis_of_zeros_is_short(panel: dict[str, Any]) -> None:
     defaults = panel["fieldConfig"]["defaults"]
     soft = defaults.get("custom", {}).get("axisSoftMax")
@@ -66,7 +75,7 @@ def test_an_axis_of_zeros_is_short(panel: dict[str, Any]) -> None:
         assert "max" in defaults or soft is not None
 
 
-@pytest.mark.parametrize("panel", every_panel("timeseries"))
+@every_panel("timeseries")
 def test_a_wide_graph_has_a_legend_with_numbers(panel: dict[str, Any]) -> None:
     legend = panel["options"].get("legend", {})
     if panel["gridPos"]["w"] >= 12 and panel["targets"][0]["datasource"]["type"] == "prometheus":
@@ -74,7 +83,7 @@ def test_a_wide_graph_has_a_legend_with_numbers(panel: dict[str, Any]) -> None:
         assert legend["calcs"]
 
 
-@pytest.mark.parametrize("panel", every_panel("heatmap"))
+@every_panel("heatmap")
 def test_a_heatmap_shows_weak_bands_and_has_one_direction_in_both_themes(panel: dict[str, Any]) -> None:
     color = panel["options"]["color"]
     if color["mode"] == "opacity":
@@ -85,12 +94,12 @@ def test_a_heatmap_shows_weak_bands_and_has_one_direction_in_both_themes(panel: 
         assert color["max"] > 0
 
 
-@pytest.mark.parametrize("panel", every_panel("table"))
+@every_panel("table")
 def test_an_empty_cell_has_no_sentence(panel: dict[str, Any]) -> None:
     assert set(overrides(panel, "noValue")) == {"–"}
 
 
-@pytest.mark.parametrize("panel", every_panel("table"))
+@every_panel("table")
 def test_the_columns_of_a_table_fit(panel: dict[str, Any]) -> None:
     room = panel["gridPos"]["w"] * COLUMN - 24
     widths = {
@@ -105,7 +114,7 @@ def test_the_columns_of_a_table_fit(panel: dict[str, Any]) -> None:
     assert sum(widths.get(heading, 150) for heading in headings) <= room
 
 
-@pytest.mark.parametrize("panel", every_panel("stat"))
+@every_panel("stat")
 def test_a_sparkline_has_room(panel: dict[str, Any]) -> None:
     graph = panel["options"]["graphMode"]
     assert graph == ("area" if panel["gridPos"]["h"] > 4 and not panel["targets"][0].get("instant") else "none")
@@ -127,15 +136,19 @@ def brightness(color: str) -> float:
     return (299 * red + 587 * green + 114 * blue) / 1000
 
 
-@pytest.mark.parametrize("color", [colors.GOOD_TEXT, colors.NOTICE_TEXT, colors.BAD_TEXT, colors.GREY_TEXT])
-@pytest.mark.parametrize("background", [LIGHT, DARK])
+@for_each(
+    itertools.product(
+        (colors.GOOD_TEXT, colors.NOTICE_TEXT, colors.BAD_TEXT, colors.GREY_TEXT),
+        (LIGHT, DARK),
+    )
+)
 def test_a_number_and_its_unit_can_be_read_in_both_themes(color: str, background: str) -> None:
     # the best that one colour can do on both backgrounds is the square root of their contrast
     assert contrast(LIGHT, DARK) ** 0.5 == pytest.approx(4.2, abs=0.05)
     assert contrast(color, background) >= 4.1
 
 
-@pytest.mark.parametrize("color", [colors.NOTICE_CELL, colors.BAD_CELL])
+@for_each([colors.NOTICE_CELL, colors.BAD_CELL])
 def test_the_text_of_a_coloured_cell_can_be_read(color: str) -> None:
     # Grafana's rule for the text on a background
     text = "#202226" if brightness(color) > 180 else "#F7F8FA"
@@ -157,7 +170,7 @@ def test_cells_and_numbers_have_those_colours_alone() -> None:
                 assert set(re.findall(r'"color": "(#\w+)"', json.dumps(panel["fieldConfig"]))) <= texts
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_a_board_marks_alerts_captures_and_events(name: str) -> None:
     marks = {each["name"]: each for each in BOARDS[name]["annotations"]["list"]}
     assert list(marks) == ["Alerts", "Captures", "Events"]

@@ -1,4 +1,4 @@
-"""The boards as documents: the linter's rules, names, places, and that the committed files match the program.
+"""The boards as documents: the linter's rules, names and places.
 
 Whether every query returns data is tested in test_queries_live.py.
 """
@@ -6,9 +6,9 @@ Whether every query returns data is tested in test_queries_live.py.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,10 +21,10 @@ from ibpulse.exposition import process_registry
 from ibpulse.metrics.metric_table import TABLE
 from tests.grafana.documents import BOARDS, FOLDER, asked_for, panels, selectors, targets, variables
 from tests.grafana.linter import BOARD_RULES, PANEL_RULES, lint, load_exceptions
+from tests.tables import for_each
 from tools.grafana import recording_rules
-from tools.grafana.__main__ import main
 from tools.grafana.boards import BOARDS as PROGRAMS
-from tools.grafana.boards import LINT_FILE, board_files
+from tools.grafana.boards import LINT_FILE
 from tools.grafana.queries import RATE, Scope
 from tools.grafana.series_names import PROMETHEUS, labels_of
 
@@ -57,27 +57,10 @@ def every_panel() -> list[tuple[str, dict[str, Any]]]:
     return [(name, panel) for name, board in BOARDS.items() for panel in panels(board)]
 
 
-def panel_id(value: object) -> str:
-    return value["title"] if isinstance(value, dict) else str(value)
-
-
 # files
 
 
-def test_the_committed_files_are_what_the_program_writes() -> None:
-    written = board_files()
-    assert set(written) == {path.name for path in FOLDER.glob("*.json")} | {LINT_FILE}
-    for name, text in written.items():
-        assert (FOLDER / name).read_text() == text, f"run `make docs`: {name} differs"
-
-
-def test_the_command_writes_the_same_files_every_time(tmp_path: Any) -> None:
-    assert main(["dashboards", str(tmp_path)]) == 0
-    assert main(["dashboards", str(tmp_path)]) == 0
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == board_files()
-
-
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_a_board_survives_the_round_trip_through_the_schema(name: str) -> None:
     register_default_plugins()
     again = json.loads(json.dumps(Dashboard.from_json(copy.deepcopy(BOARDS[name])), cls=JSONEncoder))
@@ -89,16 +72,11 @@ def test_a_board_survives_the_round_trip_through_the_schema(name: str) -> None:
 # the linter
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", BOARDS)
+@for_each(itertools.product(BOARDS, RULES))
 def test_the_linter_has_nothing_to_say(name: str, rule: str) -> None:
     board = BOARDS[name]
     findings = [each for each in lint(board, rule) if (rule, board["title"], each.panel) not in EXCEPTIONS]
     assert not findings
-
-
-def test_there_are_seventeen_rules() -> None:
-    assert len(RULES) == 17
 
 
 def test_every_exception_is_needed_and_says_why() -> None:
@@ -109,60 +87,11 @@ def test_every_exception_is_needed_and_says_why() -> None:
     assert all(reason.endswith(".") for reason in EXCEPTIONS.values())
 
 
-def _set(path: str, value: object) -> Callable[[dict[str, Any]], None]:
-    """A change of one value of a board, such as `templating.list.1.multi`; None removes the key."""
-
-    def change(board: dict[str, Any]) -> None:
-        *way, last = path.split(".")
-        place: Any = board
-        for step in way:
-            place = place[int(step)] if isinstance(place, list) else place[step]
-        if value is None:
-            del place[last]
-        else:
-            place[int(last) if isinstance(place, list) else last] = value
-
-    return change
-
-
-BREAKS: dict[str, Callable[[dict[str, Any]], None]] = {
-    "template-datasource-rule": _set("templating.list.0.name", "prometheus"),
-    "template-job-rule": _set("templating.list.2.allValue", ".*"),
-    "template-instance-rule": _set("templating.list.3.multi", False),
-    "template-label-promql-rule": _set("templating.list.2.query", "label_values(up{, job)"),
-    "template-on-time-change-reload-rule": _set("templating.list.1.refresh", 1),
-    "uneditable-dashboard": _set("editable", True),
-    "panel-datasource-rule": _set("panels.9.datasource.uid", "prom"),
-    "panel-title-description-rule": _set("panels.0.description", ""),
-    "panel-units-rule": _set("panels.0.fieldConfig.defaults.unit", "furlongs"),
-    "panel-no-targets-rule": _set("panels.0.targets", []),
-    "target-logql-rule": _set("panels.0.targets.0.datasource.type", "loki"),
-    "target-logql-auto-rule": _set("panels.0.targets.0.datasource.type", "loki"),
-    "target-promql-rule": _set("panels.0.targets.0.expr", "sum("),
-    "target-rate-interval-rule": _set(
-        "panels.10.targets.0.expr", 'rate(ibpulse_node_bursts_total{job=~"$job",instance=~"$instance"}[$__range])'
-    ),
-    "target-job-rule": _set("panels.10.targets.0.expr", 'ibpulse_node_rails{job="$job",instance=~"$instance"}'),
-    "target-instance-rule": _set("panels.10.targets.0.expr", 'ibpulse_node_rails{job=~"$job"}'),
-    "target-counter-agg-rule": _set(
-        "panels.10.targets.0.expr", 'sum(ibpulse_node_bursts_total{job=~"$job",instance=~"$instance"})'
-    ),
-}
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_finds_a_board_that_breaks_it(rule: str) -> None:
-    board = copy.deepcopy(BOARDS["fleet.json"])
-    before = len(lint(board, rule))
-    BREAKS[rule](board)
-    assert len(lint(board, rule)) > before
-
-
 # common to all panels
 
 
-@pytest.mark.parametrize(("name", "panel"), every_panel(), ids=panel_id)
-def test_a_panel_says_what_it_shows_and_what_is_missing_when_it_is_empty(name: str, panel: dict[str, Any]) -> None:
+@for_each({f"{name}: {panel['title']}": panel for name, panel in every_panel()})
+def test_a_panel_says_what_it_shows_and_what_is_missing_when_it_is_empty(panel: dict[str, Any]) -> None:
     defaults = panel["fieldConfig"]["defaults"]
     assert panel["title"]
     assert len(panel["description"]) > 40
@@ -178,7 +107,7 @@ def test_titles_of_panels_are_unique_in_a_board() -> None:
         assert len(titles) == len(set(titles))
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_ids_are_unique_and_no_panel_lies_on_another(name: str) -> None:
     board = BOARDS[name]
     ids = [panel["id"] for panel in board["panels"]] + [inner["id"] for inner in panels(board)]
@@ -222,7 +151,7 @@ def test_a_row_of_repeated_panels_follows_the_device_variable() -> None:
 # links and variables
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_a_board_links_to_all_others_and_keeps_time_and_variables(name: str) -> None:
     links = [link for link in BOARDS[name]["links"] if link.get("url", "").startswith("/d/ibpulse-")]
     assert {link["url"] for link in links} == {f"/d/{board['uid']}" for key, board in BOARDS.items() if key != name}
@@ -239,7 +168,7 @@ def test_every_link_leads_to_a_board_and_sets_variables_that_it_has() -> None:
         assert query.startswith("${__url_time_range}&")
 
 
-@pytest.mark.parametrize("name", BOARDS)
+@for_each([*BOARDS])
 def test_every_variable_of_a_query_is_one_of_the_board(name: str) -> None:
     known = {variable["name"] for variable in BOARDS[name]["templating"]["list"]}
     used = set()

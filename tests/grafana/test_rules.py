@@ -59,11 +59,6 @@ def rules_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
-def test_the_committed_files_are_what_the_program_writes() -> None:
-    for name, text in rule_files(resolve()).items():
-        assert (RULES / name).read_text() == text, f"run `make docs`: {name} differs"
-
-
 @pytest.mark.outside
 @needs_promtool
 def test_prometheus_accepts_the_rules() -> None:

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import promql_parser as promql
-import pytest
 
 from tests.docs.pages import blocks, commands
 from tests.grafana.documents import selectors
+from tests.tables import for_each
 from tools.grafana.alerts import ALERTS, COMPONENTS, GROUPS
 from tools.grafana.series_names import TARGET_LABELS, labels_of
 
@@ -38,7 +38,7 @@ NODE_PROGRAMS = {
     ),
 }
 
-by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+by_page = for_each({page.stem: page for page in PAGES})
 
 
 def facts(page: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from ibpulse.models.placement import RankGroup
+from tests.tables import for_each
 
 
 def nodes_of_groups(size: int, stride: int, node_gpus: int) -> list[set[int]]:
@@ -19,9 +20,7 @@ def nodes_of_groups(size: int, stride: int, node_gpus: int) -> list[set[int]]:
     return list(groups.values())
 
 
-@pytest.mark.parametrize(
-    ("size", "stride", "node_gpus"), list(itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16, 32), (4, 8)))
-)
+@for_each(itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16, 32), (4, 8)))
 def test_a_group_spans_the_nodes_that_its_ranks_are_on(size: int, stride: int, node_gpus: int) -> None:
     group = RankGroup("dp", size, stride, node_gpus)
     assert {len(nodes) for nodes in nodes_of_groups(size, stride, node_gpus)} == {group.nodes}

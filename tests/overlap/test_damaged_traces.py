@@ -22,7 +22,7 @@ from tests.overlap.played_traces import PlayedTrace, document
 from tests.recordings.damage import damage
 
 FILES = int(os.environ.get("FUZZ_FILES", "1000"))
-SEED = int(os.environ.get("FUZZ_SEED", "1"))
+SEED = int(os.environ.get("FUZZ_SEED", "0"))
 COMMANDS = 100
 TEXT = json.dumps(document(PlayedTrace(steps=2).timeline()[0]), indent=1).encode()
 WHOLE = (TEXT, gzip.compress(TEXT))

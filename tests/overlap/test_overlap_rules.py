@@ -12,6 +12,7 @@ from ibpulse.overlap.rule_check import RULES as ALL_RULES
 from ibpulse.overlap.rule_check import check_rule
 from ibpulse.overlap.rule_conditions import GivenOption, OptionValue, version_key
 from ibpulse.overlap.run_options import RunOptions
+from tests.tables import for_each
 
 RULES = {rule.id: rule for rule in ALL_RULES}
 Values = dict[str, OptionValue]
@@ -207,7 +208,7 @@ def run_of(values: Values, bridge: bool = True) -> RunOptions:
     return RunOptions(Path("run"), BRIDGE_PROGRAM if bridge else LM_PROGRAM, options)
 
 
-@pytest.mark.parametrize(("name", "applies", "good", "bad"), CASES, ids=[case[0] for case in CASES])
+@for_each(CASES)
 def test_each_rule_both_ways(name: str, applies: Values, good: Values, bad: Values) -> None:
     rule = RULES[name]
     assert set(applies) | set(good) | set(bad) <= set(OPTIONS)

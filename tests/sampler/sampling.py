@@ -49,14 +49,14 @@ class Sampling:
         return self.ring.slot_word(slot, which)
 
 
-def open_files() -> dict[str, str]:
-    """Descriptors of this process that look at counter files, by number."""
+def open_files(root: Path) -> dict[str, str]:
+    """Descriptors of this process that look at counter files of a tree, by number."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
             target = str(Path("/proc/self/fd", name).readlink())
         except OSError:
             continue
-        if "/counters/" in target:
+        if target.startswith(f"{root}/") and "/counters/" in target:
             found[name] = target
     return found

@@ -235,10 +235,10 @@ def test_ports_that_stay_in_the_plan_keep_their_descriptors(tree: Tree, ring: Ri
     leaving, coming = tree.planned(ring, "mlx5_1"), tree.planned(ring, "mlx5_2")
     sampling = Sampling(ring, leaving, answering)
     sampling.sample()
-    before = open_files()
+    before = open_files(tree.root)
     sampling.apply(answering, coming)
     sampling.sample()
-    after = open_files()
+    after = open_files(tree.root)
     kept = {name: target for name, target in before.items() if "mlx5_0" in target}
     assert kept.items() <= after.items()
     assert not any("mlx5_1" in target for target in after.values())
@@ -246,7 +246,7 @@ def test_ports_that_stay_in_the_plan_keep_their_descriptors(tree: Tree, ring: Ri
     assert sampling.last(answering.slot) == [111, 222]
     assert sampling.last(coming.slot) == [3, 4]
     sampling.apply()
-    assert open_files() == {}
+    assert open_files(tree.root) == {}
 
 
 def test_a_sampler_without_ports_ticks_on(ring: RingFile) -> None:
@@ -277,7 +277,7 @@ def test_a_sum_is_unread_while_one_of_its_files_is_missing(tree: Tree, ring: Rin
         sampling.sample()
         assert sampling.last(answering.slot) == [at.ABSENT, 222]
         sampling.loop._ports[planned].transmit.rest_until_ns = 0
-    assert not any(target.endswith("port_xmit_data") for target in open_files().values())
+    assert not any(target.endswith("port_xmit_data") for target in open_files(tree.root).values())
 
 
 def test_a_sum_is_unread_while_one_of_its_files_cannot_be_opened(ring: RingFile, answering: PlannedPort) -> None:

@@ -99,7 +99,7 @@ def test_a_device_that_vanishes_is_closed_and_read_again_when_it_is_back(ring: R
     assert sampling.last(planned.slot) is None
     assert sampling.word(planned.slot, at.S_STATUS) == at.GONE
     assert ring.words[at.H_RESCAN] == 2
-    assert open_files() == {}
+    assert open_files(fabric.root) == {}
     fabric.clear()
     sampling.apply(planned)
     sampling.sample(2)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ LANE = at.lane_at(0)
 class Steady:
     """A loop whose files are open, with its clock, one full tick after the beginning of a second."""
 
-    def __init__(self, path: Path, tree: Tree, strides: tuple[int, ...] = (1, 1)) -> None:
+    def __init__(self, path: Path, tree: Tree, strides: tuple[int, ...]) -> None:
         self.ring = RingFile.create(path / "steady", INTERVAL_NS, 10 * PER_SECOND)
         self.ports: list[PlannedPort] = []
         for number, stride in enumerate(strides):
@@ -45,6 +46,10 @@ class Steady:
             self.read_ns = self.full_tick()
         self.first = self.clock.tick + 1
         self._missed_before = self.clock.missed
+
+    def close(self) -> None:
+        self.loop.apply(Plan(2, os.getpid()))
+        self.ring.close()
 
     @property
     def missed(self) -> int:
@@ -82,8 +87,14 @@ class Steady:
 
 
 @pytest.fixture
-def steady(tmp_path: Path, tree: Tree) -> Steady:
-    return Steady(tmp_path, tree)
+def make(tmp_path: Path, tree: Tree) -> Iterator[Callable[..., Steady]]:
+    with ExitStack() as made:
+        yield lambda *strides: made.enter_context(closing(Steady(tmp_path, tree, strides)))
+
+
+@pytest.fixture
+def steady(make: Callable[..., Steady]) -> Steady:
+    return make(1, 1)
 
 
 def test_a_tick_stores_what_a_full_one_stores(steady: Steady) -> None:
@@ -139,8 +150,8 @@ def test_a_port_whose_file_is_bad_is_left_to_the_full_tick(steady: Steady, tree:
     assert steady.records(1)[-1, at.R_RECEIVE] in (7, 2001)
 
 
-def test_ports_that_are_not_due_at_every_tick_are_read_at_theirs(tmp_path: Path, tree: Tree) -> None:
-    mixed = Steady(tmp_path, tree, (1, 4))
+def test_ports_that_are_not_due_at_every_tick_are_read_at_theirs(make: Callable[..., Steady]) -> None:
+    mixed = make(1, 4)
     mixed.run_until_it_happened(lambda: False, lambda: None)
     often, seldom = mixed.records(0)[:, at.R_TICK] & at.TICK_MASK, mixed.records(1)[:, at.R_TICK] & at.TICK_MASK
     assert set(seldom.tolist()) <= {tick for tick in often.tolist() if tick % 4 == 0}

@@ -57,10 +57,18 @@ class Node:
 
     def run(self, script: Path, job: str | None = "4711", **variables: str) -> str:
         """What the script said on standard error; it always succeeds and prints nothing else."""
+        return self._start([str(script)], variables if job is None else {"SLURM_JOB_ID": job} | variables)
+
+    def run_each(self, script: Path, texts: list[str], *variables: str) -> list[str]:
+        """What the script said of each text as the value of variables; one process runs it for the jobs 1, 2, ..."""
+        given = " ".join(f'{name}="$text"' for name in variables)
+        run = f"job=$((job + 1)); (export SLURM_JOB_ID=$job {given}; . {script}); echo end >&2"
+        return self._start(["-c", f"for text; do {run}; done", "sh", *texts], {}).split("end\n")[:-1]
+
+    def _start(self, words: list[str], variables: dict[str, str]) -> str:
         environment = {"IBPULSE_JOBS__OWNERS_DIR": str(self.jobs), "IBPULSE_NVIDIA_GPUS": str(self._gpus)}
-        environment |= {} if job is None else {"SLURM_JOB_ID": job}
         done = subprocess.run(
-            [*self._shell, str(script)],
+            [*self._shell, *words],
             env=environment | variables,
             cwd=self._gpus,
             capture_output=True,
@@ -180,21 +188,23 @@ def test_instances_of_gpus_are_left_out_and_named(node: Node) -> None:
     assert node.job() == {"id": "4711", "scheduler": "slurm"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("8", "0,8", "0-8", "00", "08", "3-1", "-1", "1-", "0-1-2", ",", "0,", ",0", "0,,1", "-", "1000", " 0", "0 1"),
-        *("0-99999999999999999999", "9" * 5000, "0x1", "1e0", "*", "0000:1b:00.0", "GPU-58e8f5ea", "N/A", "(null)"),
-        *("0;touch harm", "$(touch harm)", "`touch harm`", "0\n1", "0\r", "0|1", "$((7/0))", "a[$(touch harm)]"),
-    ],
-)
-def test_gpus_that_are_unknown_are_left_out_and_named(node: Node, text: str) -> None:
-    said = node.run(PROLOG, SLURM_JOB_GPUS=text)
-    assert node.job() == {"id": "4711", "scheduler": "slurm"}
+UNKNOWN_GPUS = [
+    *("8", "0,8", "0-8", "00", "08", "3-1", "-1", "1-", "0-1-2", ",", "0,", ",0", "0,,1", "-", "1000", " 0", "0 1"),
+    *("0-99999999999999999999", "9" * 5000, "0x1", "1e0", "*", "0000:1b:00.0", "GPU-58e8f5ea", "N/A", "(null)"),
+    *("0;touch harm", "$(touch harm)", "`touch harm`", "0\n1", "0\r", "0|1", "$((7/0))", "a[$(touch harm)]"),
+]
+
+
+def test_gpus_that_are_unknown_are_left_out_and_named(node: Node) -> None:
+    refused = r'ibpulse: job \d+: SLURM_JOB_GPUS: "[\w ._:@+=/-]{1,128}" names GPUs that are not in .+\n'
+    faults = []
+    all_said = node.run_each(PROLOG, UNKNOWN_GPUS, "SLURM_JOB_GPUS")
+    for number, (text, said) in enumerate(zip(UNKNOWN_GPUS, all_said, strict=True), 1):
+        job = node.job(str(number))
+        if job != {"id": str(number), "scheduler": "slurm"} or not re.fullmatch(refused, said):
+            faults.append(f"{text[:40]!r}: {job}, {said!r}")
+    assert not faults, "\n".join(faults)
     assert node.untouched()
-    assert re.fullmatch(
-        r'ibpulse: job 4711: SLURM_JOB_GPUS: "[\w ._:@+=/-]{1,128}" names GPUs that are not in .+\n', said
-    )
 
 
 def test_a_job_without_gpus_names_none(node: Node) -> None:
@@ -203,34 +213,47 @@ def test_a_job_without_gpus_names_none(node: Node) -> None:
         assert node.job() == {"id": "4711", "scheduler": "slurm"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ['"', "\\", '\\"}, "id": "1', "a\nb\tc", "\x1b[2J\x7f", "日本", "$(touch harm)", "-n", "%s%n", "x" * 100_000],
-)
-def test_no_name_breaks_the_file(node: Node, name: str) -> None:
-    assert node.run(PROLOG, SLURM_JOB_NAME=name, SLURM_JOB_ACCOUNT=name) == ""
-    job = node.job()
-    assert set(job) == {"id", "scheduler", "name", "namespace"}
-    assert job["id"] == "4711"
-    assert re.fullmatch(r"[\w ._:@+=/-]{1,128}", job["name"], re.ASCII)
-    assert job["name"] == job["namespace"]
-    assert (node.jobs / "4711.json").stat().st_size < 4096
-    assert node.listed() == ["4711.json"]
+def test_no_name_breaks_the_file(node: Node) -> None:
+    names = [
+        '"',
+        "\\",
+        '\\"}, "id": "1',
+        "a\nb\tc",
+        "\x1b[2J\x7f",
+        "日本",
+        "$(touch harm)",
+        "-n",
+        "%s%n",
+        "x" * 100_000,
+    ]
+    assert node.run_each(PROLOG, names, "SLURM_JOB_NAME", "SLURM_JOB_ACCOUNT") == [""] * len(names)
+    ids = [str(number) for number in range(1, len(names) + 1)]
+    assert node.listed() == sorted(f"{number}.json" for number in ids)
+    faults = []
+    for number, name in zip(ids, names, strict=True):
+        job, size = node.job(number), (node.jobs / f"{number}.json").stat().st_size
+        written = job["name"]
+        if job != {"id": number, "scheduler": "slurm", "name": written, "namespace": written} or size >= 4096:
+            faults.append(f"{name[:40]!r}: {size} bytes, {job}")
+        if not re.fullmatch(r"[\w ._:@+=/-]{1,128}", written, re.ASCII):
+            faults.append(f"{name[:40]!r} became {written!r}")
+    assert not faults, "\n".join(faults)
+    assert node.untouched()
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        *(None, "", "0", "007", "-1", "-rf", "1 2", "1\n", "../4711", "/etc/passwd", "*", "4711.json", "4711_1"),
-        *("9" * 19, "४"),
-    ],
-)
+NO_IDS = [
+    *("", "0", "007", "-1", "-rf", "1 2", "1\n", "../4711", "/etc/passwd", "*", "4711.json", "4711_1"),
+    *("9" * 19, "४"),
+]
+
+
 @pytest.mark.parametrize("script", [PROLOG, EPILOG], ids=["prolog", "epilog"])
-def test_an_id_that_is_no_number_writes_and_removes_nothing(node: Node, script: Path, job: str | None) -> None:
+def test_an_id_that_is_no_number_writes_and_removes_nothing(node: Node, script: Path) -> None:
     node.run(PROLOG)
-    said = node.run(script, job)
-    assert said.startswith('ibpulse: SLURM_JOB_ID: "')
-    assert said.count("\n") == 1
+    all_said = [node.run(script, None), *node.run_each(script, NO_IDS, "SLURM_JOB_ID")]
+    assert len(all_said) == 1 + len(NO_IDS)
+    refused = re.compile('ibpulse: SLURM_JOB_ID: "[^\n]*\n')
+    assert [said for said in all_said if not refused.fullmatch(said)] == []
     assert node.listed() == ["4711.json"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from ibpulse.terminal.screen import LEAST_COLUMNS, LEAST_ROWS, last_first, lay_out, lay_out_help, spark_width
 from ibpulse.terminal.styled_text import ASCII, BLOCKS, Marks, Style
 from ibpulse.terminal.view import SamplerView, View
+from tests.tables import for_each
 from tests.terminal.views import event, rail, summary, view
 
 WHOLE = """\
@@ -82,9 +84,7 @@ def test_a_long_note_takes_two_lines_where_there_is_room() -> None:
     assert lines[-3] == "rails 1 to 1 of 8; arrow keys show the others"
 
 
-@pytest.mark.parametrize("columns", [LEAST_COLUMNS, 61, 80, 119, 300])
-@pytest.mark.parametrize("rows", [LEAST_ROWS, 12, 24, 60])
-@pytest.mark.parametrize("rails", [0, 1, 8, 64])
+@for_each(itertools.product((LEAST_COLUMNS, 61, 80, 119, 300), (LEAST_ROWS, 12, 24, 60), (0, 1, 8, 64)))
 def test_nothing_is_wider_or_longer_than_the_terminal(columns: int, rows: int, rails: int) -> None:
     for marks in (BLOCKS, ASCII):
         lines = lay_out(view(rails), columns, rows, marks, "a note " * 50)
@@ -216,7 +216,7 @@ def test_a_long_event_is_cut_and_many_are_limited() -> None:
     assert lay_out(view(2, events=(event(1, "down"),)), 80, 40, BLOCKS)[-3][-1].style is Style.WARNING
 
 
-@pytest.mark.parametrize("columns", range(LEAST_COLUMNS, 90))
+@for_each(range(LEAST_COLUMNS, 90))
 def test_no_word_is_cut_at_any_width(columns: int) -> None:
     whole = {word for line in texts(lay_out(incident(), 300, 40, BLOCKS)) for word in line.split()}
     short = {"last", "1.4", "(0.59)", "scale", "none", "down", "+", "-"}

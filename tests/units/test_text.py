@@ -27,6 +27,7 @@ from ibpulse.text import (
     threshold_text,
     time_text,
 )
+from tests.tables import for_each
 
 
 def test_quantities_are_formatted_for_people() -> None:
@@ -96,7 +97,7 @@ CONTROLS = [
 ]
 
 
-@pytest.mark.parametrize("sign", CONTROLS, ids=lambda sign: f"U+{ord(sign):04X}")
+@for_each({f"U+{ord(sign):04X}": sign for sign in CONTROLS})
 def test_a_control_character_is_escaped_as_in_json(sign: str) -> None:
     escaped = escape_controls(f"a{sign}b")
     assert escaped.isprintable()

@@ -10,20 +10,28 @@ import httpx
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from tests.tables import for_each
+
 ROOT = Path(__file__).parents[2]
 STATIC = files("ibpulse.web").joinpath("static")
 NAMES = sorted(entry.name for entry in STATIC.iterdir())
 SERVED = [name for name in NAMES if not name.endswith(".html")]
 
 
-@pytest.mark.parametrize("name", SERVED)
-async def test_a_file_is_served_with_its_type_and_a_tag(client: httpx.AsyncClient, name: str) -> None:
-    answer = await client.get(f"/static/{name}")
-    kind = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
-    assert answer.content == STATIC.joinpath(name).read_bytes()
-    assert answer.headers["content-type"] == kind[name.rpartition(".")[2]]
-    assert answer.headers["cache-control"] == "no-cache"
-    assert answer.headers["x-content-type-options"] == "nosniff"
+async def test_a_file_is_served_with_its_type_and_a_tag(client: httpx.AsyncClient) -> None:
+    kinds = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+    faults = []
+    for name in SERVED:
+        answer = await client.get(f"/static/{name}")
+        wanted = {
+            "content-type": kinds[name.rpartition(".")[2]],
+            "cache-control": "no-cache",
+            "x-content-type-options": "nosniff",
+        }
+        found = {header: answer.headers[header] for header in wanted}
+        if (answer.content, found) != (STATIC.joinpath(name).read_bytes(), wanted):
+            faults.append(f"{name}: {len(answer.content)} bytes, {found}")
+    assert not faults, "\n".join(faults)
 
 
 async def test_what_the_browser_has_is_not_sent_again(client: httpx.AsyncClient) -> None:
@@ -69,7 +77,7 @@ async def test_nothing_else_is_served(client: httpx.AsyncClient, path: str) -> N
     assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
+@for_each([name for name in NAMES if name.endswith(".js")])
 def test_a_module_imports_only_its_neighbours_and_is_small(name: str) -> None:
     text = STATIC.joinpath(name).read_text(encoding="utf-8")
     imported = re.findall(r'from "(.*?)"', text)

@@ -1,8 +1,8 @@
 """The generated parts of the Helm chart, from the tables and the rules.
 
-`python -m tools.chart .` writes all of them in a checkout; a test fails when the committed ones differ. A release also
-sets its image and its addresses, `python -m tools.chart . NAME@sha256:... https://HOST/OWNER/NAME TAG`: the chart then
-installs exactly that image, names its home, and links in notifications lead to the pages of that release.
+`python -m tools.chart .` writes all of them in a checkout; `make check` fails when the committed ones differ. A release
+also sets its image and its addresses, `python -m tools.chart . NAME@sha256:... https://HOST/OWNER/NAME TAG`: the chart
+then installs exactly that image, names its home, and links in notifications lead to the pages of that release.
 """
 
 from __future__ import annotations

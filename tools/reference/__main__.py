@@ -1,6 +1,6 @@
 """The reference pages under docs/ that are generated from the tables.
 
-`python -m tools.reference docs` writes all of them; a test fails when the committed ones differ.
+`python -m tools.reference docs` writes all of them; `make check` fails when the committed ones differ.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.campaigns.chart.rendering import CHART, ROOT, needs_helm, render
+from tests.campaigns.chart.rendering import ROOT, needs_helm, render
 
 pytestmark = needs_helm
 
@@ -57,11 +57,6 @@ def test_boards_ask_the_gateway_of_the_chart_or_a_given_one() -> None:
 
 def test_no_board_is_too_large_for_a_configmap() -> None:
     assert all(path.stat().st_size < LARGEST_CONFIGMAP_BYTES for path in BOARDS)
-
-
-def test_the_chart_has_a_copy_of_every_board_because_helm_reads_nothing_outside_of_it() -> None:
-    copies = {path.name: path.read_text() for path in (CHART / "files" / "dashboards").glob("*.json")}
-    assert copies == {path.name: path.read_text() for path in BOARDS}
 
 
 def test_the_operator_of_grafana_gets_each_board_from_its_configmap() -> None:
