@@ -14,6 +14,7 @@ from bench.synthetic_fleet import FleetPlan, SyntheticFleet
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.fleet.hot_rail import find_hot_rail
 from ibpulse.fleet.lateness import Lateness, compare_nodes, match_steps, medians_of_others
+from ibpulse.fleet.step_edges import EdgeTimes, StepTimes
 from ibpulse.units import MILLISECOND_NS
 
 LATE = 2
@@ -149,3 +150,20 @@ def test_times_are_shifted_together() -> None:
     later = times.shifted(5.0 * MILLISECOND_NS)
     assert later.transmit.at - times.transmit.at == pytest.approx(5e6)
     assert later.end_before.high - times.end_before.high == pytest.approx(5e6)
+
+
+def edges(at_ms: list[float]) -> EdgeTimes:
+    """Edges that are known exactly."""
+    times = np.array(at_ms) * MILLISECOND_NS
+    return EdgeTimes(times, times, times, np.ones(len(times), dtype=np.bool_))
+
+
+def test_the_bound_of_a_lateness_covers_the_half_millisecond_by_which_ends_of_a_collective_differ() -> None:
+    """Four nodes begin every step together, but on one the end before is always 0.4 ms earlier."""
+    starts = [300.0 * step for step in range(20)]
+    ends = {f"node{number}": [start - 100.0 - (0.4 if number == 1 else 0.0) for start in starts] for number in range(4)}
+    found = compare_nodes(
+        {node: StepTimes(edges(own), edges(starts), edges(starts), 10 * MILLISECOND_NS) for node, own in ends.items()}
+    )
+    assert found["node1"].lateness_ms == pytest.approx(0.4)
+    assert [each.uncertainty_ms for each in found.values()] == pytest.approx([0.5] * 4)
