@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.node_totals import NodeTotals
+from ibpulse.analysis.node_statistics import NodeTicks
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"
@@ -127,3 +129,13 @@ def test_an_idle_node_has_duty_zero_and_no_active_mean(tmp_path: Path) -> None:
     window = summed(ring, mlx5_0=(IDLE, IDLE)).node[0]
     assert (window.duty_cycle_ratio, window.bandwidth_peak_bytes_per_second) == (0.0, 0.0)
     assert window.bandwidth_active_mean_bytes_per_second is None
+
+
+def test_what_slow_counters_do_not_resolve_has_no_peak_of_utilization() -> None:
+    node = NodeTotals(AggregatorOptions(), 10 * MS)
+    rates = np.full((2, 1, 100), 5e9)
+    node.add_seconds(NodeTicks(rates, np.full((1, 100), 0.01), np.ones((1, 100), np.bool_)), 1, np.array([[40e9]]))
+    fine, coarse = node.windows()[0], node.windows(resolution_ticks=10)[0]
+    assert (fine.bandwidth_peak_bytes_per_second, fine.bandwidth_peak_utilization_ratio) == (10e9, 0.25)
+    assert (coarse.bandwidth_peak_bytes_per_second, coarse.bandwidth_peak_utilization_ratio) == (None, None)
+    assert coarse.transmit_bytes_per_second == pytest.approx(5e9)

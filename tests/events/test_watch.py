@@ -11,11 +11,11 @@ import pytest
 
 from ibpulse.events import Event, EventLog
 from ibpulse.events.event_file import EventFile
-from ibpulse.events.port_changes import SeenPort
-from ibpulse.events.watch import CounterResets, PortWatch
+from ibpulse.events.port_changes import SeenPort, state_of
+from ibpulse.events.watch import CounterResets, PortWatch, find_last_sign
 from ibpulse.model import ByteSource, Port, PortId, PortIdentity, PortState
 from ibpulse.ring.file import RingFile
-from ibpulse.ring.layout import H_CREATED_WALL_NS
+from ibpulse.ring.layout import H_CREATED_WALL_NS, L_TICK, lane_at
 from ibpulse.ring.reader import RingReader
 
 SECOND_NS = 1_000_000_000
@@ -336,3 +336,17 @@ def test_states_of_what_is_no_port_do_not_stop_the_daemon(tmp_path: Path, subjec
     assert node.see(port("mlx5_1:1")) == []
     assert [str(known.port.id) for known in node.watch.known_ports()] == ["mlx5_1:1"]
     node.ring.close()
+
+
+def test_the_last_sample_of_an_earlier_daemon_is_dated_by_the_clock_of_its_segment(node: Node) -> None:
+    node.ring.begin_segment(101, -50)  # set forward by 50 intervals
+    node.ring.words[lane_at(0) + L_TICK] = 200
+    assert find_last_sign(node.log, node.reader) == 250 * TICK_NS
+
+
+def test_an_active_link_that_cannot_be_read_keeps_its_rate() -> None:
+    before = state_of(SeenPort(port("mlx5_0:1"), 0), None)
+    rateless = replace(port("mlx5_0:1"), rate_bytes_per_second=None)
+    assert state_of(SeenPort(rateless, 0, link_known=False), before).rate_bytes_per_second == NDR
+    # its driver was asked, and does not say
+    assert state_of(SeenPort(rateless, 0), before).rate_bytes_per_second is None

@@ -14,6 +14,7 @@ from bench.synthetic_fleet import FleetPlan, SyntheticFleet
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.fleet.hot_rail import find_hot_rail
 from ibpulse.fleet.lateness import Lateness, compare_nodes, match_steps, medians_of_others
+from ibpulse.fleet.step_edges import EdgeTimes, StepTimes
 from ibpulse.units import MILLISECOND_NS
 
 LATE = 2
@@ -149,3 +150,43 @@ def test_times_are_shifted_together() -> None:
     later = times.shifted(5.0 * MILLISECOND_NS)
     assert later.transmit.at - times.transmit.at == pytest.approx(5e6)
     assert later.end_before.high - times.end_before.high == pytest.approx(5e6)
+
+
+def edges(at_ms: list[float], wide_ms: float = 0.0) -> EdgeTimes:
+    """Edges that are known exactly, or only as the middles of ranges."""
+    times, half = np.array(at_ms) * MILLISECOND_NS, wide_ms * MILLISECOND_NS / 2
+    return EdgeTimes(times - half, times, times + half, np.full(len(times), not wide_ms))
+
+
+def test_the_bound_of_a_lateness_covers_the_half_millisecond_by_which_ends_of_a_collective_differ() -> None:
+    """Four nodes begin every step together, but on one the end before is always 0.4 ms earlier."""
+    starts = [300.0 * step for step in range(20)]
+    ends = {f"node{number}": [start - 100.0 - (0.4 if number == 1 else 0.0) for start in starts] for number in range(4)}
+    found = compare_nodes(
+        {node: StepTimes(edges(own), edges(starts), edges(starts), 10 * MILLISECOND_NS) for node, own in ends.items()}
+    )
+    assert found["node1"].lateness_ms == pytest.approx(0.4)
+    assert [each.uncertainty_ms for each in found.values()] == pytest.approx([0.5] * 4)
+
+
+def test_edges_that_are_not_resolved_widen_the_bound_of_the_node_and_of_its_peers() -> None:
+    """Steps of 300 ms end at the same part of every sample of 10 ms, so the middles err alike in each step."""
+    starts = [300.0 * step for step in range(20)]
+    exact = edges([start - 100.0 for start in starts])
+    wide = {"a": 2.0, "b": 4.0, "c": 4.0, "d": 4.0}
+    found = compare_nodes(
+        {node: StepTimes(exact, edges(starts, each), edges(starts), 10 * MILLISECOND_NS) for node, each in wide.items()}
+    )
+    # half of the own range, half of the median range of the others, and what the ends differ by
+    assert [each.uncertainty_ms for each in found.values()] == pytest.approx([3.5, 4.5, 4.5, 4.5])
+
+
+def test_ends_are_compared_by_both_clocks_with_the_errors_of_both() -> None:
+    starts = [300.0 * step for step in range(20)]
+    ends = edges([start - 100.0 for start in starts])
+    nodes = {name: StepTimes(ends, edges(starts), edges(starts), 10 * MILLISECOND_NS) for name in "abcd"}
+    clocks = {name: ClockOffset(0, 200_000 if name == "a" else 300_000) for name in nodes}
+    own, *others = [each.ends for each in compare_nodes(nodes, clocks).values()]
+    assert own is not None
+    assert own.uncertainty_ms == pytest.approx(0.2 + 0.3 + 0.5)
+    assert [each.uncertainty_ms for each in others if each] == pytest.approx([0.3 + 0.3 + 0.5] * 3)

@@ -73,6 +73,18 @@ def test_steps_cut_kernels_at_their_ends(tmp_path: Path) -> None:
     assert (first.idle_ns, second.idle_ns) == (1 * MS, 4 * MS)
 
 
+def test_steps_without_any_time_of_the_device_are_left_out(tmp_path: Path) -> None:
+    others = [step(4, 2 * MS, 8 * MS), step(7, 45 * MS, 5 * MS), step(8, 60 * MS, 5 * MS)]
+    assert [one.number for one, _ in measure(tmp_path, [*EVENTS, *others]).steps] == [5, 6]
+
+
+def test_communication_in_two_steps_that_overlap_is_inside_once(tmp_path: Path) -> None:
+    # as when two threads of a process are profiled
+    found = measure(tmp_path, [*EVENTS, step(5, 19 * MS, 10 * MS)])
+    assert len(found.steps) == 3
+    assert found.outside_ns == 2 * MS
+
+
 def test_each_communicator_has_its_own_times(tmp_path: Path) -> None:
     inside, data = sorted(measure(tmp_path, EVENTS).communicators, key=lambda one: one.kernels)
     assert (inside.communicator.label, data.communicator.label) == ("TP 3", "EXPERT_DATA_PARALLEL_GROUP 7")

@@ -208,3 +208,14 @@ def test_missing_samples_are_neither_active_nor_silent() -> None:
     assert spans_of(found) == [(10.0, 30.0)]
     assert found.missing.total_ns == 20 * MS
     assert np.isnan(found.shares).tolist() == [True, False, False, True, False, False]
+
+
+def test_a_sample_that_one_port_lacks_counts_if_the_others_are_active() -> None:
+    base = record(replace(PLAYED, steps=1))
+    rates = np.zeros((2, 2, 6))
+    rates[0, 0] = [0, 40e9, 40e9, 40e9, 0, 0]
+    rates[1, :, [2, 4]] = np.nan
+    seconds = np.where(np.isnan(rates), 0.0, 0.01)
+    found = wire_activity(Recording(base.meta, BEGIN_NS, rates, seconds), [0, 1], THRESHOLD)
+    assert spans_of(found) == [(10.0, 40.0)]
+    assert np.isnan(found.rates).tolist() == [False, False, False, False, True, False]

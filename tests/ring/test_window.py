@@ -326,3 +326,14 @@ def test_runs_of_ticks_end_where_the_clock_was_set(
     assert ticks == [(tick, wall_tick(clock, tick)) for tick in range(first, first + count)]
     # no run could be one with the next
     assert all(one.wall_tick + one.count != two.wall_tick for one, two in itertools.pairwise(runs))
+
+
+def test_after_its_interval_was_shortened_a_port_is_complete_as_soon_as_the_others(tmp_path: Path) -> None:
+    """Samples every 10 ticks up to tick 200, then at each: the wide ones do not hold up the newest."""
+    ring = Ring.create(tmp_path, port(PORTS[0]), seconds=10)
+    counters = ring.write(PORTS[0], (constant(1e9), constant(2e9)), 1, 200, stride=10)
+    ring.write(PORTS[0], (constant(1e9), constant(2e9)), 201, LAST, start=counters)
+    ((_, found),) = read_series(ring.reader, [ring.file.slots()[PORTS[0]]], TickRun(101, 101, 300), LAST)
+    known = ~np.isnan(found.bytes_per_second[0])
+    # samples may be merged with up to four before them, so the last four are not final
+    assert np.flatnonzero(known)[-1] + 101 == LAST - 4

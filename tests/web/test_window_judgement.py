@@ -60,8 +60,23 @@ async def test_what_no_line_can_carry_is_shown_as_it_is_and_counted(tmp_path: Pa
     log.history.begin("mlx5_0:1", PortState("ACTIVE", "LinkUp", True, 10e9, True))
     async with make_client(node.parts(events=log)) as client:
         found = await get(client, from_=at_ms(EPOCH + 104), to=at_ms(EPOCH + 120))
+        other = await get(client, from_=at_ms(EPOCH + 104), to=at_ms(EPOCH + 120), direction="receive")
     assert_close(found["series"][0]["values"], [25e9] * 16)
     assert found["implausible"] == {"merged": 0, "unexplained": 16, "places": []}
+    assert other["implausible"]["unexplained"] == 0
+
+
+async def test_each_sample_above_the_line_rate_is_counted_also_if_they_are_merged_together(tmp_path: Path) -> None:
+    """The counter lacks 150 MB at tick 105 and 75 MB at the next: then 32.5 GB/s twice, on a line of 30."""
+    node, log = full_node(tmp_path), EventLog()
+    log.history.begin("mlx5_0:1", PortState("ACTIVE", "LinkUp", True, 30e9, True))
+    for tick, lacks in ((105, 150_000_000), (106, 75_000_000)):
+        where = at.records_at(0, node.ring.capacity) + (EPOCH + tick) % node.ring.capacity * at.RECORD_WORDS
+        node.ring.words[where + at.R_TRANSMIT] -= lacks // 4
+    async with make_client(node.parts(events=log)) as client:
+        found = await get(client, from_=at_ms(EPOCH + 100), to=at_ms(EPOCH + 120))
+    assert_close(found["series"][0]["values"], [25e9] * 20)
+    assert found["implausible"] == {"merged": 2, "unexplained": 0, "places": [[0, 5, 3]]}
 
 
 def query(asked: dict, kind: str) -> dict:

@@ -1,0 +1,81 @@
+"""When a hung device is released, on a clock that the test moves, with processes that only seem to run."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler import lane as lane_module
+from ibpulse.sampler.lane import EndingProcesses
+from ibpulse.sampler.plan import Plan, PlannedPort
+from ibpulse.sampler.quarantine import Quarantine
+from ibpulse.sampler.spare_descriptors import SpareDescriptors
+
+LANE = at.lane_at(1)
+LOOK_SECONDS = 0.125
+STEADY_SECONDS = 2.0
+
+
+class SeemingProcess:
+    """A process that runs until it is killed."""
+
+    started = 0
+
+    def __init__(self, command: list[str]) -> None:
+        SeemingProcess.started += 1
+        self.status: int | None = None
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def kill(self) -> None:
+        self.status = -9
+
+
+class Trial:
+    """The device mlx5_0 in quarantine, looked at every eighth of a second."""
+
+    def __init__(self, ring: RingFile, patch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        patch.setattr(time, "monotonic", lambda: self.now)
+        patch.setattr(lane_module, "PipedProcess", SeemingProcess)
+        SeemingProcess.started = 0
+        self.words = ring.words
+        self.quarantine = Quarantine(ring, STEADY_SECONDS, EndingProcesses(), SpareDescriptors())
+        self.quarantine.add("mlx5_0")
+        self.quarantine.write_plans(Plan(1, 1, ports=(PlannedPort(0, "mlx5_0", ("/x",), ("/y",)),)))
+        assert self.quarantine.poll() == []
+        self.words[LANE + at.L_PLAN_APPLIED] = 1
+
+    def look(self, seconds: float, *, hung: bool = False) -> float | None:
+        """Look for so long; after how many seconds the device was released, None if it was not."""
+        for look in range(1, round(seconds / LOOK_SECONDS) + 1):
+            self.now += LOOK_SECONDS
+            self.words[LANE + at.L_DEVICE] = int(hung)
+            if not hung:
+                self.words[LANE + at.L_HEARTBEAT_NS] = int(self.now * 1e9)
+                self.words[LANE + at.L_TICKS] += 1
+            if self.quarantine.poll():
+                return look * LOOK_SECONDS
+        return None
+
+
+@pytest.fixture
+def trial(ring: RingFile, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    return Trial(ring, monkeypatch)
+
+
+def test_a_device_is_released_once_it_has_responded_for_longer_than_needed(trial: Trial) -> None:
+    # the time begins with the first look that finds it steady, and has to be exceeded
+    assert trial.look(10) == STEADY_SECONDS + 2 * LOOK_SECONDS
+    assert SeemingProcess.started == 1
+
+
+def test_a_device_that_hangs_again_during_its_trial_starts_over(trial: Trial) -> None:
+    assert trial.look(1.5) is None
+    assert trial.look(2, hung=True) is None
+    assert trial.quarantine.silent_devices == ("mlx5_0",)
+    assert trial.look(10) == STEADY_SECONDS + 2 * LOOK_SECONDS
