@@ -70,11 +70,12 @@ class Running:
         needs_ports: bool = True,
         capture_rules: str = "none",
         under: Sequence[str] = (),
+        python: str | Path = sys.executable,
     ) -> None:
         self.log_path = ring_dir.with_name(ring_dir.name + ".log")
         self._command = [
             *under,
-            *(sys.executable, "-m", "ibpulse", "serve"),
+            *(str(python), "-m", "ibpulse", "serve"),
             *(f"--path.sysfs={tree}", f"--ring.dir={ring_dir}", f"--sampler.interval={interval}"),
             "--web.listen-address=127.0.0.1:0",
             *(f"--capture.dir={ring_dir.with_name('captures')}", f"--capture.rules={capture_rules}"),

@@ -34,7 +34,9 @@ def test_every_byte_of_a_simulated_fabric_is_counted(tmp_path: Path) -> None:
         with daemon:
             before = [totals(daemon, number) for number in range(2)]
             fabric.process.send_signal(signal.SIGCONT)
-            eventually(lambda: all(totals(daemon, number)["receive"] > before[number]["receive"] for number in range(2)))
+            eventually(
+                lambda: all(totals(daemon, number)["receive"] > before[number]["receive"] for number in range(2))
+            )
             fabric.process.send_signal(signal.SIGSTOP)
             for number in range(2):
                 words = kernel_words(tree, number)

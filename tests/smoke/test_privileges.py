@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.other_users import USER, as_user, shared_directory
-from tests.running import HANG_SECONDS, Running, eventually
+from tests.running import HANG_SECONDS, Running
 from tests.smoke.conftest import plain_tree, take_capture
 from tests.web.certificates import make_authority, sign
 
