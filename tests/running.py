@@ -17,13 +17,12 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 T = TypeVar("T")
-# a process that yields to all others (see the Makefile) waits for them, too
-PATIENCE = 5 if os.sched_getscheduler(0) == os.SCHED_IDLE or os.nice(0) == 19 else 1
+# how long anything may take before it counts as hung; no test measures time by it
+HANG_SECONDS = 120.0
 
 
-def eventually(check: Callable[[], T | None], seconds: float = 20.0, pause: float = 0.1) -> T:
+def eventually(check: Callable[[], T | None], seconds: float = HANG_SECONDS, pause: float = 0.1) -> T:
     """What `check` returns once it is true; fails with its last answer when it never is."""
-    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while not (answer := check()):
         assert time.monotonic() < deadline, f"still {answer!r} after {seconds} s"
@@ -71,11 +70,12 @@ class Running:
         needs_ports: bool = True,
         capture_rules: str = "none",
         under: Sequence[str] = (),
+        python: str | Path = sys.executable,
     ) -> None:
         self.log_path = ring_dir.with_name(ring_dir.name + ".log")
         self._command = [
             *under,
-            *(sys.executable, "-m", "ibpulse", "serve"),
+            *(str(python), "-m", "ibpulse", "serve"),
             *(f"--path.sysfs={tree}", f"--ring.dir={ring_dir}", f"--sampler.interval={interval}"),
             "--web.listen-address=127.0.0.1:0",
             *(f"--capture.dir={ring_dir.with_name('captures')}", f"--capture.rules={capture_rules}"),
@@ -111,7 +111,7 @@ class Running:
         """Start the daemon and wait until it says where it listens."""
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
-        self.url = eventually(self._announced, 60.0)
+        self.url = eventually(self._announced)
 
     def _announced(self) -> str:
         assert self._process is not None
@@ -135,7 +135,7 @@ class Running:
             return 0
         process, self._process = self._process, None
         process.send_signal(number)
-        status = process.wait(15)
+        status = process.wait(HANG_SECONDS)
         assert self.may_fail_inside or "internal error" not in self.log(), self.log()
         return status
 
@@ -146,7 +146,7 @@ class Running:
         return self.log_path.read_text(errors="replace")
 
     def ask(self, path: str, **params: Any) -> httpx.Response:
-        return httpx.get(self.url + path, params=params, timeout=20, **self.http)
+        return httpx.get(self.url + path, params=params, timeout=HANG_SECONDS, **{"verify": False, **self.http})
 
     def metrics(self) -> Metrics:
         return Metrics.parse(self.ask("/metrics").text)

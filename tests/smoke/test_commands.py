@@ -1,0 +1,182 @@
+"""The verbs as a user types them, one after the other, on real nodes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ibpulse.commands import split_verb
+from ibpulse.commands.parser import parse
+from ibpulse.recordings import load
+from tests.running import HANG_SECONDS, Running, eventually
+from tests.smoke.conftest import (
+    IBPULSE,
+    MARK,
+    ROOT,
+    get,
+    ibpulse,
+    plain_tree,
+    port_path,
+    processes,
+    program,
+    simulated,
+)
+
+
+def test_a_recording_is_reported_drawn_and_replayed(tmp_path: Path) -> None:
+    tree, recording = tmp_path / "sys", tmp_path / "run.parquet"
+    flags = ("--workload=square", "--rate=20GB/s", "--period=100ms", "--duty=0.5")
+    with simulated(tree, *flags), Running(tree, tmp_path / "ring") as daemon:
+        assert str(recording) in ibpulse("record", recording, "--duration=2s", f"--from={daemon.url}")
+    assert [port.device for port in load(recording).meta.ports] == ["mlx5_0", "mlx5_1"]
+    (found,) = json.loads(ibpulse("report", recording, "--format=json"))["recordings"]
+    assert (found["name"], found["complete"], found["simulated"]) == ("run", True, True)
+    ibpulse("render", recording, "-o", tmp_path / "rails.png")
+    assert (tmp_path / "rails.png").read_bytes().startswith(b"\x89PNG")
+    again = tmp_path / "again"
+    with program(tmp_path / "replay.log", *IBPULSE, "replay", recording, again, "--loop"):
+        eventually((again / "class/infiniband/mlx5_1/ports/1/counters/port_rcv_data").exists)
+        with Running(again, tmp_path / "ring-of-replay") as daemon:
+            for device in ("mlx5_0", "mlx5_1"):
+                eventually(lambda device=device: daemon.metrics().port("transmit_bytes_total", device))
+
+
+def test_the_demo_serves_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    words = ("demo", "--nodes=2", "--ports=2", "--web.listen-address=127.0.0.1:0")
+    with program(tmp_path / "log", *IBPULSE, *words) as demo:
+        nodes = Path(demo.said(r"the nodes are listed in (\S+)"))
+        demo.said(r"(node2: http)")
+        targets = {entry["labels"]["node"]: entry["targets"][0] for entry in json.loads(nodes.read_text())}
+        assert targets.keys() == {"node1", "node2"}
+        for target in targets.values():
+            answer = eventually(lambda target=target: get(f"http://{target}/api/v1/jobs")["jobs"])
+            assert [job["job_id"] for job in answer] == ["1001"]
+        assert demo.end(signal.SIGINT) == 0
+    assert not nodes.parent.exists()
+    assert processes(tmp_path) == []
+
+
+def test_the_doctor_passes_a_healthy_node_and_names_a_broken_port(tmp_path: Path) -> None:
+    tree = plain_tree(tmp_path / "sys")
+    # the other checks judge how fast this machine is
+    checks = [f"--check={name}" for name in ("tree", "devices", "rails", "files", "counting", "links", "space")]
+    flags = (f"--path.sysfs={tree}", f"--ring.dir={tmp_path / 'ring'}", "--format=json", *checks)
+    assert worst(ibpulse("doctor", *flags)).keys() == {"OK"}
+    (port_path(tree, 1) / "counters/port_xmit_data").write_text("N/A (no PMA)\n")
+    assert worst(ibpulse("doctor", *flags, "--no-look", status=1))["FAIL"] == {"mlx5_1:1"}
+
+
+def worst(answer: str) -> dict[str, set[str]]:
+    """What the findings of each level are about."""
+    found: dict[str, set[str]] = {}
+    for finding in json.loads(answer)["findings"]:
+        found.setdefault(finding["level"], set()).add(finding["subject"])
+    return found
+
+
+@contextmanager
+def terminal(directory: Path, words: tuple[object, ...]) -> Iterator[Tmux]:
+    """A terminal that runs a command, then prints its exit status."""
+    tmux = Tmux(directory / "tmux")
+    # the size is that of a terminal, and the shell stays until its screen was read
+    script = f'{shlex.join(map(str, words))}; echo "ended with $?"; exec sleep 1000'
+    tmux.run("-u", "new-session", "-d", "-x", "80", "-y", "24", "sh", "-c", script)
+    try:
+        yield tmux
+    finally:
+        tmux.run("kill-server")
+
+
+@dataclass(frozen=True)
+class Tmux:
+    """A server of its own, with one pane."""
+
+    socket: Path
+
+    def run(self, *words: str) -> str:
+        command = ["tmux", "-S", str(self.socket), "-f", "/dev/null", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG_SECONDS).stdout
+
+    def shows(self, *texts: str) -> None:
+        """Wait until all of these are on the screen."""
+        eventually(lambda: all(text in self.run("capture-pane", "-p") for text in texts))
+
+
+@pytest.mark.needs("tmux")
+def test_top_shows_the_rails_of_a_daemon(tmp_path: Path) -> None:
+    with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:
+        with terminal(tmp_path, (*IBPULSE, "top", f"--url={daemon.url}")) as screen:
+            screen.shows(daemon.url, "mlx5_0:1", "mlx5_1:1", "duty cycle")
+            screen.run("send-keys", "q")
+            screen.shows("ended with 0")
+
+
+def readme_commands() -> list[str]:
+    """The lines of the shell blocks of README.md, without their comments."""
+    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", (ROOT / "README.md").read_text())
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in (re.sub(r"\s+#.*", "", line).strip() for line in lines) if line]
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
+    checked = []
+    for line in (part for command in readme_commands() for part in command.removesuffix("&").split("&&")):
+        words = shlex.split(line)
+        if "ibpulse" in words and words[0] in ("ibpulse", "docker", "pipx") and "build" not in words:
+            verb, rest = split_verb(words[words.index("ibpulse") + 1 :])
+            assert parse(verb, rest).faults == (), line
+            checked.append(verb.name)
+        elif words[0] == "make":
+            assert set(words[1:]) <= targets, line
+        for path in (word for word in words if re.match(r"(docker|helm)/", word)):
+            assert (ROOT / path).exists(), line
+    assert {"demo", "doctor", "serve", "record", "report", "render"} <= set(checked)
+
+
+def test_the_wheel_runs_in_a_clean_environment(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    build = ["wheel", "--no-deps", "--no-index", "--no-build-isolation", f"--wheel-dir={tmp_path}", str(ROOT)]
+    subprocess.run([*pip, *build], check=True, timeout=HANG_SECONDS)
+    (wheel,) = tmp_path.glob("ibpulse-*.whl")
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv/bin/python"
+    install = [f"--python={python}", "install", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([*pip, *install], check=True, timeout=HANG_SECONDS)
+    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    # nothing is fetched: what is locked is installed here, and nothing else is shown to the environment
+    for path in locked_files():
+        (site / path.name).symlink_to(path)
+    clean = {"PATH": os.environ["PATH"], MARK: str(tmp_path)}
+    words = [python, "-c", "import ibpulse; print(ibpulse.__file__)"]
+    assert subprocess.check_output(words, env=clean, text=True, cwd=tmp_path).startswith(str(site))
+    under = ("env", "--ignore-environment", *(f"{name}={value}" for name, value in clean.items()))
+    with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring", python=python, under=under) as daemon:
+        page = daemon.ask("/").text
+        for asset in re.findall(r'(?:src|href)="(static/[^"]+)"', page):
+            assert daemon.ask(f"/{asset}").status_code == 200
+        assert daemon.stop() == 0
+
+
+def locked_files() -> set[Path]:
+    """Files and directories in site-packages of the distributions that requirements/run.txt locks."""
+    found = set()
+    for name in re.findall(r"(?m)^([\w.-]+)==", (ROOT / "requirements/run.txt").read_text()):
+        with suppress(importlib.metadata.PackageNotFoundError):  # a marker left it out
+            distribution = importlib.metadata.distribution(name)
+            tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
+            found |= {Path(str(distribution.locate_file(top))) for top in tops}
+    return found
