@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from tests import ROOT
+from tests.programs import missing
 
 TESTS = f"{ROOT}/tests/"
 OTHER_TIERS = (TESTS + "smoke/", TESTS + "campaigns/")
@@ -123,6 +124,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         WATCH.on = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs what this machine lacks, before any fixture starts something."""
+    for mark in item.iter_markers("needs"):
+        if name := missing(*mark.args):
+            pytest.skip(f"no {name}")
 
 
 @pytest.hookimpl(wrapper=True)

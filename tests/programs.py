@@ -1,0 +1,45 @@
+"""Programs and rights from outside that a test may need: `@pytest.mark.needs("promtool", "root")`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+
+# names of a program on other systems
+ALSO_CALLED = {"alertmanager": "prometheus-alertmanager", "chromium": "chromium-browser"}
+
+
+def find(program: str) -> str | None:
+    """The path of a program, under either of its names."""
+    return shutil.which(program) or shutil.which(ALSO_CALLED.get(program, program))
+
+
+@functools.cache
+def is_root() -> bool:
+    """Whether this user may make namespaces and mount file systems in them."""
+    if os.geteuid() or not shutil.which("unshare"):
+        return False
+    mount = ["unshare", "--mount", "--net", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return subprocess.run(mount, capture_output=True, check=False).returncode == 0
+
+
+@functools.cache
+def has_fuse() -> bool:
+    """Whether a FUSE tree can be mounted here."""
+    if not (os.access("/dev/fuse", os.R_OK | os.W_OK) and shutil.which("fusermount")):
+        return False
+    try:
+        import mfusepy  # noqa: F401
+    except (ImportError, OSError):
+        return False  # it loads libfuse, which may be missing
+    return True
+
+
+RIGHTS = {"root": is_root, "fuse": has_fuse}
+
+
+def missing(*names: str) -> str | None:
+    """The first of these that this machine lacks."""
+    return next((name for name in names if not (RIGHTS[name]() if name in RIGHTS else find(name))), None)
