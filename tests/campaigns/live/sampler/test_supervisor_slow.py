@@ -13,9 +13,9 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
+from tests.campaigns.live.sampler.test_supervisor_hangs import fuse_fabric
 from tests.fusefabric import FuseFabric, why_not
 from tests.sampler.supervised import children, running, sampled_anew, soon
-from tests.sampler.test_supervisor_hangs import fuse_fabric
 from tests.sampler.tree import ListedInventory
 
 pytestmark = [pytest.mark.fuse, pytest.mark.skipif(why_not() != "", reason=why_not())]

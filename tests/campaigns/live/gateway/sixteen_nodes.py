@@ -1,4 +1,4 @@
-"""`python -m tests.gateway.sixteen_nodes`: sixteen real daemons, of which four fail, and what their gateway uses."""
+"""`python -m tests.campaigns.live.gateway.sixteen_nodes`: sixteen real daemons, of which four fail, and what their gateway uses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.gateway import test_hostile_nodes as checks
-from tests.gateway.hostile_fleet import HostileFleet
+from tests.campaigns.live.gateway import test_hostile_nodes as checks
+from tests.campaigns.live.gateway.hostile_fleet import HostileFleet
 
 
 def main() -> None:

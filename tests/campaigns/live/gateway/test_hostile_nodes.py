@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.campaigns.live.gateway.hostile_fleet import ASKING, MARK, SERVERS, VIEWING, HostileFleet
 from tests.gateway.gateway_process import GatewayProcess, StreamViewer, Usage
-from tests.gateway.hostile_fleet import ASKING, MARK, SERVERS, VIEWING, HostileFleet
 from tests.running import eventually
 
 # sixteen processes, and the half minute between two readings of a file, on a machine with other work
