@@ -93,7 +93,6 @@ def _lay_out(service: str, target: str, directory: Path) -> Path:
     return directory / target.lstrip("/")
 
 
-@pytest.mark.outside
 @NEEDS_PROMETHEUS
 def test_prometheus_accepts_its_configuration_and_the_rules(tmp_path: Path) -> None:
     path = _lay_out("prometheus", "/etc/prometheus/prometheus.yml", tmp_path)
@@ -122,14 +121,12 @@ def test_the_gateway_knows_the_four_nodes_by_name_and_listens_where_it_is_publis
     assert SERVICES["gateway"]["ports"][0].endswith(LISTEN_ADDRESS)
 
 
-@pytest.mark.outside
 @NEEDS_ALERTMANAGER
 def test_alertmanager_accepts_its_configuration() -> None:
     path = _mount("alertmanager", "/etc/alertmanager/alertmanager.yml")
     subprocess.run(["amtool", "check-config", path], capture_output=True, text=True, check=True)
 
 
-@pytest.mark.outside
 @NEEDS_ALERTMANAGER
 @pytest.mark.parametrize("node", NODES)
 def test_an_alert_of_a_node_reaches_the_flight_recorder_of_that_node(node: str) -> None:

@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(not shutil.which("actionlint"), reason="needs actionlint")
 def test_actionlint_has_nothing_to_say() -> None:
     command = ["actionlint", "-color=false", *WORKFLOWS]

@@ -252,7 +252,6 @@ def test_compression_is_undone_by_gzip() -> None:
     assert compress(body) == compress(body)
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian package prometheus)")
 def test_promtool_reports_no_problem(tmp_path: Path) -> None:
     assert PROMTOOL is not None

@@ -46,7 +46,6 @@ def test_every_metric_of_the_traffic_has_a_recipe(name: str) -> None:
     assert any(name in recipe for recipe in RECIPES)
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian package prometheus)")
 def test_prometheus_parses_every_recipe(tmp_path: Path) -> None:
     rules = [{"record": f"recipe:number{number}", "expr": recipe} for number, recipe in enumerate(RECIPES)]

@@ -2,8 +2,7 @@
 
     from tests.fusefabric import FuseFabric, why_not
 
-    @pytest.mark.fuse
-    @pytest.mark.skipif(why_not() != "", reason=why_not())
+    @pytest.mark.needs("fuse")
     def test_...(tmp_path):
         with FuseFabric(tmp_path / "sys", "square", {"period_ns": 100_000_000, "duty": 0.3}) as fabric:
             ...                                            # read fabric.root as if it were /sys

@@ -59,7 +59,6 @@ def rules_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [rule for group in document["groups"] for rule in group["rules"]]
 
 
-@pytest.mark.outside
 @needs_promtool
 def test_prometheus_accepts_the_rules() -> None:
     done = subprocess.run(
@@ -72,7 +71,6 @@ def test_prometheus_accepts_the_rules() -> None:
     assert done.stdout.count("SUCCESS") == 2
 
 
-@pytest.mark.outside
 @needs_promtool
 @pytest.mark.parametrize("file", sorted((ROOT / "dashboards" / "tests").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_recording_is_what_its_cases_say(file: Path) -> None:

@@ -249,7 +249,6 @@ def test_a_process_without_descriptors_says_nothing_about_jobs(folder: Path) -> 
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.fuse
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_a_file_system_that_fails_says_nothing_about_jobs(tmp_path: Path) -> None:
     with FuseFabric(tmp_path / "mounted", ports=1) as mounted:

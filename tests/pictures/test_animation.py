@@ -197,7 +197,6 @@ def test_what_ffmpeg_says_is_passed_on(
     assert not list(tmp_path.glob("*.mp4*"))
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs ffmpeg")
 def test_ffmpeg_writes_an_mp4(tmp_path: Path) -> None:
     render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)

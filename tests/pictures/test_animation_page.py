@@ -18,7 +18,6 @@ from tests.pictures.runs import MOVING, event, take
 CHROMIUM = shutil.which("chromium")
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_browser_draws_the_frames_of_the_gif_and_asks_for_nothing(tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright

@@ -398,7 +398,6 @@ def test_both_scripts_judge_the_directory_and_the_id_alike() -> None:
     assert len(parts(PROLOG)) == 6
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("script", [PROLOG, EPILOG], ids=["prolog", "epilog"])
 def test_shellcheck_finds_nothing(script: Path) -> None:

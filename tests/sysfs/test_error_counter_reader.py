@@ -217,7 +217,6 @@ def test_what_fails_without_refusing_is_tried_every_time(port: Path, clock: Cloc
     assert slow.remark.endswith("which cannot be read: Is a directory; they are omitted and retried at every scan.")
 
 
-@pytest.mark.fuse
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 def test_a_device_that_went_away_has_no_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # on a busy machine the mounted files may be slow, which is not what this test is about

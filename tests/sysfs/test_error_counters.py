@@ -211,7 +211,6 @@ def test_widths_are_those_of_the_kernel() -> None:
     }
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian package prometheus)")
 def test_promtool_accepts_the_name_and_help_of_every_counter() -> None:
     strange = ("SwLinkUp,32", 'quote " and \\ and \n', "Cce LATriggered", "RcvHdrOvr10", "ord limit count")

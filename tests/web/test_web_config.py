@@ -268,7 +268,6 @@ def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
         read_config(tmp_path / "web.yml")
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(not PROMTOOL, reason="needs promtool")
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_promtool_accepts_the_samples_and_so_do_we(sample: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def needs(*programs: str) -> pytest.MarkDecorator:
     )
 
 
-needs_helm = [pytest.mark.outside, needs("helm")]
+needs_helm = pytest.mark.needs("helm")
 
 
 def render(values: Values | None = None, version: str = NEWEST) -> list[Document]:

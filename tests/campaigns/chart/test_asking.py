@@ -113,7 +113,6 @@ def test_it_only_connects_where_everybody_needs_a_certificate(secret_address: st
     assert ask(f"{secret_address}/-/ready", "--only-connect") == (0, "127.0.0.1: listens\n1 of 1 pods answer\n")
 
 
-@pytest.mark.outside
 @needs("helm")
 def test_the_pod_runs_this_program_in_the_image_of_the_others() -> None:
     documents = render()

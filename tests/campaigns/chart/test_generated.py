@@ -80,7 +80,6 @@ def test_a_release_names_its_image_by_digest_and_changes_nothing_else(checkout: 
     assert f'| `image.digest` | `"{DIGEST}"` |' in (path.parent / "README.md").read_text()
 
 
-@pytest.mark.outside
 @needs("helm")
 def test_the_packaged_chart_of_a_release_installs_that_image(checkout: Path) -> None:
     assert __main__.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
@@ -95,7 +94,6 @@ def test_the_packaged_chart_of_a_release_installs_that_image(checkout: Path) -> 
     assert "image.registry is empty" not in _helm("install", "--dry-run=client", "r", package, checkout=checkout)
 
 
-@pytest.mark.outside
 @needs("helm")
 def test_the_chart_of_a_release_names_its_home_and_its_runbooks(checkout: Path) -> None:
     repository = "https://host.example/team/ibpulse"

@@ -133,7 +133,6 @@ def test_labels_annotations_and_severity_can_be_ones_own() -> None:
     assert document["groups"][-1]["name"] == "own"
 
 
-@pytest.mark.outside
 @needs("promtool")
 def test_prometheus_takes_the_rules_of_each_case(tmp_path: Path) -> None:
     for path in CASES:

@@ -35,7 +35,6 @@ def place() -> Iterator[Path]:
         yield Path(scratch)
 
 
-@pytest.mark.fuse
 @needs_fuse
 @pytest.mark.timeout(600)
 def test_two_minutes_of_faults_violate_nothing(place: Path) -> None:
@@ -50,7 +49,6 @@ def test_two_minutes_of_faults_violate_nothing(place: Path) -> None:
     assert all(life.skipped_seconds == 0 for life in outcome.lives)
 
 
-@pytest.mark.fuse
 @needs_fuse
 def test_a_device_that_hangs_while_no_descriptor_is_left_holds_no_other_up(place: Path) -> None:
     exhausted, hang = choose(["descriptors run out", "reads hang"])
@@ -65,7 +63,6 @@ def test_a_device_that_hangs_while_no_descriptor_is_left_holds_no_other_up(place
     assert campaign.outcome.violations == [], "\n".join(lines)
 
 
-@pytest.mark.fuse
 @needs_fuse
 def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -> None:
     lines: list[str] = []

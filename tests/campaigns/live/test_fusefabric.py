@@ -17,7 +17,7 @@ from ibpulse.simulate.nic import START_WORDS
 from tests.fusefabric import EVERY_FILE, FuseFabric, why_not
 from tests.running import eventually
 
-pytestmark = [pytest.mark.fuse, pytest.mark.skipif(why_not() != "", reason=why_not())]
+pytestmark = [pytest.mark.skipif(why_not() != "", reason=why_not())]
 
 
 @pytest.fixture(scope="module")

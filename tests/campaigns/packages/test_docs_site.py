@@ -93,7 +93,6 @@ def test_nothing_is_loaded_from_another_host(pages: dict[Path, Page], site: Path
         assert not re.search(r"url\([\"']?(https?:)?//|@import", style.read_text()), style
 
 
-@pytest.mark.outside
 def test_the_search_works_from_a_file(site: Path) -> None:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian package chromium)")

@@ -35,7 +35,6 @@ def listed(deb: Path, what: str) -> str:
     return subprocess.run(["dpkg-deb", what, str(deb)], check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg")
 def test_a_package_has_its_units_its_scripts_and_a_command(deb: Path) -> None:
     files = {line.split()[5].removeprefix("."): line for line in listed(deb, "--contents").splitlines()}

@@ -142,7 +142,6 @@ def test_every_command_runs_as_written(clone: Shell) -> None:
     clone.end()
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
 def test_prometheus_takes_the_scrape_configuration(tmp_path: Path) -> None:
     (block,) = blocks("yaml")
@@ -155,7 +154,6 @@ def test_prometheus_takes_the_scrape_configuration(tmp_path: Path) -> None:
     assert "2 rule files found" in done.stdout
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
 def test_helm_renders_what_would_be_installed() -> None:
     (line,) = [line for line in commands() if line.startswith("helm install")]

@@ -33,7 +33,6 @@ def _drop_ins() -> list[tuple[Path, str]]:
     return [(unit, text) for unit in UNITS for text in ("", *re.findall(r"```ini\n(.*?)```", PARTS[unit], re.DOTALL))]
 
 
-@pytest.mark.outside
 @NEEDS_SYSTEMD
 @pytest.mark.parametrize(
     ("source", "drop_in"), _drop_ins(), ids=lambda value: getattr(value, "stem", None) or str(len(value))
@@ -48,7 +47,6 @@ def test_systemd_finds_nothing_wrong(source: Path, drop_in: str, tmp_path: Path)
     assert unit.name not in done.stderr
 
 
-@pytest.mark.outside
 @NEEDS_SYSTEMD
 @each_unit
 def test_its_exposure_is_what_the_page_says(source: Path, tmp_path: Path) -> None:

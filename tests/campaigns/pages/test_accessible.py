@@ -11,7 +11,7 @@ from tests.campaigns.pages.axe import axe_source, violations
 from tests.campaigns.pages.browser import Live, live
 from tests.running import Running, eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True}
 
 

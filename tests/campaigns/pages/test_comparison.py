@@ -12,7 +12,7 @@ from tests.campaigns.pages.browser import Live, live
 from tests.campaigns.pages.staged import FLAPPED, Stage, at_ms, staged
 from tests.running import eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 MIDDLE = np.array([0x2F, 0x35, 0x3C])
 # after the link of mlx5_0:1 has come back with all its traffic, before ports disappear
 SAME = f"#from={at_ms(16)}&to={at_ms(19)}"

@@ -19,7 +19,7 @@ from tests.campaigns.pages.browser import Live, live
 from tests.campaigns.pages.prefixed import prefixed
 from tests.running import eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 JOB, NODES = "1001", ("node1", "node2", "node3", "node4")
 STRAGGLER, HOT = "node3", "mlx5_1:1"
 

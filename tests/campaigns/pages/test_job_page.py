@@ -32,7 +32,7 @@ from tests.campaigns.pages.fleet import (
 from tests.campaigns.pages.prefixed import prefixed
 from tests.running import eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 PREFIX = "/fabric"
 CAPTURE = "20251121T000012.000Z-rail-lost-1f6c0a2e.parquet"
 

@@ -15,7 +15,7 @@ from tests.campaigns.pages.staged import FLAPPED, GONE, PORTS, UNREADABLE, WELL,
 from tests.running import eventually
 from tests.web.event_logs import job_event, view_jobs
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser
 from tests.campaigns.pages.browser import Live, live
 from tests.running import Running, eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 
 IDLE = 6
 VIRIDIS_ZERO = np.array([0x44, 0x01, 0x54])

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 from tests.campaigns.pages.browser import Live, live
 from tests.running import Running, eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 
 
 def free_port() -> int:

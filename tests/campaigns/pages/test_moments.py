@@ -27,7 +27,7 @@ from tests.campaigns.pages.staged import (
 )
 from tests.running import eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 ROWS = 4
 ZERO = np.array([0x44, 0x01, 0x54])
 TOP = np.array([0xFD, 0xE7, 0x25])

@@ -12,7 +12,7 @@ from tests.campaigns.pages.fleet import AHEAD, DEAD, ENDED, JOB, UNKNOWN, Fleet,
 from tests.campaigns.pages.prefixed import prefixed
 from tests.running import eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 DOWN = "gpu-002"
 
 

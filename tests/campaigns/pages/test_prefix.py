@@ -14,7 +14,7 @@ from tests.campaigns.pages.browser import Live, live
 from tests.campaigns.pages.prefixed import prefixed
 from tests.running import Running, eventually
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 PREFIX = "/clusters/a/node/gpu-001"
 
 

@@ -92,7 +92,6 @@ PAGE = f"""
 """
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_cut_and_pale_text_is_found_and_other_text_is_not() -> None:
     with browser() as running:
@@ -108,7 +107,6 @@ def test_cut_and_pale_text_is_found_and_other_text_is_not() -> None:
     ]
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
 def test_many_nodes_are_copies_of_a_few_and_the_recordings_are_about_all_of_them(tmp_path: Path) -> None:
     few, many = tmp_path / "few", tmp_path / "many"

@@ -22,7 +22,7 @@ from tests.campaigns.pages.staged import PORTS, WELL, Stage, at_ms, staged
 from tests.running import eventually
 
 PROMTOOL = shutil.which("promtool")
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 # a second of it is after mlx5_1:1 and mlx5_2:1 have ended
 VIEW = f"#from={at_ms(16)}&to={at_ms(24)}"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.campaigns.pages.browser import Live
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("chromium")
 
 # a tile of 50 ms bins begins there
 START = 1_763_683_200_000 - 1_763_683_200_000 % 25_600

@@ -13,7 +13,6 @@ from tests.grafana.servers import ALERTMANAGER, PROMETHEUS
 from tests.running import eventually
 
 pytestmark = [
-    pytest.mark.outside,
     pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager"),
     pytest.mark.timeout(1800),
 ]

@@ -38,7 +38,6 @@ OF_JOBS = {alert.name for alert in GROUPS["ibpulse-traffic"] if not alert.of_nod
 TARGET = {"cluster", "job", "instance", "node"}
 
 pytestmark = [
-    pytest.mark.outside,
     pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed"),
     pytest.mark.timeout(900),
 ]

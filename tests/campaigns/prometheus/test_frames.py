@@ -26,7 +26,7 @@ MISSED = (EPOCH + 1000, EPOCH + 1001, EPOCH + 4321)
 HOLES = sorted({tick - EPOCH - 1 + after for tick in MISSED for after in (0, 1)})
 FIRST_MS = (EPOCH + 1) * INTERVAL_NS // 1_000_000
 
-pytestmark = pytest.mark.outside
+pytestmark = pytest.mark.needs("node")
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,6 @@ def configuration(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:
     return rules, notifications
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager")
 def test_an_alert_about_a_job_takes_one_capture_on_all_its_nodes(fleet: Fleet, tmp_path: Path) -> None:
     rules, notifications = configuration(fleet)

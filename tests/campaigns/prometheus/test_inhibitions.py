@@ -76,7 +76,6 @@ def test_the_page_lists_every_inhibition() -> None:
     assert table() in page, "docs/alerts.md: the table of inhibitions differs; it is:\n" + table()
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(AMTOOL is None, reason="needs amtool")
 def test_amtool_takes_the_file(tmp_path: Path) -> None:
     (tmp_path / "alertmanager.yml").write_text(yaml.safe_dump(configuration()))
@@ -126,7 +125,6 @@ def silenced(url: str, alerts: list[dict[str, str]]) -> list[bool]:
     return [bool(alert["status"]["inhibitedBy"]) for alert in found]
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(ALERTMANAGER is None, reason="needs Alertmanager")
 @pytest.mark.parametrize("row", INHIBITIONS, ids=lambda row: f"{row.causes[0]}-{row.effects[0]}")
 def test_a_fault_silences_its_effects_on_the_same_subject_only(row: Inhibition, alertmanager: str) -> None:

@@ -25,7 +25,6 @@ from tests.grafana.servers import ALERTMANAGER, PROMETHEUS, Servers, running_ser
 from tests.running import eventually
 
 pytestmark = [
-    pytest.mark.outside,
     pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager"),
 ]
 

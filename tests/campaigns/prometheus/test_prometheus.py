@@ -18,7 +18,6 @@ from tests.running import Running, eventually
 PROMETHEUS = shutil.which("prometheus")
 PROMTOOL = shutil.which("promtool")
 pytestmark = [
-    pytest.mark.outside,
     pytest.mark.skipif(not (PROMETHEUS and PROMTOOL), reason="needs Prometheus and promtool"),
 ]
 

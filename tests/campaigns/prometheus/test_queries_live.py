@@ -19,7 +19,6 @@ from tests.grafana.servers import ALERTMANAGER, PROMETHEUS
 from tools.grafana.queries import PLUGIN
 
 pytestmark = [
-    pytest.mark.outside,
     pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager"),
     pytest.mark.timeout(600),
 ]

@@ -64,7 +64,6 @@ def stack() -> Iterator[Running]:
         process.wait(40)
 
 
-@pytest.mark.outside
 @NEEDS_PROGRAMS
 class TestStack:
     def test_it_prints_where_everything_is(self, stack: Running) -> None:
@@ -158,14 +157,12 @@ class TestStack:
             httpx.get(stack.addresses["prometheus"])
 
 
-@pytest.mark.outside
 @NEEDS_PROGRAMS
 def test_every_service_but_grafana_has_a_program() -> None:
     described = set(yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"])
     assert described - services.read_services(FOLDER / "compose.yaml", ["faults"]).keys() == {"grafana"}
 
 
-@pytest.mark.outside
 @NEEDS_PROGRAMS
 def test_a_name_and_port_becomes_the_published_address(tmp_path: Path) -> None:
     found = services.read_services(FOLDER / "compose.yaml")

@@ -12,7 +12,7 @@ import pytest
 from tests.campaigns.vm.daemon import Daemon
 from tests.campaigns.vm.link import RECEIVER, SENDER, Link, Traffic
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 ON_MS, OFF_MS, CYCLES = 100, 300, 30
 TICKS_PER_SECOND = 100

@@ -9,7 +9,7 @@ import pytest
 from tests.campaigns.vm.daemon import Daemon
 from tests.campaigns.vm.link import RECEIVER, SENDER, Link, Traffic
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 TRAFFIC = Traffic(messages=300, message_bytes=65536)
 TICKS_PER_SECOND = 100

@@ -12,7 +12,7 @@ from tests.campaigns.vm.daemon import Daemon
 from tests.campaigns.vm.link import RECEIVER, SENDER, Link, Traffic
 from tests.campaigns.vm.machine import Machine
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 ENDLESS = Traffic(messages=100_000, message_bytes=65536)
 RENAMED = "mlx5_0"

@@ -10,7 +10,7 @@ from tests.campaigns.vm.daemon import Daemon
 from tests.campaigns.vm.link import RECEIVER, SENDER, Link
 from tests.campaigns.vm.machine import Machine
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 ROOT = "/sys/fs/cgroup"
 UID = "0b3f8c1e-5d2a-4c3b-9e7f-1a2b3c4d5e6f"

@@ -7,7 +7,7 @@ import pytest
 from tests.campaigns.vm.link import RECEIVER, SENDER, Link, Traffic
 from tests.campaigns.vm.machine import Machine
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 
 def test_a_command_in_the_machine_gives_its_output_and_status(machine: Machine) -> None:

@@ -11,7 +11,7 @@ from tests.campaigns.vm.daemon import UNPRIVILEGED
 from tests.campaigns.vm.link import Link
 from tests.campaigns.vm.machine import Machine, Program
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 PORT = 10056
 FETCH = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())"

@@ -7,7 +7,7 @@ import pytest
 from tests.campaigns.vm.daemon import Daemon
 from tests.campaigns.vm.link import RECEIVER, SENDER, Link, Traffic
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 
 
 def test_totals_equal_payload_and_headers_at_both_ends(daemon: Daemon, link: Link) -> None:

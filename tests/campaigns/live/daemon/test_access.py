@@ -28,7 +28,6 @@ from tests.web.certificates import Pair, make_authority, sign
 PROMETHEUS = shutil.which("prometheus")
 PROMTOOL = shutil.which("promtool")
 needs_prometheus = [
-    pytest.mark.outside,
     pytest.mark.skipif(not (PROMETHEUS and PROMTOOL), reason="needs Prometheus and promtool"),
 ]
 PASSWORD = "correct horse"
@@ -208,7 +207,6 @@ def test_every_family_of_the_running_daemon_is_in_the_table_and_in_the_docs(secu
     assert [name for name in scraped if f"| `{name}` |" not in page] == []
 
 
-@pytest.mark.live
 def test_slow_clients_and_guessers_hold_up_no_scrape_and_no_tick(secured: SecuredDaemon) -> None:
     port = int(secured.daemon.url.rpartition(":")[2])
     before = secured.daemon.metrics()
@@ -367,7 +365,6 @@ def test_a_configuration_without_faults_is_checked_and_printed(secured: SecuredD
     assert json.loads(done.stdout)["web"]["config.file"] == str(secured.path)
 
 
-@pytest.mark.live
 def test_the_end_comes_within_five_seconds_whatever_clients_do(
     secured: SecuredDaemon, tree: Path, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.fusefabric.client import FuseFabric, why_not
 from tests.running import Metrics, Running, eventually
 
-pytestmark = [pytest.mark.fuse, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
 RATE = 20e9
 # a read may take a tenth of the time between two samples, and count at any moment of it

@@ -127,7 +127,6 @@ def links_of(path: Path) -> list[str]:
     return [state for state, _ in groupby(span.state.state for span in spans if span.state)]
 
 
-@pytest.mark.outside
 @pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager")
 def test_an_alert_freezes_the_seconds_before_it(tmp_path: Path, tree: Path) -> None:
     users = tmp_path / "web.yml"

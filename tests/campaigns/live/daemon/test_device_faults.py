@@ -14,7 +14,7 @@ import pytest
 from tests.fusefabric.client import FuseFabric, why_not
 from tests.running import Running, eventually
 
-pytestmark = [pytest.mark.fuse, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
 RATE = 20e9
 # instants are uncertain by up to 5 % of the interval at both ends, and a sample may be half an interval long

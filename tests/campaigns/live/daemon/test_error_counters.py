@@ -13,7 +13,7 @@ from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS
 from tests.fusefabric.client import FuseFabric, why_not
 from tests.running import Running, eventually
 
-pytestmark = [pytest.mark.fuse, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
 RATE = 20e9
 PORTS = 8

@@ -19,7 +19,7 @@ import pytest
 from tests.fusefabric.client import FuseFabric, why_not
 from tests.running import eventually
 
-pytestmark = [pytest.mark.fuse, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not())]
 DEVICE = "mlx5_2"
 HANG_SECONDS = 90.0
 # A command takes at most ten seconds on an idle machine.

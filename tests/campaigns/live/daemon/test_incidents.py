@@ -21,7 +21,7 @@ import pytest
 from tests.fusefabric import EVERY_FILE, FuseFabric, why_not
 from tests.running import Running
 
-pytestmark = [pytest.mark.fuse, pytest.mark.skipif(why_not() != "", reason=why_not())]
+pytestmark = [pytest.mark.skipif(why_not() != "", reason=why_not())]
 
 RATE = 20e9
 NDR = 50e9

@@ -230,7 +230,6 @@ def test_a_fault_in_the_reader_of_the_web_configuration_ends_nothing(tree: Path,
         assert sampled(daemon) == THREE
 
 
-@pytest.mark.live
 def test_a_daemon_without_free_descriptors_goes_on_and_recovers(tree: Path, tmp_path: Path) -> None:
     daemon = running(tree, tmp_path / "ring")
     daemon.may_fail_inside = True

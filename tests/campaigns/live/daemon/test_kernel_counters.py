@@ -18,7 +18,6 @@ from tests.campaigns.live.daemon.links import link_tree
 from tests.running import Running, eventually
 
 pytestmark = [
-    pytest.mark.outside,
     pytest.mark.skipif(
         os.geteuid() != 0 or not shutil.which("ip"), reason="needs root and iproute2 to make interfaces"
     ),

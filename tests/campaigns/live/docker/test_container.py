@@ -26,7 +26,6 @@ from tests.campaigns.live.docker.container import (
 from tests.running import Metrics, eventually
 
 pytestmark = [
-    pytest.mark.outside,
     pytest.mark.skipif(not can_contain(), reason="needs root, namespaces and a memory control group"),
 ]
 FLAGS = ("--capture.dir=/var/lib/ibpulse/captures", "--capture.allow-unauthenticated=true")

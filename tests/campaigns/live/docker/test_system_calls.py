@@ -19,7 +19,6 @@ from tests.campaigns.packages.test_systemd import DAEMON, UNITS, each_unit
 from tests.running import Running, eventually
 
 pytestmark = [
-    pytest.mark.outside,
     pytest.mark.skipif(
         not shutil.which("systemd-analyze") or platform.machine() != "x86_64" or not HEADER.exists(),
         reason="needs systemd-analyze and the kernel's header on x86-64",

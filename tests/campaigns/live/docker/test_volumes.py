@@ -26,7 +26,6 @@ from tests.campaigns.live.terminal.panes import needs_tmux, pane
 from tests.running import eventually
 
 pytestmark = [
-    pytest.mark.outside,
     needs_tmux,
     pytest.mark.skipif(not can_contain(), reason="needs root, namespaces and a memory control group"),
 ]

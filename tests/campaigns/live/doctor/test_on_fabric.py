@@ -236,7 +236,6 @@ def fuse() -> Iterator[FuseFabric]:
         yield fabric
 
 
-@pytest.mark.fuse
 @needs_fuse
 @pytest.mark.parametrize("files", [(), ("node_guid",)], ids=["counters", "node_guid"])
 def test_a_device_that_hangs_is_named_and_holds_up_nothing(
@@ -254,7 +253,6 @@ def test_a_device_that_hangs_is_named_and_holds_up_nothing(
     assert sampled == {"mlx5_0:1", "mlx5_1:1", "mlx5_3:1"}
 
 
-@pytest.mark.fuse
 @needs_fuse
 def test_a_device_that_begins_to_hang_during_the_look_is_named(fuse: FuseFabric, tmp_path: Path) -> None:
     timer = threading.Timer(3.0, lambda: fuse.set(DEVICE, hang_seconds=50.0))
@@ -265,7 +263,6 @@ def test_a_device_that_begins_to_hang_during_the_look_is_named(fuse: FuseFabric,
     assert [(one["topic"], one["subject"]) for one in answer.troubles()] == [("devices", DEVICE)]
 
 
-@pytest.mark.fuse
 @needs_fuse
 def test_counters_that_refuse_are_named_with_the_kernels_word(fuse: FuseFabric, tmp_path: Path) -> None:
     fuse.set(DEVICE, errno=errno.EINVAL)
@@ -275,7 +272,6 @@ def test_counters_that_refuse_are_named_with_the_kernels_word(fuse: FuseFabric, 
     assert sentences == ["is not sampled: counters/port_xmit_data cannot be read: Invalid argument."]
 
 
-@pytest.mark.fuse
 @needs_fuse
 def test_a_full_counter_is_named(fuse: FuseFabric, tmp_path: Path) -> None:
     fuse.set(DEVICE, value=65535, files=("symbol_error",))
@@ -284,7 +280,6 @@ def test_a_full_counter_is_named(fuse: FuseFabric, tmp_path: Path) -> None:
     assert [one["sentence"] for one in answer.troubles()] == ["has counters at their maximum: symbol_error."]
 
 
-@pytest.mark.fuse
 @needs_fuse
 def test_a_hanging_device_is_left_out_of_a_bundle(fuse: FuseFabric, tmp_path: Path) -> None:
     fuse.set(DEVICE, hang_seconds=50.0)

@@ -17,11 +17,12 @@ from pathlib import Path
 import bcrypt
 import httpx
 
+from tests import ROOT
 from tests.fleet.hostile import Hostile, drip, endless, hostile
 from tests.gateway.gateway_process import GatewayProcess
 from tests.running import Running, eventually
 
-RELEASED = Path(__file__).parents[1] / "upgrade" / "released"
+RELEASED = ROOT / "tests/upgrade/released"
 MARK = b"pwned-7141"
 HTML = b"<html><script>" + MARK + b"</script></html>"
 ASKING, VIEWING = ("gateway", "secret-of-the-nodes"), ("ops", "secret-of-the-gateway")

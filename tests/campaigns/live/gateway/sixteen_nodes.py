@@ -1,4 +1,4 @@
-"""`python -m tests.campaigns.live.gateway.sixteen_nodes`: sixteen real daemons, of which four fail, and what their gateway uses."""
+"""`python -m tests.campaigns.live.gateway.sixteen_nodes`: sixteen daemons, of which four fail, and their gateway."""
 
 from __future__ import annotations
 

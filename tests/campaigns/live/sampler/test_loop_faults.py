@@ -44,7 +44,6 @@ def fabric(mounted: FuseFabric) -> Iterator[FuseFabric]:
 fuse = pytest.mark.skipif(why_not() != "", reason=why_not())
 
 
-@pytest.mark.fuse
 @fuse
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOLINK, errno.ETIMEDOUT, errno.EOPNOTSUPP])
 def test_a_file_that_begins_to_fail_leaves_the_fast_path_and_comes_back(
@@ -71,7 +70,6 @@ def test_a_file_that_begins_to_fail_leaves_the_fast_path_and_comes_back(
     assert sampling.word(planned.slot, at.S_STATUS) == at.OK
 
 
-@pytest.mark.fuse
 @fuse
 def test_the_time_of_a_read_does_not_include_the_opening_of_its_file(ring: RingFile, fabric: FuseFabric) -> None:
     """Opening takes some round trips to the server of the tree, a read takes one."""
@@ -88,7 +86,6 @@ def test_the_time_of_a_read_does_not_include_the_opening_of_its_file(ring: RingF
     assert shorter > 10
 
 
-@pytest.mark.fuse
 @fuse
 def test_a_device_that_vanishes_is_closed_and_read_again_when_it_is_back(ring: RingFile, fabric: FuseFabric) -> None:
     planned = fuse_port(fabric, ring, "mlx5_0")
@@ -107,7 +104,6 @@ def test_a_device_that_vanishes_is_closed_and_read_again_when_it_is_back(ring: R
     assert sampling.word(planned.slot, at.S_STATUS) == at.OK
 
 
-@pytest.mark.fuse
 @fuse
 @pytest.mark.parametrize(("file", "direction"), [("port_xmit_data", 0), ("port_rcv_data", 1)])
 @pytest.mark.parametrize("ticks_before", [0, 3])
@@ -131,7 +127,6 @@ def test_a_read_that_takes_over_a_tenth_of_the_interval_is_unread_and_counted(
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 1
 
 
-@pytest.mark.fuse
 @fuse
 def test_a_port_that_is_sampled_less_often_may_take_longer(ring: RingFile, fabric: FuseFabric) -> None:
     planned = fuse_port(fabric, ring, "mlx5_0")._replace(stride=20)
@@ -143,7 +138,6 @@ def test_a_port_that_is_sampled_less_often_may_take_longer(ring: RingFile, fabri
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 0
 
 
-@pytest.mark.fuse
 @fuse
 def test_read_times_are_recorded_even_when_both_were_too_long(ring: RingFile, fabric: FuseFabric) -> None:
     """So it is on the slow path and on the fast one."""

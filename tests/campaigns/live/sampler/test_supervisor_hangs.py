@@ -28,7 +28,6 @@ def fuse_fabric(fabric: FuseFabric) -> Fabric:
     return Fabric(tuple(port(device.name, source(device.name)) for device in fabric.devices))
 
 
-@pytest.mark.fuse
 @fuse
 async def test_a_hung_device_is_sampled_in_isolation_until_it_responds(
     ring: RingFile, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -60,7 +59,6 @@ async def test_a_hung_device_is_sampled_in_isolation_until_it_responds(
     assert "device mlx5_1 responds again; sampling it together with the others" in caplog.text
 
 
-@pytest.mark.fuse
 @fuse
 async def test_a_sick_device_that_leaves_the_fabric_leaves_its_quarantine(ring: RingFile, tmp_path: Path) -> None:
     with FuseFabric(tmp_path / "fuse", ports=2) as fabric:
@@ -76,7 +74,6 @@ async def test_a_sick_device_that_leaves_the_fabric_leaves_its_quarantine(ring: 
             await soon(lambda: len(children()) == 1)
 
 
-@pytest.mark.fuse
 @fuse
 async def test_stopping_does_not_wait_for_a_read_that_hangs(ring: RingFile, tmp_path: Path) -> None:
     """A killed process that hangs in the kernel ends when the device responds, and runs no code of ours until then."""
@@ -102,7 +99,6 @@ async def test_a_file_that_hangs_when_it_is_opened_is_found_by_its_device(
         await sampled_anew(ring, supervisor.slots["mlx5_0:1"])
 
 
-@pytest.mark.fuse
 @fuse
 async def test_a_device_that_vanishes_and_comes_back_under_its_name_is_sampled_again(
     ring: RingFile, tmp_path: Path, caplog: pytest.LogCaptureFixture

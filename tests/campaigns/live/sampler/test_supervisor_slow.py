@@ -18,7 +18,7 @@ from tests.fusefabric import FuseFabric, why_not
 from tests.sampler.supervised import children, running, sampled_anew, soon
 from tests.sampler.tree import ListedInventory
 
-pytestmark = [pytest.mark.fuse, pytest.mark.skipif(why_not() != "", reason=why_not())]
+pytestmark = [pytest.mark.skipif(why_not() != "", reason=why_not())]
 
 SLOW = "mlx5_1"
 

@@ -377,8 +377,6 @@ def fabric(tmp_path: Path) -> Iterator[FuseFabric]:
 on_fuse = pytest.mark.skipif(why_not() != "", reason=why_not())
 
 
-@pytest.mark.fuse
-@pytest.mark.live
 @on_fuse
 def test_a_fabric_with_every_incident(fabric: FuseFabric) -> None:
     with polling(fabric.root, 0.2) as poller:
@@ -402,8 +400,6 @@ def test_a_fabric_with_every_incident(fabric: FuseFabric) -> None:
         assert (back.active, back.problem, poller.gone) == (True, "", frozenset())
 
 
-@pytest.mark.fuse
-@pytest.mark.live
 @on_fuse
 def test_a_port_that_goes_down_during_a_read_never_has_the_rate_of_a_port_that_is_down(fabric: FuseFabric) -> None:
     with polling(fabric.root, 5) as poller:

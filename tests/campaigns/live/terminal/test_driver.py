@@ -19,7 +19,7 @@ from ibpulse.terminal.styled_text import ASCII, BLOCKS
 from tests.campaigns.live.terminal.panes import Pane, needs_tmux, pane
 from tests.running import eventually
 
-pytestmark = [pytest.mark.outside, needs_tmux]
+pytestmark = needs_tmux
 
 SCRIPT = """
 import asyncio, sys, time
@@ -163,7 +163,6 @@ def test_a_daemon_that_is_lost_is_told_beside_the_last_view(tmp_path: Path) -> N
         made.wait_for("mlx5_7:1", "s old: nobody answers")
 
 
-@pytest.mark.live
 def test_a_daemon_that_hangs_holds_no_key_up(tmp_path: Path) -> None:
     with pane(tmp_path, show("hang")) as made:
         made.wait_for("mlx5_7:1")

@@ -29,7 +29,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield made
 
 
-@pytest.mark.outside
 @needs_tmux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_alone_it_samples_and_leaves_nothing_behind(tree: Path, tmp_path: Path, number: int) -> None:
@@ -51,7 +50,6 @@ def test_alone_it_samples_and_leaves_nothing_behind(tree: Path, tmp_path: Path, 
         assert not any(ring.parent.exists() for ring in rings)
 
 
-@pytest.mark.outside
 @needs_tmux
 def test_without_a_word_it_looks_at_the_daemon_of_this_node(tree: Path, tmp_path: Path) -> None:
     with Running(tree, tmp_path / "ring") as running:
