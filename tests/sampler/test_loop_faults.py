@@ -13,7 +13,7 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.plan import PlannedPort
 from tests.fusefabric import FuseFabric, why_not
-from tests.sampler.sampling import Sampling, open_files
+from tests.sampler.sampling import Sampling
 
 
 def fuse_port(fabric: FuseFabric, ring: RingFile, device: str) -> PlannedPort:
@@ -86,25 +86,6 @@ def test_the_time_of_a_read_does_not_include_the_opening_of_its_file(ring: RingF
         shorter += bracket < 0.75 * whole
         sampling.apply()
     assert shorter > 10
-
-
-@pytest.mark.fuse
-@fuse
-def test_a_device_that_vanishes_is_closed_and_read_again_when_it_is_back(ring: RingFile, fabric: FuseFabric) -> None:
-    planned = fuse_port(fabric, ring, "mlx5_0")
-    sampling = Sampling(ring, planned)
-    sampling.sample(2)
-    fabric.set("mlx5_0", vanished=True)
-    sampling.sample(3)
-    assert sampling.last(planned.slot) is None
-    assert sampling.word(planned.slot, at.S_STATUS) == at.GONE
-    assert ring.words[at.H_RESCAN] == 2
-    assert open_files(fabric.root) == {}
-    fabric.clear()
-    sampling.apply(planned)
-    sampling.sample(2)
-    assert sampling.last(planned.slot) is not None
-    assert sampling.word(planned.slot, at.S_STATUS) == at.OK
 
 
 @pytest.mark.fuse
