@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from ibpulse.analysis.period import (
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import ExpertParallel, Square
+from tests.tables import for_each
 
 BIN_NS = round(BIN_SECONDS * 1e9)
 START_NS = 5_000_000_000
@@ -52,8 +54,7 @@ def mean_step(workload: Workload, seconds: float, seed: int) -> float:
     return float(np.diff(schedule.step_starts_ns(START_NS, START_NS + round(seconds * 1e9))).mean()) / 1e9
 
 
-@pytest.mark.parametrize("period_ms", [240, 315, 500, 1000, 1444, 2214, 3700, 7000])
-@pytest.mark.parametrize("duty", [0.1, 0.5, 0.9])
+@for_each(itertools.product([240, 315, 500, 1000, 1444, 2214, 3700, 7000], [0.1, 0.5, 0.9]))
 def test_the_period_of_a_square_wave_is_found(period_ms: int, duty: float) -> None:
     found = find_period(bins_of(Square(period_ms * 1_000_000, duty), 30))
     assert found.seconds == pytest.approx(period_ms / 1000, rel=2e-3)

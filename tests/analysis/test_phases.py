@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from ibpulse.analysis.phases import find_phases
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import ExpertParallel, Square
+from tests.tables import for_each
 
 TICK = 0.01
 GB = 1e9
@@ -385,8 +387,7 @@ def test_doubts_about_a_checkpoint() -> None:
 # nothing
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("mean", [0.05, 0.3, 2.0])
+@for_each(itertools.product(range(8), [0.05, 0.3, 2.0]))
 def test_random_traffic_has_no_phases(seed: int, mean: float) -> None:
     rng = np.random.default_rng(seed)
     lengths = np.minimum(np.ceil(rng.exponential(mean / TICK, 2 * round(60 / mean))), samples(29)).astype(int)

@@ -93,7 +93,7 @@ def test_arguments_that_cannot_be_read_are_refused(words: list[str], sentence: s
     assert (sentence,) == refusal.value.faults
 
 
-@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+@for_each(VERBS)
 def test_help_of_a_verb_fits_one_screen_and_names_the_way_to_its_settings(verb: Verb) -> None:
     text = build_parser(verb).format_help()
     assert len(text.splitlines()) <= 60

@@ -12,6 +12,7 @@ from ibpulse.config import Settings, load
 from ibpulse.config.setting_types import ListenAddress
 from ibpulse.errors import ConfigError
 from ibpulse.units import GRID_NS, format_duration
+from tests.tables import for_each
 
 
 def faults(name: str, *texts: str) -> tuple[str, ...]:
@@ -95,7 +96,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "sentence"), REFUSALS)
+@for_each(REFUSALS)
 def test_a_value_that_cannot_be_used_is_refused_with_the_way_out(name: str, text: str, sentence: str) -> None:
     assert faults(name, text) == (f"flag --{name}: {sentence}",)
 
@@ -107,7 +108,7 @@ def test_every_fault_of_a_list_is_reported() -> None:
     )
 
 
-@pytest.mark.parametrize("period_ns", GRID_NS)
+@for_each(GRID_NS)
 def test_every_interval_of_the_grid_is_taken(period_ns: int) -> None:
     assert period_ns == load({"sampler.interval": [format_duration(period_ns)]}, {}).sampler.interval
 

@@ -15,6 +15,7 @@ import yaml
 
 from ibpulse.commands.gateway import LISTEN_ADDRESS
 from ibpulse.fleet.target_sources import FileSource, parse_source
+from tests.tables import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker"
@@ -41,7 +42,7 @@ def test_the_file_is_valid_against_the_schema_of_compose() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(("service", "volume"), MOUNTS, ids=[f"{name} {volume}" for name, volume in MOUNTS])
+@for_each(MOUNTS)
 def test_every_mount_is_a_file_that_exists_or_a_volume_that_is_declared(service: str, volume: str) -> None:
     source, _, *mode = volume.split(":")
     if source.startswith("."):

@@ -22,6 +22,7 @@ from ibpulse.events.event import (
 )
 from ibpulse.model import ROLES, PortState
 from tests.events.making import DOWN, UP, moved, numbered, started
+from tests.tables import for_each
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=20)
 NUMBERS = st.integers(0, 2**63 - 1)
@@ -80,8 +81,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
-    ("members", "fault"),
+@for_each(
     [
         ([], "an event is not an object"),
         ({"kind": 5}, "kind of an event is not a text"),
@@ -120,7 +120,7 @@ def nested(depth: int) -> Any:
         ({"after": {"rate_bytes_per_second": False}}, "rate_bytes_per_second of a port's state is not valid"),
         ({"kind": "started", "details": {"ports": []}}, "ports in the details of an event are not an object"),
         ({"kind": "started", "details": {"ports": {"a:1": 5}}}, "the state of a port is not an object"),
-    ],
+    ]
 )
 def test_what_is_not_an_event_is_refused_with_the_member_that_is_wrong(members: Any, fault: str) -> None:
     if isinstance(members, dict):

@@ -7,7 +7,8 @@ import pytest
 
 from ibpulse.model import Fabric, Port
 from ibpulse.sysfs.inventory import Inventory
-from tests.families.table import BY_NAME, FAMILIES
+from tests.families.table import BY_NAME
+from tests.tables import for_each
 
 Scan = Callable[[str], Fabric]
 
@@ -26,24 +27,6 @@ def by_name(fabric: Fabric) -> dict[str, Port]:
 
 def speeds(fabric: Fabric) -> list[float | None]:
     return [port.rate_bytes_per_second for port in fabric.ports]
-
-
-def test_names_are_unique_and_every_family_has_a_sentence_and_sources() -> None:
-    assert len(BY_NAME) == len(FAMILIES)
-    for family in FAMILIES:
-        assert family.sentence.endswith("."), family.name
-        assert family.provenance, family.name
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_every_device_of_a_tree_is_linked_as_the_kernel_links_it(name: str, tmp_path: Path) -> None:
-    BY_NAME[name].build(tmp_path / "sys")
-    devices = list((tmp_path / "sys" / "class" / "infiniband").iterdir())
-    assert devices
-    for link in devices:
-        assert not link.readlink().is_absolute()
-        assert (link / "ports").is_dir()
-        assert link.resolve().is_relative_to((link / "device").resolve()) or "virtual" in link.resolve().parts
 
 
 @pytest.mark.parametrize(
@@ -86,15 +69,6 @@ def test_counters_that_a_vf_is_refused_take_nothing_else_away(scan: Scan) -> Non
     assert sources(fabric) == ["port_data"] * 9
 
 
-def test_a_bond_has_the_rate_of_both_links_and_notes_the_uncertainty(scan: Scan) -> None:
-    fabric = scan("bond")
-    assert speeds(fabric) == [50e9]
-    assert fabric.notices == (
-        "mlx5_bond_0:1: it is the bond bond0: its rate is the sum of its links, but its counters may cover only "
-        "one of them.",
-    )
-
-
 def test_only_the_data_ports_of_a_multiplane_card_are_rails(scan: Scan) -> None:
     fabric = scan("roce_multiplane")
     assert rails(fabric) == ["mlx5_0:3", "mlx5_0:6", "mlx5_0:9", "mlx5_0:12"]
@@ -107,40 +81,11 @@ def test_each_plane_of_a_multiplane_card_has_its_own_netdev(scan: Scan) -> None:
     assert {ports[f"mlx5_0:{number}"].identity.netdev for number in range(1, 12) if number % 3} == {""}
 
 
-def test_planes_are_not_counted_twice(scan: Scan) -> None:
-    fabric = scan("smi_planes")
-    assert rails(fabric) == list(by_name(fabric)) == ["mlx5_0:1", "mlx5_1:1"]
-    assert fabric.notices == ("smi1: ignored, because it shows the single planes of mlx5_0.",)
-
-
-def test_ports_of_a_switchdev_uplink_are_not_counted_sixteen_times(scan: Scan) -> None:
-    fabric = scan("switchdev")
-    assert rails(fabric) == list(by_name(fabric)) == ["mlx5_0:1"]
-    assert fabric.notices == ("mlx5_0: only port 1 of 16 is read; in switchdev mode all have the same counters.",)
-
-
-def test_the_cache_of_efa_counters_is_known(scan: Scan) -> None:
-    for port in scan("efa_new_kernel").ports:
-        assert port.source is not None
-        assert port.source.refresh_seconds == pytest.approx(0.016)
-
-
-def test_a_rate_that_an_old_kernel_made_up_is_doubted(scan: Scan) -> None:
-    (notice,) = scan("efa_old_kernel").notices
-    assert notice.startswith(
-        "rdmap79s0:1, rdmap80s0:1: older EFA drivers report '100 Gb/sec (4X EDR)' for every device"
-    )
-
-
 @pytest.mark.parametrize("name", ["irdma_old_kernel", "irdma_new_kernel"])
 def test_both_ip_versions_are_added_up_whatever_the_other_names_are(scan: Scan, name: str) -> None:
     fabric = scan(name)
     assert sources(fabric) == ["ip_octets", "ip_octets"]
     assert all(port.source and len(port.source.transmit) == 2 for port in fabric.ports)
-
-
-def test_broadcom_is_read_where_it_is_fresh(scan: Scan) -> None:
-    assert sources(scan("bnxt_old_kernel")) == ["roce_only_bytes", "roce_only_bytes"]
 
 
 def test_broadcom_counters_that_answer_einval_leave_the_slow_pair(scan: Scan) -> None:
@@ -152,33 +97,9 @@ def test_broadcom_counters_that_answer_einval_leave_the_slow_pair(scan: Scan) ->
     )
 
 
-def test_omni_path_flits_are_doubted_and_its_words_are_not(scan: Scan) -> None:
-    fabric = scan("hfi1")
-    assert sources(fabric) == ["hfi1_words", "hfi1_flits"]
-    (notice,) = fabric.notices
-    assert notice.startswith("hfi1_1:1: hfi1 counts flits")
-
-
 def test_a_rate_file_that_fails_is_made_up_for_by_the_netdev(scan: Scan) -> None:
     fabric = scan("mana")
     assert (speeds(fabric), sources(fabric), fabric.notices) == ([25e9], ["hw_bytes"], ())
-
-
-def test_soft_roce_of_an_old_kernel_reports_that_it_counts_no_bytes(scan: Scan) -> None:
-    fabric = scan("rxe_old_kernel")
-    assert (sources(fabric), rails(fabric)) == ([""], [])
-    assert fabric.notices == ("rxe0:1: no file of this port counts bytes.",)
-
-
-def test_soft_roce_of_a_new_kernel_counts_words(scan: Scan) -> None:
-    assert sources(scan("rxe_new_kernel")) == ["port_data"]
-
-
-def test_a_pods_own_view_is_named(scan: Scan) -> None:
-    fabric = scan("compat_view")
-    assert (sources(fabric), rails(fabric)) == (["", ""], [])
-    (notice,) = fabric.notices
-    assert "belongs to another network namespace" in notice
 
 
 def test_functions_that_answer_einval_are_no_rails_and_hide_none(scan: Scan) -> None:
@@ -189,21 +110,13 @@ def test_functions_that_answer_einval_are_no_rails_and_hide_none(scan: Scan) -> 
     )
 
 
-def test_a_driver_without_counters_hides_no_other(scan: Scan) -> None:
-    fabric = scan("old_kernel")
-    assert rails(fabric) == ["mlx4_0:1"]
-    assert by_name(fabric)["i40iw0:1"].problem == (
-        "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters."
-    )
-
-
 def test_a_rate_without_a_name_is_doubted_like_sdr(scan: Scan) -> None:
     (notice,) = (text for text in scan("old_kernel").notices if text.startswith("mlx4_0:1: "))
     assert "'10 Gb/sec (4X)', as it also does for a speed that it does not know" in notice
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@for_each([*BY_NAME])
 def test_notices_stay_the_same_from_scan_to_scan(name: str, tmp_path: Path) -> None:
-    BY_NAME[name].build(tmp_path / "sys")
-    inventory = Inventory(tmp_path / "sys")
+    BY_NAME[name].build(tmp_path / name)
+    inventory = Inventory(tmp_path / name)
     assert len({inventory.scan().notices for _ in range(14)}) == 1

@@ -129,8 +129,7 @@ def test_unknown_members_are_dropped_and_sentences_escaped() -> None:
     assert len(read_ports(problem="x" * 100_000).ports[0].problem) == 2000
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
+@for_each(
     [
         ({"name": "mlx5\n0:1"}, "ports.0.name has control characters"),
         ({"device": "\u202emlx"}, "ports.0.device has control characters"),
@@ -146,7 +145,7 @@ def test_unknown_members_are_dropped_and_sentences_escaped() -> None:
         ({"rate_bytes_per_second": 1e300}, "is too large"),
         ({"identity": None}, "ports.0.identity"),
         ({"identity": {"guid": {"a": 1}}}, "ports.0.identity.guid"),
-    ],
+    ]
 )
 def test_a_wrong_member_is_refused_with_its_place(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(DaemonError, match=r".") as caught:
@@ -269,8 +268,7 @@ def test_an_array_of_0_1_is_read() -> None:
     assert read.head.implausible is None
 
 
-@pytest.mark.parametrize(
-    "values",
+@for_each(
     [
         GOOD.astype("<f8"),
         GOOD.astype(">f4"),
@@ -286,15 +284,14 @@ def test_an_array_of_0_1_is_read() -> None:
         b"\x93NUMPY\x02\x00" + npy(GOOD)[8:],
         np.array([[1, np.inf, 3], [4, 5, 6]], dtype="<f4"),
         np.array([[1, -1, 3], [4, 5, 6]], dtype="<f4"),
-    ],
+    ]
 )
 def test_a_wrong_array_is_refused(values: Any) -> None:
     with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
         read_array(array(values))
 
 
-@pytest.mark.parametrize(
-    "changes",
+@for_each(
     [
         {"points": 4},
         {"points": -3},
@@ -306,7 +303,7 @@ def test_a_wrong_array_is_refused(values: Any) -> None:
         {"start_ms": 0.5},
         {"history": 5},
         {"unit": "html"},
-    ],
+    ]
 )
 def test_a_wrong_head_of_an_array_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):

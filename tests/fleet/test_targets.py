@@ -20,6 +20,7 @@ from ibpulse.fleet.targets import (
     read_yaml,
 )
 from ibpulse.yaml_file import YamlFile
+from tests.tables import for_each
 
 NOT_AN_ADDRESS = "is not an address; write it like node1:10055"
 MORE = "has more than a host, a port and a plain path; write it like node1:10055"
@@ -44,8 +45,7 @@ def test_addresses(address: str, name: str, url: str) -> None:
     assert found.key == (name if found.named else url)
 
 
-@pytest.mark.parametrize(
-    ("address", "reason"),
+@for_each(
     [
         ("", NOT_AN_ADDRESS),
         ("node 1", NOT_AN_ADDRESS),
@@ -73,7 +73,7 @@ def test_addresses(address: str, name: str, url: str) -> None:
         ("http://node/a%2f", MORE),
         ("http://node//x", MORE),
         ("http:///x", NOT_AN_ADDRESS),
-    ],
+    ]
 )
 def test_what_is_no_address_is_refused(address: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:

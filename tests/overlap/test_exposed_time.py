@@ -24,6 +24,7 @@ from tests.overlap.played_traces import (
     step,
     write_trace,
 )
+from tests.tables import for_each
 
 # computation 10 to 20 and 40 to 45 ms; communication 15 to 30, 28 to 35 and 41 to 43 ms
 EVENTS = [
@@ -204,7 +205,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each([*NAMES])
 def test_kernels_that_communicate_are_known_by_name(name: str) -> None:
     assert CommunicationNames().library_of(name) == NAMES[name]
 

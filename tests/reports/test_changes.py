@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from ibpulse.reports.comparison import Change, Report
 from ibpulse.reports.span import ReportOptions
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
 from tests.reports.recordings import play, record, report_of, wave
+from tests.tables import for_each
 
 GB = 1e9
 SHORTER_GAPS = replace(DENSE, tail_seconds=0.95 * DENSE.tail_seconds)
@@ -25,8 +27,7 @@ def change(report: Report, key: str) -> Change:
     return report.changes[0].by_key[key]
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("workload", [DENSE, MOE], ids=["dense", "moe"])
+@for_each(itertools.product([DENSE, MOE], range(10)))
 def test_two_halves_of_one_run_show_no_difference(workload: Fsdp, seed: int) -> None:
     recording = play(workload, 120, seed)
     report = report_of(recording.cut(0, 6000), recording.cut(6000, 12000))

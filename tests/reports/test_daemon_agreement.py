@@ -20,6 +20,7 @@ from ibpulse.simulate.timeline import Schedule
 from tests.aggregator.rings import Ring, port
 from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, run_of
 from tests.reports.test_jobs_of_reports import job
+from tests.tables import for_each
 
 SECONDS = 60
 FIRST_TICK = 301
@@ -63,8 +64,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return summary, run_of(recording_of(ring))
 
 
-@pytest.mark.parametrize(
-    ("here", "there"),
+@for_each(
     [
         ("transmit_bytes_per_second", "transmit_bytes_per_second"),
         ("receive_bytes_per_second", "receive_bytes_per_second"),
@@ -77,9 +77,9 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         ("fairness_ratio", "rail_fairness_ratio"),
         ("rails", "rails"),
         ("active_rails", "active_rails"),
-    ],
+    ]
 )
-def test_it_is_the_number_of_the_daemon(both: tuple[Summary, Run], here: str, there: str) -> None:
+def test_it_is_the_number_of_the_daemon(here: str, there: str, both: tuple[Summary, Run]) -> None:
     summary, run = both
     assert run.values[here] == pytest.approx(getattr(summary.node, there), rel=1e-9)
 

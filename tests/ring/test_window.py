@@ -31,6 +31,7 @@ from ibpulse.ring.window import (
     widest_stride,
 )
 from tests.aggregator.rings import MS, Ring, constant, port, square
+from tests.tables import for_each
 
 PORTS = ("mlx5_0:1", "mlx5_1:1", "mlx5_2:1")
 STRIDES = (5, 1, 10)
@@ -107,8 +108,7 @@ def test_rows_are_grouped_by_stride_narrowest_first() -> None:
 # certain ticks
 
 
-@pytest.mark.parametrize("interval_ms", [1, 2, 8, 10, 100, 125, 250, 1000])
-@pytest.mark.parametrize("widest", [1, 5, 100])
+@for_each(itertools.product([1, 2, 8, 10, 100, 125, 250, 1000], [1, 5, 100]))
 def test_a_settled_tick_is_at_least_200_ms_old_and_its_stride_is_over(interval_ms: int, widest: int) -> None:
     waited = next(ticks for ticks in range(1000) if ticks * interval_ms >= 200)
     assert ticks_to_settle(interval_ms * MS, widest) == waited + (widest - 1) + 4 * widest

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
-import pytest
-
 from ibpulse.simulate.tree import COUNTERS, Device, list_device, list_function, make_devices, status_files
+from tests.tables import for_each
 
 RAIL = Device("mlx5_3", 3, 3)
 MANAGEMENT = Device("mlx5_an0", 8, None)
@@ -28,8 +28,7 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("device", [RAIL, MANAGEMENT], ids=lambda device: device.name)
-@pytest.mark.parametrize("name", FORMATS)
+@for_each(itertools.product([RAIL, MANAGEMENT], FORMATS))
 def test_a_file_has_the_format_of_the_kernel(device: Device, name: str) -> None:
     assert re.fullmatch(FORMATS[name] + r"\n", list_device(device).files[f"{device.path}/{name}"])
 

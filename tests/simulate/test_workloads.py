@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ from ibpulse.errors import ConfigError
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import WORKLOADS, Constant, ExpertParallel, Idle, Square, Stretched, make_workload
+from tests.tables import for_each
 
 MINUTE_NS = 60_000_000_000
 BEGIN_NS = 3_000_000_000
@@ -55,8 +57,7 @@ def test_no_port_passes_the_line_rate(name: str) -> None:
     assert max(make_workload(name).step(rng).rates_bytes_per_second.max() for _ in range(20)) <= 50e9
 
 
-@pytest.mark.parametrize("factor", [0.1, 0.5, 0.9, 1.3, 10.0])
-@pytest.mark.parametrize("name", WORKLOADS)
+@for_each(itertools.product(WORKLOADS, [0.1, 0.5, 0.9, 1.3, 10.0]))
 def test_a_stretched_workload_has_the_same_bytes_and_stays_within_the_line_rate(name: str, factor: float) -> None:
     workload = make_workload(name)
     for seed in range(5):

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ibpulse.validation import explain
+from tests.tables import for_each
 
 KNOWN = ("from", "to", "format")
 
@@ -29,8 +30,7 @@ class Needing(BaseModel):
     needed: int
 
 
-@pytest.mark.parametrize(
-    ("fault", "sentence"),
+@for_each(
     [
         (refuse(int, "1e99"), "'1e99' is not a whole number"),
         (refuse(int, 1.5), "'1.5' is not a whole number"),
@@ -53,7 +53,7 @@ class Needing(BaseModel):
         (refuse(Literal["4"], "3"), "'3' is not known; choose 4"),
         (refuse(Needing, {}), "is required"),
         (refuse(bytes, 3), "'3' cannot be used"),
-    ],
+    ]
 )
 def test_a_fault_is_explained(fault: dict[str, Any], sentence: str) -> None:
     assert explain(fault) == sentence

@@ -22,6 +22,7 @@ from tests.campaigns.chart.rendering import (
     refusal,
     render,
 )
+from tests.tables import for_each
 from tools.chart.rules_template import RETIRED, camel
 from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS
@@ -108,7 +109,7 @@ def test_rules_match_the_name_that_monitors_give(name: str, jobs: str | None, ex
     assert jobs or re.fullmatch(expected, taken)
 
 
-@pytest.mark.parametrize("name", [alert.name for alert in ALERTS])
+@for_each([alert.name for alert in ALERTS])
 def test_each_alert_can_be_left_out_alone(name: str) -> None:
     left = alerts_of(spec(alerts={name: {"enabled": False}}))
     assert set(left) == {alert.name for alert in ALERTS} - {name}

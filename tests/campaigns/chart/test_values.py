@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.campaigns.chart.rendering import CHART, Document, at_path, needs_helm, refusal, render
+from tests.tables import for_each
 
 pytestmark = needs_helm
 
@@ -112,7 +113,7 @@ def schema() -> Document:
     return found
 
 
-@pytest.mark.parametrize(("name", "value", "said"), WRONG, ids=[f"{name}={value}" for name, value, _ in WRONG])
+@for_each(WRONG)
 def test_a_wrong_or_unknown_value_is_refused(name: str, value: object, said: str) -> None:
     assert said in refusal(at_path(name.split("."), value))
 

@@ -13,7 +13,7 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.plan import PlannedPort
 from tests.fusefabric import FuseFabric, why_not
-from tests.sampler.sampling import Sampling, open_files
+from tests.sampler.sampling import Sampling
 
 
 def fuse_port(fabric: FuseFabric, ring: RingFile, device: str) -> PlannedPort:
