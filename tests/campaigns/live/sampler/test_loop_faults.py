@@ -87,24 +87,6 @@ def test_the_time_of_a_read_does_not_include_the_opening_of_its_file(ring: RingF
 
 
 @fuse
-def test_a_device_that_vanishes_is_closed_and_read_again_when_it_is_back(ring: RingFile, fabric: FuseFabric) -> None:
-    planned = fuse_port(fabric, ring, "mlx5_0")
-    sampling = Sampling(ring, planned)
-    sampling.sample(2)
-    fabric.set("mlx5_0", vanished=True)
-    sampling.sample(3)
-    assert sampling.last(planned.slot) is None
-    assert sampling.word(planned.slot, at.S_STATUS) == at.GONE
-    assert ring.words[at.H_RESCAN] == 2
-    assert open_files(fabric.root) == {}
-    fabric.clear()
-    sampling.apply(planned)
-    sampling.sample(2)
-    assert sampling.last(planned.slot) is not None
-    assert sampling.word(planned.slot, at.S_STATUS) == at.OK
-
-
-@fuse
 @pytest.mark.parametrize(("file", "direction"), [("port_xmit_data", 0), ("port_rcv_data", 1)])
 @pytest.mark.parametrize("ticks_before", [0, 3])
 def test_a_read_that_takes_over_a_tenth_of_the_interval_is_unread_and_counted(
