@@ -6,10 +6,10 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run stack test coverage check check-format check-lint check-types check-imports check-generated bench docs docs-site previews accuracy fuzz faults chart generated format lock clean
+.PHONY: help setup run stack test coverage check check-format check-lint check-types check-imports check-generated bench docs docs-site previews accuracy chart generated format lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(VENV)/dev.stamp ## Install what the tests need
 
@@ -22,7 +22,7 @@ stack: $(VENV)/run.stamp ## Run the demo of docker/compose.yaml without containe
 test: ## Check everything that needs no hardware, in ten minutes (ARGS="tests/ring -k overwrite" runs some tests)
 	@$(PYTHON) -m tests
 
-campaign-%: $(VENV)/dev.stamp ## Run one of the long checks: live faults vm pages prometheus chart packages fuzz accuracy bench mutants
+campaign-%: $(VENV)/dev.stamp ## Run a check of up to 20 minutes: live faults vm pages prometheus chart packages fuzz accuracy bench mutants
 	@$(BIN)/python -m tests.campaigns $*
 
 campaign-packages: $(VENV)/docs.stamp
@@ -80,18 +80,6 @@ docs-site: $(VENV)/docs.stamp ## Build the documentation site in build/site (ARG
 
 previews: $(VENV)/dev.stamp ## Draw the dashboards from a running Prometheus without Grafana; needs Node and Chromium (ARGS="--board=fleet")
 	$(BIN)/python -m tools.previews $(ARGS)
-
-fuzz: $(VENV)/dev.stamp ## Send a daemon 10,000 requests, open 120,000 damaged files and 10,000 job files (CASES=, FILES=, SEED=)
-	FUZZ_CASES=$(CASES) FUZZ_FILES=$(FILES) FUZZ_SEED=$(SEED) \
-	  $(BIN)/python -m pytest tests/web/test_fuzz.py tests/recordings/test_damaged_files.py \
-	    tests/jobs/test_hostile_jobs.py tests/overlap/test_damaged_traces.py -q -s $(ARGS)
-
-CASES := 10000
-FILES := 120000
-SEED := 0
-
-faults: $(VENV)/dev.stamp ## Inject faults into a running daemon and check invariants (ARGS="--seed=1 --minutes=60", --calm)
-	$(BIN)/python -m bench.faults $(ARGS)
 
 chart: $(VENV)/dev.stamp ## Write the generated parts of the Helm chart
 	$(BIN)/python -m tools.chart $(INTO).
