@@ -127,6 +127,16 @@ def test_tied_embeddings_are_reduced_between_the_ends_of_the_pipeline() -> None:
     assert sent(known(TIED, 2, pp=2, sharding="zero1"), "tied embeddings") == pytest.approx(8 * 100_000 * 4096 * 4)
 
 
+@pytest.mark.parametrize(("nodes", "tp", "ranks"), [(1, 2, 0), (2, 4, 4), (4, 8, 8), (4, 4, 8)])
+def test_tied_embeddings_of_four_stages_wherever_their_ends_are(nodes: int, tp: int, ranks: int) -> None:
+    """On one node they use NVLink alone; otherwise each rank of the first stage on a node sends its part once."""
+    job = known(TIED, nodes, tp=tp, pp=4, sharding="zero1")
+    (row,) = [row for row in prediction(job).sources if row.source == "tied embeddings"]
+    size = 100_000 * 4096 * 4 / tp
+    assert row.node_bytes.high == pytest.approx(ranks * size)
+    assert row.nvlink_gpu_bytes.high == pytest.approx(0 if ranks else size)
+
+
 def test_experts_are_reduced_over_the_ranks_that_hold_them() -> None:
     job = known(MANY_EXPERTS, 4, ep=8, sharding="zero1", gradient_bytes=4)
     # 4 ranks hold the same experts, one per node: each of 8 groups sends 6 bytes per parameter x 3/4
