@@ -11,6 +11,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.sampler import lane as lane_module
 from ibpulse.sampler.lane import EndingProcesses
 from ibpulse.sampler.plan import Plan, PlannedPort
+from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine
 from ibpulse.sampler.spare_descriptors import SpareDescriptors
 
@@ -79,3 +80,14 @@ def test_a_device_that_hangs_again_during_its_trial_starts_over(trial: Trial) ->
     assert trial.look(2, hung=True) is None
     assert trial.quarantine.silent_devices == ("mlx5_0",)
     assert trial.look(10) == STEADY_SECONDS + 2 * LOOK_SECONDS
+
+
+def test_a_slow_device_has_a_process_of_its_own_once_the_main_one_no_longer_reads_it(trial: Trial) -> None:
+    trial.quarantine.release("mlx5_0")
+    started, applied = SeemingProcess.started, at.lane_at(MAIN_LANE) + at.L_PLAN_APPLIED
+    trial.words[applied] = 6
+    trial.quarantine.keep_slow({"mlx5_0"}, 7)
+    assert (trial.look(1), SeemingProcess.started) == (None, started)
+    trial.words[applied] = 7
+    # it is never released for answering
+    assert (trial.look(700), SeemingProcess.started) == (None, started + 1)
