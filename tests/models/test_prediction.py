@@ -272,3 +272,14 @@ def test_more_stages_than_layers_are_refused() -> None:
 def test_context_parallelism_needs_the_width_of_keys() -> None:
     with pytest.raises(ValueError, match=r"cp: 2 needs the width of keys of Qwen2[.]5-7B; give kv-width"):
         known(replace(DENSE, kv_width=0), 2, cp=2)
+
+
+def test_collectives_within_a_node_take_their_latencies_and_the_time_of_nvlink() -> None:
+    """Eight GPUs of one node: 4 all-reduces in each of 28 layers, around a ring of 14 hops."""
+    found = prediction(known(DENSE, 1, tp=8))
+    (row,) = found.sources
+    latency = 4 * 28 * (8.4 + 14 * 3.4) * 1e-6
+    nvlink = 4 * 28 * 2 * 7 / 8 * 4096 * 3584 * 2
+    assert row.latency_seconds.high == pytest.approx(latency)
+    assert (row.nvlink_gpu_bytes.high, row.node_bytes.high) == (pytest.approx(nvlink), 0)
+    assert found.communication_seconds.high == pytest.approx(latency + nvlink / EIGHT_RAILS.nvlink_bytes_per_second)

@@ -122,3 +122,14 @@ def test_a_new_plan_releases_slow_devices_that_are_no_longer_slow_and_never_a_hu
         trial.quarantine.keep_slow(slow, 1)
         assert trial.quarantine.devices == held
         assert trial.quarantine.hung_devices == ("mlx5_0",)
+
+
+def test_a_slow_device_that_hangs_stays_in_its_process(trial: Trial) -> None:
+    trial.quarantine.release("mlx5_0")
+    trial.quarantine.keep_slow(["mlx5_0"], 0)
+    assert trial.look(1) is None
+    trial.words[LANE + at.L_PLAN_APPLIED] = 1
+    started = SeemingProcess.started
+    assert (trial.look(1), trial.quarantine.hung_devices) == (None, ())
+    assert (trial.look(2, hung=True), trial.quarantine.hung_devices) == (None, ("mlx5_0",))
+    assert SeemingProcess.started == started
