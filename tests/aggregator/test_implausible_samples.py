@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, summarize
+from ibpulse.aggregator.port_totals import PortTable
+from ibpulse.analysis.plausible import NO_MERGES, Merges
 from ibpulse.events import PortHistory
 from ibpulse.model import PortState
+from ibpulse.ring.window import RingPort
 from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"
@@ -94,3 +98,30 @@ def test_a_link_that_trained_up_between_two_readings_merges_nothing(tmp_path: Pa
     found = follow(ring, aggregator, 1, 8)
     assert (found.ports[0].implausible_samples > 0) is merged
     assert found.ports[0].directions[0].windows[0].peak_bytes_per_second == pytest.approx(3 * RATE)
+
+
+def test_samples_from_before_the_start_are_not_counted(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port(A))
+    ring.write(A, (late, constant(1e9)), 1, 700)
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (late, constant(1e9)), 1, 1400)
+    # of those at 451, 521 and 1000, only the last is after the start
+    assert follow(ring, aggregator, 7, 11).ports[0].implausible_samples == 1
+
+
+def test_a_late_sample_at_the_end_of_a_second_is_counted_once(tmp_path: Path) -> None:
+    """The counter is late at tick 500, the last of its second, and right again at 501."""
+    traffic = lambda tick: RATE * {500: 0.4, 501: 1.2}.get(tick, 0.8)  # noqa: E731
+    ring, aggregator = make(tmp_path, traffic)
+    assert [update(ring, aggregator, second).ports[0].implausible_samples for second in (4, 5, 6, 7)] == [0, 0, 1, 1]
+
+
+def test_a_row_given_to_another_port_forgets_what_no_line_could_carry() -> None:
+    table = PortTable(1e6, 10)
+    first, second = (RingPort(port(name), 0, 1) for name in (A, B))
+    rows = table.rows_of([first], [A])
+    impossible = Merges(NO_MERGES.places, NO_MERGES.counts, np.array([[0, 0, 150]]))
+    table.add_merges(rows, impossible, 3, 100, counting=True)
+    assert table.unexplained[rows].tolist() == [4]
+    # the ring has given the slot of the first port to the second
+    assert table.unexplained[table.rows_of([second], [B])].tolist() == [0]

@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.job_totals import JobTotals
+from ibpulse.aggregator.port_totals import PortTable
+from ibpulse.aggregator.rail_balance import RecentRates
 from ibpulse.aggregator.snapshot import JobSnapshot
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.model import PortId, SamplerHealth
+from ibpulse.ring.window import RingPort
+from ibpulse.units import SECOND_NS
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
 
 QUIET = constant(0.0)
@@ -176,3 +181,15 @@ def test_a_node_without_jobs_has_none(tmp_path: Path) -> None:
     player = Player(tmp_path)
     assert player.snapshot(1, None).job_statistics == ()
     assert player.snapshot(2, None).jobs is None
+
+
+def test_the_step_of_a_job_is_searched_where_the_job_ran(tmp_path: Path) -> None:
+    """Not in the traffic of the job that had the ports before."""
+    ring = Ring.create(tmp_path, port(NAMES[0]))
+    totals = JobTotals(ring.reader, AggregatorOptions())
+    rail = RingPort(ring.fabric.ports[0], 0, 1)
+    table = PortTable(1e6, 60)
+    rates = RecentRates([rail], table.rows_of([rail], NAMES), table)
+    totals.follow([job("a", 0)], 100)
+    windows = [totals.conclude([rail], rates, [1], second, 0)[0][1].window_ns for second in (105, 10_000)]
+    assert windows == [5 * SECOND_NS, AggregatorOptions().traffic_window_ns]

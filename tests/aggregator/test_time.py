@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.aggregator import AggregationSchedule
+from ibpulse.analysis.plausible import MOST_BEFORE
 from ibpulse.model import Fabric, Port, SamplerHealth
 from ibpulse.ring import layout as at
+from ibpulse.ring.reader import GUARD_TICKS
 from tests.aggregator.rings import Ring, constant, follow, port, square, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"
@@ -286,3 +289,14 @@ def test_the_sampler_s_own_counts_are_passed_on(tmp_path: Path) -> None:
 def test_a_window_must_be_whole_seconds() -> None:
     with pytest.raises(ValueError, match="window of 1500000000 ns is not a whole number of seconds"):
         AggregatorOptions(windows_ns=(1_500_000_000,))
+
+
+@pytest.mark.parametrize("widest", [1, 3, 10])
+def test_the_oldest_second_has_the_samples_before_it_with_which_its_own_may_be_merged(widest: int) -> None:
+    for latest in range(5000, 5200):
+        due = AggregationSchedule(10_000_000, 1000, 60).due(latest + 60, latest, widest)
+        assert due is not None
+        # the first sample of a second, and five before that
+        needed = [100 * second + 1 - (MOST_BEFORE + 1) * widest for second in (due.first, due.first - 1)]
+        oldest = latest - 1000 + GUARD_TICKS + 1
+        assert needed[0] >= oldest > needed[1]

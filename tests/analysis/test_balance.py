@@ -276,3 +276,9 @@ def test_what_is_not_judged_keeps_its_active_rails_only() -> None:
     assert (found.active, np.isnan(found.fairness), found.idle.any(), found.slow.any()) == (2, True, False, False)
     assert np.isnan(found.share).all()
     assert np.isnan(found.ratio).all()
+
+
+def test_a_rail_that_was_not_observed_has_no_weight_in_the_fairness_of_all_groups() -> None:
+    found = in_groups(rails(10, 5, NAN, NAN, 8, 8, 8), [[0, 1, 2, 3], [4, 5, 6]])
+    # Jain's index of 10 and 5 is 15^2 / (2 x 125)
+    assert found.fairness == pytest.approx(5 / (2 / 0.9 + 3 / 1))

@@ -350,3 +350,20 @@ def test_an_active_link_that_cannot_be_read_keeps_its_rate() -> None:
     assert state_of(SeenPort(rateless, 0, link_known=False), before).rate_bytes_per_second == NDR
     # its driver was asked, and does not say
     assert state_of(SeenPort(rateless, 0), before).rate_bytes_per_second is None
+
+
+def test_a_port_that_came_back_did_so_after_the_last_list_without_it(node: Node) -> None:
+    node.see(port("mlx5_0:1"))
+    for _ in range(3):
+        node.see()
+    (back,) = node.see(port("mlx5_0:1"))
+    assert (back.kind, back.uncertainty_ns) == ("appeared", SECOND_NS)
+
+
+def test_a_renamed_device_disappears_no_later_than_its_new_name_appears(tmp_path: Path) -> None:
+    """Its new name was read a while before anybody looks at what is missing."""
+    node = Node(tmp_path, begin_ns=time.time_ns() // SECOND_NS * SECOND_NS - 60 * SECOND_NS)
+    node.see(port("mlx5_0:1", guid="same"))
+    found = {event.kind: event.time_ns for event in node.see(port("mlx5_9:1", guid="same"))}
+    assert found == dict.fromkeys(("disappeared", "appeared"), node.begin_ns + 2 * SECOND_NS)
+    node.ring.close()

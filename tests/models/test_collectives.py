@@ -133,3 +133,10 @@ def test_what_stays_on_a_node_waits_for_nvlink_alone() -> None:
     seconds = operation_seconds("all-reduce", 2**30, group, hardware)
     assert seconds == pytest.approx(2 * 7 / 8 * 2**30 / 370e9 + (8.4 + 14 * 3.4) * 1e-6)
     assert operation_seconds("all-reduce", 2**30, group, hardware, protocol="LL") > 1.9 * seconds
+
+
+@pytest.mark.parametrize(("nodes", "hop_us"), [(1, 3.4), (2, 14.0)])
+def test_the_fixed_cost_of_a_send_is_one_hop_over_nvlink_or_over_the_network(nodes: int, hop_us: float) -> None:
+    group = RankGroup("pp", 2, 8 * (nodes - 1) or 4, 8)
+    assert group.nodes == nodes
+    assert latency_seconds("send", group) == pytest.approx((8.4 + hop_us) * 1e-6)

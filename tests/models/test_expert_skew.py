@@ -80,6 +80,8 @@ def test_rank_correlation_and_persistence() -> None:
     assert math.isnan(rank_correlation([1, 1], [1, 2]))
     assert math.isnan(persistence([[1, 2]]))
     assert persistence([[1, 2, 3], [2, 4, 6], [3, 2, 1]]) == pytest.approx(0.0)
+    # a window in which all experts are alike has no order
+    assert persistence([[1, 2, 3], [2, 4, 6], [5, 5, 5], [1, 2, 3]]) == pytest.approx(1.0)
 
 
 def test_a_hot_expert_on_the_rails() -> None:

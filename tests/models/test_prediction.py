@@ -127,6 +127,16 @@ def test_tied_embeddings_are_reduced_between_the_ends_of_the_pipeline() -> None:
     assert sent(known(TIED, 2, pp=2, sharding="zero1"), "tied embeddings") == pytest.approx(8 * 100_000 * 4096 * 4)
 
 
+@pytest.mark.parametrize(("nodes", "tp", "ranks"), [(1, 2, 0), (2, 4, 4), (4, 8, 8), (4, 4, 8)])
+def test_tied_embeddings_of_four_stages_wherever_their_ends_are(nodes: int, tp: int, ranks: int) -> None:
+    """On one node they use NVLink alone; otherwise each rank of the first stage on a node sends its part once."""
+    job = known(TIED, nodes, tp=tp, pp=4, sharding="zero1")
+    (row,) = [row for row in prediction(job).sources if row.source == "tied embeddings"]
+    size = 100_000 * 4096 * 4 / tp
+    assert row.node_bytes.high == pytest.approx(ranks * size)
+    assert row.nvlink_gpu_bytes.high == pytest.approx(0 if ranks else size)
+
+
 def test_experts_are_reduced_over_the_ranks_that_hold_them() -> None:
     job = known(MANY_EXPERTS, 4, ep=8, sharding="zero1", gradient_bytes=4)
     # 4 ranks hold the same experts, one per node: each of 8 groups sends 6 bytes per parameter x 3/4
@@ -262,3 +272,14 @@ def test_more_stages_than_layers_are_refused() -> None:
 def test_context_parallelism_needs_the_width_of_keys() -> None:
     with pytest.raises(ValueError, match=r"cp: 2 needs the width of keys of Qwen2[.]5-7B; give kv-width"):
         known(replace(DENSE, kv_width=0), 2, cp=2)
+
+
+def test_collectives_within_a_node_take_their_latencies_and_the_time_of_nvlink() -> None:
+    """Eight GPUs of one node: 4 all-reduces in each of 28 layers, around a ring of 14 hops."""
+    found = prediction(known(DENSE, 1, tp=8))
+    (row,) = found.sources
+    latency = 4 * 28 * (8.4 + 14 * 3.4) * 1e-6
+    nvlink = 4 * 28 * 2 * 7 / 8 * 4096 * 3584 * 2
+    assert row.latency_seconds.high == pytest.approx(latency)
+    assert (row.nvlink_gpu_bytes.high, row.node_bytes.high) == (pytest.approx(nvlink), 0)
+    assert found.communication_seconds.high == pytest.approx(latency + nvlink / EIGHT_RAILS.nvlink_bytes_per_second)

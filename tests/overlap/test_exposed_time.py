@@ -252,3 +252,11 @@ def test_traces_without_work_or_with_too_much_are_refused(tmp_path: Path, monkey
     for base in (-1, "now", 2**62):
         with pytest.raises(TraceError, match="has baseTimeNanoseconds"):
             read(tmp_path, EVENTS, baseTimeNanoseconds=base)
+
+
+def test_times_written_as_text_are_exact_to_the_nanosecond(tmp_path: Path) -> None:
+    kernel = {**compute(0, 0), "ts": "10000.5", "dur": "4000.25"}
+    device = read(tmp_path, [kernel, {**kernel, "ts": "20000", "dur": "7.0019"}]).devices[0]
+    starts, ends = device.computation.starts - BEGIN_NS, device.computation.ends - BEGIN_NS
+    assert starts.tolist() == [10_000_500, 20_000_000]
+    assert ends.tolist() == [14_000_750, 20_007_001]

@@ -12,6 +12,7 @@ import pytest
 from ibpulse.overlap.clock_match import match_clocks
 from ibpulse.overlap.communication_kernels import CommunicationNames
 from ibpulse.overlap.exposed_time import DeviceOverlap, measure_overlap
+from ibpulse.overlap.intervals import union
 from ibpulse.overlap.kineto_trace import read_trace
 from ibpulse.overlap.waiting_time import ExposedOnWire, split_exposed
 from ibpulse.overlap.wire_activity import WireActivity, wire_activity
@@ -149,6 +150,8 @@ def test_exposed_time_without_samples_is_not_taken_for_waiting(overlap: DeviceOv
     after = overlap.exposed.length_ns(half.end_ns - 10 * MS, 2**62)
     assert found.whole.unmeasured_ns >= after - 10 * MS > overlap.whole.exposed_ns // 3
     assert found.whole.waiting_ns < PLAYED.timeline()[3]
+    # the times of waiting, as a picture shows them
+    assert found.waiting.total_ns == found.whole.waiting_ns
 
 
 def test_communication_inside_the_node_is_apart(tmp_path: Path, wire: WireActivity) -> None:
@@ -219,3 +222,10 @@ def test_a_sample_that_one_port_lacks_counts_if_the_others_are_active() -> None:
     found = wire_activity(Recording(base.meta, BEGIN_NS, rates, seconds), [0, 1], THRESHOLD)
     assert spans_of(found) == [(10.0, 40.0)]
     assert np.isnan(found.rates).tolist() == [False, False, False, False, True, False]
+
+
+def test_traffic_outside_the_trace_is_not_unexplained(overlap: DeviceOverlap, wire: WireActivity) -> None:
+    end = overlap.device.end_ns
+    later = union(np.array([end + 20 * MS]), np.array([end + 900 * MS]))
+    found = split_exposed(overlap, replace(wire, active=wire.active | later), 4)
+    assert found.explained_ratio == pytest.approx(1.0, abs=0.01)

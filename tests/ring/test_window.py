@@ -337,3 +337,17 @@ def test_after_its_interval_was_shortened_a_port_is_complete_as_soon_as_the_othe
     known = ~np.isnan(found.bytes_per_second[0])
     # samples may be merged with up to four before them, so the last four are not final
     assert np.flatnonzero(known)[-1] + 101 == LAST - 4
+
+
+def test_a_merge_is_that_of_its_own_port_among_ports_of_different_strides(tmp_path: Path) -> None:
+    """The second port is sampled every two ticks, and its counter was late at tick 50."""
+    ring = Ring.create(tmp_path, *map(port, PORTS[:2]), seconds=10)
+    late = {49: 10e9, 50: 10e9, 51: 70e9, 52: 70e9}
+    ring.write(PORTS[0], (constant(1e9), constant(1e9)), 1, LAST)
+    ring.write(PORTS[1], (constant(1e9), lambda tick: late.get(tick, 40e9)), 1, LAST, stride=2)
+    slots = [ring.file.slots()[name] for name in PORTS[:2]]
+    lines = [LineRate.of(50e9)] * 2
+    found = read_rates(ring.reader, slots, [1, 2], 41, 60, lines)
+    # port, direction, first and last tick, from tick 41 on
+    assert found.merges.places.tolist() == [[1, 1, 8, 11]]
+    np.testing.assert_allclose(found.bytes_per_second[1, 1], 40e9)

@@ -241,3 +241,17 @@ def test_a_device_that_comes_back_or_changes_its_source_starts_over(node: Node) 
     node.adaptive.follow({"mlx5_0": 1})
     node.adaptive.follow({"mlx5_0": 1, "mlx5_1": 1})
     assert node.adaptive.stride("mlx5_1") == 1
+
+
+def test_a_device_that_relapses_after_twice_its_patience_still_relapses_soon(node: Node) -> None:
+    node.reads["mlx5_1"] = SLOW
+    node.run(5)
+    node.reads["mlx5_1"] = FAST
+    node.run(int(3 * PATIENCE_SECONDS) + 10)
+    node.reads["mlx5_1"] = SLOW
+    node.run(5)
+    node.reads["mlx5_1"] = FAST
+    node.run(int(PATIENCE_SECONDS) + 15)
+    assert node.strides() == [1, 10, 1]
+    node.run(int(PATIENCE_SECONDS))
+    assert node.strides() == [1, 1, 1]

@@ -393,3 +393,13 @@ def test_slow_reads_of_ports_that_are_not_due_soon_cost_no_tick(machine: Machine
         clock.wait(machine.monotonic - (7 * MS if tick % 10 == 1 else 0))
         machine.elapse(7 * MS if tick % 10 == 0 else 0)
     assert clock.missed == 0
+
+
+def test_a_late_wake_up_is_late_enough_for_reads_that_took_long(machine: Machine) -> None:
+    """Reads end 5.5 ms after the tick: the next deadline would be too soon, but the clock is read 2 ms after it."""
+    clock = machine.clock()
+    clock.wait()
+    tick = clock.tick
+    machine.elapse(12 * MS)
+    assert clock.wait(clock.began_ns + 5_500_000) == pytest.approx(2 * MS, abs=MS // 100)
+    assert (clock.tick, clock.missed) == (tick + 1, 0)

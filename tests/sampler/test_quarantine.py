@@ -9,8 +9,9 @@ import pytest
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler import lane as lane_module
-from ibpulse.sampler.lane import EndingProcesses
+from ibpulse.sampler.lane import EndingProcesses, Lane
 from ibpulse.sampler.plan import Plan, PlannedPort
+from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine
 from ibpulse.sampler.spare_descriptors import SpareDescriptors
 
@@ -79,3 +80,56 @@ def test_a_device_that_hangs_again_during_its_trial_starts_over(trial: Trial) ->
     assert trial.look(2, hung=True) is None
     assert trial.quarantine.silent_devices == ("mlx5_0",)
     assert trial.look(10) == STEADY_SECONDS + 2 * LOOK_SECONDS
+
+
+def test_a_slow_device_has_a_process_of_its_own_once_the_main_one_no_longer_reads_it(trial: Trial) -> None:
+    trial.quarantine.release("mlx5_0")
+    started, applied = SeemingProcess.started, at.lane_at(MAIN_LANE) + at.L_PLAN_APPLIED
+    trial.words[applied] = 6
+    trial.quarantine.keep_slow({"mlx5_0"}, 7)
+    assert (trial.look(1), SeemingProcess.started) == (None, started)
+    trial.words[applied] = 7
+    # it is never released for answering
+    assert (trial.look(700), SeemingProcess.started) == (None, started + 1)
+
+
+def test_a_device_stays_silent_until_it_has_responded_for_a_second(trial: Trial) -> None:
+    assert trial.look(1) is None
+    assert trial.quarantine.silent_devices == ("mlx5_0",)
+    assert trial.look(0.5) is None
+    assert trial.quarantine.silent_devices == ()
+
+
+def test_time_in_which_the_supervisor_slept_is_no_stall(ring: RingFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a suspend: the sampler's last heartbeat is from before, and its next is not there yet."""
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    lane = Lane(ring, 1, SpareDescriptors())
+
+    def look(seconds: float, heartbeat: float) -> float:
+        nonlocal now
+        now += seconds
+        ring.words[LANE + at.L_HEARTBEAT_NS] = round(heartbeat * 1e9)
+        return lane.poll().seconds
+
+    assert [look(0.125, now), look(0.125, now + 0.125)] == [0.0, 0.0]
+    heartbeat = now + 0.0625
+    assert [look(seconds, heartbeat) for seconds in (10.0, 0.125, 0.125, 0.125)] == [0.0, 0.0, 0.0, 0.375]
+
+
+def test_a_new_plan_releases_slow_devices_that_are_no_longer_slow_and_never_a_hung_one(trial: Trial) -> None:
+    for slow, held in ((["mlx5_1", "mlx5_2"], ("mlx5_0", "mlx5_1", "mlx5_2")), ([], ("mlx5_0",))):
+        trial.quarantine.keep_slow(slow, 1)
+        assert trial.quarantine.devices == held
+        assert trial.quarantine.hung_devices == ("mlx5_0",)
+
+
+def test_a_slow_device_that_hangs_stays_in_its_process(trial: Trial) -> None:
+    trial.quarantine.release("mlx5_0")
+    trial.quarantine.keep_slow(["mlx5_0"], 0)
+    assert trial.look(1) is None
+    trial.words[LANE + at.L_PLAN_APPLIED] = 1
+    started = SeemingProcess.started
+    assert (trial.look(1), trial.quarantine.hung_devices) == (None, ())
+    assert (trial.look(2, hung=True), trial.quarantine.hung_devices) == (None, ("mlx5_0",))
+    assert SeemingProcess.started == started

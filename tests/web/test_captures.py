@@ -390,3 +390,10 @@ async def test_the_reference_page_and_the_document_have_every_operation(client: 
     body = document["paths"][ALERTS]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["properties"]["alerts"]["items"]["properties"]["status"]["enum"] == ["firing", "resolved"]
     assert "$ref" not in str(body)
+
+
+async def test_alerts_without_fingerprints_are_told_apart_by_their_labels(client: httpx.AsyncClient) -> None:
+    here = {"instance": "node7:10055"}
+    for name, expected in (("Stalled", 1), ("Slower", 1), ("Stalled", 0)):
+        body = {"version": "4", "alerts": [alert(labels={"alertname": name, **here}, fingerprint="")]}
+        assert (await client.post(ALERTS, json=body)).json()["alerts"] == expected

@@ -108,6 +108,16 @@ async def test_the_largest_window_is_answered_and_one_more_value_is_not(node: No
     async with make_client(node.parts(limits=WebLimits(max_values=400))) as client:
         assert (await client.get(WINDOW, params={"last": "1s"})).status_code == 200
         problem(await client.get(WINDOW, params={"last": "1010ms"}), 422)
+        # an uncertainty is a value, too
+        assert (await client.get(WINDOW, params={"last": "500ms", "uncertainty": "true"})).status_code == 200
+        document = problem(await client.get(WINDOW, params={"last": "510ms", "uncertainty": "true"}), 422)
+        assert document["bound"]["asked"] == 408
+
+
+async def test_as_many_ports_as_allowed_are_answered_and_one_more_is_not(node: Node) -> None:
+    async with make_client(node.parts(limits=WebLimits(max_ports=2))) as client:
+        assert (await client.get(WINDOW, params={"port": ["mlx5_0:1", "mlx5_1:1"]})).status_code == 200
+        problem(await client.get(WINDOW, params={"port": ["mlx5_0:1", "mlx5_1:1", "mlx5_0"]}), 422)
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/api/v1/", "/api/v1/ports/", "/api/v1/windows", "/%F0%9F%92%A9", "/x//"])

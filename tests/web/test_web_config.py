@@ -149,6 +149,10 @@ def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> Non
             "web.yml:1: basic_auth_users.alice: is not a bcrypt hash; create one with",
         ),
         (
+            f"basic_auth_users: {{alice: {HASH}{HASH}}}",
+            "web.yml:1: basic_auth_users.alice: is not a bcrypt hash; create one with",
+        ),
+        (
             f"basic_auth_users: {{alice: {HASH.replace('10', '16')}}}",
             "web.yml:1: basic_auth_users.alice: has cost 16; use 4 to 15, as in `htpasswd -nBC 10 alice`",
         ),

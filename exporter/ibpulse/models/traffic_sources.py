@@ -169,5 +169,11 @@ def _embeddings(job: TrainingJob) -> Iterator[Flow]:
     if job.pp == 1 or not job.model.tied:
         return
     size = job.model.vocabulary * job.model.hidden / job.tp * 4
-    group = RankGroup("embeddings", 2, job.stage_ranks * (job.pp - 1), job.node_gpus)
-    yield collective_flow("tied embeddings", "all-reduce", group, RING, 1, size, "vocabulary x hidden / tp x 4 B")
+    # the ends of a pipeline need not be at a distance that fills nodes evenly, as groups otherwise are
+    crosses = job.nodes > 1
+    group = RankGroup("embeddings", 2, job.node_gpus, job.node_gpus) if crosses else RankGroup("embeddings", 2, 1, 2)
+    ranks = min(job.stage_ranks, job.node_gpus)
+    # in a ring of two, each sends half of the array twice
+    wire, inside = (ranks * size, 0.0) if crosses else (0.0, size)
+    formula = f"S of each of {ranks} ranks, S = vocabulary x hidden / tp x 4 B"
+    yield Flow("tied embeddings", "all-reduce", group, RING, 1, size, 1, wire, inside, formula)
