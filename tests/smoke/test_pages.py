@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.running import Running, eventually
+from tests.running import HANG_SECONDS, Running, eventually
 from tests.smoke.conftest import IBPULSE, find, get, plain_tree, program
 
 pytestmark = pytest.mark.needs("chromium")
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
+HANG_MS = HANG_SECONDS * 1000
 JOB, NODES = "1001", ["node1", "node2"]
 
 
@@ -21,7 +22,7 @@ JOB, NODES = "1001", ["node1", "node2"]
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         flags = ["--no-sandbox", "--disable-gpu"]
-        running = playwright.chromium.launch(executable_path=find("chromium"), args=flags)
+        running = playwright.chromium.launch(executable_path=find("chromium"), args=flags, timeout=HANG_MS)
         yield running
         running.close()
 
@@ -30,6 +31,7 @@ def browser() -> Iterator[Browser]:
 def opened(browser: Browser, url: str, size: dict[str, int]) -> Iterator[Page]:
     """A page that must not complain."""
     context = browser.new_context(viewport=size)
+    context.set_default_timeout(HANG_MS)
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
@@ -60,27 +62,18 @@ def test_the_page_of_a_node_is_live(browser: Browser, tmp_path: Path, size: dict
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
-@contextmanager
-def demo(directory: Path) -> Iterator[str]:
-    """The URL of a gateway over two simulated nodes with one job."""
+def test_a_gateway_shows_its_nodes_the_page_of_a_job_and_that_of_a_node(browser: Browser, tmp_path: Path) -> None:
     words = (*IBPULSE, "gateway", f"--demo={len(NODES)}", "--web.listen-address=127.0.0.1:0")
-    with program(directory / "gateway.log", *words) as gateway:
+    with program(tmp_path / "gateway.log", *words) as gateway:
         url = gateway.said(r"serving (http://[^ ]+)/\n")
-        eventually(lambda: [job["nodes"] for job in get(f"{url}/api/v1/jobs")["jobs"]] == [NODES])
-        yield url
-
-
-def test_the_list_of_nodes_leads_to_the_page_of_a_node(browser: Browser, tmp_path: Path) -> None:
-    with demo(tmp_path) as url, opened(browser, url, LAPTOP) as page:
-        eventually(lambda: page.locator("#node-table tbody tr").count() == len(NODES))
-        eventually(lambda: page.locator(f"#job-table a:text-is('{JOB}')").count())
-        page.click("#node-table a:text-is('node1')")
-        check_that_it_is_live(page)
-        assert page.url.startswith(f"{url}/node/node1/")
-
-
-def test_the_page_of_a_job_is_live(browser: Browser, tmp_path: Path) -> None:
-    with demo(tmp_path) as url, opened(browser, f"{url}/job/{JOB}", LAPTOP) as page:
-        check_that_it_is_live(page)
-        shown = "[...document.querySelectorAll('#names li .long')].map(name => name.textContent).sort()"
-        assert page.evaluate(shown) == NODES
+        eventually(lambda: [len(job["nodes"]) for job in get(f"{url}/api/v1/jobs")["jobs"]] == [len(NODES)])
+        with opened(browser, url, LAPTOP) as page:
+            eventually(lambda: page.locator("#node-table tbody tr").count() == len(NODES))
+            page.click(f"#job-table a:text-is('{JOB}')")
+            page.wait_for_url(f"{url}/job/**")
+            check_that_it_is_live(page)
+            shown = "[...document.querySelectorAll('#names li .long')].map(name => name.textContent).sort()"
+            assert page.evaluate(shown) == NODES
+            page.click(f"#names .node:has-text('{NODES[0]}')")
+            page.wait_for_url(f"{url}/node/{NODES[0]}/**")
+            check_that_it_is_live(page)
