@@ -175,10 +175,10 @@ def recorded(ring: Path, number: int) -> list[list[int]]:
     return found
 
 
-def take_capture(daemon: Running) -> str:
-    """The name of a new capture of the last second, once its file is complete."""
+def take_capture(daemon: Running, before: str = "1s") -> str:
+    """The name of a new capture, once its file is complete."""
     path = "/api/v1/captures"
-    asked = httpx.post(daemon.url + path, json={"before": "1s", "after": "10ms"}, timeout=HANG_SECONDS)
+    asked = httpx.post(daemon.url + path, json={"before": before, "after": "10ms"}, timeout=HANG_SECONDS)
     assert asked.status_code == 202, asked.text
     name: str = asked.json()["name"]
     eventually(lambda: name in [each["name"] for each in daemon.ask(path).json()["captures"]])

@@ -117,11 +117,11 @@ class Tmux:
 
 @pytest.mark.needs("tmux")
 def test_top_shows_the_rails_of_a_daemon(tmp_path: Path) -> None:
-    with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:
-        with terminal(tmp_path, (*IBPULSE, "top", f"--url={daemon.url}")) as screen:
-            screen.shows(daemon.url, "mlx5_0:1", "mlx5_1:1", "duty cycle")
-            screen.run("send-keys", "q")
-            screen.shows("ended with 0")
+    daemon = Running(plain_tree(tmp_path / "sys"), tmp_path / "ring")
+    with daemon, terminal(tmp_path, (*IBPULSE, "top", f"--url={daemon.url}")) as screen:
+        screen.shows(daemon.url, "mlx5_0:1", "mlx5_1:1", "duty cycle")
+        screen.run("send-keys", "q")
+        screen.shows("ended with 0")
 
 
 def readme_commands() -> list[str]:

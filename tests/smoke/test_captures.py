@@ -1,0 +1,60 @@
+"""Captures: taken on request and by a real Alertmanager, read by another program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import httpx
+import pytest
+
+from ibpulse.recordings import load
+from tests.running import HANG_SECONDS, Running, eventually
+from tests.smoke.conftest import WORD_BYTES, find, get, plain_tree, program, set_counters, take_capture
+
+OPEN = "--capture.allow-unauthenticated=true"
+ALERT = {"alertname": "RailLost", "device": "mlx5_1"}
+
+
+def test_a_capture_on_request_is_a_file_that_duckdb_reads(tmp_path: Path) -> None:
+    tree = plain_tree(tmp_path / "sys")
+    step = 1_000_000 * WORD_BYTES
+    with Running(tree, tmp_path / "ring", OPEN, "--capture.before=2m") as daemon:
+        begin = daemon.metrics().port("transmit_bytes_total", "mlx5_0")
+        for steps in (1, 2, 3, 4):
+            set_counters(tree, 0, 1 + steps)
+            eventually(
+                lambda steps=steps: daemon.metrics().port("transmit_bytes_total", "mlx5_0") == begin + steps * step
+            )
+        path = tmp_path / "captures" / take_capture(daemon, before="2m")
+        assert daemon.ask(f"/api/v1/captures/{path.name}").content == path.read_bytes()
+        assert daemon.stop() == 0
+    moved = "CAST(transmit_bytes_per_second * transmit_seconds AS BIGINT)"
+    with duckdb.connect() as database:
+        found = database.execute(f"SELECT DISTINCT device, {moved} FROM '{path}' WHERE {moved} IS NOT NULL").fetchall()
+    # a sample has a whole step or nothing, and one that was missed has none
+    assert set(found) == {("mlx5_0", 0), ("mlx5_0", step), ("mlx5_1", 0)}
+
+
+@pytest.mark.needs("alertmanager")
+def test_an_alert_is_captured_once(tmp_path: Path) -> None:
+    """Alertmanager repeats itself every second."""
+    with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring", OPEN, "--capture.after=10ms") as daemon:
+        (tmp_path / "alertmanager.yml").write_text(
+            "route: {receiver: ibpulse, group_wait: 0s, group_interval: 1s, repeat_interval: 1s}\n"
+            f"receivers: [{{name: ibpulse, webhook_configs: [{{url: '{daemon.url}/api/v1/captures/alertmanager'}}]}}]\n"
+        )
+        flags = (f"--config.file={tmp_path / 'alertmanager.yml'}", f"--storage.path={tmp_path / 'data'}")
+        listen = ("--web.listen-address=127.0.0.1:0", "--cluster.listen-address=")
+        with program(tmp_path / "alertmanager.log", find("alertmanager"), *flags, *listen) as alertmanager:
+            address = alertmanager.said(r'msg="Listening on" address=(\S+)')
+            eventually(lambda: httpx.get(f"http://{address}/-/ready", verify=False).status_code == 200)
+            sent = httpx.post(f"http://{address}/api/v2/alerts", json=[{"labels": ALERT}], timeout=HANG_SECONDS)
+            assert sent.status_code == 200, sent.text
+            (listed,) = eventually(lambda: get(f"{daemon.url}/api/v1/captures")["captures"])
+            notified = {"code": "200", "path": "/api/v1/captures/alertmanager"}
+            eventually(lambda: daemon.metrics().value("ibpulse_http_requests_total", **notified) >= 2)
+            assert get(f"{daemon.url}/api/v1/captures")["captures"] == [listed]
+        assert daemon.stop() == 0
+    meta = load(tmp_path / "captures" / listed["name"]).meta
+    assert meta.labels.items() >= {**ALERT, "trigger": "alertmanager"}.items()
