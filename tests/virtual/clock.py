@@ -71,8 +71,7 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
             return ready
         if self.frozen:
             return self._wait_frozen()
-        assert timeout is not None, "nothing would ever happen again"
-        self.world.pause(math.ceil(timeout * SECOND))
+        self.world.pause(None if timeout is None else math.ceil(timeout * SECOND))
         return super().select(0)
 
     def _wait_frozen(self) -> list[Any]:

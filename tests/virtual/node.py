@@ -34,6 +34,7 @@ from ibpulse.sampler.process import NOT_ASKED, SamplerProcess
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.faults import parse_faults
 from ibpulse.simulate.timeline import Schedule, Workload
+from ibpulse.simulate.tree_files import replace_text
 from ibpulse.simulate.workloads import make_workload
 from ibpulse.web.app import create_app
 from tests.running import Metrics
@@ -200,31 +201,44 @@ class Node:
     def vanish(self, *devices: str) -> None:
         self.fault({"vanish": list(devices)})
 
-    def hang(self, *devices: str) -> None:
-        """Reads of these devices do not return until they answer."""
-        for device in devices:
-            self._gate(device).closed = True
+    def rename(self, device: str, name: str) -> None:
+        """Give a device another name; it can have no other fault afterwards."""
+        link = self.tree / "class" / "infiniband" / device
+        folder = link.resolve()
+        folder.rename(folder.with_name(name))
+        target = link.readlink().with_name(name)
+        link.unlink()
+        link.with_name(name).symlink_to(target)
 
-    def slow(self, device: str, seconds: float) -> None:
-        """Each read of the device takes this long."""
-        self._gate(device).delay_ns = round(seconds * SECOND)
+    def put(self, device: str, file: str, text: str) -> None:
+        """Let a file of a port hold this text, whatever the traffic."""
+        port = self.tree / "class" / "infiniband" / device / "ports" / "1"
+        (path,) = (found for found in port.rglob(file) if found.is_file())
+        replace_text(path, f"{text}\n")
 
-    def fail(self, device: str, error: int) -> None:
-        """Each read of the device fails with this errno."""
-        self._gate(device).error = error
+    def hang(self, device: str, *files: str) -> None:
+        """Reads of the device, or of these files, do not return until it answers."""
+        self._gate(device, files).closed = True
+
+    def slow(self, device: str, seconds: float, *files: str) -> None:
+        """Each read of the device, or of these files, takes this long."""
+        self._gate(device, files).delay_ns = round(seconds * SECOND)
+
+    def fail(self, device: str, error: int, *files: str) -> None:
+        """Each read of the device, or of these files, fails with this errno."""
+        self._gate(device, files).error = error
 
     def answer(self, *devices: str) -> None:
-        """These devices answer again, as they should; all devices if none is named."""
+        """The files of these devices can be read again, or those of all if none is named."""
         for device in devices or tuple(self._gates):
             gate = self._gates.pop(device)
             self.world.gates.remove(gate)
             self.world.open_gate(gate)
 
-    def _gate(self, device: str) -> Gate:
-        if device not in self._gates:
-            self._gates[device] = Gate(f"/{device}/")
-            self.world.gates.append(self._gates[device])
-        return self._gates[device]
+    def _gate(self, device: str, files: tuple[str, ...]) -> Gate:
+        self._gates[device] = gate = Gate(f"/{device}/", files)
+        self.world.gates.append(gate)
+        return gate
 
     def kill_sampler(self, lane: int = 0) -> None:
         """Kill a sampler process, as SIGKILL does."""
@@ -247,6 +261,12 @@ class Node:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """The JSON of the answer to a POST request that is accepted."""
+        answer = self.loop.run_frozen(self._request("POST", path, json=body))
+        assert answer.is_success, answer.text
+        return answer.json()
+
     def metrics(self) -> Metrics:
         return Metrics.parse(self.ask("/metrics").text)
 
@@ -258,3 +278,16 @@ class Node:
     def events(self, *kinds: str) -> list[Event]:
         """The events of these kinds, or all."""
         return [event for event in self.daemon._events.events() if not kinds or event.kind in kinds]
+
+    def said(self) -> dict[str, bytes]:
+        """Everything that it says now, for a comparison byte by byte."""
+        paths = {
+            "metrics": "/metrics",
+            "window": "/api/v1/window?last=10s&format=csv",
+            "summary": "/api/v1/summary?window=10s",
+            "ports": "/api/v1/ports",
+            "events": "/api/v1/events",
+            "jobs": "/api/v1/jobs",
+        }
+        said = {name: self.ask(path).content for name, path in paths.items()}
+        return said | {path.name: path.read_bytes() for path in sorted(self.captures.glob("*.parquet"))}

@@ -89,9 +89,13 @@ class Actor:
 
 @dataclass
 class Gate:
-    """What happens to reads of a path with this text: an error, or a delay, or no end while it is closed."""
+    """What happens to reads of a device's files: an error, or a delay, or no end while it is closed.
 
-    text: str
+    The files are all of them, or those with these names.
+    """
+
+    folder: str
+    files: tuple[str, ...] = ()
     error: int = 0
     delay_ns: int = 0
     closed: bool = False
@@ -179,6 +183,7 @@ class World:
     def _run_next(self) -> Actor:
         """Give the turn to the actor whose wait ends first."""
         ready = [actor for actor in self._actors if actor.wakes_ns is not None]
+        assert ready, "everything waits for something else"
         # the event loop runs last, so that it can wait for what needs no time
         following = min(ready, key=lambda actor: (actor.wakes_ns, actor is self._main, actor.number))
         self._woken = True
@@ -193,7 +198,7 @@ class World:
     def hold(self, path: str) -> None:
         """Do to a read of this path what the gates say."""
         for gate in self.gates:
-            if gate.text in path:
+            if gate.folder in path and (not gate.files or path.rpartition("/")[2] in gate.files):
                 if gate.error:
                     raise OSError(gate.error, os.strerror(gate.error), path)
                 if gate.delay_ns:
@@ -203,7 +208,7 @@ class World:
 
     def _hang(self, gate: Gate) -> None:
         me = self._current
-        assert me is not self._main, f"the event loop itself would hang in {gate.text}"
+        assert me is not self._main, f"the event loop itself would hang in {gate.folder}"
         gate.waiting.append(me)
         me.hangs = True
         try:
