@@ -156,6 +156,17 @@ class Node:
             self._asked.set()
             self.loop.run_until_complete(self._task)
 
+    def kill(self) -> None:
+        """Kill the daemon and its samplers, as SIGKILL does."""
+        for process in self._processes.values():
+            process.kill()
+        # nothing may tidy up
+        self.daemon._supervisor._stop = lambda: None  # type: ignore[method-assign]
+        self._task.cancel()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.wait([self._task]))
+
     def restart(self, after: float = 0.0) -> None:
         """Stop the daemon, and start another one later."""
         self.stop()
@@ -165,7 +176,7 @@ class Node:
     def run(self, seconds: float) -> None:
         """Let time pass."""
         self.loop.run_until_complete(asyncio.sleep(seconds))
-        if self._task.done():
+        if self._task.done() and not self._task.cancelled():
             self._task.result()
 
     def _start_sampler(self, ring: Path, lane: int) -> Actor:
@@ -232,12 +243,12 @@ class Node:
         """The files of these devices can be read again, or those of all if none is named."""
         for device in devices or tuple(self._gates):
             gate = self._gates.pop(device)
-            self.world.gates.remove(gate)
+            self.world.gates[device].remove(gate)
             self.world.open_gate(gate)
 
     def _gate(self, device: str, files: tuple[str, ...]) -> Gate:
-        self._gates[device] = gate = Gate(f"/{device}/", files)
-        self.world.gates.append(gate)
+        self._gates[device] = gate = Gate(f"{self.tree}/", files)
+        self.world.gates.setdefault(device, []).append(gate)
         return gate
 
     def kill_sampler(self, lane: int = 0) -> None:
@@ -270,9 +281,10 @@ class Node:
     def metrics(self) -> Metrics:
         return Metrics.parse(self.ask("/metrics").text)
 
-    def window(self, last: str, ports: Sequence[str] = (), **params: Any) -> dict[str, list[float | None]]:
+    def window(self, last: str | None, ports: Sequence[str] = (), **params: Any) -> dict[str, list[float | None]]:
         """Mean rates of each series, named `mlx5_0:1 transmit`; those of single samples in a short window."""
-        answer = self.get("/api/v1/window", last=last, port=list(ports), format="json", statistic="mean", **params)
+        span = {} if last is None else {"last": last}
+        answer = self.get("/api/v1/window", port=list(ports), format="json", statistic="mean", **span, **params)
         return {f"{series['port']} {series['direction']}": series["values"] for series in answer["series"]}
 
     def events(self, *kinds: str) -> list[Event]:

@@ -7,6 +7,7 @@ ended by another actor; the one whose wait ends first runs next. So two runs of 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -24,9 +25,6 @@ SECOND = 1_000_000_000
 # 2025-11-21T00:00:00Z
 START_NS = 1_763_683_200 * SECOND
 MONOTONIC_NS = 1_000_000 * SECOND
-READ_NS = 2_000
-# reads of one actor that are this close to each other see the counters of one instant
-SHOWN_NS = 200_000
 
 
 class KilledError(BaseException):
@@ -94,7 +92,7 @@ class Gate:
     The files are all of them, or those with these names.
     """
 
-    folder: str
+    tree: str
     files: tuple[str, ...] = ()
     error: int = 0
     delay_ns: int = 0
@@ -109,10 +107,10 @@ class World:
         self.monotonic_ns = MONOTONIC_NS
         self.suspended_ns = 0
         self.failure: BaseException | None = None
-        self.gates: list[Gate] = []
+        self.gates: dict[str, list[Gate]] = {}
+        """Those of each device."""
         self.fabrics: list[SimulatedFabric] = []
         self._shown_ns = self._count = 0
-        self._woken = False
         self._main = Actor(self, None, "main", self.monotonic_ns)
         self._actors = [self._main]
         self._current = self._main
@@ -138,7 +136,7 @@ class World:
 
     def close(self) -> None:
         """End all actors and give the program its parts back."""
-        for gate in self.gates:
+        for gate in itertools.chain(*self.gates.values()):
             self.open_gate(gate)
         for actor in self._actors[1:]:
             actor.kill()
@@ -186,7 +184,6 @@ class World:
         assert ready, "everything waits for something else"
         # the event loop runs last, so that it can wait for what needs no time
         following = min(ready, key=lambda actor: (actor.wakes_ns, actor is self._main, actor.number))
-        self._woken = True
         self.monotonic_ns = max(self.monotonic_ns, following.wakes_ns or 0)
         before, self._current = self._current, following
         if following is not before:
@@ -197,8 +194,9 @@ class World:
 
     def hold(self, path: str) -> None:
         """Do to a read of this path what the gates say."""
-        for gate in self.gates:
-            if gate.folder in path and (not gate.files or path.rpartition("/")[2] in gate.files):
+        device = path.partition("/infiniband/")[2].partition("/")[0]
+        for gate in self.gates.get(device, ()):
+            if path.startswith(gate.tree) and (not gate.files or path.rpartition("/")[2] in gate.files):
                 if gate.error:
                     raise OSError(gate.error, os.strerror(gate.error), path)
                 if gate.delay_ns:
@@ -208,7 +206,7 @@ class World:
 
     def _hang(self, gate: Gate) -> None:
         me = self._current
-        assert me is not self._main, f"the event loop itself would hang in {gate.folder}"
+        assert me is not self._main, f"the event loop itself would hang in {gate.tree}"
         gate.waiting.append(me)
         me.hangs = True
         try:
@@ -225,8 +223,8 @@ class World:
 
     def show(self) -> None:
         """Write the counters of now, as hardware would answer now."""
-        if self._woken or self.true_ns - self._shown_ns >= SHOWN_NS:
-            self._woken, self._shown_ns = False, self.true_ns
+        if self.true_ns != self._shown_ns:
+            self._shown_ns = self.true_ns
             for fabric in self.fabrics:
                 fabric.write(self.true_ns)
 
@@ -237,9 +235,8 @@ class World:
         return os.open(path, flags, mode)
 
     def pread(self, descriptor: int, length: int, offset: int) -> bytes:
-        """Read as sysfs does: it takes a moment, and a file whose device is gone fails."""
+        """Read as sysfs does: a file whose device is gone fails. It takes no time unless a gate says so."""
         self.show()
-        self.monotonic_ns += READ_NS
         if self.gates:
             self.hold(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         if not os.fstat(descriptor).st_nlink:
