@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from ibpulse.clocks import Clock
+
 T = TypeVar("T")
 P = ParamSpec("P")
 # The beats are this long after the beginning of a second, when the newest samples are whole: see the aggregator.
@@ -28,12 +30,12 @@ IDLE_SECONDS = 10.0
 TURN_SECONDS = 0.05
 
 
-def seconds_until_beat(period_seconds: float) -> float:
+def seconds_until_beat(period_seconds: float, clock: Clock = time) -> float:
     """Seconds until the next beat of the wall clock with this period, for work that repeats.
 
     Beats with periods that are multiples of each other coincide, so that the process wakes once for all of them.
     """
-    return period_seconds - (time.time() - BEAT_SECONDS) % period_seconds
+    return period_seconds - (clock.time() - BEAT_SECONDS) % period_seconds
 
 
 def yield_to_others(niceness: int) -> None:
@@ -43,6 +45,13 @@ def yield_to_others(niceness: int) -> None:
     """
     with suppress(OSError):
         os.nice(niceness)
+
+
+def start_thread(run: Callable[[], object], name: str) -> threading.Thread:
+    """Start a thread that may be abandoned while it reads a device."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> None:
@@ -129,9 +138,7 @@ class RepeatedRead(Generic[T]):
         It waits for those that have the same `turn`, for `TURN_SECONDS` at most.
         """
         self.answered, self.started_at = False, scan
-        arguments = (scan, turn or threading.Lock())
-        self._thread = threading.Thread(target=self._run_in_turn, args=arguments, name=self._thread_name, daemon=True)
-        self._thread.start()
+        self._thread = start_thread(partial(self._run_in_turn, scan, turn or threading.Lock()), self._thread_name)
         return self._thread
 
     def _run_in_turn(self, scan: int, turn: threading.Lock) -> None:

@@ -17,6 +17,7 @@ from ibpulse.model import ByteSource, Port, PortId, PortIdentity, PortState
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS, L_TICK, lane_at
 from ibpulse.ring.reader import RingReader
+from tests.clocks import GivenClock
 
 SECOND_NS = 1_000_000_000
 TICK_NS = 10_000_000
@@ -56,7 +57,7 @@ class Node:
         """A new daemon."""
         self.log = EventLog(EventFile(self.directory / "events"))
         self.log.load(self.ring.words[H_CREATED_WALL_NS])
-        self.watch = PortWatch(self.log, self.reader, lambda: self.second)
+        self.watch = PortWatch(self.log, self.reader, GivenClock(lambda: self.second))
         self.told = len(self.log.events())
 
     def see(self, *ports: Port | SeenPort, silent: tuple[str, ...] = ()) -> list[Event]:

@@ -12,6 +12,7 @@ import pytest
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.claims import ABSENT, Claim, Found
 from ibpulse.jobs.job_sources import GONE_SECONDS, BootTime, JobSources, Merged, merge
+from tests.clocks import GivenClock
 
 SECONDS = 5.0
 
@@ -24,7 +25,7 @@ class Sources:
         self.now = 0.0
         self.errors = InternalErrors()
         calls = {name: self._caller(name) for name in self.answers}
-        self.sources = JobSources(calls, self.errors, lambda: self.now)
+        self.sources = JobSources(calls, self.errors, GivenClock(lambda: self.now))
 
     def _caller(self, name: str) -> Callable[[], Found]:
         def call() -> Found:

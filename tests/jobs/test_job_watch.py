@@ -24,6 +24,7 @@ from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.routes.jobs_route import describe_jobs
 from ibpulse.web.schemas import JobsAnswer
+from tests.clocks import GivenClock
 from tests.jobs.test_owners import PAIRS, PORTS
 from tests.web.rings import make_node
 
@@ -58,8 +59,10 @@ class Node:
         """A new daemon, which finds the events of the one before."""
         self.log = EventLog(EventFile(self.directory / "events"))
         self.log.load(self.ring.words[H_CREATED_WALL_NS])
-        sources = JobSources({"slurm-map": lambda: self.found}, monotonic=lambda: self.now)
-        self.watch = JobWatch(sources, self.log, self.reader, SECONDS, names=self.names, monotonic=lambda: self.now)
+        sources = JobSources({"slurm-map": lambda: self.found}, clock=GivenClock(lambda: self.now))
+        self.watch = JobWatch(
+            sources, self.log, self.reader, SECONDS, names=self.names, clock=GivenClock(lambda: self.now)
+        )
         self.told = len(self.log.events())
 
     def see(self, *claims: Claim) -> list[Event]:
@@ -79,8 +82,8 @@ class Node:
 
 def watch_over(node: Node, found: dict[str, Callable[[], Found]]) -> JobWatch:
     """A watch over sources of these names, which find what is set at the time."""
-    sources = JobSources({name: lambda name=name: found[name]() for name in found}, monotonic=lambda: node.now)
-    return JobWatch(sources, node.log, node.reader, SECONDS, monotonic=lambda: node.now)
+    sources = JobSources({name: lambda name=name: found[name]() for name in found}, clock=GivenClock(lambda: node.now))
+    return JobWatch(sources, node.log, node.reader, SECONDS, clock=GivenClock(lambda: node.now))
 
 
 def look(node: Node, watch: JobWatch, *answering: str) -> int:
@@ -214,8 +217,8 @@ def test_a_job_is_not_over_because_its_source_hangs_at_the_start(node: Node, tmp
         (tmp_path / "pipe").read_text()
         return node.found
 
-    sources = JobSources({"slurm-map": hang, "slurm-cgroup": Found}, monotonic=lambda: node.now)
-    watch = JobWatch(sources, node.log, node.reader, 1000.0, monotonic=lambda: node.now)
+    sources = JobSources({"slurm-map": hang, "slurm-cgroup": Found}, clock=GivenClock(lambda: node.now))
+    watch = JobWatch(sources, node.log, node.reader, 1000.0, clock=GivenClock(lambda: node.now))
     watch.update(FABRIC)
     wait_for("jobs-slurm-cgroup")
     node.now += 6
@@ -326,11 +329,11 @@ def test_nothing_is_read_more_often_than_asked_for(node: Node) -> None:
         return Found()
 
     watch = JobWatch(
-        JobSources({"file": count}, monotonic=lambda: node.now),
+        JobSources({"file": count}, clock=GivenClock(lambda: node.now)),
         node.log,
         node.reader,
         SECONDS,
-        monotonic=lambda: node.now,
+        clock=GivenClock(lambda: node.now),
     )
     for _ in range(21):
         watch.update(FABRIC)

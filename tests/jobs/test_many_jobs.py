@@ -27,6 +27,7 @@ from ibpulse.metrics import job_rows
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
+from tests.clocks import GivenClock
 from tests.exposition.snapshots import node as make_snapshot
 from tests.jobs.job_nodes import GPUS, NodeTree
 from tests.jobs.test_job_watch import wait_for
@@ -61,8 +62,8 @@ class BusyNode:
         """A new daemon."""
         self.log = EventLog(EventFile(self.path))
         self.log.load(self.ring.words[H_CREATED_WALL_NS])
-        sources = JobSources(choose_sources(None, self.tree.mapping, None), monotonic=lambda: self.now)
-        self.watch = JobWatch(sources, self.log, self.reader, SECONDS, monotonic=lambda: self.now)
+        sources = JobSources(choose_sources(None, self.tree.mapping, None), clock=GivenClock(lambda: self.now))
+        self.watch = JobWatch(sources, self.log, self.reader, SECONDS, clock=GivenClock(lambda: self.now))
 
     def read(self) -> None:
         """One reading, whose jobs are followed."""

@@ -28,7 +28,7 @@ class Machine:
     torn: list[int] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
 
-    def wall_ns(self) -> int:
+    def time_ns(self) -> int:
         self.monotonic += self.torn.pop(0) if self.torn else self.read_ns
         return self.monotonic + self.offset
 
@@ -47,9 +47,7 @@ class Machine:
             shift=shift,
             last_tick=last_tick,
             last_ns=last_ns,
-            wall_ns=self.wall_ns,
-            monotonic_ns=self.monotonic_ns,
-            sleep=self.sleep,
+            clock=self,
         )
 
     @property

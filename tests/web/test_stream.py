@@ -393,7 +393,7 @@ def test_lateness_is_told_as_the_bound_that_99_of_100_samples_keep(
 
 def test_a_wall_clock_that_jumped_does_not_lead_the_feed_astray(node: Node) -> None:
     clock = [0]
-    feed = Feed(node.parts(), lambda: clock[0])
+    feed = Feed(node.parts(monotonic_ns=lambda: clock[0]))
     begin = feed.next_tick
     node.now_tick += 360_000
     clock[0] = 200_000_000

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ibpulse.aggregator import Snapshot
+from ibpulse.clocks import Clock
 from ibpulse.deadline import BEAT_SECONDS, seconds_until_beat
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs import PlacedJob
@@ -55,10 +56,10 @@ class CurrentSnapshot:
         follow_jobs: Callable[[], Sequence[PlacedJob] | None],
         note: Callable[[Snapshot], None],
         errors: InternalErrors,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Clock = time,
     ) -> None:
         self._reader, self._update, self._fabric, self._follow_jobs = reader, update, fabric, follow_jobs
-        self._note, self._errors, self._monotonic = note, errors, monotonic
+        self._note, self._errors, self._clock = note, errors, clock
         self._ticks_per_second = SECOND_NS // reader.interval_ns
         self._snapshot: Snapshot | None = None
         self._in_force: _InForce | None = None
@@ -69,7 +70,7 @@ class CurrentSnapshot:
 
     def get(self) -> Snapshot | None:
         """The snapshot up to the newest whole second; None if the statistics cannot be brought up to date."""
-        second = _newest_second()
+        second = self._newest_second()
         if second != self._second:
             self._bring_up(second)
         return self._snapshot
@@ -82,12 +83,16 @@ class CurrentSnapshot:
     async def run(self) -> None:
         """Follow the jobs every second, and aggregate at least every `BATCH_SECONDS`."""
         while True:
-            await asyncio.sleep(seconds_until_beat(1.0))
+            await asyncio.sleep(seconds_until_beat(1.0, self._clock))
             self._read_jobs()
-            second = _newest_second()
+            second = self._newest_second()
             # the wall clock may have been stepped back
             if not self._second < second < self._second + BATCH_SECONDS or self._changed():
                 self.get()
+
+    def _newest_second(self) -> int:
+        """The number of the newest second that is whole, since the epoch."""
+        return int(self._clock.time() - BEAT_SECONDS)
 
     def _read_jobs(self) -> None:
         with self._errors.boundary("jobs"):
@@ -107,15 +112,10 @@ class CurrentSnapshot:
             self._take(now, newest)
             self._failing_since = None
             return
-        self._failing_since = self._failing_since or self._monotonic()
-        if self._monotonic() - self._failing_since >= STALE_SECONDS:
+        self._failing_since = self._failing_since or self._clock.monotonic()
+        if self._clock.monotonic() - self._failing_since >= STALE_SECONDS:
             self._snapshot = None
 
     def _take(self, given: _InForce, tick: int) -> None:
         self._snapshot = self._update(given.fabric, given.jobs, tick)
         self._note(self._snapshot)
-
-
-def _newest_second() -> int:
-    """The number of the newest second that is whole, since the epoch."""
-    return int(time.time() - BEAT_SECONDS)

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ import uvloop
 from ibpulse import __version__, exposition, memory, owned_files
 from ibpulse.aggregator import Snapshot
 from ibpulse.aggregator.summary import Summary
+from ibpulse.clocks import Clock
 from ibpulse.commands.current_snapshot import CurrentSnapshot
 from ibpulse.commands.own_command import own_command
 from ibpulse.commands.wiring import (
@@ -39,6 +41,7 @@ from ibpulse.errors import CaptureError, RingError
 from ibpulse.events import EventLog
 from ibpulse.events.phase_events import PhaseEvents
 from ibpulse.events.watch import CounterResets
+from ibpulse.flightrecorder.recorder import WriteCapture
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.job_history import JobPorts
@@ -47,6 +50,7 @@ from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.lane import StartProcess, start_sampler
 from ibpulse.sampler.scheduling import allow_open_files
 from ibpulse.text import sentence_list
 from ibpulse.units import SECOND_NS
@@ -81,9 +85,11 @@ class Captures:
         events: EventLog,
         errors: InternalErrors,
         jobs: Callable[[], JobsView] = lambda: NOTHING,
+        clock: Clock = time,
+        write: WriteCapture | None = None,
     ) -> None:
         capture = settings.capture
-        self.recorder = make_flight_recorder(settings, reader, events, errors, jobs)
+        self.recorder = make_flight_recorder(settings, reader, events, errors, jobs, clock, write)
         self._rules = make_local_rules(settings)
         self.parts = CaptureParts(
             recorder=self.recorder,
@@ -180,29 +186,39 @@ class LastResort:
 class Daemon:
     """One daemon: supervisor, aggregator and web server over one ring."""
 
-    def __init__(self, settings: Settings, directory: Path, last_resort: LastResort) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        directory: Path,
+        last_resort: LastResort,
+        clock: Clock = time,
+        start_process: StartProcess = start_sampler,
+        write_capture: WriteCapture | None = None,
+    ) -> None:
         interval_ns = settings.sampler.interval
         capacity = (settings.sampler.history + SPARE_SECONDS * SECOND_NS) // interval_ns
-        self._settings = settings
+        self._settings, self._clock = settings, clock
         self._last_resort = last_resort
-        self._errors = InternalErrors()
-        self._ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity)
+        self._errors = InternalErrors(clock.monotonic)
+        self._ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity, clock)
         self._reader = RingReader(self._ring)
         self._events = make_event_log(directory, self._ring)
-        self._supervisor = make_supervisor(settings, self._ring, self._events, self._errors)
+        self._supervisor = make_supervisor(settings, self._ring, self._events, self._errors, clock, start_process)
         self._aggregator = make_aggregator(settings, self._reader, self._events.history)
         self._expected_rails = make_expected_rails(settings, self._events)
-        self._jobs = make_job_watch(settings, self._events, self._reader, self._errors)
-        self._resets = CounterResets(self._events, self._reader)
+        self._jobs = make_job_watch(settings, self._events, self._reader, self._errors, clock)
+        self._resets = CounterResets(self._events, self._reader, clock)
         self._phases = PhaseEvents(self._events, self._reader)
         self._registry = exposition.process_registry()
         self._counts = WebCounts(internal_errors=self._errors.counts)
-        self._captures = Captures(settings, self._reader, self._events, self._errors, lambda: self._jobs.view)
+        self._captures = Captures(
+            settings, self._reader, self._events, self._errors, lambda: self._jobs.view, clock, write_capture
+        )
         self._ending = asyncio.Event()
         web_config = settings.web.config_file
         self._web_config = WebConfigReloader(web_config, self._counts) if web_config else None
         self._current = CurrentSnapshot(
-            self._reader, self._update, self._fabric, self._follow_jobs, self._note, self._errors
+            self._reader, self._update, self._fabric, self._follow_jobs, self._note, self._errors, clock
         )
 
     async def run(self) -> int:
@@ -210,6 +226,10 @@ class Daemon:
         asked = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, asked.set)
+        return await self.run_until(asked)
+
+    async def run_until(self, asked: asyncio.Event) -> int:
+        """Run all parts until this event is set or one of them fails."""
         await self._supervisor.start()
         self._current.begin()
         starting = asyncio.create_task(self._start_captures(), name="captures")
@@ -291,6 +311,8 @@ class Daemon:
             events=self._events,
             known_ports=self._supervisor.known_ports,
             jobs=lambda: self._jobs.view,
+            wall_clock_ns=self._clock.time_ns,
+            monotonic_ns=self._clock.monotonic_ns,
         )
 
     def _summarize(self, seconds: int, end_ns: int | None, had: JobPorts | None = None) -> Summary:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
+from ibpulse.clocks import Clock
 from ibpulse.config import Settings
 from ibpulse.events import EventLog, PortHistory
 from ibpulse.events.event_file import NAME as EVENTS_NAME
 from ibpulse.events.event_file import EventFile
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
-from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.flightrecorder.recorder import FlightRecorder, WriteCapture
 from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.internal_errors import InternalErrors
@@ -23,6 +25,7 @@ from ibpulse.jobs.job_watch import NOTHING, JobsView, JobWatch
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.lane import StartProcess, start_sampler
 from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
 from ibpulse.sampler.temporary_sampler import TemporarySampler, temporary_sampler
 from ibpulse.sysfs.error_counters import CounterSet
@@ -75,19 +78,28 @@ def make_expected_rails(settings: Settings, events: EventLog) -> ExpectedRails:
     return ExpectedRails(events, settings.ports.expected_rails)
 
 
-def make_job_watch(settings: Settings, events: EventLog, reader: RingReader, errors: InternalErrors) -> JobWatch:
+def make_job_watch(
+    settings: Settings, events: EventLog, reader: RingReader, errors: InternalErrors, clock: Clock = time
+) -> JobWatch:
     """The watch over the jobs of this node."""
     jobs = settings.jobs
     cgroup = Path(settings.path.sysfs) / "fs" / "cgroup" if jobs.cgroup == "auto" else None
-    sources = JobSources(choose_sources(cgroup, jobs.mapping_dir, jobs.owners_dir), errors)
-    return JobWatch(sources, events, reader, settings.slow.interval / SECOND_NS, names=jobs.names)
+    sources = JobSources(choose_sources(cgroup, jobs.mapping_dir, jobs.owners_dir), errors, clock)
+    return JobWatch(sources, events, reader, settings.slow.interval / SECOND_NS, names=jobs.names, clock=clock)
 
 
-def make_supervisor(settings: Settings, ring: RingFile, events: EventLog, errors: InternalErrors) -> Supervisor:
+def make_supervisor(
+    settings: Settings,
+    ring: RingFile,
+    events: EventLog,
+    errors: InternalErrors,
+    clock: Clock = time,
+    start_process: StartProcess = start_sampler,
+) -> Supervisor:
     """The daemon's supervisor, which also reads error counters."""
     inventory = make_inventory(settings, settings.slow.counters, errors)
-    states = StatePoller(Path(settings.path.sysfs), errors=errors)
-    return Supervisor(ring, inventory, supervisor_options(settings), events, states, errors)
+    states = StatePoller(Path(settings.path.sysfs), errors=errors, clock=clock)
+    return Supervisor(ring, inventory, supervisor_options(settings), events, states, errors, clock, start_process)
 
 
 def make_temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsyncContextManager[TemporarySampler]:
@@ -142,6 +154,8 @@ def make_flight_recorder(
     events: EventLog,
     errors: InternalErrors,
     jobs: Callable[[], JobsView] = lambda: NOTHING,
+    clock: Clock = time,
+    write: WriteCapture | None = None,
 ) -> FlightRecorder:
     """The flight recorder over a ring; captures carry the node's configured name, else the host name."""
     capture = settings.capture
@@ -154,7 +168,7 @@ def make_flight_recorder(
         max_bytes=capture.max_bytes,
         min_free_bytes=capture.min_free,
     )
-    return FlightRecorder(reader, options, events=events, internal_errors=errors, jobs=jobs)
+    return FlightRecorder(reader, options, clock.time_ns, events, errors, jobs, write)
 
 
 def make_local_rules(settings: Settings) -> LocalRules:

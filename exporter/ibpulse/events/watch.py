@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from ibpulse.clocks import Clock
 from ibpulse.events.event import Event, state_to_json
 from ibpulse.events.log import STARTED, EventLog
 from ibpulse.events.port_changes import DISAPPEARED, HUNG, UNREADABLE, SeenPort, find_changes, state_of
@@ -56,8 +57,8 @@ class _Totals:
 class PortWatch:
     """Keeps the port history of an event log up to date, and records each change as an event."""
 
-    def __init__(self, log: EventLog, reader: RingReader, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._log, self._reader, self._monotonic = log, reader, monotonic
+    def __init__(self, log: EventLog, reader: RingReader, clock: Clock = time) -> None:
+        self._log, self._reader, self._clock = log, reader, clock
         self._ring = reader.ring.words[at.H_CREATED_WALL_NS]
         self._ports: dict[str, Port] = {}
         self._problems: dict[str, str] = {}
@@ -74,7 +75,7 @@ class PortWatch:
         The node's ports were listed at the wall time `listed_ns`. `silent` devices did not answer, so nothing is known
         of their ports.
         """
-        now = self._monotonic()
+        now = self._clock.monotonic()
         elapsed, first = 0.0 if self._updated is None else now - self._updated, self._updated is None
         self._updated = now
         history = self._log.history
@@ -99,7 +100,7 @@ class PortWatch:
             totals.last_downs = each.downs
         if first:
             self._record_start()
-        self._listed_ns, self._updated_ns = listed_ns, time.time_ns()
+        self._listed_ns, self._updated_ns = listed_ns, self._clock.time_ns()
         self._note_clock_steps()
         history.forget_before(self._reader.oldest_tick())
         for name in [name for name in self._ports if name not in history]:
@@ -163,7 +164,7 @@ class PortWatch:
         history = self._log.history
         existing = history.existing()
         # a renamed device disappears before it appears: who sees the new name does not see the old one
-        now_ns = min([time.time_ns(), *(time_ns for name, time_ns in seen.items() if name not in existing)])
+        now_ns = min([self._clock.time_ns(), *(time_ns for name, time_ns in seen.items() if name not in existing)])
         for name in sorted(existing - seen.keys(), key=natural_key):
             before = history.now(name)
             assert before is not None
@@ -192,7 +193,7 @@ class PortWatch:
             self._log.add(Event(time_ns, "clock-step", "", text, interval_ns, None, None, details, tick, self._ring))
 
     def _record_start(self) -> None:
-        history, now_ns = self._log.history, time.time_ns()
+        history, now_ns = self._log.history, self._clock.time_ns()
         found = {name: history.now(name) for name in history.names()}
         states = {name: state_to_json(state) for name, state in found.items() if state is not None}
         text = f"the daemon started with {len(states)} ports"
@@ -240,20 +241,20 @@ class PortWatch:
             since_ns = min(since_ns, self._updated_ns - SECOND_NS)
         else:
             since_ns = self._updated_ns - 2 * SECOND_NS
-        return time.time_ns(), since_ns
+        return self._clock.time_ns(), since_ns
 
 
 class CounterResets:
     """Records the resets of byte counters, which the aggregator counts."""
 
-    def __init__(self, log: EventLog, reader: RingReader) -> None:
-        self._log, self._reader = log, reader
+    def __init__(self, log: EventLog, reader: RingReader, clock: Clock = time) -> None:
+        self._log, self._reader, self._clock = log, reader, clock
         self._resets: dict[str, int] = {}
-        self._noted_ns = time.time_ns()
+        self._noted_ns = self._clock.time_ns()
 
     def note(self, resets: Mapping[str, int]) -> None:
         """Record the increase of each port's resets since the last call."""
-        now_ns, before = time.time_ns(), self._resets
+        now_ns, before = self._clock.time_ns(), self._resets
         for name, number in resets.items():
             if number > before.get(name, 0):
                 text = f"{name}: a byte counter was lower than before: a counter reset"

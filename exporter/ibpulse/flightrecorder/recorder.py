@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +42,8 @@ from ibpulse.units import SECOND_NS
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+WriteCapture = Callable[[Job, float], Awaitable[None]]
+"""Writes a capture in at most so many seconds; raises CaptureError."""
 
 NEEDS_ARROW = f"captures are Parquet files, which need pyarrow; {how_to_install('pyarrow')}"
 # a row with two rates and two times, with the worst compression
@@ -95,7 +97,9 @@ class FlightRecorder:
         events: EventLog | None = None,
         internal_errors: InternalErrors | None = None,
         jobs: Callable[[], JobsView] = lambda: NOTHING,
+        write: WriteCapture | None = None,
     ) -> None:
+        self._run_writer = write or run_writer
         self._internal_errors = internal_errors or InternalErrors()
         self._reader = reader
         self._options = options
@@ -234,7 +238,7 @@ class FlightRecorder:
         for name in await self._on_disk(self.store.make_room, size_bytes):
             log.info("capture %s deleted to make room for %s", name, pending.name)
         try:
-            await run_writer(job, self._options.writer_seconds)
+            await self._run_writer(job, self._options.writer_seconds)
         except BaseException:
             # not awaited: the disk may have failed, and the daemon may be shutting down
             self.threads.submit(self.store.discard, pending.name)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ibpulse.clocks import Clock
 from ibpulse.deadline import RepeatedRead, RepeatedReads
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.claims import (
@@ -98,11 +99,11 @@ class JobSources:
         self,
         sources: Mapping[str, Source],
         errors: InternalErrors | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Clock = time,
     ) -> None:
         self._names = tuple(sources)
-        self._errors, self._monotonic = errors or InternalErrors(), monotonic
-        self._reads = RepeatedReads(lambda name: _SourceRead(name, sources[name], self._errors))
+        self._errors, self._clock = errors or InternalErrors(), clock
+        self._reads = RepeatedReads(lambda name: _SourceRead(name, sources[name], self._errors, clock))
         self._started: dict[str, float] = {}
         self._rounds = 0
         self._absences = _Absences()
@@ -111,11 +112,11 @@ class JobSources:
         """Begin to read every source, except those that have not answered since the last time."""
         self._rounds += 1
         for thread in self._reads.start(self._names, self._rounds):
-            self._started[thread.name] = self._monotonic()
+            self._started[thread.name] = self._clock.monotonic()
 
     def expect(self, keys: Iterable[Key], seen_ns: int) -> None:
         """Note jobs of Slurm that had a cgroup at a wall time before this process started."""
-        self._absences.note(keys, self._monotonic(), seen_ns)
+        self._absences.note(keys, self._clock.monotonic(), seen_ns)
 
     def collect(self) -> Merged | None:
         """What the newest readings found; None until each source has answered once, unless it failed or hangs."""
@@ -124,7 +125,7 @@ class JobSources:
         remarks = []
         for name in self._names:
             read = self._reads[name]
-            hangs = read.is_running() and self._monotonic() - self._started[read.thread_name] > HANGS_SECONDS
+            hangs = read.is_running() and self._clock.monotonic() - self._started[read.thread_name] > HANGS_SECONDS
             if hangs:
                 remarks.append(HANGS.format(source=name))
             elif read.last is None and not read.ended:
@@ -134,7 +135,7 @@ class JobSources:
             else:
                 remarks += read.remarks
         read_ns = {name: begun_ns[name] for name, found in answers.items() if found.knows or not found.present}
-        merged = self._absences.sift(merge(answers), self._monotonic(), begun_ns.get(SLURM_CGROUP, 0))
+        merged = self._absences.sift(merge(answers), self._clock.monotonic(), begun_ns.get(SLURM_CGROUP, 0))
         silent = tuple(name for name in self._names if name not in read_ns)
         return replace(merged, remarks=(*merged.remarks, *remarks), silent=silent, read_ns=read_ns)
 
@@ -146,17 +147,17 @@ class _SourceRead(RepeatedRead[Found]):
     Without any, `remarks` are those of the newest reading.
     """
 
-    def __init__(self, name: str, source: Source, errors: InternalErrors) -> None:
+    def __init__(self, name: str, source: Source, errors: InternalErrors, clock: Clock) -> None:
         self.thread_name = f"jobs-{name}"
         super().__init__(name, self.thread_name, lambda _: source())
-        self._errors = errors
+        self._errors, self._clock = errors, clock
         self.last: tuple[Found, int] | None = None
         self.remarks: tuple[str, ...] = ()
         self.ended = False
         """Whether any reading has ended, with an exception perhaps."""
 
     def _run(self, scan: int) -> None:
-        begun_ns = time.time_ns()
+        begun_ns = self._clock.time_ns()
         with self._errors.boundary("jobs", self.name):
             found = self._read(scan)
             self.remarks = found.remarks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ibpulse.clocks import Clock
 from ibpulse.events.event import Event
 from ibpulse.events.log import EventLog
 from ibpulse.events.watch import find_last_sign
@@ -59,10 +59,10 @@ class JobWatch:
         seconds: float,
         *,
         names: bool = False,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Clock = time,
     ) -> None:
         self._sources, self._log, self._reader = sources, events, reader
-        self._seconds, self._names, self._monotonic = seconds, names, monotonic
+        self._seconds, self._names, self._clock = seconds, names, clock
         records = trace_jobs(events.events())
         self.view = JobsView(records=records)
         """The jobs now; replaced as a whole."""
@@ -73,12 +73,12 @@ class JobWatch:
         self._read_ns = {record.job.claim.source: seen_ns for record in records}
         self._placed_from: tuple[Merged, tuple[Port, ...], Topology] | None = None
         self._due = 0.0
-        self._logged = Occurrences()
+        self._logged = Occurrences(clock.monotonic)
         sources.expect(had_cgroup(events.events()) & self._before.keys(), seen_ns)
 
     def update(self, fabric: Fabric) -> None:
         """Follow the newest readings; begins the next ones if they are due. Call it once a second; it never waits."""
-        now = self._monotonic()
+        now = self._clock.monotonic()
         if now >= self._due:
             self._sources.start()
             self._due = now + self._seconds
@@ -108,7 +108,7 @@ class JobWatch:
                 self.view = replace(self.view, records=trace_jobs(self._log.events()))
 
     def _record_changes(self, jobs: dict[Key, PlacedJob], merged: Merged) -> None:
-        now_ns, unknown = time.time_ns(), {}
+        now_ns, unknown = self._clock.time_ns(), {}
         for key, job in self._before.items():
             if key not in jobs and job.claim.source in merged.silent:
                 unknown[key] = job

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ibpulse import owned_files
+from ibpulse.clocks import Clock
 from ibpulse.errors import RingError
 from ibpulse.ring import layout as at
 
@@ -20,13 +21,13 @@ from ibpulse.ring import layout as at
 class RingFile:
     """A memory-mapped ring file; `words` is its whole content as unsigned 64-bit words."""
 
-    def __init__(self, path: Path, *, writable: bool = True) -> None:
+    def __init__(self, path: Path, *, writable: bool = True, clock: Clock = time) -> None:
         """Map an existing ring.
 
         Raises:
             RingError: the file is missing, is not a ring, or has a different version.
         """
-        self.path = path
+        self.path, self.clock = path, clock
         try:
             self._descriptor = owned_files.open_to_write(path) if writable else owned_files.open_to_read(path)
         except OSError as error:
@@ -64,7 +65,7 @@ class RingFile:
         raise RingError(f"ring {self.path} {reason}; delete it, it only holds the last minutes of samples")
 
     @classmethod
-    def create(cls, path: Path, interval_ns: int, capacity: int) -> RingFile:
+    def create(cls, path: Path, interval_ns: int, capacity: int, clock: Clock = time) -> RingFile:
         """Create an empty ring in place of any file at `path`; processes that have the old file mapped keep it.
 
         Raises:
@@ -76,26 +77,26 @@ class RingFile:
                 os.ftruncate(descriptor, at.file_bytes(capacity))
                 # makes a full file system an error here instead of a bus error at the first tick
                 os.posix_fallocate(descriptor, 0, at.RECORD_TABLE * at.WORD)
-                header = [at.MAGIC, at.VERSION, interval_ns, capacity, time.time_ns()]
+                header = [at.MAGIC, at.VERSION, interval_ns, capacity, clock.time_ns()]
                 os.pwrite(descriptor, b"".join(word.to_bytes(at.WORD, sys.byteorder) for word in header), 0)
         except OSError as error:
             raise RingError(
                 f"ring {path} cannot be created: {error.strerror}; "
                 "set ring.dir to a writable directory, preferably on tmpfs"
             ) from error
-        return cls(path)
+        return cls(path, clock=clock)
 
     @classmethod
-    def open_or_create(cls, path: Path, interval_ns: int, capacity: int) -> RingFile:
+    def open_or_create(cls, path: Path, interval_ns: int, capacity: int, clock: Clock = time) -> RingFile:
         """The ring at `path` with its history if it matches these settings, otherwise a new one."""
         try:
-            ring = cls(path)
+            ring = cls(path, clock=clock)
         except RingError:
-            return cls.create(path, interval_ns, capacity)
+            return cls.create(path, interval_ns, capacity, clock)
         if (ring.interval_ns, ring.capacity) == (interval_ns, capacity):
             return ring
         ring.close()
-        return cls.create(path, interval_ns, capacity)
+        return cls.create(path, interval_ns, capacity, clock)
 
     def close(self) -> None:
         """Unmap the file. Arrays that view it keep it mapped until they are freed."""
@@ -185,7 +186,7 @@ class RingFile:
         begin = at.slot_at(slot)
         self.words[begin + at.S_SCALE] = scale
         self.words[begin + at.S_STRIDE] = stride
-        self.words[begin + at.S_LAST_SEEN_WALL_NS] = time.time_ns()
+        self.words[begin + at.S_LAST_SEEN_WALL_NS] = self.clock.time_ns()
         self.words[begin + at.S_ASSIGNED] = 1
 
     def _free_slot(self, known: dict[str, int]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -82,7 +81,7 @@ class RingReader:
         shift = self.ring.last_shift()
         if shift is None:
             return 0
-        now = time.time_ns() if wall_ns is None else wall_ns
+        now = self.ring.clock.time_ns() if wall_ns is None else wall_ns
         return now // self.interval_ns + shift - GUARD_TICKS
 
     @property

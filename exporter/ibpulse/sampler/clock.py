@@ -8,8 +8,8 @@ Standard library only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
+from ibpulse.clocks import Clock
 from ibpulse.units import SECOND_NS
 
 # Two clock reads this far apart were interrupted by a preemption, and are repeated.
@@ -29,9 +29,7 @@ class TickClock:
         shift: int = 0,
         last_tick: int = 0,
         last_ns: int = 0,
-        wall_ns: Callable[[], int] = time.time_ns,
-        monotonic_ns: Callable[[], int] = time.monotonic_ns,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = time,
     ) -> None:
         """Continue after `last_tick` of an earlier clock with `shift`, which began that tick at `last_ns`.
 
@@ -44,16 +42,14 @@ class TickClock:
         self.missed = 0
         self.stride = 1
         self.steps = 0
-        self._wall_ns = wall_ns
-        self._monotonic_ns = monotonic_ns
-        self._sleep = sleep
+        self._wall_ns, self._monotonic_ns, self._sleep = clock.time_ns, clock.monotonic_ns, clock.sleep
         # maximum lateness of a deadline; a new clock starts with a future one
         self._grace_ns = 0
         self.usual_ns = 0
         self.began_ns = last_ns
         self.offset_ns, _ = self._measure_offset()
         if last_tick:
-            self._resume(monotonic_ns())
+            self._resume(self._monotonic_ns())
 
     def wait(self, read_ns: int = 0) -> int:
         """Sleep until the next tick, set `tick`, and return the wake-up delay in ns.

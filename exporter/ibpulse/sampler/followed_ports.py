@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from ibpulse.clocks import Clock
 from ibpulse.events import EventLog
 from ibpulse.events.port_changes import HUNG, UNREADABLE, SeenPort
 from ibpulse.events.watch import KnownPort, PortWatch
@@ -29,13 +30,14 @@ class FollowedPorts:
     Without `states`, the states are those of the last scan. `fabric` is replaced when something changes.
     """
 
-    def __init__(self, reader: RingReader, events: EventLog, states: StatePoller | None) -> None:
+    def __init__(self, reader: RingReader, events: EventLog, states: StatePoller | None, clock: Clock = time) -> None:
+        self._clock = clock
         self.fabric = Fabric()
         self.outdated = False
         """Whether devices have come or gone since the last scan."""
         self._ring = reader.ring
         self._states = states
-        self._watch = PortWatch(events, reader)
+        self._watch = PortWatch(events, reader, clock)
         self._scan = Fabric()
         self._readings: Mapping[PortId, LinkReading] = {}
         self._listed: tuple[frozenset[str], frozenset[PortId]] = (frozenset(), frozenset())
@@ -49,18 +51,20 @@ class FollowedPorts:
         if self._states is not None:
             # a later listing may have devices that the scan does not see
             self._listing = self._states.listing
-        return time.time_ns()
+        return self._clock.time_ns()
 
     def take_scan(self, fabric: Fabric, listed_ns: int) -> None:
         """Continue with the ports of a scan, which listed the devices at this wall time.
 
         The first call waits for the first readings, so it may take a moment.
         """
-        self._scan, self._listed_ns, self._scanned_ns = fabric, listed_ns, time.time_ns()
+        self._scan, self._listed_ns, self._scanned_ns = fabric, listed_ns, self._clock.time_ns()
         if self._states is not None:
             self._states.follow(fabric.ports)
             self._listed = (self._listing, self._states.gone)
-            self._readings = self._states.poll() if self._begun else _first_readings(self._states, len(fabric.ports))
+            self._readings = (
+                self._states.poll() if self._begun else self._first_readings(self._states, len(fabric.ports))
+            )
             if not self._begun:
                 self._listed = (self._states.listing, self._states.gone)
         self._begun, self.outdated = True, False
@@ -68,7 +72,7 @@ class FollowedPorts:
 
     def poll(self) -> bool:
         """Take new readings; whether `note` is due. Call it several times a second."""
-        now, fresh = time.monotonic(), False
+        now, fresh = self._clock.monotonic(), False
         if self._states is not None and now >= self._poll_at:
             readings = self._states.poll()
             self._follow_listing(self._states)
@@ -85,7 +89,7 @@ class FollowedPorts:
 
         `silent_devices` are those whose counter reads do not return.
         """
-        self._noted_at = time.monotonic()
+        self._noted_at = self._clock.monotonic()
         hung = {*silent_devices, *(self._states.hung_devices if self._states else ())}
         seen = [self._see(port, slots.get(str(port.id)), hung) for port in self.fabric.ports]
         self._watch.update(seen, self._listed_ns, {*hung, *self.fabric.stuck_devices})
@@ -98,6 +102,13 @@ class FollowedPorts:
         """Stop reading states."""
         if self._states is not None:
             self._states.close()
+
+    def _first_readings(self, states: StatePoller, wanted: int) -> Mapping[PortId, LinkReading]:
+        """Readings of all ports, or those that are there in time."""
+        deadline = self._clock.monotonic() + FIRST_READING_SECONDS
+        while len(readings := states.poll()) < wanted and self._clock.monotonic() < deadline:
+            self._clock.sleep(FIRST_READING_SECONDS / 50)
+        return readings
 
     def _follow_listing(self, states: StatePoller) -> None:
         listed = (states.listing, states.gone)
@@ -144,14 +155,6 @@ class FollowedPorts:
         if reading is not None and reading.problem:
             return reading.problem, reading.reason
         return "", ""
-
-
-def _first_readings(states: StatePoller, wanted: int) -> Mapping[PortId, LinkReading]:
-    """Readings of all ports, or those that are there in time."""
-    deadline = time.monotonic() + FIRST_READING_SECONDS
-    while len(readings := states.poll()) < wanted and time.monotonic() < deadline:
-        time.sleep(FIRST_READING_SECONDS / 50)
-    return readings
 
 
 def _apply(reading: LinkReading | None, port: Port) -> Port:

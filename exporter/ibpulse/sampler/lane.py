@@ -8,9 +8,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
+from ibpulse.clocks import Clock
 from ibpulse.errors import SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -34,6 +37,36 @@ PLAN_SECONDS = 5.0
 REQUESTS = (("sampler.scheduler=fifo", at.L_FIFO), ("sampler.cpu", at.L_PINNED))
 
 
+class Process(Protocol):
+    """A sampler process."""
+
+    def poll(self) -> int | None:
+        """Exit status, negative for a signal, None while the process runs."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of the process.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs.
+        """
+
+    def kill(self) -> None:
+        """Kill the process: it no longer runs user code, but may take long to end."""
+
+
+StartProcess = Callable[[Path, int], Process]
+"""Starts the sampler process of a ring and a lane; raises OSError."""
+
+
+def start_sampler(ring: Path, lane: int) -> Process:
+    """Start the sampler in a process of its own.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return PipedProcess([sys.executable, "-m", "ibpulse.sampler.process", str(ring), str(lane)])
+
+
 @dataclass(frozen=True, slots=True)
 class Stall:
     """Time a lane has made no progress, and the device being read; the device is empty between two ticks."""
@@ -49,8 +82,16 @@ class Stall:
 class Lane:
     """A block in the ring's header for one sampler process, and the process that uses it."""
 
-    def __init__(self, ring: RingFile, number: int, spare: SpareDescriptors) -> None:
+    def __init__(
+        self,
+        ring: RingFile,
+        number: int,
+        spare: SpareDescriptors,
+        clock: Clock = time,
+        start_process: StartProcess = start_sampler,
+    ) -> None:
         self.number = number
+        self._clock, self._start_process = clock, start_process
         self._spare = spare
         self.plan: Plan | None = None
         self._written: dict[int, Plan] = {}
@@ -59,7 +100,7 @@ class Lane:
         self._plan_monotonic = 0.0
         self._ring = ring
         self._words = at.lane_at(number)
-        self._process: PipedProcess | None = None
+        self._process: Process | None = None
         self._last_sign: tuple[int, ...] = ()
         self._signless_polls = 0
         self._last_sign_monotonic = self._polled_monotonic = 0.0
@@ -82,7 +123,7 @@ class Lane:
                 f"the sampler's plan {plan_path(self._ring.path, self.number)} cannot be written: {error.strerror}; "
                 "set ring.dir to a writable directory with free space"
             ) from error
-        self.plan, self._plan_monotonic = plan, time.monotonic()
+        self.plan, self._plan_monotonic = plan, self._clock.monotonic()
         applied = self.word(at.L_PLAN_APPLIED)
         self._written = {generation: written for generation, written in self._written.items() if generation >= applied}
         self._written[plan.generation] = plan
@@ -101,7 +142,7 @@ class Lane:
         applied = self.word(at.L_PLAN_APPLIED)
         if self.plan is None or applied in (0, self.plan.generation) or self._process is None:
             return
-        if time.monotonic() - max(self._plan_monotonic, self.started_monotonic) > PLAN_SECONDS:
+        if self._clock.monotonic() - max(self._plan_monotonic, self.started_monotonic) > PLAN_SECONDS:
             path = plan_path(self._ring.path, self.number)
             raise SamplerError(f"the sampler does not follow its plan {path}; check ring.dir")
 
@@ -111,17 +152,16 @@ class Lane:
         Raises:
             SamplerError: it cannot be started.
         """
-        self.started_monotonic = time.monotonic()
+        self.started_monotonic = self._clock.monotonic()
         words = self._ring.words
         words[self._words + at.L_DEVICE] = 0
         words[self._words + at.L_PLAN_APPLIED] = 0
         words[self._words + at.L_FIFO] = words[self._words + at.L_PINNED] = NOT_ASKED
-        command = [sys.executable, "-m", "ibpulse.sampler.process", str(self._ring.path), str(self.number)]
         try:
             with self._spare.released():
-                self._process = PipedProcess(command)
+                self._process = self._start_process(self._ring.path, self.number)
         except OSError as error:
-            raise SamplerError(f"the sampler process {command[0]} cannot be started: {error.strerror}") from error
+            raise SamplerError(f"the sampler process {sys.executable} cannot be started: {error.strerror}") from error
         self._signless_polls = 0
         self._last_sign_monotonic = self.started_monotonic
 
@@ -133,14 +173,14 @@ class Lane:
         """Exit status of the process, negative for a signal, None while it runs or without a process."""
         return None if self._process is None else self._process.poll()
 
-    def kill(self) -> PipedProcess | None:
+    def kill(self) -> Process | None:
         """Kill and release the process: it no longer runs user code, but may take long to end."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
         return process
 
-    def terminate(self) -> PipedProcess | None:
+    def terminate(self) -> Process | None:
         """Ask the process to end at its next tick, and release it."""
         process, self._process = self._process, None
         self._ring.words[self._words + at.L_PLAN_WANTED] = STOP
@@ -151,7 +191,7 @@ class Lane:
 
         If this process itself was stopped or starved, counting restarts with the next poll.
         """
-        now = time.monotonic()
+        now = self._clock.monotonic()
         before, self._polled_monotonic = self._polled_monotonic, now
         device = self.word(at.L_DEVICE)
         # applying a plan counts as progress too, because a process may take long to start before its first tick
@@ -189,10 +229,11 @@ class Lane:
 class EndingProcesses:
     """Released processes that are ending. A process that hangs in a read ends only when the device responds."""
 
-    def __init__(self) -> None:
-        self._processes: list[PipedProcess] = []
+    def __init__(self, clock: Clock = time) -> None:
+        self._clock = clock
+        self._processes: list[Process] = []
 
-    def add(self, process: PipedProcess | None) -> None:
+    def add(self, process: Process | None) -> None:
         """Take over a process that was asked to end."""
         if process is not None:
             self._processes.append(process)
@@ -209,10 +250,10 @@ class EndingProcesses:
         self._wait(seconds)
 
     def _wait(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = self._clock.monotonic() + seconds
         for process in self._processes:
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(max(0.0, deadline - self._clock.monotonic()))
             except subprocess.TimeoutExpired:
                 pass  # it hangs in a read; nothing can end it before the device responds
         self.reap()

@@ -12,8 +12,9 @@ import os
 import struct
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ibpulse.clocks import Clock
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.plan import Plan, PlannedPort
@@ -32,11 +33,15 @@ REFUSED = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM, 
 VANISHED = frozenset({errno.ENODEV, errno.ENXIO, errno.ENOENT, errno.ESTALE})
 
 
+Pread = Callable[[int, int, int], bytes]
+
+
 class CounterFile:
     """The counter files of one direction of a port, with their handling of failures."""
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
+    def __init__(self, paths: tuple[str, ...], pread: Pread = os.pread) -> None:
         self.paths = paths
+        self._pread = pread
         self.descriptors: list[int] = []
         self.failures = 0
         self.rest_until_ns = 0
@@ -67,7 +72,7 @@ class CounterFile:
         """The counter, or ABSENT while the files are paused or not open. Raises OSError or ValueError."""
         if now_ns < self.rest_until_ns or not self.descriptors:
             return at.ABSENT
-        value = sum(int(os.pread(descriptor, READ_BYTES, 0)) for descriptor in self.descriptors)
+        value = sum(int(self._pread(descriptor, READ_BYTES, 0)) for descriptor in self.descriptors)
         if not 0 <= value < at.ABSENT:
             raise ValueError(value)
         self.failures = self.rest_until_ns = 0
@@ -90,13 +95,13 @@ class CounterFile:
 class SampledPort:
     """A port of the plan: its two counters and the position of its records."""
 
-    def __init__(self, planned: PlannedPort, device_number: int, capacity: int) -> None:
+    def __init__(self, planned: PlannedPort, device_number: int, capacity: int, pread: Pread = os.pread) -> None:
         self.planned = planned
         self.device_number = device_number
         self.slot_words = at.slot_at(planned.slot)
         self.record_bytes = at.records_at(planned.slot, capacity) * at.WORD
-        self.transmit = CounterFile(planned.transmit)
-        self.receive = CounterFile(planned.receive)
+        self.transmit = CounterFile(planned.transmit, pread)
+        self.receive = CounterFile(planned.receive, pread)
         self.files = (self.transmit, self.receive)
         self.read_ns = 0
 
@@ -112,7 +117,8 @@ FastEntry = tuple[int, int, int, int, SampledPort]
 class Loop:
     """The ports of a plan, and a full tick over all of them; `steady` has the short one."""
 
-    def __init__(self, ring: RingFile, lane: int) -> None:
+    def __init__(self, ring: RingFile, lane: int, clock: Clock = time, pread: Pread = os.pread) -> None:
+        self.clock, self.pread = clock, pread
         self._ring = ring
         self._lane = at.lane_at(lane)
         self._ports: dict[PlannedPort, SampledPort] = {}
@@ -138,7 +144,7 @@ class Loop:
             for file in self._ports.pop(planned).files:
                 file.close()
         for planned in plan.ports:
-            port = self._ports.setdefault(planned, SampledPort(planned, 0, self._ring.capacity))
+            port = self._ports.setdefault(planned, SampledPort(planned, 0, self._ring.capacity, self.pread))
             port.device_number = numbers[planned.device]
             for file in port.files:
                 if file.vanished:
@@ -166,7 +172,7 @@ class Loop:
         Returns the monotonic time at which the most frequently sampled ports had been read.
         """
         words, lane = self._ring.words, self._lane
-        began = time.monotonic_ns()
+        began = self.clock.monotonic_ns()
         words[lane + at.L_BEGUN] = tick
         words[lane + at.L_HEARTBEAT_NS] = began
         frequent, strided = [*(entry[-1] for entry in self.fast), *self.slow], self.strided
@@ -185,7 +191,7 @@ class Loop:
         for port in ports:
             stride = port.planned.stride
             # for ports that are due at every tick, the clock guarantees the time between two samples
-            if tick % stride or (stride > 1 and self._is_too_soon(port, time.monotonic_ns())):
+            if tick % stride or (stride > 1 and self._is_too_soon(port, self.clock.monotonic_ns())):
                 continue
             words[self._lane + at.L_DEVICE] = port.device_number
             whole = port.is_whole()
@@ -193,7 +199,7 @@ class Loop:
             changed |= port.is_whole() != whole
         if changed:
             self._sort()
-        return time.monotonic_ns()
+        return self.clock.monotonic_ns()
 
     def _is_too_soon(self, port: SampledPort, now_ns: int) -> bool:
         """Whether the last sample was so late that a rate would cover less than half of the port's interval.
@@ -209,11 +215,11 @@ class Loop:
         """Read each direction by itself, so that one bad file does not hide the other."""
         for file in port.files:
             self._prepare_file(port, file)
-        before = time.monotonic_ns()
+        before = self.clock.monotonic_ns()
         transmit = self._read_file(port, port.transmit, before)
-        between = time.monotonic_ns()
+        between = self.clock.monotonic_ns()
         receive = self._read_file(port, port.receive, between)
-        after = port.read_ns = time.monotonic_ns()
+        after = port.read_ns = self.clock.monotonic_ns()
         self._note_status(port, after)
         if transmit == receive == at.ABSENT:
             return
@@ -245,7 +251,7 @@ class Loop:
 
     def _prepare_file(self, port: SampledPort, file: CounterFile) -> None:
         try:
-            file.prepare(time.monotonic_ns())
+            file.prepare(self.clock.monotonic_ns())
         except OSError as error:
             self._fail(port, file, error)
 
@@ -260,7 +266,7 @@ class Loop:
 
     def _fail(self, port: SampledPort, file: CounterFile, error: OSError) -> None:
         number = error.errno or errno.EIO
-        file.fail(number, time.monotonic_ns())
+        file.fail(number, self.clock.monotonic_ns())
         words = self._ring.words
         words[port.slot_words + at.S_ERRORS] += 1
         words[port.slot_words + at.S_LAST_ERRNO] = number

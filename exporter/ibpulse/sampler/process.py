@@ -14,12 +14,13 @@ import sys
 import time
 from pathlib import Path
 
+from ibpulse.clocks import Clock
 from ibpulse.errors import IbpulseError, SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler import scheduling
 from ibpulse.sampler.clock import TickClock
-from ibpulse.sampler.loop import Loop
+from ibpulse.sampler.loop import Loop, Pread
 from ibpulse.sampler.plan import STOP, Plan, plan_path, read_plan
 from ibpulse.sampler.steady import sample_steadily
 from ibpulse.units import SECOND_NS
@@ -35,8 +36,9 @@ EXIT_ORPHAN, EXIT_CLOCK_STEP, EXIT_NO_RING = 3, 4, 5
 class SamplerProcess:
     """One run of the sampler on a lane of a ring."""
 
-    def __init__(self, ring: RingFile, lane: int) -> None:
+    def __init__(self, ring: RingFile, lane: int, clock: Clock = time, pread: Pread = os.pread) -> None:
         self._ring = ring
+        self._time = clock
         self._lane = lane
         self._words = at.lane_at(lane)
         self._plan_path = plan_path(ring.path, lane)
@@ -51,12 +53,13 @@ class SamplerProcess:
             shift=ring.last_shift() or 0,
             last_tick=ring.words[self._words + at.L_TICK],
             last_ns=ring.words[self._words + at.L_HEARTBEAT_NS],
+            clock=clock,
         )
         self._steps = 0
         self._missed_before = ring.words[self._words + at.L_MISSED]
         if lane == MAIN_LANE and ring.last_shift() is None:
             ring.begin_segment(self._clock.tick + 1, self._clock.shift)
-        self._loop = Loop(ring, lane)
+        self._loop = Loop(ring, lane, clock, pread)
         self._apply(plan)
 
     def _ask_kernel(self, plan: Plan) -> None:
@@ -72,6 +75,10 @@ class SamplerProcess:
         self._loop.apply(plan)
         self._clock.stride = self._loop.stride
         self._ring.words[self._words + at.L_PLAN_APPLIED] = plan.generation
+        self._settle_memory()
+
+    def _settle_memory(self) -> None:
+        """Keep the collector from walking what stays."""
         gc.collect()
         gc.freeze()
 
@@ -110,8 +117,11 @@ class SamplerProcess:
             read_ns = sample_steadily(self._ring, self._lane, self._loop, clock, read_ns)
             if clock.tick % ticks_per_second == 0:
                 words[lane + at.L_CPU_NS] += self._cpu_since_last_ns()
-                if os.getppid() != self._parent:
+                if self._is_orphan():
                     return EXIT_ORPHAN
+
+    def _is_orphan(self) -> bool:
+        return os.getppid() != self._parent
 
     def _record_segment(self) -> None:
         """Publish the new wall time before readers can see the first record that uses it."""
@@ -120,7 +130,7 @@ class SamplerProcess:
         self._ring.begin_segment(self._clock.tick, self._clock.shift)
 
     def _cpu_since_last_ns(self) -> int:
-        before, self._cpu_ns = self._cpu_ns, time.process_time_ns()
+        before, self._cpu_ns = self._cpu_ns, self._time.process_time_ns()
         return self._cpu_ns - before
 
 

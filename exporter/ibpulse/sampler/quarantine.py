@@ -11,10 +11,11 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ibpulse.clocks import Clock
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.sampler.lane import HUNG_READ_SECONDS, SILENT_SECONDS, EndingProcesses, Lane
+from ibpulse.sampler.lane import HUNG_READ_SECONDS, SILENT_SECONDS, EndingProcesses, Lane, StartProcess, start_sampler
 from ibpulse.sampler.plan import Plan
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.spare_descriptors import SpareDescriptors
@@ -50,7 +51,10 @@ class Quarantine:
         ending: EndingProcesses,
         spare: SpareDescriptors,
         errors: InternalErrors | None = None,
+        clock: Clock = time,
+        start_process: StartProcess = start_sampler,
     ) -> None:
+        self._clock, self._start_process = clock, start_process
         self._errors = errors or InternalErrors()
         self._spare = spare
         self._ring = ring
@@ -73,7 +77,7 @@ class Quarantine:
     @property
     def silent_devices(self) -> tuple[str, ...]:
         """The devices in quarantine that have not responded for a second; a hung read shows only after a while."""
-        steady = time.monotonic() - SILENT_SECONDS
+        steady = self._clock.monotonic() - SILENT_SECONDS
         return tuple(
             device
             for device, held in self._held.items()
@@ -124,7 +128,7 @@ class Quarantine:
         return [device for device, held in self._held.items() if self._has_recovered(device, held)]
 
     def _has_recovered(self, device: str, held: QuarantinedDevice) -> bool:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if held.lane is None:
             main = self._ring.words[at.lane_at(MAIN_LANE) + at.L_PLAN_APPLIED]
             held.lane = self._open_lane(device) if not held.slow or main >= held.generation else None
@@ -145,13 +149,13 @@ class Quarantine:
         # it continues from the tick of the main sampler
         for which in (at.L_TICK, at.L_HEARTBEAT_NS):
             words[begin + which] = words[main + which]
-        lane = Lane(self._ring, free, self._spare)
+        lane = Lane(self._ring, free, self._spare, self._clock, self._start_process)
         self._start(device, lane)
         return lane
 
     def _start(self, device: str, lane: Lane) -> None:
         """Start a lane's process with the newest plan, or with the last one written; without any, it is tried later."""
-        lane.started_monotonic = time.monotonic()
+        lane.started_monotonic = self._clock.monotonic()
         self._write_plan(device, lane)
         if lane.plan is not None:
             start_or_log(lane, self._errors)

@@ -7,9 +7,7 @@ Standard library only.
 
 from __future__ import annotations
 
-import os
 import struct
-import time
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -29,7 +27,7 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
     """
     words, buffer, pack = ring.words, loop.buffer, loop.pack
     fast, slow, strided = loop.fast, loop.slow, loop.strided
-    now, wall, sleep, pread = time.monotonic_ns, time.time_ns, time.sleep, os.pread
+    now, wall, sleep, pread = loop.clock.monotonic_ns, loop.clock.time_ns, loop.clock.sleep, loop.pread
     begin = at.lane_at(lane)
     wanted_at, heartbeat_at, device_at = begin + at.L_PLAN_WANTED, begin + at.L_HEARTBEAT_NS, begin + at.L_DEVICE
     tick_at, ticks_at, begun_at = begin + at.L_TICK, begin + at.L_TICKS, begin + at.L_BEGUN

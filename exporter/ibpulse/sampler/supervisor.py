@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ibpulse.clocks import Clock
 from ibpulse.deadline import DaemonThreads, seconds_until_beat
 from ibpulse.defaults import SCAN_INTERVAL_NS
 from ibpulse.errors import RingError
@@ -27,7 +28,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.adaptive import AdaptiveInterval
 from ibpulse.sampler.followed_ports import FollowedPorts
-from ibpulse.sampler.lane import HUNG_READ_SECONDS, EndingProcesses, HeaderLog, Lane, Stall
+from ibpulse.sampler.lane import HUNG_READ_SECONDS, EndingProcesses, HeaderLog, Lane, Stall, StartProcess, start_sampler
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.quarantine import Quarantine, start_or_log
@@ -82,20 +83,25 @@ class Supervisor:
         events: EventLog | None = None,
         states: StatePoller | None = None,
         errors: InternalErrors | None = None,
+        clock: Clock = time,
+        start_process: StartProcess = start_sampler,
     ) -> None:
+        self._clock = clock
         self.slots: dict[str, int] = {}
         self.events = EventLog(interval_ns=ring.interval_ns) if events is None else events
         self._reader = RingReader(ring)
-        self._followed = FollowedPorts(self._reader, self.events, states)
+        self._followed = FollowedPorts(self._reader, self.events, states, clock)
         self._ring = ring
         self._inventory = inventory
         self._threads = DaemonThreads(1, "scan")
         self._options = options
         self._spare = SpareDescriptors()
-        self._main = Lane(ring, MAIN_LANE, self._spare)
-        self._stall, self._ending = Stall(0.0, ""), EndingProcesses()
+        self._main = Lane(ring, MAIN_LANE, self._spare, clock, start_process)
+        self._stall, self._ending = Stall(0.0, ""), EndingProcesses(clock)
         self._errors = errors or InternalErrors()
-        self._quarantine = Quarantine(ring, options.steady_seconds, self._ending, self._spare, self._errors)
+        self._quarantine = Quarantine(
+            ring, options.steady_seconds, self._ending, self._spare, self._errors, clock, start_process
+        )
         self._adaptive = AdaptiveInterval(self._reader)
         self._header_log = HeaderLog(ring)
         self._generation = 0
@@ -106,7 +112,7 @@ class Supervisor:
         self._rescan_wanted = asyncio.Event()
         self._planned: tuple[PlannedPort, ...] = ()
         self._faults: tuple[str, ...] = ()
-        self._logged = Occurrences()
+        self._logged = Occurrences(clock.monotonic)
         self._scanned, self._failed_scans = False, 0
 
     @property
@@ -122,7 +128,7 @@ class Supervisor:
             SamplerError: the sampler cannot be started.
         """
         interval_ns = self._ring.interval_ns
-        now_tick = time.time_ns() // interval_ns + (self._ring.last_shift() or 0)
+        now_tick = self._clock.time_ns() // interval_ns + (self._ring.last_shift() or 0)
         for lane in range(at.LANE_COUNT):
             # the time without a running daemon is missing data, but does not count as missed ticks
             index = at.lane_at(lane) + at.L_TICK
@@ -165,7 +171,7 @@ class Supervisor:
     def heartbeat_age_seconds(self) -> float | None:
         """Seconds since the main sampler last began a tick, None before its first."""
         heartbeat_ns = self._main.word(at.L_HEARTBEAT_NS)
-        return max(0.0, (time.monotonic_ns() - heartbeat_ns) / SECOND_NS) if heartbeat_ns else None
+        return max(0.0, (self._clock.monotonic_ns() - heartbeat_ns) / SECOND_NS) if heartbeat_ns else None
 
     async def _follow_fabric(self) -> None:
         reopen_after, pause = 0.0, self._options.scan_seconds
@@ -179,9 +185,9 @@ class Supervisor:
             await asyncio.sleep(pause if self._failed_scans else 0.0)
             with self._errors.boundary("plan", "ports"):
                 # the files of a device that disappeared and came back under the same name have to be reopened
-                if self._gone_ports() and time.monotonic() >= reopen_after:
+                if self._gone_ports() and self._clock.monotonic() >= reopen_after:
                     self._replan(force=True)
-                    reopen_after = time.monotonic() + self._options.scan_seconds
+                    reopen_after = self._clock.monotonic() + self._options.scan_seconds
 
     async def _scan(self) -> None:
         first, before, loop = not self._scanned, set(self.slots), asyncio.get_running_loop()
@@ -209,7 +215,7 @@ class Supervisor:
     def _note(self, kind: str, device: str, text: str) -> None:
         """Record an event of a device."""
         with self._errors.boundary("events", device):
-            now_ns, uncertainty_ns = time.time_ns(), round(CALM_SECONDS * SECOND_NS)
+            now_ns, uncertainty_ns = self._clock.time_ns(), round(CALM_SECONDS * SECOND_NS)
             tick, ring = self._reader.tick_at(now_ns), self._ring.words[at.H_CREATED_WALL_NS]
             self.events.add(Event(now_ns, kind, device, f"{device}: {text}", uncertainty_ns, tick=tick, ring=ring))
 
@@ -302,7 +308,7 @@ class Supervisor:
         }
         check_at = 0.0
         while True:
-            self._stall, now = self._main.poll(), time.monotonic()
+            self._stall, now = self._main.poll(), self._clock.monotonic()
             if now >= check_at or not self._main.moves or self._quarantine.devices:
                 check_at = now + CHECK_SECONDS
                 for subject, step in steps.items():
@@ -315,7 +321,7 @@ class Supervisor:
                 # before the next scan, which forgets a port that disappeared
                 self._header_log.log_changes(self.slots)
                 self._rescan_wanted.set()
-            await asyncio.sleep(seconds_until_beat(CALM_SECONDS) if self._main.moves else POLL_SECONDS)
+            await asyncio.sleep(seconds_until_beat(CALM_SECONDS, self._clock) if self._main.moves else POLL_SECONDS)
 
     def _poll_states(self) -> None:
         if self._followed.poll():
@@ -344,7 +350,7 @@ class Supervisor:
 
     def _restart(self, fault: str) -> None:
         """Restart the main sampler: immediately, but with increasing delays if it keeps ending soon after its start."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now < self._restart_after:
             self._last_fault = fault
             return
@@ -363,7 +369,7 @@ class Supervisor:
         usable = plan is not None and not any(port.device in hung for port in plan.ports)
         if not usable or not start_or_log(self._main, self._errors):
             self._last_fault = NOT_STARTED
-            self._restart_after = time.monotonic() + RESTART_SECONDS_MAX
+            self._restart_after = self._clock.monotonic() + RESTART_SECONDS_MAX
 
     def _take_over(self, device: str) -> None:
         """Kill the hung sampler, start a new one for the other devices, and sample the hung device in isolation."""
@@ -389,7 +395,7 @@ class Supervisor:
     def _adapt(self) -> None:
         """Adapt the intervals of devices to their read times."""
         ports = [port for port in self._planned if port.device not in self._quarantine.hung_devices]
-        if self._adaptive.refresh(ports, time.monotonic()):
+        if self._adaptive.refresh(ports, self._clock.monotonic()):
             self._replan(force=True)
 
     def _stop(self) -> None:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ibpulse.clocks import Clock
 from ibpulse.model import Port
 from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.files import GONE, ReadFault, parse_count
@@ -47,7 +48,8 @@ class LinkReader:
     On mlx5 each of `state`, `phys_state` and `rate` takes about five firmware commands.
     """
 
-    def __init__(self, class_folder: str, port: Port) -> None:
+    def __init__(self, class_folder: str, port: Port, clock: Clock = time) -> None:
+        self._clock = clock
         self.port = port
         """The port of the last scan."""
         self.reading: LinkReading | None = None
@@ -65,7 +67,7 @@ class LinkReader:
 
     def read(self) -> None:
         """Read the link; `reading` and `gone` then hold the result."""
-        begun_ns = time.time_ns()
+        begun_ns = self._clock.time_ns()
         fault = self._check_port()
         if fault is ReadFault.NONE:
             fault = self._state.read()
@@ -73,7 +75,7 @@ class LinkReader:
             self._leave()
             return
         self.gone = False
-        taken_ns = time.time_ns()
+        taken_ns = self._clock.time_ns()
         if self._state.reason:
             self._note_failure(fault, taken_ns)
             return

@@ -14,9 +14,9 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 
-from ibpulse.deadline import join_all
+from ibpulse import deadline
+from ibpulse.clocks import Clock
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.model import Port, PortId
 from ibpulse.sysfs.files import SHORTAGE
@@ -24,6 +24,7 @@ from ibpulse.sysfs.link_reader import LinkReader, LinkReading
 
 __all__ = ["LinkReading", "StatePoller"]
 
+THREAD_NAME = "link-states"
 PERIOD_SECONDS = 1.0
 # part of the period for which one device may keep the others waiting
 PATIENCE = 0.25
@@ -37,7 +38,14 @@ class StatePoller:
     `seconds` lie between two rounds of reads, and a read that takes longer hangs. `errors` counts exceptions.
     """
 
-    def __init__(self, sysfs: Path, seconds: float = PERIOD_SECONDS, errors: InternalErrors | None = None) -> None:
+    def __init__(
+        self,
+        sysfs: Path,
+        seconds: float = PERIOD_SECONDS,
+        errors: InternalErrors | None = None,
+        clock: Clock = time,
+    ) -> None:
+        self._clock = clock
         self._errors = errors or InternalErrors()
         self.hung_devices: tuple[str, ...] = ()
         """Devices with a read that began over `seconds` ago and has not returned, also at a second look."""
@@ -58,7 +66,9 @@ class StatePoller:
     def follow(self, ports: Sequence[Port]) -> None:
         """Read these ports from now on, and no others. Call it after every scan."""
         names = dict.fromkeys(port.id.device for port in ports)
-        self._devices = {name: self._devices.get(name) or _DeviceLinks(name, self._errors) for name in names}
+        self._devices = {
+            name: self._devices.get(name) or _DeviceLinks(name, self._errors, self._clock) for name in names
+        }
         for name, device in self._devices.items():
             if device.follow(self._class_folder, [port for port in ports if port.id.device == name]):
                 self._due = 0.0
@@ -70,14 +80,14 @@ class StatePoller:
         A round begins every `seconds` however often this is called; frequent calls get its results, and notice a hung
         device, earlier. A port that does not exist or has not been read has no reading; a hung device keeps its last.
         """
-        now = time.monotonic()
+        now = self._clock.monotonic()
         overdue = [name for name, device in self._devices.items() if device.is_busy_since(now - self._seconds)]
         self._overdue = {name: self._overdue.get(name, now) for name in overdue}
         noticed = now - SECOND_LOOK * self._seconds
         self.hung_devices = tuple(name for name, since in self._overdue.items() if since <= noticed)
         if self._worker is not None and self._worker.is_stuck(now - PATIENCE * self._seconds):
             for device in self._worker.abandon():
-                threading.Thread(target=device.read, name="link-states", daemon=True).start()
+                deadline.start_thread(device.read, THREAD_NAME)
             self._worker = None
         if now >= self._due and not (self._worker and self._worker.working):
             self._begin_round()
@@ -91,7 +101,7 @@ class StatePoller:
         self.follow(())
         if self._worker is not None:
             self._worker.abandon()
-            join_all([self._worker.thread], self._seconds)
+            deadline.join_all(self._worker.threads, self._seconds)
             self._worker = None
 
     def _begin_round(self) -> None:
@@ -103,7 +113,7 @@ class StatePoller:
             self._worker.begin(idle)
 
     def _list_devices(self) -> None:
-        begun_ns = time.time_ns()
+        begun_ns = self._clock.time_ns()
         try:
             # the directory belongs to no device, so this cannot hang
             listing = frozenset(os.listdir(os.path.join(self._class_folder, "infiniband")))
@@ -124,8 +134,8 @@ class StatePoller:
 class _DeviceLinks:
     """The links of a device's ports, which one thread at a time reads."""
 
-    def __init__(self, name: str, errors: InternalErrors) -> None:
-        self._name, self._errors = name, errors
+    def __init__(self, name: str, errors: InternalErrors, clock: Clock) -> None:
+        self._name, self._errors, self._clock = name, errors, clock
         self.readers: tuple[LinkReader, ...] = ()
         self.changed = False
         """Whether there are results that nobody has collected."""
@@ -138,7 +148,7 @@ class _DeviceLinks:
         for port in ports:
             if port.id in known:
                 known[port.id].port = port
-        self.readers = tuple(known.get(port.id) or LinkReader(class_folder, port) for port in ports)
+        self.readers = tuple(known.get(port.id) or LinkReader(class_folder, port, self._clock) for port in ports)
         return any(reader.port.id not in known for reader in self.readers)
 
     def is_busy_since(self, instant: float) -> bool:
@@ -150,7 +160,7 @@ class _DeviceLinks:
         """Read all ports, unless another thread does."""
         if not self._lock.acquire(blocking=False):
             return
-        self._began = time.monotonic()
+        self._began = self._clock.monotonic()
         try:
             for reader in self.readers:
                 with self._errors.boundary("fabric", f"links of {self._name}"):
@@ -162,45 +172,39 @@ class _DeviceLinks:
 
 
 class _Worker:
-    """A thread that reads devices in turn."""
+    """Reads devices in turn, in a thread for each round."""
 
     def __init__(self) -> None:
         self.working = False
         """Whether a round is under way."""
         self._waiting: deque[_DeviceLinks] = deque()
         self._device: _DeviceLinks | None = None
-        # True begins a round, False ends the thread
-        self._orders: SimpleQueue[bool] = SimpleQueue()
-        self.thread = threading.Thread(target=self._run, name="link-states", daemon=True)
-        self.thread.start()
+        self.threads: list[threading.Thread] = []
+        """That of the last round."""
 
     def begin(self, devices: Iterable[_DeviceLinks]) -> None:
         """Read these devices; the round before has ended."""
         self.working = True
         self._waiting.extend(devices)
-        self._orders.put(True)
+        self.threads = [deadline.start_thread(self._run, THREAD_NAME)]
 
     def is_stuck(self, instant: float) -> bool:
         """Whether the device that it reads has not answered since this instant, or the thread has failed."""
         device = self._device
-        return not self.thread.is_alive() or (device is not None and device.is_busy_since(instant))
+        failed = self.working and not any(thread.is_alive() for thread in self.threads)
+        return failed or (device is not None and device.is_busy_since(instant))
 
     def abandon(self) -> list[_DeviceLinks]:
         """End the thread after the device that it reads; returns those that it has not read."""
-        self._orders.put(False)
         return list(iter(self._next, None))
 
     def _run(self) -> None:
-        while self._orders.get():
-            self._read_waiting()
-            self.working = False
-
-    def _read_waiting(self) -> None:
         for device in iter(self._next, None):
             self._device = device
             device.read()
         # what is not followed any more is closed with the last reference to it
         self._device = None
+        self.working = False
 
     def _next(self) -> _DeviceLinks | None:
         try:

@@ -65,5 +65,6 @@ def create_app(parts: WebParts) -> FastAPI:
         counts=parts.counts,
         max_query_bytes=parts.limits.max_query_bytes,
         headers=parts.web_config.headers if parts.web_config else tuple,
+        monotonic_ns=parts.monotonic_ns,
     )
     return app

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ibpulse.internal_errors import Occurrences, find_cause
 from ibpulse.metrics.web import WebCounts
+from ibpulse.units import SECOND_NS
 from ibpulse.web.problems import KINDS, problem_response
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,14 @@ class OuterMiddleware:
     """ASGI middleware around all routes."""
 
     def __init__(
-        self, app: ASGIApp, counts: WebCounts, max_query_bytes: int, headers: Callable[[], Headers] = tuple
+        self,
+        app: ASGIApp,
+        counts: WebCounts,
+        max_query_bytes: int,
+        headers: Callable[[], Headers] = tuple,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        self._monotonic_ns = monotonic_ns
         self._app, self._counts, self._max_query_bytes, self._headers = app, counts, max_query_bytes, headers
         self._failures = Occurrences()
 
@@ -52,12 +59,13 @@ class OuterMiddleware:
         exchange = Exchange(send, scope["method"] == "HEAD", self._headers())
         if exchange.head:
             scope = {**scope, "method": "GET", HEAD: True}
-        started = time.perf_counter()
+        started_ns = self._monotonic_ns()
         try:
             await self._answer(scope, receive, exchange)
         finally:
             path = getattr(scope.get("route"), "path", OTHER)
-            self._counts.observe(path.rstrip("/") or path, exchange.status or ABANDONED, time.perf_counter() - started)
+            seconds = (self._monotonic_ns() - started_ns) / SECOND_NS
+            self._counts.observe(path.rstrip("/") or path, exchange.status or ABANDONED, seconds)
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
         app = scope.get("state", {}).get(REFUSAL, self._app)

@@ -82,6 +82,7 @@ class WebParts:
     counts: WebCounts = field(default_factory=WebCounts)
     node: str = field(default_factory=socket.gethostname)
     wall_clock_ns: Callable[[], int] = time.time_ns
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
     clock_state: Callable[[], ClockState | None] = read_clock_state
     snapshot: Callable[[], Snapshot | None] = lambda: None
     ending: asyncio.Event = field(default_factory=asyncio.Event)

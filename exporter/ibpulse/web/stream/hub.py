@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 
@@ -55,10 +54,8 @@ class Feed:
     With `job`, it has the ports that this job had within the history, and their samples while it had them.
     """
 
-    def __init__(
-        self, parts: WebParts, monotonic_ns: Callable[[], int] = time.monotonic_ns, job: Key | None = None
-    ) -> None:
-        self._parts, self._reader, self._monotonic_ns = parts, parts.reader, monotonic_ns
+    def __init__(self, parts: WebParts, job: Key | None = None) -> None:
+        self._parts, self._reader = parts, parts.reader
         self._key = job
         self._job: ChosenJob | None = None
         self._ticks_per_second = SECOND_NS // self._reader.interval_ns
@@ -72,7 +69,7 @@ class Feed:
         self.summary = b""
         self.refresh_ports()
         self.next_tick = self._end()
-        self._advanced_ns = monotonic_ns()
+        self._advanced_ns = parts.monotonic_ns()
 
     def refresh_ports(self) -> tuple[bool, bool]:
         """Update `ports`. Returns whether other ports are in the stream, and whether anything changed in `ports`."""
@@ -104,7 +101,7 @@ class Feed:
 
     def advance(self) -> list[bytes]:
         """The messages since the last call: batches of complete ticks, events of the log, the summary of a second."""
-        now_ns = self._monotonic_ns()
+        now_ns = self._parts.monotonic_ns()
         passed = (now_ns - self._advanced_ns) // self._reader.interval_ns
         # ticks follow the monotonic clock, because the wall clock may just have been stepped
         end = min(self._end(), self.next_tick + passed + self._ticks_per_second)

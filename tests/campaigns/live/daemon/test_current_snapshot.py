@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.commands import current_snapshot
 from ibpulse.commands.current_snapshot import BATCH_SECONDS, STALE_SECONDS, CurrentSnapshot
+from ibpulse.deadline import BEAT_SECONDS
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs import PlacedJob
 from ibpulse.model import Fabric, SamplerHealth
 from tests.aggregator.rings import Ring, port
+from tests.virtual.clock import NodeClock, VirtualLoop
+from tests.virtual.world import SECOND, World
 
 A, B = port("mlx5_0:1"), port("mlx5_1:1")
 JOBS: list[PlacedJob] = []
 
 
 class Asked:
-    """A real aggregator that remembers with what it was asked, or fails; seconds pass when they are told to."""
+    """A real aggregator that remembers with what it was asked, or fails."""
 
-    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, path: Path, world: World) -> None:
+        self.world, self.clock = world, NodeClock(world)
         self.ring = Ring.create(path, A, B)
+        self.ring.reader.ring.clock = self.clock
         self.calls: list[tuple[Fabric, Sequence[PlacedJob] | None, int]] = []
         self.noted: list[Snapshot] = []
         self.failing = False
         self.fabric, self.jobs = Fabric((A,)), JOBS
-        self.second, self.now = 1000, 50.0
         self.errors = InternalErrors()
         self._aggregator = Aggregator(self.ring.reader, AggregatorOptions())
         self.current = CurrentSnapshot(
@@ -40,9 +43,17 @@ class Asked:
             lambda: self.jobs,
             self.noted.append,
             self.errors,
-            lambda: self.now,
+            self.clock,
         )
-        monkeypatch.setattr(current_snapshot, "_newest_second", lambda: self.second)
+
+    def wait(self, seconds: float) -> None:
+        self.world.pause(round(seconds * SECOND))
+
+    def run(self, seconds: float) -> None:
+        """Let it follow the time by itself."""
+        loop = VirtualLoop(self.world)
+        with contextlib.suppress(TimeoutError), contextlib.closing(loop):
+            loop.run_until_complete(asyncio.wait_for(self.current.run(), seconds))
 
     def update(self, fabric: Fabric, jobs: Sequence[PlacedJob] | None, tick: int) -> Snapshot:
         if self.failing:
@@ -52,17 +63,20 @@ class Asked:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    asked = Asked(tmp_path, monkeypatch)
-    asked.current.begin()
-    return asked
+def asked(tmp_path: Path) -> Iterator[Asked]:
+    with contextlib.closing(World()) as world:
+        asked = Asked(tmp_path, world)
+        # a second is aggregated once its samples are whole
+        asked.wait(BEAT_SECONDS)
+        asked.current.begin()
+        yield asked
 
 
 def test_all_that_ask_within_a_second_get_the_same_snapshot(asked: Asked) -> None:
     first = asked.current.get()
     assert first is not None
     assert asked.current.get() is first
-    asked.second += 1
+    asked.wait(1)
     second = asked.current.get()
     assert second is not first
     assert [id(each) for each in asked.noted] == [id(first), id(second)]
@@ -70,49 +84,47 @@ def test_all_that_ask_within_a_second_get_the_same_snapshot(asked: Asked) -> Non
 
 def test_the_seconds_before_a_change_have_the_ports_and_jobs_of_then(asked: Asked) -> None:
     before, asked.fabric = asked.fabric, Fabric((A, B))
-    asked.second += 3
+    asked.wait(3)
     asked.current.get()
     _, (then, _, earlier), (now, _, newest) = asked.calls
     assert (then, now) == (before, asked.fabric)
-    # ticks follow the real clock, which may pass one between both
-    assert 99 <= newest - earlier <= 101
+    assert newest - earlier == 100
 
 
 def test_without_a_change_there_is_one_batch(asked: Asked) -> None:
     asked.fabric = Fabric((A,), notices=("something else changed",))
-    asked.second += 3
+    asked.wait(3)
     asked.current.get()
     assert len(asked.calls) == 2
 
 
 def test_statistics_that_fail_for_long_are_withdrawn_and_come_back(asked: Asked) -> None:
     last, asked.failing = asked.current.get(), True
-    for seconds, expected in ((0.0, last), (STALE_SECONDS - 0.1, last), (STALE_SECONDS, None)):
-        asked.second, asked.now = asked.second + 1, 50.0 + seconds
-        assert asked.current.get() is expected
+    asked.wait(1)
+    assert asked.current.get() is last
+    asked.wait(STALE_SECONDS - 0.1)
+    assert asked.current.get() is last
+    asked.wait(0.9)
+    assert asked.current.get() is None
     assert asked.errors.counts()["aggregation"] == 3
-    asked.second, asked.failing = asked.second + 1, False
+    asked.failing = False
+    asked.wait(1)
     assert asked.current.get() is not None
 
 
-@pytest.mark.parametrize(("passed", "asks"), [(1, 0), (BATCH_SECONDS - 1, 0), (BATCH_SECONDS, 1), (-1, 1)])
-def test_it_aggregates_by_itself_after_a_batch_or_a_clock_set_back(asked: Asked, passed: int, asks: int) -> None:
-    async def run_once() -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asked.current.run(), 1.1)
-
-    asked.second += passed
-    asyncio.run(run_once())
-    assert len(asked.calls) == 1 + asks
+@pytest.mark.parametrize(("passed", "updates"), [(BATCH_SECONDS - 0.1, 0), (BATCH_SECONDS + 0.1, 1)])
+def test_it_aggregates_by_itself_after_a_batch(asked: Asked, passed: float, updates: int) -> None:
+    asked.run(passed)
+    assert len(asked.calls) == 1 + updates
 
 
-def test_other_jobs_are_aggregated_at_once(asked: Asked) -> None:
+def test_it_aggregates_by_itself_after_a_clock_set_back(asked: Asked) -> None:
+    asked.clock.step(-2)
+    asked.run(1.1)
+    assert len(asked.calls) == 2
+
+
+def test_other_jobs_are_aggregated_within_a_second(asked: Asked) -> None:
     asked.jobs = [*JOBS]
-    asked.second += 1
-
-    async def run_once() -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asked.current.run(), 1.1)
-
-    asyncio.run(run_once())
+    asked.run(1.1)
     assert [jobs is asked.jobs for _, jobs, _ in asked.calls] == [False, False, True]

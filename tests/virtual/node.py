@@ -1,0 +1,305 @@
+"""A whole node in virtual time: simulated ports, sampler processes, the daemon and its web application.
+
+Everything is the program itself, except for the clock, the processes (threads that take turns) and the connections.
+
+    with Node(tmp_path, workload="moe") as node:
+        node.run(60)
+        node.hang("mlx5_3")
+        node.run(5)
+        node.metrics().port("transmit_bytes_total", "mlx5_3")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+from prometheus_client import CollectorRegistry
+
+from ibpulse.commands.daemon import Daemon
+from ibpulse.config.loading import load
+from ibpulse.events import Event
+from ibpulse.flightrecorder import store
+from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler.plan import Plan
+from ibpulse.sampler.process import NOT_ASKED, SamplerProcess
+from ibpulse.simulate.fabric import SimulatedFabric
+from ibpulse.simulate.faults import parse_faults
+from ibpulse.simulate.timeline import Schedule, Workload
+from ibpulse.simulate.tree_files import replace_text
+from ibpulse.simulate.workloads import make_workload
+from ibpulse.web.app import create_app
+from tests.running import Metrics
+from tests.virtual.clock import NodeClock, VirtualLoop
+from tests.virtual.world import SECOND, Actor, Gate, World
+
+# A sampler process starts in this time.
+STARTING_NS = 40_000_000
+
+
+class _Sampler(SamplerProcess):
+    """A sampler that asks the kernel for nothing, because it runs in a thread of the tests."""
+
+    def _ask_kernel(self, plan: Plan) -> None:
+        self._ring.words[self._words + at.L_FIFO] = self._ring.words[self._words + at.L_PINNED] = NOT_ASKED
+
+    def _is_orphan(self) -> bool:
+        return False
+
+    def _settle_memory(self) -> None:
+        pass
+
+
+class _Daemon(Daemon):
+    """A daemon that listens nowhere."""
+
+    app: Any = None
+
+    async def _serve(self) -> None:
+        self._registry = CollectorRegistry()
+        self.app = create_app(self._web_parts())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._ending.set()
+
+
+async def _write(job: Job, seconds: float) -> None:
+    write_capture(parse_job(job.dump()))
+
+
+class Node:
+    """A node whose daemon runs while `run` does. `flags` are those of `ibpulse serve`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *flags: str,
+        rails: int = 8,
+        workload: str | Workload = "dense",
+        interval: str = "10ms",
+        name: str = "node-0",
+        seed: int = 1,
+        world: World | None = None,
+        faults: Mapping[str, object] | None = None,
+    ) -> None:
+        self.path, self.world = path, world or World()
+        self._owns_world = world is None
+        self.loop = VirtualLoop(self.world)
+        self.clock = NodeClock(self.world)
+        self.tree = path / "sys"
+        self.captures = path / "captures"
+        asked = [
+            *(f"--path.sysfs={self.tree}", f"--ring.dir={path / 'ring'}", f"--sampler.interval={interval}"),
+            *(f"--capture.dir={self.captures}", "--capture.rules=none", f"--capture.node={name}"),
+            *flags,
+        ]
+        given: dict[str, list[str]] = {}
+        for setting, _, text in (flag.removeprefix("--").partition("=") for flag in asked):
+            given[setting] = [text]
+        self._settings = load(given, {})
+        self.interval_ns = self._settings.sampler.interval
+        chosen = make_workload(workload) if isinstance(workload, str) else workload
+        self.schedule = Schedule(chosen, seed, rails=rails, start_ns=self.world.true_ns)
+        self.fabric = SimulatedFabric(self.tree, self.schedule, self.interval_ns)
+        self.fabric.build(self.world.true_ns, faults)
+        self.world.fabrics.append(self.fabric)
+        ids = itertools.count(1)
+        self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
+        self._processes: dict[int, Actor] = {}
+        self._gates: dict[str, Gate] = {}
+        self._asked = asyncio.Event()
+        self._ring_dir = path / "ring"
+        self._ring_dir.mkdir(mode=0o700)
+        self.start()
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop everything."""
+        self.stop()
+        if self._owns_world:
+            self.world.close()
+        self.loop.close()
+        self.fabric.close()
+
+    # the daemon
+
+    def start(self) -> None:
+        """Start a daemon, which continues the ring of the last one."""
+        self._asked = asyncio.Event()
+        self.daemon = _Daemon(
+            self._settings,
+            self._ring_dir,
+            SimpleNamespace(arm=lambda code: None),  # type: ignore[arg-type]
+            self.clock,
+            self._start_sampler,
+            _write,
+        )
+        self._task = self.loop.create_task(self.daemon.run_until(self._asked))
+
+    def stop(self) -> None:
+        """Stop the daemon, as SIGTERM does."""
+        if not self._task.done():
+            self._asked.set()
+            self.loop.run_until_complete(self._task)
+
+    def kill(self) -> None:
+        """Kill the daemon and its samplers, as SIGKILL does."""
+        for process in self._processes.values():
+            process.kill()
+        # nothing may tidy up
+        self.daemon._supervisor._stop = lambda: None  # type: ignore[method-assign]
+        self._task.cancel()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.wait([self._task]))
+
+    def restart(self, after: float = 0.0) -> None:
+        """Stop the daemon, and start another one later."""
+        self.stop()
+        self.run(after)
+        self.start()
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+        if self._task.done() and not self._task.cancelled():
+            self._task.result()
+
+    def _start_sampler(self, ring: Path, lane: int) -> Actor:
+        def run() -> int:
+            return _Sampler(RingFile(ring, clock=self.clock), lane, self.clock, self.world.pread).run()
+
+        self._processes[lane] = self.world.start(run, f"sampler-{lane}", STARTING_NS)
+        return self._processes[lane]
+
+    # what happens to it
+
+    def late_by(self, late: Mapping[int, int] | Callable[[int], int]) -> None:
+        """Let the sampler wake late: nanoseconds by the number of the wall tick for which it sleeps."""
+        at_tick = late if callable(late) else lambda tick: late.get(tick, 0)
+        # it asks after it has read the clock, so the time until its deadline is less than an interval
+        self.clock.late = lambda: at_tick(-(-self.clock.time_ns() // self.interval_ns))
+
+    def suspend(self, seconds: float) -> None:
+        """Suspend the machine: only the wall clock continues."""
+        self.world.suspended_ns += round(seconds * SECOND)
+
+    def fault(self, faults: Mapping[str, object] = {}) -> None:
+        """From now on, the ports have exactly these faults of `ibpulse simulate`."""
+        names = [device.name for device in self.fabric.devices]
+        self.world.show()
+        self.fabric.apply(parse_faults(json.dumps(faults), names, "faults"), self.world.true_ns)
+
+    def play(self, workload: str | Workload) -> None:
+        """From now on, the rails carry this workload."""
+        chosen = make_workload(workload) if isinstance(workload, str) else workload
+        self.fabric.play(chosen, self.world.true_ns)
+
+    def vanish(self, *devices: str) -> None:
+        self.fault({"vanish": list(devices)})
+
+    def rename(self, device: str, name: str) -> None:
+        """Give a device another name; it can have no other fault afterwards."""
+        link = self.tree / "class" / "infiniband" / device
+        folder = link.resolve()
+        folder.rename(folder.with_name(name))
+        target = link.readlink().with_name(name)
+        link.unlink()
+        link.with_name(name).symlink_to(target)
+
+    def put(self, device: str, file: str, text: str) -> None:
+        """Let a file of a port hold this text, whatever the traffic."""
+        port = self.tree / "class" / "infiniband" / device / "ports" / "1"
+        (path,) = (found for found in port.rglob(file) if found.is_file())
+        replace_text(path, f"{text}\n")
+
+    def hang(self, device: str, *files: str) -> None:
+        """Reads of the device, or of these files, do not return until it answers."""
+        self._gate(device, files).closed = True
+
+    def slow(self, device: str, seconds: float, *files: str) -> None:
+        """Each read of the device, or of these files, takes this long."""
+        self._gate(device, files).delay_ns = round(seconds * SECOND)
+
+    def fail(self, device: str, error: int, *files: str) -> None:
+        """Each read of the device, or of these files, fails with this errno."""
+        self._gate(device, files).error = error
+
+    def answer(self, *devices: str) -> None:
+        """The files of these devices can be read again, or those of all if none is named."""
+        for device in devices or tuple(self._gates):
+            gate = self._gates.pop(device)
+            self.world.gates[device].remove(gate)
+            self.world.open_gate(gate)
+
+    def _gate(self, device: str, files: tuple[str, ...]) -> Gate:
+        self._gates[device] = gate = Gate(f"{self.tree}/", files)
+        self.world.gates.setdefault(device, []).append(gate)
+        return gate
+
+    def kill_sampler(self, lane: int = 0) -> None:
+        """Kill a sampler process, as SIGKILL does."""
+        self._processes[lane].kill()
+
+    # what it says
+
+    def ask(self, path: str, **params: Any) -> httpx.Response:
+        """The answer to a GET request, for which no time passes."""
+        return self.loop.run_frozen(self._request("GET", path, params=params))  # type: ignore[no-any-return]
+
+    async def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(self.daemon.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.request(method, path, **given)
+
+    def get(self, path: str, **params: Any) -> Any:
+        """The JSON of an answer that is no refusal."""
+        answer = self.ask(path, **params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """The JSON of the answer to a POST request that is accepted."""
+        answer = self.loop.run_frozen(self._request("POST", path, json=body))
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def metrics(self) -> Metrics:
+        return Metrics.parse(self.ask("/metrics").text)
+
+    def window(self, last: str | None, ports: Sequence[str] = (), **params: Any) -> dict[str, list[float | None]]:
+        """Mean rates of each series, named `mlx5_0:1 transmit`; those of single samples in a short window."""
+        span = {} if last is None else {"last": last}
+        answer = self.get("/api/v1/window", port=list(ports), format="json", statistic="mean", **span, **params)
+        return {f"{series['port']} {series['direction']}": series["values"] for series in answer["series"]}
+
+    def events(self, *kinds: str) -> list[Event]:
+        """The events of these kinds, or all."""
+        return [event for event in self.daemon._events.events() if not kinds or event.kind in kinds]
+
+    def said(self) -> dict[str, bytes]:
+        """Everything that it says now, for a comparison byte by byte."""
+        paths = {
+            "metrics": "/metrics",
+            "window": "/api/v1/window?last=10s&format=csv",
+            "summary": "/api/v1/summary?window=10s",
+            "ports": "/api/v1/ports",
+            "events": "/api/v1/events",
+            "jobs": "/api/v1/jobs",
+        }
+        said = {name: self.ask(path).content for name, path in paths.items()}
+        return said | {path.name: path.read_bytes() for path in sorted(self.captures.glob("*.parquet"))}

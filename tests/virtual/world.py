@@ -1,0 +1,244 @@
+"""Virtual time: threads that take turns, so that exactly one runs, and time that passes only while all of them wait.
+
+An actor is a thread of the program, or a process of it that runs as a thread. Every wait ends at a known time or is
+ended by another actor; the one whose wait ends first runs next. So two runs of the same test are the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ibpulse import deadline
+from ibpulse.simulate.fabric import SimulatedFabric
+from ibpulse.sysfs import files, kept_file
+
+SECOND = 1_000_000_000
+# 2025-11-21T00:00:00Z
+START_NS = 1_763_683_200 * SECOND
+MONOTONIC_NS = 1_000_000 * SECOND
+
+
+class KilledError(BaseException):
+    """Ends the thread of a killed process."""
+
+
+class Actor:
+    """A thread that runs when it is its turn; it offers what the program uses of a thread and of a process."""
+
+    def __init__(self, world: World, run: Callable[[], object] | None, name: str, begins_ns: int) -> None:
+        self.world, self.name = world, name
+        self.wakes_ns: int | None = begins_ns
+        self.number = world.count_actor()
+        self.status: int | None = None
+        self.killed = self.hangs = False
+        self.turn = threading.Semaphore(0)
+        self._run = run
+        self._thread: threading.Thread | None = None
+
+    def resume(self) -> None:
+        """Let the thread go on, or begin."""
+        if self._thread is None and self._run is not None:
+            self._thread = threading.Thread(target=self._live, name=self.name, daemon=True)
+            self._thread.start()
+        self.turn.release()
+
+    def _live(self) -> None:
+        self.turn.acquire()
+        try:
+            self.status = -9 if self.killed or self._run is None else int(self._run() or 0)  # type: ignore[call-overload]
+        except KilledError:
+            self.status = -9
+        except BaseException as error:
+            self.status = 1
+            self.world.failure = error
+        self.world.end(self)
+
+    # what the program uses of a thread
+
+    def is_alive(self) -> bool:
+        return self.status is None
+
+    def join(self, seconds: float) -> None:
+        self.world.pause_until(lambda: self.status is not None, seconds)
+
+    # what the program uses of a process
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def wait(self, seconds: float) -> None:
+        self.join(seconds)
+
+    def kill(self) -> None:
+        """End it the next time it would run; a read that hangs ends first, as in the kernel."""
+        self.killed = True
+        if not self.hangs and self.status is None:
+            self.wakes_ns = self.world.monotonic_ns
+
+
+@dataclass
+class Gate:
+    """What happens to reads of a device's files: an error, or a delay, or no end while it is closed.
+
+    The files are all of them, or those with these names.
+    """
+
+    tree: str
+    files: tuple[str, ...] = ()
+    error: int = 0
+    delay_ns: int = 0
+    closed: bool = False
+    waiting: list[Actor] = field(default_factory=list)
+
+
+class World:
+    """The time of a test, and everything that waits in it. Close it, because it replaces parts of the program."""
+
+    def __init__(self) -> None:
+        self.monotonic_ns = MONOTONIC_NS
+        self.suspended_ns = 0
+        self.failure: BaseException | None = None
+        self.gates: dict[str, list[Gate]] = {}
+        """Those of each device."""
+        self.fabrics: list[SimulatedFabric] = []
+        self._shown_ns = self._count = 0
+        self._main = Actor(self, None, "main", self.monotonic_ns)
+        self._actors = [self._main]
+        self._current = self._main
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(deadline, "start_thread", self.start)
+        self._patch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: self.monotonic_ns / SECOND))
+        gated = SimpleNamespace(**{**vars(os), "open": self._open, "pread": self.pread})
+        for module in (files, kept_file):
+            self._patch.setattr(module, "os", gated)
+
+    @property
+    def true_ns(self) -> int:
+        """The time that the traffic follows; nothing changes it but a suspended machine, which has no traffic."""
+        return START_NS + self.monotonic_ns - MONOTONIC_NS
+
+    def count_actor(self) -> int:
+        self._count += 1
+        return self._count
+
+    def patch(self, module: object, name: str, value: object) -> None:
+        """Replace a member of a module until the world is closed."""
+        self._patch.setattr(module, name, value)
+
+    def close(self) -> None:
+        """End all actors and give the program its parts back."""
+        for gate in itertools.chain(*self.gates.values()):
+            self.open_gate(gate)
+        for actor in self._actors[1:]:
+            actor.kill()
+        while len(self._actors) > 1:
+            self.pause(0)
+        self._patch.undo()
+
+    # actors
+
+    def start(self, run: Callable[[], object], name: str, after_ns: int = 0) -> Actor:
+        """An actor that begins after this time, or as soon as this one waits."""
+        actor = Actor(self, run, name, self.monotonic_ns + after_ns)
+        self._actors.append(actor)
+        return actor
+
+    def pause(self, ns: int | None) -> None:
+        """Let time pass for the current actor, until another one ends its wait if `ns` is None."""
+        me = self._current
+        me.wakes_ns = None if ns is None else self.monotonic_ns + ns
+        if self._run_next() is not me:
+            me.turn.acquire()
+        if me is self._main and self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        if me.killed and me is not self._main:
+            raise KilledError
+
+    def wake_main(self) -> None:
+        """End the wait of the event loop."""
+        self._main.wakes_ns = self.monotonic_ns
+
+    def pause_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait for something that another actor does, but at most this long."""
+        end = self.monotonic_ns + round(seconds * SECOND)
+        while not condition() and self.monotonic_ns < end:
+            self.pause(min(1_000_000, end - self.monotonic_ns))
+
+    def end(self, actor: Actor) -> None:
+        self._actors.remove(actor)
+        self._run_next()
+
+    def _run_next(self) -> Actor:
+        """Give the turn to the actor whose wait ends first."""
+        ready = [actor for actor in self._actors if actor.wakes_ns is not None]
+        assert ready, "everything waits for something else"
+        # the event loop runs last, so that it can wait for what needs no time
+        following = min(ready, key=lambda actor: (actor.wakes_ns, actor is self._main, actor.number))
+        self.monotonic_ns = max(self.monotonic_ns, following.wakes_ns or 0)
+        before, self._current = self._current, following
+        if following is not before:
+            following.resume()
+        return following
+
+    # files
+
+    def hold(self, path: str) -> None:
+        """Do to a read of this path what the gates say."""
+        device = path.partition("/infiniband/")[2].partition("/")[0]
+        for gate in self.gates.get(device, ()):
+            if path.startswith(gate.tree) and (not gate.files or path.rpartition("/")[2] in gate.files):
+                if gate.error:
+                    raise OSError(gate.error, os.strerror(gate.error), path)
+                if gate.delay_ns:
+                    self.pause(gate.delay_ns)
+                while gate.closed:
+                    self._hang(gate)
+
+    def _hang(self, gate: Gate) -> None:
+        me = self._current
+        assert me is not self._main, f"the event loop itself would hang in {gate.tree}"
+        gate.waiting.append(me)
+        me.hangs = True
+        try:
+            self.pause(None)
+        finally:
+            me.hangs = False
+
+    def open_gate(self, gate: Gate) -> None:
+        """Let the reads that hang return."""
+        gate.closed = False
+        for actor in gate.waiting:
+            actor.wakes_ns = self.monotonic_ns
+        gate.waiting.clear()
+
+    def show(self) -> None:
+        """Write the counters of now, as hardware would answer now."""
+        if self.true_ns != self._shown_ns:
+            self._shown_ns = self.true_ns
+            for fabric in self.fabrics:
+                fabric.write(self.true_ns)
+
+    def _open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
+        self.show()
+        if self.gates:
+            self.hold(str(path))
+        return os.open(path, flags, mode)
+
+    def pread(self, descriptor: int, length: int, offset: int) -> bytes:
+        """Read as sysfs does: a file whose device is gone fails. It takes no time unless a gate says so."""
+        self.show()
+        if self.gates:
+            self.hold(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        if not os.fstat(descriptor).st_nlink:
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        return os.pread(descriptor, length, offset)
