@@ -27,10 +27,8 @@ campaign-%: $(VENV)/dev.stamp ## Run a check of up to 20 minutes: live faults vm
 
 campaign-packages: $(VENV)/docs.stamp
 
-coverage: $(VENV)/dev.stamp ## Run the unit tests and fail below 95 % statement coverage
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest tests --ignore=tests/smoke --ignore=tests/campaigns --quiet
-	$(BIN)/coverage combine -q
+coverage: $(VENV)/dev.stamp ## Run the unit tests and fail below 95 % of statements
+	$(BIN)/python -m pytest tests --ignore=tests/smoke --ignore=tests/campaigns -n 2 --dist=loadfile --quiet --cov --cov-report=
 	$(BIN)/coverage report
 
 PYTHON_FILES := exporter tools tests bench docker docs/conf.py
