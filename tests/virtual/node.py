@@ -244,6 +244,8 @@ class Node:
         for device in devices or tuple(self._gates):
             gate = self._gates.pop(device)
             self.world.gates[device].remove(gate)
+            if not self.world.gates[device]:
+                del self.world.gates[device]
             self.world.open_gate(gate)
 
     def _gate(self, device: str, files: tuple[str, ...]) -> Gate:

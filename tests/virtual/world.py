@@ -192,17 +192,20 @@ class World:
 
     # files
 
-    def hold(self, path: str) -> None:
-        """Do to a read of this path what the gates say."""
+    def hold(self, path: str) -> int:
+        """Do to a read of this path what the gates say; returns how long it still takes (ns)."""
+        rest_ns = 0
         device = path.partition("/infiniband/")[2].partition("/")[0]
         for gate in self.gates.get(device, ()):
             if path.startswith(gate.tree) and (not gate.files or path.rpartition("/")[2] in gate.files):
                 if gate.error:
                     raise OSError(gate.error, os.strerror(gate.error), path)
                 if gate.delay_ns:
-                    self.pause(gate.delay_ns)
+                    self.pause(gate.delay_ns // 2)
+                    rest_ns += gate.delay_ns // 2
                 while gate.closed:
                     self._hang(gate)
+        return rest_ns
 
     def _hang(self, gate: Gate) -> None:
         me = self._current
@@ -235,10 +238,15 @@ class World:
         return os.open(path, flags, mode)
 
     def pread(self, descriptor: int, length: int, offset: int) -> bytes:
-        """Read as sysfs does: a file whose device is gone fails. It takes no time unless a gate says so."""
+        """Read as sysfs does: a file whose device is gone fails.
+
+        It takes no time unless a gate says so, and then has the value of the middle of it, as the program assumes.
+        """
+        rest_ns = self.hold(str(Path(f"/proc/self/fd/{descriptor}").readlink())) if self.gates else 0
         self.show()
-        if self.gates:
-            self.hold(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         if not os.fstat(descriptor).st_nlink:
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-        return os.pread(descriptor, length, offset)
+        text = os.pread(descriptor, length, offset)
+        if rest_ns:
+            self.pause(rest_ns)
+        return text
