@@ -19,6 +19,7 @@ import pytest
 
 from ibpulse import deadline
 from ibpulse.simulate.fabric import SimulatedFabric
+from ibpulse.simulate.replayed_tree import Replay
 from ibpulse.sysfs import files, kept_file
 
 SECOND = 1_000_000_000
@@ -109,7 +110,7 @@ class World:
         self.failure: BaseException | None = None
         self.gates: dict[str, list[Gate]] = {}
         """Those of each device."""
-        self.fabrics: list[SimulatedFabric] = []
+        self.trees: list[SimulatedFabric | Replay] = []
         self._shown_ns = self._count = 0
         self._main = Actor(self, None, "main", self.monotonic_ns)
         self._actors = [self._main]
@@ -228,8 +229,8 @@ class World:
         """Write the counters of now, as hardware would answer now."""
         if self.true_ns != self._shown_ns:
             self._shown_ns = self.true_ns
-            for fabric in self.fabrics:
-                fabric.write(self.true_ns)
+            for tree in self.trees:
+                tree.write(self.true_ns)
 
     def _open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
         self.show()
