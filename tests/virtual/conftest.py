@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,21 @@ import pytest
 SHARED_MEMORY = Path("/dev/shm")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    if not os.access(SHARED_MEMORY, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as directory:
+@contextmanager
+def make_folder() -> Iterator[Path]:
+    parent = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=parent) as directory:
         yield Path(directory)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with make_folder() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def shared_folder() -> Iterator[Path]:
+    """One for all tests of a module."""
+    with make_folder() as directory:
+        yield directory

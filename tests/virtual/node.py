@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from ibpulse.sampler.plan import Plan
 from ibpulse.sampler.process import NOT_ASKED, SamplerProcess
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.faults import parse_faults
+from ibpulse.simulate.replayed_tree import Replay
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.tree_files import replace_text
 from ibpulse.simulate.workloads import make_workload
@@ -77,7 +79,10 @@ async def _write(job: Job, seconds: float) -> None:
 
 
 class Node:
-    """A node whose daemon runs while `run` does. `flags` are those of `ibpulse serve`."""
+    """A node whose daemon runs while `run` does. `flags` are those of `ibpulse serve`.
+
+    Its ports are simulated ones with this workload, or those of a replay.
+    """
 
     def __init__(
         self,
@@ -90,12 +95,13 @@ class Node:
         seed: int = 1,
         world: World | None = None,
         faults: Mapping[str, object] | None = None,
+        tree: Replay | None = None,
     ) -> None:
         self.path, self.world = path, world or World()
         self._owns_world = world is None
         self.loop = VirtualLoop(self.world)
         self.clock = NodeClock(self.world)
-        self.tree = path / "sys"
+        self.tree = tree.directory if tree else path / "sys"
         self.captures = path / "captures"
         asked = [
             *(f"--path.sysfs={self.tree}", f"--ring.dir={path / 'ring'}", f"--sampler.interval={interval}"),
@@ -107,11 +113,10 @@ class Node:
             given[setting] = [text]
         self._settings = load(given, {})
         self.interval_ns = self._settings.sampler.interval
-        chosen = make_workload(workload) if isinstance(workload, str) else workload
-        self.schedule = Schedule(chosen, seed, rails=rails, start_ns=self.world.true_ns)
-        self.fabric = SimulatedFabric(self.tree, self.schedule, self.interval_ns)
-        self.fabric.build(self.world.true_ns, faults)
-        self.world.fabrics.append(self.fabric)
+        if tree is None:
+            self.fabric = self._make_fabric(workload, seed, rails)
+            self.fabric.build(self.world.true_ns, faults)
+        self.world.trees.append(tree or self.fabric)
         ids = itertools.count(1)
         self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
         self._processes: dict[int, Actor] = {}
@@ -120,6 +125,11 @@ class Node:
         self._ring_dir = path / "ring"
         self._ring_dir.mkdir(mode=0o700)
         self.start()
+
+    def _make_fabric(self, workload: str | Workload, seed: int, rails: int) -> SimulatedFabric:
+        chosen = make_workload(workload) if isinstance(workload, str) else workload
+        schedule = Schedule(chosen, seed, rails=rails, start_ns=self.world.true_ns)
+        return SimulatedFabric(self.tree, schedule, self.interval_ns)
 
     def __enter__(self) -> Node:
         return self
@@ -133,7 +143,8 @@ class Node:
         if self._owns_world:
             self.world.close()
         self.loop.close()
-        self.fabric.close()
+        for tree in self.world.trees if self._owns_world else ():
+            tree.close()
 
     # the daemon
 
@@ -209,6 +220,12 @@ class Node:
         chosen = make_workload(workload) if isinstance(workload, str) else workload
         self.fabric.play(chosen, self.world.true_ns)
 
+    def control(self, document: Mapping[str, object]) -> None:
+        """Put this into the file that controls the fabric, which reads it four times a second."""
+        self.fabric.faults_file.write_text(json.dumps(document))
+        # two writes within one tick of the kernel's clock are two
+        os.utime(self.fabric.faults_file, ns=(self.world.true_ns, self.world.true_ns))
+
     def vanish(self, *devices: str) -> None:
         self.fault({"vanish": list(devices)})
 
@@ -244,6 +261,8 @@ class Node:
         for device in devices or tuple(self._gates):
             gate = self._gates.pop(device)
             self.world.gates[device].remove(gate)
+            if not self.world.gates[device]:
+                del self.world.gates[device]
             self.world.open_gate(gate)
 
     def _gate(self, device: str, files: tuple[str, ...]) -> Gate:

@@ -19,6 +19,7 @@ import pytest
 
 from ibpulse import deadline
 from ibpulse.simulate.fabric import SimulatedFabric
+from ibpulse.simulate.replayed_tree import Replay
 from ibpulse.sysfs import files, kept_file
 
 SECOND = 1_000_000_000
@@ -109,7 +110,7 @@ class World:
         self.failure: BaseException | None = None
         self.gates: dict[str, list[Gate]] = {}
         """Those of each device."""
-        self.fabrics: list[SimulatedFabric] = []
+        self.trees: list[SimulatedFabric | Replay] = []
         self._shown_ns = self._count = 0
         self._main = Actor(self, None, "main", self.monotonic_ns)
         self._actors = [self._main]
@@ -192,17 +193,20 @@ class World:
 
     # files
 
-    def hold(self, path: str) -> None:
-        """Do to a read of this path what the gates say."""
+    def hold(self, path: str) -> int:
+        """Do to a read of this path what the gates say; returns how long it still takes (ns)."""
+        rest_ns = 0
         device = path.partition("/infiniband/")[2].partition("/")[0]
         for gate in self.gates.get(device, ()):
             if path.startswith(gate.tree) and (not gate.files or path.rpartition("/")[2] in gate.files):
                 if gate.error:
                     raise OSError(gate.error, os.strerror(gate.error), path)
                 if gate.delay_ns:
-                    self.pause(gate.delay_ns)
+                    self.pause(gate.delay_ns // 2)
+                    rest_ns += gate.delay_ns // 2
                 while gate.closed:
                     self._hang(gate)
+        return rest_ns
 
     def _hang(self, gate: Gate) -> None:
         me = self._current
@@ -225,8 +229,8 @@ class World:
         """Write the counters of now, as hardware would answer now."""
         if self.true_ns != self._shown_ns:
             self._shown_ns = self.true_ns
-            for fabric in self.fabrics:
-                fabric.write(self.true_ns)
+            for tree in self.trees:
+                tree.write(self.true_ns)
 
     def _open(self, path: str | Path, flags: int, mode: int = 0o777) -> int:
         self.show()
@@ -235,10 +239,15 @@ class World:
         return os.open(path, flags, mode)
 
     def pread(self, descriptor: int, length: int, offset: int) -> bytes:
-        """Read as sysfs does: a file whose device is gone fails. It takes no time unless a gate says so."""
+        """Read as sysfs does: a file whose device is gone fails.
+
+        It takes no time unless a gate says so, and then has the value of the middle of it, as the program assumes.
+        """
+        rest_ns = self.hold(str(Path(f"/proc/self/fd/{descriptor}").readlink())) if self.gates else 0
         self.show()
-        if self.gates:
-            self.hold(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         if not os.fstat(descriptor).st_nlink:
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-        return os.pread(descriptor, length, offset)
+        text = os.pread(descriptor, length, offset)
+        if rest_ns:
+            self.pause(rest_ns)
+        return text

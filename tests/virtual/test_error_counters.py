@@ -1,0 +1,123 @@
+"""Error counters of a node: totals over resets, full counters, files that refuse, a file that hangs."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS
+from ibpulse.simulate.workloads import Constant
+from tests.virtual.node import Node
+from tests.virtual.rates import RATE
+
+PORTS = 4
+REMARK = "some of its error counters have no value"
+BYTE_COUNTERS = ("port_xmit_data", "port_rcv_data")
+# a scan every second, and half a second later its numbers
+SETTLED = 2.5
+
+
+@pytest.fixture
+def node(folder: Path) -> Iterator[Node]:
+    flags = ("--slow.interval=1s", "--slow.xmit-wait-tick=8")
+    with Node(folder, *flags, rails=PORTS, workload=Constant(RATE)) as node:
+        node.run(5.5)
+        yield node
+
+
+def symbol_errors(node: Node, device: str) -> float | None:
+    found = node.metrics().find("ibpulse_symbol_error_total", device=device)
+    return next(iter(found.values()), None)
+
+
+def after_putting(node: Node, device: str, value: int) -> float | None:
+    """The total once the counter has this value."""
+    node.put(device, "symbol_error", str(value))
+    node.run(SETTLED)
+    return symbol_errors(node, device)
+
+
+def test_a_healthy_port_has_its_counters_and_no_more(node: Node) -> None:
+    metrics = node.metrics()
+    labels_of_port = {("device", "mlx5_3"), ("port", "1")}
+    found = {name for name, labels in metrics.samples if name.endswith("_total") and labels == labels_of_port}
+    assert {"ibpulse_symbol_error_total", "ibpulse_local_ack_timeout_errors_total"} <= found
+    assert "ibpulse_np_cnp_packets_sent_total" not in found
+    assert not metrics.find("ibpulse_port_counter_saturated")
+
+
+def test_a_total_continues_across_a_reset(node: Node) -> None:
+    assert [after_putting(node, "mlx5_1", value) for value in (100, 30, 35)] == [100, 130, 135]
+
+
+def test_a_total_continues_when_its_device_was_away(node: Node) -> None:
+    assert after_putting(node, "mlx5_2", 50) == 50
+    node.vanish("mlx5_2")
+    node.run(SETTLED)
+    assert symbol_errors(node, "mlx5_2") is None
+    node.fault()
+    assert after_putting(node, "mlx5_2", 4) == 54
+
+
+def test_a_full_counter_is_named_until_it_is_cleared(node: Node) -> None:
+    name = "ibpulse_port_counter_saturated"
+    node.put("mlx5_3", "port_xmit_discards", "65535")
+    node.run(SETTLED)
+    assert node.metrics().find(name) == {
+        frozenset({("device", "mlx5_3"), ("port", "1"), ("counter", "port_xmit_discards")}): 1
+    }
+    node.put("mlx5_3", "port_xmit_discards", "0")
+    node.run(SETTLED)
+    assert not node.metrics().find(name)
+
+
+def test_the_stalled_share_is_absent_while_its_counter_is_full(node: Node) -> None:
+    name = "ibpulse_port_transmit_stalled_ratio"
+    assert list(node.metrics().find(name).values()) == [0.0] * PORTS
+    node.put("mlx5_3", "port_xmit_wait", str(2**32 - 1))
+    node.run(SETTLED)
+    assert not node.metrics().find(name, device="mlx5_3")
+    assert list(node.metrics().find(name).values()) == [0.0] * (PORTS - 1)
+
+
+def test_a_counter_that_hangs_leaves_the_others_fresh(node: Node) -> None:
+    node.hang("mlx5_0", "out_of_sequence")
+    assert after_putting(node, "mlx5_1", 11) == 11
+    node.run(5)
+    assert symbol_errors(node, "mlx5_0") is None
+    assert after_putting(node, "mlx5_1", 12) == 12
+    # its bytes are sampled and its status is the last that was known
+    assert node.metrics().port("up", "mlx5_0") == 1
+    assert node.window("1s")["mlx5_0:1 transmit"] == [RATE] * 100
+    node.answer()
+    node.run(SETTLED)
+    assert symbol_errors(node, "mlx5_0") == 0
+
+
+def test_hundreds_of_refusing_files_are_one_line(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    files = (*HW_COUNTERS, *(name for name in COUNTERS if name not in BYTE_COUNTERS))
+    for number in range(PORTS):
+        node.fail(f"mlx5_{number}", errno.EINVAL, *files)
+    assert PORTS * len(files) > 150
+    node.run(10)
+    (line,) = (message for message in caplog.messages if REMARK in message)
+    assert "which cannot be read: Invalid argument" in line
+    assert not node.metrics().find("ibpulse_symbol_error_total")
+    assert node.window("1s")["mlx5_0:1 transmit"] == [RATE] * 100
+
+
+def test_all_counters_can_be_asked_for(folder: Path) -> None:
+    with Node(folder, "--slow.counters=all", rails=1, workload=Constant(RATE)) as node:
+        node.run(8)
+        metrics = node.metrics()
+    assert metrics.value("ibpulse_port_data_transmitted_bytes_total", device="mlx5_0", port="1") > RATE
+    assert metrics.find("ibpulse_np_cnp_packets_sent_total", device="mlx5_0")
+
+
+def test_no_counters_can_be_asked_for(folder: Path) -> None:
+    with Node(folder, "--slow.counters=none", rails=1, workload=Constant(RATE)) as node:
+        node.run(8)
+        assert not node.metrics().find("ibpulse_link_downed_total")
