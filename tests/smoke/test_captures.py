@@ -10,7 +10,7 @@ import pytest
 
 from ibpulse.recordings import load
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.conftest import WORD_BYTES, find, get, plain_tree, program, set_counters, take_capture
+from tests.smoke.parts import STEP_BYTES, find, get, plain_tree, program, set_counters, take_capture, totals
 
 OPEN = "--capture.allow-unauthenticated=true"
 ALERT = {"alertname": "RailLost", "device": "mlx5_1"}
@@ -18,14 +18,12 @@ ALERT = {"alertname": "RailLost", "device": "mlx5_1"}
 
 def test_a_capture_on_request_is_a_file_that_duckdb_reads(tmp_path: Path) -> None:
     tree = plain_tree(tmp_path / "sys")
-    step = 1_000_000 * WORD_BYTES
-    with Running(tree, tmp_path / "ring", OPEN, "--capture.before=2m") as daemon:
-        begin = daemon.metrics().port("transmit_bytes_total", "mlx5_0")
+    with Running(tree, tmp_path / "ring", OPEN) as daemon:
+        before = totals(daemon, 0)
         for steps in (1, 2, 3, 4):
-            set_counters(tree, 0, 1 + steps)
-            eventually(
-                lambda steps=steps: daemon.metrics().port("transmit_bytes_total", "mlx5_0") == begin + steps * step
-            )
+            set_counters(tree, 0, steps)
+            moved = {way: total + steps * STEP_BYTES for way, total in before.items()}
+            eventually(lambda moved=moved: totals(daemon, 0) == moved)
         path = tmp_path / "captures" / take_capture(daemon, before="2m")
         assert daemon.ask(f"/api/v1/captures/{path.name}").content == path.read_bytes()
         assert daemon.stop() == 0
@@ -33,7 +31,7 @@ def test_a_capture_on_request_is_a_file_that_duckdb_reads(tmp_path: Path) -> Non
     with duckdb.connect() as database:
         found = database.execute(f"SELECT DISTINCT device, {moved} FROM '{path}' WHERE {moved} IS NOT NULL").fetchall()
     # a sample has a whole step or nothing, and one that was missed has none
-    assert set(found) == {("mlx5_0", 0), ("mlx5_0", step), ("mlx5_1", 0)}
+    assert set(found) == {("mlx5_0", 0), ("mlx5_0", STEP_BYTES), ("mlx5_1", 0)}
 
 
 @pytest.mark.needs("alertmanager")

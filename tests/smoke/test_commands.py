@@ -22,7 +22,7 @@ from ibpulse.commands import split_verb
 from ibpulse.commands.parser import parse
 from ibpulse.recordings import load
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.conftest import (
+from tests.smoke.parts import (
     IBPULSE,
     MARK,
     ROOT,
@@ -66,7 +66,7 @@ def test_the_demo_serves_and_leaves_nothing_behind(tmp_path: Path) -> None:
             assert [job["job_id"] for job in answer] == ["1001"]
         assert demo.end(signal.SIGINT) == 0
     assert not nodes.parent.exists()
-    assert processes(tmp_path) == []
+    eventually(lambda: not processes(tmp_path))
 
 
 def test_the_doctor_passes_a_healthy_node_and_names_a_broken_port(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.conftest import IBPULSE, find, get, plain_tree, program
+from tests.smoke.parts import IBPULSE, find, get, plain_tree, program
 
 pytestmark = pytest.mark.needs("chromium")
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
