@@ -10,6 +10,8 @@ import pytest
 from ibpulse.cli import main
 from ibpulse.commands import VERBS
 
+in_bash = pytest.mark.real("process")
+
 ASK = """
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
@@ -31,21 +33,24 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def complete(script: Path, *words: str) -> list[str]:
     command = ["bash", "--norc", "-c", ASK, "bash", str(script), "ibpulse", *words]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
+@in_bash
 def test_commands_are_completed(script: Path) -> None:
     assert complete(script, "re") == ["record", "replay", "report", "render"]
     assert set(complete(script, "")) >= {name.split()[0] for name in VERBS}
 
 
+@in_bash
 def test_commands_of_two_words_are_completed(script: Path) -> None:
     assert complete(script, "fleet", "") == ["collect", "report", "render"]
     assert complete(script, "overlap", "compare", "--cl") == ["--claim"]
     assert complete(script, "model", "skew", "--exch") == ["--exchange"]
 
 
+@in_bash
 def test_flags_and_their_choices_are_completed(script: Path) -> None:
     assert complete(script, "report", "--br") == ["--brief"]
     assert complete(script, "serve", "--sampler.h") == ["--sampler.history"]

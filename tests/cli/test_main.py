@@ -1,20 +1,25 @@
-"""`ibpulse` as a process: what it prints, where, and with which exit code."""
+"""`ibpulse`: what it prints, where, and with which exit code; as a process where that makes a difference."""
+
+from __future__ import annotations
 
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
 from ibpulse import __version__
+from ibpulse.cli import main
 from ibpulse.config.loading import load
 
 COMMAND = (sys.executable, "-m", "ibpulse")
+Finish = Callable[..., tuple[int, str, str]]
+as_a_process = pytest.mark.real("process")
 
 
 def start(words: Sequence[str], variables: Mapping[str, str], stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
@@ -24,33 +29,50 @@ def start(words: Sequence[str], variables: Mapping[str, str], stdout: int = subp
     )
 
 
-def finish(*words: str, **variables: str) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
-    process = start(words, variables)
-    output, errors = process.communicate()
-    return process.returncode, output, errors
+@pytest.fixture
+def finish(capsys: pytest.CaptureFixture[str]) -> Finish:
+    """Runs the command in this process: exit code, standard output, standard error."""
+
+    def run(*words: str, **variables: str) -> tuple[int, str, str]:
+        try:
+            code = main(words, variables)
+        except SystemExit as end:  # as a help text does
+            code = int(end.code or 0)
+        output, errors = capsys.readouterr()
+        return code, output, errors
+
+    return run
+
+
+@as_a_process
+@pytest.mark.parametrize(("word", "code", "output"), [("version", 0, f"ibpulse {__version__}\n"), ("srve", 2, "")])
+def test_the_process_prints_and_ends_as_the_command_does(word: str, code: int, output: str) -> None:
+    process = start([word], {})
+    said, errors = process.communicate()
+    assert (process.returncode, said, bool(errors)) == (code, output, code != 0)
 
 
 @pytest.mark.parametrize("word", ["--version", "version"])
-def test_version_is_printed(word: str) -> None:
+def test_version_is_printed(finish: Finish, word: str) -> None:
     assert finish(word) == (0, f"ibpulse {__version__}\n", "")
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",)])
-def test_help_is_printed_without_a_verb(words: tuple[str, ...]) -> None:
+def test_help_is_printed_without_a_verb(finish: Finish, words: tuple[str, ...]) -> None:
     code, output, errors = finish(*words)
     assert (code, errors) == (0, "")
     assert output.startswith("usage: ibpulse COMMAND [argument ...]\n")
 
 
 @pytest.mark.parametrize("words", [("config", "--help"), ("config", "--help-all"), ("help", "config")])
-def test_help_of_a_verb_is_printed(words: tuple[str, ...]) -> None:
+def test_help_of_a_verb_is_printed(finish: Finish, words: tuple[str, ...]) -> None:
     code, output, errors = finish(*words)
     assert (code, errors) == (0, "")
     assert ("--sampler.interval" in output) == ("--help-all" in words)
     assert output.startswith("usage: ibpulse config check|print [flag ...]\n")
 
 
+@as_a_process
 def test_help_imports_nothing_heavy() -> None:
     probe = (
         "import sys; from ibpulse.commands import VERBS; from ibpulse.commands.parser import build_parser; "
@@ -60,7 +82,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert subprocess.check_output([sys.executable, "-c", probe], text=True) == "[]\n"
 
 
-def test_faults_of_arguments_and_settings_are_printed_together_one_line_each() -> None:
+def test_faults_of_arguments_and_settings_are_printed_together_one_line_each(finish: Finish) -> None:
     assert finish("config", "check", "--sampler.intervl=1ms", "--log.format=xml", IBPULSE_SLOW__INTERVAL="1") == (
         2,
         "",
@@ -70,7 +92,7 @@ def test_faults_of_arguments_and_settings_are_printed_together_one_line_each() -
     )
 
 
-def test_an_unknown_flag_alone_stops_the_verb() -> None:
+def test_an_unknown_flag_alone_stops_the_verb(finish: Finish) -> None:
     assert finish("config", "check", "--slow.intervl=1s") == (
         2,
         "",
@@ -78,13 +100,13 @@ def test_an_unknown_flag_alone_stops_the_verb() -> None:
     )
 
 
-def test_an_unknown_verb_exits_with_2() -> None:
+def test_an_unknown_verb_exits_with_2(finish: Finish) -> None:
     code, output, errors = finish("srve")
     assert (code, output) == (2, "")
     assert errors.startswith("ibpulse: srve: no such command; did you mean serve?")
 
 
-def test_check_says_ok_and_where_each_value_came_from(tmp_path: Path) -> None:
+def test_check_says_ok_and_where_each_value_came_from(finish: Finish, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("ports: {rails: ['mlx5_0:1', mlx5_1]}\n", encoding="utf-8")
     code, output, errors = finish(
@@ -102,7 +124,7 @@ def test_check_says_ok_and_where_each_value_came_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("notation", ["yaml", "json"])
-def test_what_is_printed_can_be_fed_back(tmp_path: Path, notation: str) -> None:
+def test_what_is_printed_can_be_fed_back(finish: Finish, tmp_path: Path, notation: str) -> None:
     flags = {
         "sampler.interval": ["20ms"],
         "sampler.cpu": ["3"],
@@ -122,12 +144,13 @@ def test_what_is_printed_can_be_fed_back(tmp_path: Path, notation: str) -> None:
     assert finish("config", "print", f"--format={notation}", f"--config.file={path}") == (0, output, "")
 
 
-def test_both_notations_print_the_same() -> None:
+def test_both_notations_print_the_same(finish: Finish) -> None:
     _, as_yaml, _ = finish("config", "print")
     _, as_json, _ = finish("config", "print", "--format=json")
     assert yaml.safe_load(as_yaml) == json.loads(as_json)
 
 
+@as_a_process
 def test_interrupting_is_quiet(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -138,6 +161,7 @@ def test_interrupting_is_quiet(tmp_path: Path) -> None:
     assert (process.returncode, errors) == (130, "")
 
 
+@as_a_process
 def test_a_reader_that_went_away_is_met_quietly() -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -52,7 +52,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, st
 def test_every_format_is_printed(
     dense: Path, moe: Path, form: str, begin: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", str(dense), str(moe), f"--format={form}"], {}) == 0
+    assert main(["report", str(dense), str(moe), f"--format={form}", "--last=5s"], {}) == 0
     output, errors = capsys.readouterr()
     assert output.startswith(begin.format(dense))
     assert output.endswith("\n")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +14,13 @@ from ibpulse.cli import main
 from ibpulse.commands import wiring
 from ibpulse.commands.record import node_source
 from ibpulse.config import Settings, load
+from ibpulse.events import EventLog
 from ibpulse.model import Fabric
 from ibpulse.recordings import RecordedPort
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.supervisor import PortInventory
 from tests.sysfs.conftest import opened, tree
 from tests.sysfs.trees import Tree
 
@@ -51,8 +59,18 @@ def test_an_empty_setting_is_no_file(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.fixture
-def placed(tree: Tree, tmp_path: Path) -> Settings:
-    """A node whose topology file names the GPUs of one device."""
+def placed(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A node whose topology file names the GPUs of one device; its sampler has taken one sample."""
+
+    @asynccontextmanager
+    async def sampler(inventory: PortInventory, *_: object) -> AsyncIterator[SimpleNamespace]:
+        ring = RingFile.create(tmp_path / "ring", 10_000_000, 1000)
+        ring.words[at.lane_at(0) + at.L_TICK] = 1
+        supervisor = SimpleNamespace(fabric=inventory.scan(), slots={})
+        yield SimpleNamespace(supervisor=supervisor, reader=RingReader(ring), check=lambda: None, events=EventLog())
+        ring.close()
+
+    monkeypatch.setattr(wiring, "temporary_sampler", sampler)
     tree.add("mlx5_0")
     file = tmp_path / "topology.yaml"
     file.write_text("mlx5_0: {numa_node: 1, gpus: [0000:1b:00.0], distance: PIX}\n")

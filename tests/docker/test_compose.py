@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import check_jsonschema
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from ibpulse.commands.gateway import LISTEN_ADDRESS
 from ibpulse.fleet.target_sources import FileSource, parse_source
@@ -22,8 +22,6 @@ FOLDER = ROOT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 NODES = ("dense", "moe", "idle-rail", "idle")
-NEEDS_PROMETHEUS = pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool")
-NEEDS_ALERTMANAGER = pytest.mark.skipif(not shutil.which("amtool"), reason="needs amtool")
 MOUNTS = [(name, volume) for name, service in SERVICES.items() for volume in service.get("volumes", ())]
 
 
@@ -37,9 +35,9 @@ def _mount(service: str, target: str) -> Path:
 
 
 def test_the_file_is_valid_against_the_schema_of_compose() -> None:
-    check = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
-    done = subprocess.run([*check, FOLDER / "compose.yaml"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    words = ["--builtin-schema", "vendor.compose-spec", str(FOLDER / "compose.yaml")]
+    answer = CliRunner().invoke(check_jsonschema.main, words)
+    assert answer.exit_code == 0, answer.output
 
 
 @for_each(MOUNTS)
@@ -94,7 +92,8 @@ def _lay_out(service: str, target: str, directory: Path) -> Path:
     return directory / target.lstrip("/")
 
 
-@NEEDS_PROMETHEUS
+@pytest.mark.needs("promtool")
+@pytest.mark.real("process")
 def test_prometheus_accepts_its_configuration_and_the_rules(tmp_path: Path) -> None:
     path = _lay_out("prometheus", "/etc/prometheus/prometheus.yml", tmp_path)
     done = subprocess.run(["promtool", "check", "config", path], capture_output=True, text=True, check=False)
@@ -122,13 +121,15 @@ def test_the_gateway_knows_the_four_nodes_by_name_and_listens_where_it_is_publis
     assert SERVICES["gateway"]["ports"][0].endswith(LISTEN_ADDRESS)
 
 
-@NEEDS_ALERTMANAGER
+@pytest.mark.needs("amtool")
+@pytest.mark.real("process")
 def test_alertmanager_accepts_its_configuration() -> None:
     path = _mount("alertmanager", "/etc/alertmanager/alertmanager.yml")
     subprocess.run(["amtool", "check-config", path], capture_output=True, text=True, check=True)
 
 
-@NEEDS_ALERTMANAGER
+@pytest.mark.needs("amtool")
+@pytest.mark.real("process")
 @pytest.mark.parametrize("node", NODES)
 def test_an_alert_of_a_node_reaches_the_flight_recorder_of_that_node(node: str) -> None:
     path = _mount("alertmanager", "/etc/alertmanager/alertmanager.yml")

@@ -99,18 +99,23 @@ def test_every_file_that_the_page_names_is_there() -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-def test_the_picture_has_every_part_of_the_package_and_its_imports() -> None:
+@pytest.fixture(scope="module")
+def picture() -> str:
+    return packages_svg()
+
+
+def test_the_picture_has_every_part_of_the_package_and_its_imports(picture: str) -> None:
     parts = {name for layer in layers() for name in layer}
     present = {path.stem for path in (ROOT / "exporter/ibpulse").iterdir() if path.suffix == ".py" or path.is_dir()}
     assert parts == present - {"__init__", "__pycache__"}
-    picture = packages_svg()
     assert all(re.search(rf"[>· ]{name}[<· ]", picture) for name in parts)
     assert "<title>sampler imports " in picture
-    assert {("sampler", "ring"), ("web", "ring"), ("cli", "commands")} <= package_imports()
-    assert not any(source in ("analysis", "units") and target == "web" for source, target in package_imports())
+    found = package_imports()
+    assert {("sampler", "ring"), ("web", "ring"), ("cli", "commands")} <= found
+    assert not any(source in ("analysis", "units") and target == "web" for source, target in found)
 
 
-def test_no_arrow_of_the_picture_leads_upwards() -> None:
-    heights = [(float(begin), float(end)) for begin, end in re.findall(r'"M\d+ (\d+) C.* \d+ (\d+)"/>', packages_svg())]
+def test_no_arrow_of_the_picture_leads_upwards(picture: str) -> None:
+    heights = [(float(begin), float(end)) for begin, end in re.findall(r'"M\d+ (\d+) C.* \d+ (\d+)"/>', picture)]
     assert len(heights) > 20
     assert all(begin < end for begin, end in heights)

@@ -1,5 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
+from ibpulse.doctor import child_process
 from tests.sysfs.conftest import opened, tree
 
 __all__ = ["opened", "tree"]
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command collects its facts in the process of the test."""
+    monkeypatch.setattr(child_process, "find_facts_in_child", child_process.find_as_requested)

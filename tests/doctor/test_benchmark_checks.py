@@ -68,6 +68,7 @@ def test_a_result_below_the_bound_of_every_algorithm_is_poor() -> None:
     )
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_flag_reads_files_and_shows_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.json"
     path.write_text(nccl_json())

@@ -19,12 +19,8 @@ from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
 from ibpulse.errors import ConfigError
 from ibpulse.events import Event
 from ibpulse.model import Fabric, Port
-from ibpulse.simulate.fabric import SimulatedFabric as SimulatedFabric
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import make_workload
 from ibpulse.sysfs.inventory import Inventory
 from tests.families.table import FAMILIES, Family
-from tests.running import Running
 from tests.sysfs.drivers import COMPAT_VIEW
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import EFA_DEVICE_HW, MLX5_FILES, PortFiles, Tree, make_hang, make_unreadable, release, roce
@@ -227,31 +223,6 @@ def test_a_first_word_that_is_the_cards_name_is_no_host(tree: Tree, tmp_path: Pa
 def test_a_bundle_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--bundle: cannot write .*/none/b.tar.gz: No such file or directory"):
         bundle(TreeCopy(), tmp_path / "none" / "b.tar.gz")
-
-
-def test_the_daemon_over_a_bundle_gives_the_same_metrics(tmp_path: Path) -> None:
-    schedule = Schedule(make_workload("constant"), 0, 4, 0)
-    fabric = SimulatedFabric(tmp_path / "sys", schedule, 10_000_000, management=True)
-    fabric.build(5_000_000_000, {"einval": ["mlx5_3"]})
-    fabric.close()
-    unpacked = unpack(bundle(copy(tmp_path / "sys"), tmp_path / "b.tar.gz"), tmp_path / "out")
-    before, after = (
-        known_metrics(tree, tmp_path / f"ring-{number}")
-        for number, tree in enumerate((tmp_path / "sys", unpacked / "sys"))
-    )
-    assert after == before
-    assert {'ibpulse_port_up{device="mlx5_an0",port="1"} 1', "ibpulse_node_rails 3"} <= before
-    assert any(line.startswith("ibpulse_port_info") and 'gpu_distance="' in line for line in before)
-    assert any(line.startswith("ibpulse_link_downed_total") for line in before)
-
-
-def known_metrics(tree: Path, ring: Path) -> set[str]:
-    """Lines of `/metrics` about the fabric that do not depend on when they were asked for, without GUIDs."""
-    with Running(tree, ring) as daemon:
-        text = daemon.ask("/metrics").text
-    timely = re.compile(r"^ibpulse_\w*(?:observed|_seconds_total|read|_count|_bucket|_sum|timestamp)")
-    lines = [line for line in text.splitlines() if 'device="' in line or line.startswith("ibpulse_node_")]
-    return {re.sub(r'guid="[^"]*"', "", line) for line in lines if not timely.match(line)}
 
 
 def events_of(path: Path, into: Path) -> list[dict[str, Any]]:

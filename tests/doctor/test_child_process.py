@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
 import sys
-import time
+import weakref
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import BinaryIO
 
 import pytest
 
 from ibpulse.doctor import DoctorOptions, child_process
-from ibpulse.doctor.child_process import FactsRequest, FoundFacts, find_facts_in_child
+from ibpulse.doctor.child_process import FactsRequest, FoundFacts, find_as_requested, find_facts_in_child
 from ibpulse.errors import FabricError
 from tests.doctor.making import make_facts, make_request
 from tests.sysfs.trees import Tree
 
+# the end of a process is waited for in sleeps
+starts_a_process = pytest.mark.real("process", "sleep")
 
+
+@starts_a_process
 def test_facts_and_tree_come_back_as_values(tree: Tree) -> None:
     tree.add("mlx5_0")
     request = make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False), with_tree=True)
@@ -24,7 +32,7 @@ def test_facts_and_tree_come_back_as_values(tree: Tree) -> None:
     assert [str(port.id) for port in found.facts.fabric.ports] == ["mlx5_0:1"]
     assert found.tree is not None
     assert "class/infiniband/mlx5_0" in found.tree.links
-    assert find_facts_in_child(make_request(request.options)).tree is None
+    assert find_as_requested(make_request(request.options)).tree is None
 
 
 def test_facts_can_be_handed_over() -> None:
@@ -39,12 +47,14 @@ def run_instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     )
 
 
+@starts_a_process
 def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run_instead(monkeypatch, "import sys; sys.stdin.buffer.read()")
     with pytest.raises(FabricError, match="the process that examines the devices did not answer"):
         find_facts_in_child(make_request(DoctorOptions()))
 
 
+@starts_a_process
 def test_messages_of_the_process_are_passed_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,17 +66,7 @@ def test_messages_of_the_process_are_passed_on(
     assert said.endswith("ZeroDivisionError: division by zero\n")
 
 
-def test_a_process_that_says_something_and_hangs_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program = "import os, sys, time; sys.stdin.buffer.read(); os.write(2, b'before'); time.sleep(60)"
-    run_instead(monkeypatch, program)
-    monkeypatch.setattr(child_process, "LONGEST_SECONDS", 3.0)
-    with pytest.raises(FabricError):
-        find_facts_in_child(make_request(DoctorOptions()))
-    assert capsys.readouterr().err == "before"
-
-
+@starts_a_process
 def test_a_process_that_closes_its_messages_may_answer_later(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import os, sys, time; os.close(2); sys.stdin.buffer.read(); time.sleep(0.5)"
     run_instead(monkeypatch, program)
@@ -74,29 +74,53 @@ def test_a_process_that_closes_its_messages_may_answer_later(monkeypatch: pytest
         find_facts_in_child(make_request(DoctorOptions()))
 
 
-def test_a_process_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    run_instead(monkeypatch, "import sys, time; sys.stdin.buffer.read(); time.sleep(60)")
-    monkeypatch.setattr(child_process, "LONGEST_SECONDS", 0.3)
+class HungProcess:
+    """Stands for a process that has written this and then hangs, until nobody needs it any more."""
+
+    def __init__(self, answer: bytes, message: bytes) -> None:
+        self.stdin = BytesIO()
+        self.stdout, self.stderr = self._holding(answer), self._holding(message)
+        self.returncode: int | None = None
+        self.killed = False
+
+    def _holding(self, text: bytes) -> BinaryIO:
+        """A pipe with this text, which stays open on the other side."""
+        reading, writing = os.pipe()
+        os.write(writing, text)
+        weakref.finalize(self, os.close, writing)
+        return os.fdopen(reading, "rb", buffering=0)
+
+    def wait(self, seconds: float) -> int:
+        raise subprocess.TimeoutExpired("doctor", seconds)
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+def hang(monkeypatch: pytest.MonkeyPatch, answer: bytes = b"", message: bytes = b"") -> HungProcess:
+    process = HungProcess(answer, message)
+    monkeypatch.setattr(child_process.subprocess, "Popen", lambda *_, **__: process)
+    monkeypatch.setattr(child_process, "LONGEST_SECONDS", 0.0)
+    return process
+
+
+@pytest.mark.parametrize("answer", [b"", b"\1", bytes((9, 0, 0, 0, 0, 0, 0, 0)) + b"half"])
+def test_a_process_that_says_something_and_hangs_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: bytes
+) -> None:
+    process = hang(monkeypatch, answer, b"before")
     with pytest.raises(FabricError):
         find_facts_in_child(make_request(DoctorOptions()))
+    assert capsys.readouterr().err == "before"
+    assert process.killed
 
 
-def test_a_process_that_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = (
-        "import pickle, sys, time\n"
-        "from ibpulse.doctor.child_process import FoundFacts\n"
-        "from tests.doctor.making import make_facts\n"
-        "sys.stdin.buffer.read()\n"
-        "answer = pickle.dumps(FoundFacts(make_facts()))\n"
-        "sys.stdout.buffer.write(len(answer).to_bytes(8, 'little') + answer)\n"
-        "sys.stdout.flush()\n"
-        "time.sleep(60)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{Path(__file__).parents[2] / 'exporter'}")
-    run_instead(monkeypatch, program)
-    begin = time.monotonic()
+def test_a_process_that_answers_and_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = pickle.dumps(FoundFacts(make_facts()))
+    process = hang(monkeypatch, len(answer).to_bytes(child_process.LENGTH_BYTES, "little") + answer)
     assert find_facts_in_child(make_request(DoctorOptions())).facts == make_facts()
-    assert time.monotonic() - begin < 30.0
+    assert process.killed
+    assert process.returncode == 0
 
 
 def test_an_interrupt_ends_the_process_quietly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ibpulse.commands import doctor
 from ibpulse.config.loading import load
 from tests.sysfs.trees import DOWN_INFINIBAND, MLX5_COUNTERS, PortFiles, Tree
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 FLAGS = ("--no-look", "--web.listen-address=127.0.0.1:0")
 
 

