@@ -52,7 +52,8 @@ def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
 
 @pytest.fixture(scope="module", params=[DENSE, MOE], ids=["dense", "moe"])
 def workload(request: pytest.FixtureRequest) -> Workload:
-    return request.param
+    found: Workload = request.param
+    return found
 
 
 @pytest.fixture(scope="module")
