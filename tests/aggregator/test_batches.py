@@ -50,13 +50,21 @@ def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-@pytest.mark.parametrize("workload", [DENSE, MOE], ids=["dense", "moe"])
+@pytest.fixture(scope="module", params=[DENSE, MOE], ids=["dense", "moe"])
+def workload(request: pytest.FixtureRequest) -> Workload:
+    found: Workload = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def singly(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What is found second by second."""
+    return list(play(tmp_path_factory.mktemp("one"), *acts(workload)))
+
+
 @pytest.mark.parametrize("every", [2, 5, 17, 103])
-def test_the_size_of_a_batch_changes_nothing(tmp_path: Path, workload: Workload, every: int) -> None:
-    for name in ("one", "many"):
-        (tmp_path / name).mkdir()
-    singly = list(play(tmp_path / "one", *acts(workload)))
-    batches = list(play(tmp_path / "many", *acts(workload), every=every))
+def test_the_size_of_a_batch_changes_nothing(tmp_path: Path, workload: Workload, singly: list[Any], every: int) -> None:
+    batches = list(play(tmp_path, *acts(workload), every=every))
     assert len(batches) == -(-103 // every)
     assert differences(batches[-1], singly[-1]) == {}
     seconds = [[second for each in snapshots for second in each.seconds] for snapshots in (batches, singly)]

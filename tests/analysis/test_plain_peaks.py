@@ -42,7 +42,7 @@ def slow(stamps: Counts, counters: Counts) -> Floats:
     return rates(middles, counters.view(np.uint64), valid, SCALE, np.ones(PORTS, dtype=np.int64), timing).peaks
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(found=samples)
 def test_they_agree(found: list[tuple[int, int, int]]) -> None:
     stamps, counters = arrays(found)

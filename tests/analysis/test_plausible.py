@@ -162,7 +162,7 @@ def each_way(port: Port) -> list[Slow]:
     return [Slow(reads, port.line, port.stride) for reads in port.ways]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=120)
 @given(port=ports())
 def test_merges_are_those_of_the_slow_computation(port: Port) -> None:
     found = compute(port, exact=True)
@@ -192,7 +192,7 @@ def test_merges_are_those_of_the_slow_computation(port: Port) -> None:
                 assert Fraction(steps - 1, 1000) <= doubt < Fraction(steps, 1000)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(port=ports())
 def test_groups_are_nested_or_apart(port: Port) -> None:
     """The reason why the value of a sample depends on nothing far away; it needs the one line rate of a group."""
@@ -201,7 +201,7 @@ def test_groups_are_nested_or_apart(port: Port) -> None:
             assert j <= k or (k <= i and j <= m)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(port=ports())
 def test_bytes_are_kept_and_nothing_that_a_merge_can_explain_is_above_the_line_rate(port: Port) -> None:
     found = compute(port, exact=True)
@@ -218,7 +218,7 @@ def test_bytes_are_kept_and_nothing_that_a_merge_can_explain_is_above_the_line_r
                 assert rate <= slow.limits[k] * (1 + doubt + 1e-3)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(port=ports(), data=st.data())
 def test_any_part_of_a_span_has_the_values_of_the_whole(port: Port, data: st.DataObject) -> None:
     """A part that begins with the reads of five samples before it, and ends four samples after it."""
@@ -237,7 +237,7 @@ def test_any_part_of_a_span_has_the_values_of_the_whole(port: Port, data: st.Dat
     np.testing.assert_array_equal(part.peaks[:, :, inside], whole.peaks[:, :, beyond])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(port=ports())
 def test_the_series_of_one_port_agrees(port: Port) -> None:
     given = arrays(port)
@@ -335,7 +335,7 @@ class Traffic:
         return max((self.moved(begin + length) - self.moved(begin)) * 1e9 / length for begin in begins)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_no_peak_is_above_the_highest_mean_over_an_interval(data: st.DataObject) -> None:
     """Reads are up to 9 ms late and 1 ms long, with the counter at any moment of each."""

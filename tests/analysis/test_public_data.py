@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from ibpulse.analysis.balance import balance_rails
@@ -32,7 +33,7 @@ def find_file(name: str) -> Path:
     named = os.environ.get("IBTEST_DATA")
     found = [Path(named) / name] if named else sorted(Path(__file__).parents[3].glob(f"*/data/{name}"))
     if not (found and found[0].exists()):
-        pytest.skip(f"public trace {name} is not there: put it into a directory and name that in IBTEST_DATA")
+        pytest.skip("no public traces")
     return found[0]
 
 
@@ -92,10 +93,9 @@ def test_the_ports_of_a_group_are_balanced(switch: dict[str, Port], period: floa
 @pytest.fixture(scope="module")
 def trace() -> dict[str, np.ndarray]:
     """Operations of 8 ranks in 32 steps of a training job."""
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: it reads the training trace")
     return {
         name: np.array(values)
-        for name, values in parquet.read_table(find_file("straggler_trace_ST.parquet")).to_pydict().items()
+        for name, values in pq.read_table(find_file("straggler_trace_ST.parquet")).to_pydict().items()
     }
 
 

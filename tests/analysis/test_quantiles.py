@@ -84,6 +84,7 @@ def test_there_is_no_quantile_of_nothing() -> None:
             find(np.zeros(0), 0.5)
 
 
+@pytest.mark.real("process")
 def test_quantiles_leave_numpy_ma_out() -> None:
     program = (
         "import sys, numpy as np; from ibpulse.analysis.quantiles import lower_quantile, quantiles; "

@@ -148,7 +148,7 @@ def test_ports_of_different_strides_do_not_disturb_each_other() -> None:
     np.testing.assert_allclose(found.bytes_per_second[:, :, 1:], 1000)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     data=st.data(),
     stride=st.sampled_from([1, 2, 5, 10]),
@@ -175,7 +175,7 @@ def test_rate_times_time_adds_up_to_the_increase_of_the_counter(
     np.testing.assert_allclose(found.seconds.sum(axis=2), sum(gaps) / 1e9, rtol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     counters=st.lists(st.integers(0, 2**64 - 2), min_size=1, max_size=20),
     holes=st.sets(st.integers(0, 19)),

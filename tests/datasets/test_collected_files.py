@@ -43,13 +43,21 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return save_nodes(tmp_path_factory.mktemp("files"), *nodes)
 
 
+@pytest.mark.real("process")
 def test_processes_and_workers_of_dask_write_the_same_bytes(tmp_path: Path, files: list[Path]) -> None:
     result = collect(tmp_path / "thread", *files)
     assert (len(result.written), result.problems) == (3, [])
     with open_workers(2) as processes:
         collect(tmp_path / "processes", *files, computing=processes)
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
         open_scheduler(cluster.scheduler_address) as workers,
     ):
         collect(tmp_path / "dask", *files, computing=workers)

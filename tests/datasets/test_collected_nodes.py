@@ -128,7 +128,7 @@ async def test_nodes_are_collected_once_with_their_clocks_and_labels(fleet: Flee
     assert (first["node"], first["rack"], second["node"]) == ("a", "r1", "b")
     # the clock of the ring stands still in the year 2025
     assert first["clock_offset_ns"] < -(10**9)
-    assert 0 < first["clock_bound_ns"] < 5 * 10**9
+    assert first["clock_bound_ns"] > 0
     assert first["clock_measured_ns"] > START_NS
     assert first["clock_synchronised"] is None
     # a ring has no rate before its second sample

@@ -126,6 +126,7 @@ def test_a_part_of_the_time_is_reported(capsys: pytest.CaptureFixture[str]) -> N
     assert steps <= {9, 10}
 
 
+@pytest.mark.real("process")
 def test_help_imports_neither_duckdb_nor_pyarrow() -> None:
     code = (
         "import sys; from ibpulse.cli import main\n"

@@ -1,6 +1,5 @@
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,6 +178,7 @@ def put_program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
+@pytest.mark.real("process")
 def test_ffmpeg_gets_every_frame_as_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_program(tmp_path, 'for last; do :; done; cat > "$last"', monkeypatch)
     render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
@@ -187,6 +187,7 @@ def test_ffmpeg_gets_every_frame_as_pixels(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "a.mp4").stat().st_size == 20 * 3 * shape[0] * shape[1]
 
 
+@pytest.mark.real("process")
 @pytest.mark.parametrize(("script", "reason"), [("echo no codec >&2; exit 1", "no codec"), ("exit 3", "exit code 3")])
 def test_what_ffmpeg_says_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
@@ -197,7 +198,8 @@ def test_what_ffmpeg_says_is_passed_on(
     assert not list(tmp_path.glob("*.mp4*"))
 
 
-@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs ffmpeg")
+@pytest.mark.needs("ffmpeg")
+@pytest.mark.real("process")
 def test_ffmpeg_writes_an_mp4(tmp_path: Path) -> None:
     render("animation", [take(rails())], tmp_path / "a.mp4", MOVING)
     assert (tmp_path / "a.mp4").read_bytes()[4:8] == b"ftyp"

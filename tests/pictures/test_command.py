@@ -145,6 +145,7 @@ def test_a_utilisation_without_a_line_rate_says_what_to_do(tmp_path: Path, capsy
     )
 
 
+@pytest.mark.real("process")
 @pytest.mark.parametrize("module", ["matplotlib", "PIL"])
 def test_a_missing_library_is_named_with_what_installs_it(module: str, dense: str) -> None:
     # a name that is None in sys.modules cannot be imported

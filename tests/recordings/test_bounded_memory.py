@@ -40,6 +40,7 @@ def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.real("process")
 @pytest.mark.parametrize("words", [("report",), ("render", "--output=a.png")], ids=["report", "render"])
 def test_a_small_file_of_many_rows_ends_in_a_sentence(bomb: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     def limit() -> None:

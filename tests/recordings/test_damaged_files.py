@@ -15,7 +15,7 @@ import pytest
 
 from ibpulse import memory
 
-FILES = int(os.environ.get("FUZZ_FILES", "1000"))
+FILES = int(os.environ.get("FUZZ_FILES", "400"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 # files that one process opens
 BATCH = 10_000
@@ -23,6 +23,7 @@ BATCH = 10_000
 MOST_GROWN_BYTES = 200_000_000
 
 
+@pytest.mark.real("process")
 @pytest.mark.timeout(120 + FILES // 10)
 def test_a_damaged_file_is_read_or_refused_in_a_sentence() -> None:
     outcomes: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from ibpulse.recordings import Recording, RecordingWriter, concatenate, load, re
 from tests.recordings.recordings import make_meta, make_recording, recordings
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(recordings())
 def test_what_is_loaded_is_what_was_saved(recording: Recording) -> None:
     with TemporaryDirectory() as folder:
@@ -26,7 +26,7 @@ def test_what_is_loaded_is_what_was_saved(recording: Recording) -> None:
         assert read_meta(path) == recording.meta
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(recordings(), st.lists(st.integers(1, 8)))
 def test_what_is_appended_piece_by_piece_is_loaded_whole(recording: Recording, cuts: Sequence[int]) -> None:
     edges = sorted({0, recording.ticks, *(cut for cut in cuts if cut < recording.ticks)})

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ibpulse.memory import ALLOCATOR
 from ibpulse.recordings import scan
 
@@ -58,6 +60,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 """
 
 
+@pytest.mark.real("process")
 def test_ten_minutes_at_a_millisecond_stay_under_150_megabytes(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     command = [sys.executable, "-c", RECORDER, str(path)]

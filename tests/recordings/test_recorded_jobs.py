@@ -192,8 +192,8 @@ def test_very_many_jobs_of_one_id_and_events_are_traced_at_once() -> None:
 
 @pytest.mark.timeout(60)
 def test_very_many_changes_of_a_job_in_a_file_that_grew_take_time_in_proportion() -> None:
-    (found,) = trace_jobs([event(2, "job-change", MOVED)] * 150_000, [recorded(BEFORE)])
-    assert len(found.holdings) == 150_001
+    (found,) = trace_jobs([event(2, "job-change", MOVED)] * 30_000, [recorded(BEFORE)])
+    assert len(found.holdings) == 30_001
 
 
 def test_a_file_without_jobs_has_none(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ def test_before_the_first_piece_nothing_is_known(tmp_path: Path) -> None:
     assert (progress.seconds, progress.kept_ratio, progress.remaining_seconds) == (0.0, 1.0, 1.0)
 
 
+@pytest.mark.needs("root")
+@pytest.mark.real("process")
 def test_a_full_disk_says_what_is_kept_and_where(tiny_tmpfs: Path) -> None:
     path, whole = tiny_tmpfs / "a.parquet", make_recording(60_000)
     writer = RecordingWriter(path, whole.meta)

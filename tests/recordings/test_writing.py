@@ -46,6 +46,7 @@ def killed_writer(path: Path) -> None:
     process.stdin.close()
 
 
+@pytest.mark.real("process")
 def test_a_kill_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     killed_writer(path)
@@ -59,8 +60,11 @@ def test_a_kill_loses_nothing_that_was_appended(tmp_path: Path) -> None:
 
 
 def test_what_was_cut_within_an_append_is_good_up_to_there(tmp_path: Path) -> None:
-    path, recording = tmp_path / "a.parquet.partial", make_recording(1000, complete=False)
-    killed_writer(tmp_path / "a.parquet")
+    path, recording = tmp_path / "b.parquet.partial", make_recording(1000, complete=False)
+    with RecordingWriter(tmp_path / "a.parquet", recording.meta) as writer:
+        for first in range(0, 1000, 100):
+            writer.append(recording.cut(first, first + 100))
+        path.write_bytes(writer.partial.read_bytes())
     size = path.stat().st_size
     ticks = set()
     for length in range(size, 0, -997):
@@ -116,6 +120,8 @@ def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
             write()
 
 
+@pytest.mark.needs("root")
+@pytest.mark.real("process")
 def test_a_full_disk_leaves_the_old_file_and_no_other(tiny_tmpfs: Path) -> None:
     path, old = tiny_tmpfs / "a.parquet", make_recording(10)
     save(path, old)
@@ -125,6 +131,8 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tiny_tmpfs: Path) -> None:
     assert list(tiny_tmpfs.iterdir()) == [path]
 
 
+@pytest.mark.needs("root")
+@pytest.mark.real("process")
 def test_a_growing_recording_survives_a_full_disk_up_to_there(tiny_tmpfs: Path) -> None:
     recording = make_recording(60_000)
     writer = RecordingWriter(tiny_tmpfs / "a.parquet", recording.meta)
@@ -142,6 +150,7 @@ def test_a_growing_recording_survives_a_full_disk_up_to_there(tiny_tmpfs: Path) 
     np.testing.assert_array_equal(loaded.seconds, recording.seconds[:, :, : loaded.ticks])
 
 
+@pytest.mark.real("process")
 def test_nothing_needs_pyarrow_but_files() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"

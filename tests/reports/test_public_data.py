@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,13 @@ def test_no_byte_of_the_log_is_lost_but_those_of_the_hole(switch: Path, capsys: 
 
 
 def test_the_step_of_a_real_training_run_is_found_in_the_log_that_the_page_makes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = find_file("straggler_trace_ST.parquet")
     script, log, recording = (tmp_path / name for name in ("operations.py", "trace.csv", "trace-log.parquet"))
     script.write_text(DOCS.read_text().split("```python\n")[1].split("```")[0])
-    subprocess.run([sys.executable, str(script), str(trace), str(log)], check=True)
+    monkeypatch.setattr(sys, "argv", [str(script), str(trace), str(log)])
+    runpy.run_path(str(script), run_name="__main__")
     assert main(["import", str(log), "-o", str(recording), "--time=seconds", "--transmit={port}_sent"], {}) == 0
     assert "8 ports" in capsys.readouterr().out
     found = report(capsys, str(recording))

@@ -2,12 +2,11 @@
 
 import base64
 import io
-import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
+from playwright.sync_api import Browser
 
 from ibpulse.pictures import render
 from ibpulse.pictures.animation_layout import lay_out_animation
@@ -15,13 +14,8 @@ from ibpulse.pictures.frames import build_motion, draw_frames
 from ibpulse.pictures.picture_run import choose_scale
 from tests.pictures.runs import MOVING, event, take
 
-CHROMIUM = shutil.which("chromium")
 
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_a_browser_draws_the_frames_of_the_gif_and_asks_for_nothing(tmp_path: Path) -> None:
-    from playwright.sync_api import sync_playwright
-
+def test_a_browser_draws_the_frames_of_the_gif_and_asks_for_nothing(tmp_path: Path, browser: Browser) -> None:
     rates = np.repeat(np.array([[0.0], [100e9], [50e9]]), 200, axis=1)
     rates[2, 150:] = np.nan
     rates[1, 100:140] = 30e9
@@ -29,16 +23,13 @@ def test_a_browser_draws_the_frames_of_the_gif_and_asks_for_nothing(tmp_path: Pa
     rates[1, 120:], down[1, 120:] = 0.0, True
     run = take(rates, down=down, events=[event(1.1), event(1.55)])
     render("animation", [run], tmp_path / "a.html", MOVING)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(reduced_motion="reduce")
+    with browser.new_page(reduced_motion="reduce") as page:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"file://{tmp_path / 'a.html'}")
         page.wait_for_function("still.complete && !playing")
         page.evaluate("draw(15)")
         url = page.evaluate("canvas.toDataURL('image/png')")
-        browser.close()
     assert [one for one in asked if not one.startswith(("file:", "data:"))] == []
     drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).convert("RGB")).astype(int)
     scale = choose_scale([run], MOVING)
