@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
@@ -85,16 +83,3 @@ async def sampled_anew(ring: RingFile, slot: int, ticks: int = 3) -> None:
         return int(RingReader(ring).read([slot], begun + 1, ring.latest_tick()).present.sum())
 
     await soon(lambda: count() >= ticks)
-
-
-async def scanned_anew(inventory: ListedInventory, scans: int = 4) -> None:
-    """Wait until the fabric was scanned so many times more."""
-    begun = inventory.scans
-    await soon(lambda: inventory.scans >= begun + scans)
-
-
-def longest_hole(ring: RingFile, slot: int, first: int) -> int:
-    """The longest run of ticks without a record since `first`."""
-    present = RingReader(ring).read([slot], first, ring.latest_tick()).present[0]
-    held = np.flatnonzero(present)
-    return int(np.diff(held).max()) - 1

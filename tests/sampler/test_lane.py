@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,14 @@ import pytest
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler.lane import EndingProcesses, Lane, Stall, explain_errno
-from ibpulse.sampler.piped_process import PipedProcess
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import NOT_ASKED
 from ibpulse.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
 from ibpulse.sampler.spare_descriptors import SpareDescriptors
-from tests.sampler.tree import Tree, eventually
+from tests.sampler.tree import Tree
+from tests.virtual.clock import NodeClock
+from tests.virtual.samplers import Samplers
+from tests.virtual.world import SECOND, World
 
 LANE = at.lane_at(2)
 
@@ -28,10 +29,33 @@ def planned(*devices: str) -> tuple[PlannedPort, ...]:
 
 
 @pytest.fixture
-def ending() -> Iterator[EndingProcesses]:
-    made = EndingProcesses()
-    yield made
-    made.wait(10)
+def world() -> Iterator[World]:
+    with closing(World()) as world:
+        yield world
+
+
+class Trials:
+    """A quarantine whose processes are threads, on a ring in virtual time."""
+
+    def __init__(self, world: World, ring: RingFile, steady_seconds: float) -> None:
+        self.world, self.ring = world, ring
+        self.clock = NodeClock(world)
+        self.samplers = Samplers(world, self.clock)
+        self.ending = EndingProcesses(self.clock)
+        self.quarantine = Quarantine(
+            ring, steady_seconds, self.ending, SpareDescriptors(), None, self.clock, self.samplers.start
+        )
+
+    def poll(self, seconds: float) -> list[str]:
+        """Poll twenty times a second; the devices that recovered, and then no more polls."""
+        for _ in range(round(20 * seconds)):
+            self.world.pause(SECOND // 20)
+            if recovered := self.quarantine.poll():
+                return recovered
+        return []
+
+    def word(self, which: int, lane: int = 1) -> int:
+        return self.ring.words[at.lane_at(lane) + which]
 
 
 def test_a_stall_is_named_by_the_plan_that_the_process_follows(ring: RingFile) -> None:
@@ -48,13 +72,30 @@ def test_a_stall_is_named_by_the_plan_that_the_process_follows(ring: RingFile) -
     assert lane.poll().device == ""
 
 
-def test_polls_without_a_sign_of_life_are_a_stall_from_the_third_on(ring: RingFile) -> None:
-    lane = Lane(ring, 2, SpareDescriptors())
-    ring.words[LANE + at.L_HEARTBEAT_NS] = 5
-    assert [lane.poll().seconds for _ in range(3)] == [0.0, 0.0, 0.0]
-    assert lane.poll().seconds > 0
-    ring.words[LANE + at.L_HEARTBEAT_NS] = 6
+def test_polls_without_a_sign_of_life_are_a_stall_from_the_third_on(ring: RingFile, world: World) -> None:
+    lane = Lane(ring, 2, SpareDescriptors(), NodeClock(world))
+    begun_ns = ring.words[LANE + at.L_HEARTBEAT_NS] = world.monotonic_ns
+    seconds = []
+    for _ in range(5):
+        world.pause(SECOND // 10)
+        seconds.append(lane.poll().seconds)
+    assert seconds == [0.0, 0.0, 0.0, pytest.approx(0.3), pytest.approx(0.4)]
+    ring.words[LANE + at.L_HEARTBEAT_NS] = begun_ns + 1
     assert lane.poll().seconds == 0.0
+
+
+def test_time_in_which_nobody_polled_is_no_stall(ring: RingFile, world: World) -> None:
+    """This process itself was stopped for a minute."""
+    lane = Lane(ring, 2, SpareDescriptors(), NodeClock(world))
+    ring.words[LANE + at.L_HEARTBEAT_NS] = world.monotonic_ns
+    lane.poll()
+    world.pause(60 * SECOND)
+    ring.words[LANE + at.L_HEARTBEAT_NS] += 1
+    seconds = []
+    for _ in range(5):
+        seconds.append(lane.poll().seconds)
+        world.pause(SECOND // 10)
+    assert seconds == [0.0, 0.0, 0.0, pytest.approx(0.3), pytest.approx(0.4)]
 
 
 @pytest.mark.parametrize(
@@ -92,16 +133,19 @@ def test_a_lane_without_a_process_has_no_exit_status(ring: RingFile) -> None:
     assert (lane.is_started(), lane.exit_status(), lane.kill(), lane.terminate()) == (False, None, None, None)
 
 
-def test_a_process_that_does_not_end_when_asked_is_killed(ending: EndingProcesses) -> None:
-    process = PipedProcess([sys.executable, "-c", "import time; time.sleep(60)"])
-    ending.add(process)
+def test_a_process_that_does_not_end_when_asked_is_killed(world: World) -> None:
+    process = world.start(lambda: world.pause(60 * SECOND), "process")
+    ending = EndingProcesses(NodeClock(world))
+    ending.add(process)  # type: ignore[arg-type]
     ending.add(None)
+    begun_ns = world.monotonic_ns
     ending.wait(0.2)
     assert process.poll() == -signal.SIGKILL
+    assert world.monotonic_ns - begun_ns == pytest.approx(0.2 * SECOND, abs=2e6)
 
 
-def test_each_hang_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile, ending: EndingProcesses) -> None:
-    quarantine = Quarantine(ring, 10.0, ending, SpareDescriptors())
+def test_each_hang_doubles_the_time_of_good_answers_that_is_asked_for(ring: RingFile, world: World) -> None:
+    quarantine = Trials(world, ring, 10.0).quarantine
     needed = []
     for _ in range(2000):
         quarantine.add("mlx5_0")
@@ -111,84 +155,74 @@ def test_each_hang_doubles_the_time_of_good_answers_that_is_asked_for(ring: Ring
     assert needed[-1] == STEADY_SECONDS_MAX
 
 
-def watch(quarantine: Quarantine, device: str, lane: int = 1) -> None:
-    """Watch until the device is tried on its lane."""
-    eventually(lambda: quarantine.poll() or quarantine._held[device].lane)
-    found = quarantine._held[device].lane
-    assert found is not None
-    assert found.number == lane
-
-
-def test_a_hung_device_recovers_when_it_has_answered_for_long_enough(
-    ring: RingFile, tree: Tree, ending: EndingProcesses
-) -> None:
+def quarantined(trials: Trials, tree: Tree) -> Quarantine:
+    """The quarantine with one device, whose files can be read."""
     tree.write("mlx5_0", 1, 2)
-    quarantine = Quarantine(ring, 0.3, ending, SpareDescriptors())
-    quarantine.add("mlx5_0")
-    quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"), *planned("other"))))
-    assert eventually(quarantine.poll) == ["mlx5_0"]
+    trials.quarantine.add("mlx5_0")
+    trials.quarantine.write_plans(Plan(1, 0, ports=(tree.planned(trials.ring, "mlx5_0"), *planned("other"))))
+    return trials.quarantine
+
+
+def test_a_hung_device_recovers_when_it_has_answered_for_long_enough(ring: RingFile, tree: Tree, world: World) -> None:
+    trials = Trials(world, ring, 3.0)
+    quarantine = quarantined(trials, tree)
+    # its process starts at the first poll, and has a sign of life at the third
+    assert trials.poll(3.1) == []
+    assert trials.poll(0.1) == ["mlx5_0"]
     assert quarantine.devices == ("mlx5_0",)
     quarantine.release("mlx5_0")
     assert quarantine.devices == ()
 
 
-def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path, tree: Tree, ending: EndingProcesses) -> None:
+def test_a_device_sampled_once_a_second_recovers_too(tmp_path: Path, tree: Tree, world: World) -> None:
     """Between two of its ticks there is no sign of life for far longer than a hung read."""
-    ring = RingFile.create(tmp_path / "slow", 1_000_000_000, 10)
-    tree.write("mlx5_0", 1, 2)
-    quarantine = Quarantine(ring, 1.5, ending, SpareDescriptors())
-    quarantine.add("mlx5_0")
-    quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
-    assert eventually(quarantine.poll) == ["mlx5_0"]
-    quarantine.stop()
+    trials = Trials(world, RingFile.create(tmp_path / "slow", SECOND, 10), 5.0)
+    quarantined(trials, tree)
+    assert trials.poll(4.9) == []
+    assert trials.poll(3.0) == ["mlx5_0"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+@pytest.mark.parametrize("stops", [False, True])
 def test_an_isolated_process_that_stops_or_ends_is_restarted(
-    ring: RingFile, tree: Tree, ending: EndingProcesses, number: signal.Signals
+    ring: RingFile, tree: Tree, world: World, stops: bool
 ) -> None:
-    tree.write("mlx5_0", 1, 2)
-    quarantine = Quarantine(ring, 1000.0, ending, SpareDescriptors())
-    quarantine.add("mlx5_0")
-    quarantine.write_plans(Plan(1, os.getpid(), ports=(tree.planned(ring, "mlx5_0"),)))
-    watch(quarantine, "mlx5_0")
-    words = at.lane_at(1)
-    eventually(lambda: quarantine.poll() or ring.words[words + at.L_TICKS] > 3)
-    pid = ring.words[words + at.L_PID]
-    os.kill(pid, number)
-    eventually(lambda: quarantine.poll() or ring.words[words + at.L_PID] != pid)
-    ticks = ring.words[words + at.L_TICKS]
-    eventually(lambda: quarantine.poll() or ring.words[words + at.L_TICKS] > ticks)
+    trials = Trials(world, ring, 1000.0)
+    quarantine = quarantined(trials, tree)
+    assert trials.poll(1) == []
+    process, ticks = trials.samplers.by_lane[1], trials.word(at.L_TICKS)
+    assert ticks > 80
+    if stops:
+        process.wakes_ns = None
+    else:
+        process.kill()
+    assert trials.poll(4) == []
+    assert trials.samplers.by_lane[1] is not process
+    assert trials.word(at.L_TICKS) > ticks + 150
     assert quarantine.devices == ("mlx5_0",)
-    quarantine.stop()
 
 
-def test_a_hung_device_waits_while_all_lanes_are_taken(
-    ring: RingFile, ending: EndingProcesses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    quarantine = Quarantine(ring, 10.0, ending, SpareDescriptors())
+def test_a_hung_device_waits_while_all_lanes_are_taken(ring: RingFile, world: World) -> None:
+    trials = Trials(world, ring, 10.0)
+    quarantine = trials.quarantine
     names = [f"mlx5_{number}" for number in range(at.LANE_COUNT)]
     for name in names:
         quarantine.add(name)
-    quarantine.write_plans(Plan(1, os.getpid(), ports=planned(*names)))
+    quarantine.write_plans(Plan(1, 0, ports=planned(*names)))
     quarantine.poll()
-    numbers = [held.lane.number if held.lane else None for held in quarantine._held.values()]
-    assert numbers == [*range(1, at.LANE_COUNT), None]
-    quarantine.stop()
+    lanes = [held.lane.number if held.lane else None for held in quarantine._held.values()]
+    assert lanes == [*range(1, at.LANE_COUNT), None]
     quarantine.release(names[3])
     quarantine.poll()
-    watch(quarantine, names[-1], lane=4)
-    quarantine.release(names[-1])
+    last = quarantine._held[names[-1]].lane
+    assert last is not None
+    assert last.number == 4
 
 
-def test_a_trial_begins_with_nothing_asked_and_no_plan_applied(ring: RingFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+def test_a_trial_begins_with_nothing_asked_and_no_plan_applied(ring: RingFile, world: World) -> None:
     for which in (at.L_DEVICE, at.L_PLAN_APPLIED, at.L_FIFO, at.L_PINNED):
         ring.words[LANE + which] = 7
-    lane = Lane(ring, 2, SpareDescriptors())
+    lane = Lane(ring, 2, SpareDescriptors(), NodeClock(world), Samplers(world, NodeClock(world)).start)
     lane.start()
-    eventually(lambda: lane.exit_status() == 1)
     assert [lane.word(which) for which in (at.L_DEVICE, at.L_PLAN_APPLIED, at.L_FIFO, at.L_PINNED)] == [
         *(0, 0, NOT_ASKED, NOT_ASKED)
     ]

@@ -28,10 +28,6 @@ from ibpulse.config.loading import load
 from ibpulse.events import Event
 from ibpulse.flightrecorder import store
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler.plan import Plan
-from ibpulse.sampler.process import NOT_ASKED, SamplerProcess
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.faults import parse_faults
 from ibpulse.simulate.replayed_tree import Replay
@@ -41,23 +37,8 @@ from ibpulse.simulate.workloads import make_workload
 from ibpulse.web.app import create_app
 from tests.running import Metrics
 from tests.virtual.clock import NodeClock, VirtualLoop
-from tests.virtual.world import SECOND, Actor, Gate, World
-
-# A sampler process starts in this time.
-STARTING_NS = 40_000_000
-
-
-class _Sampler(SamplerProcess):
-    """A sampler that asks the kernel for nothing, because it runs in a thread of the tests."""
-
-    def _ask_kernel(self, plan: Plan) -> None:
-        self._ring.words[self._words + at.L_FIFO] = self._ring.words[self._words + at.L_PINNED] = NOT_ASKED
-
-    def _is_orphan(self) -> bool:
-        return False
-
-    def _settle_memory(self) -> None:
-        pass
+from tests.virtual.samplers import Samplers
+from tests.virtual.world import SECOND, Gate, World
 
 
 class _Daemon(Daemon):
@@ -119,7 +100,7 @@ class Node:
         self.world.trees.append(tree or self.fabric)
         ids = itertools.count(1)
         self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
-        self._processes: dict[int, Actor] = {}
+        self.samplers = Samplers(self.world, self.clock)
         self._gates: dict[str, Gate] = {}
         self._asked = asyncio.Event()
         self._ring_dir = path / "ring"
@@ -156,7 +137,7 @@ class Node:
             self._ring_dir,
             SimpleNamespace(arm=lambda code: None),  # type: ignore[arg-type]
             self.clock,
-            self._start_sampler,
+            self.samplers.start,
             _write,
         )
         self._task = self.loop.create_task(self.daemon.run_until(self._asked))
@@ -169,8 +150,8 @@ class Node:
 
     def kill(self) -> None:
         """Kill the daemon and its samplers, as SIGKILL does."""
-        for process in self._processes.values():
-            process.kill()
+        for lane in self.samplers.running():
+            self.samplers.kill(lane)
         # nothing may tidy up
         self.daemon._supervisor._stop = lambda: None  # type: ignore[method-assign]
         self._task.cancel()
@@ -189,13 +170,6 @@ class Node:
         self.loop.run_until_complete(asyncio.sleep(seconds))
         if self._task.done() and not self._task.cancelled():
             self._task.result()
-
-    def _start_sampler(self, ring: Path, lane: int) -> Actor:
-        def run() -> int:
-            return _Sampler(RingFile(ring, clock=self.clock), lane, self.clock, self.world.pread).run()
-
-        self._processes[lane] = self.world.start(run, f"sampler-{lane}", STARTING_NS)
-        return self._processes[lane]
 
     # what happens to it
 
@@ -269,10 +243,6 @@ class Node:
         self._gates[device] = gate = Gate(f"{self.tree}/", files)
         self.world.gates.setdefault(device, []).append(gate)
         return gate
-
-    def kill_sampler(self, lane: int = 0) -> None:
-        """Kill a sampler process, as SIGKILL does."""
-        self._processes[lane].kill()
 
     # what it says
 

@@ -81,7 +81,7 @@ def restart(node: Node) -> None:
 
 
 def kill(node: Node) -> None:
-    node.kill_sampler()
+    node.samplers.kill()
     node.run(4)
 
 

@@ -31,7 +31,7 @@ def test_a_healthy_node_has_every_sample(node: Node) -> None:
 
 
 def test_a_killed_sampler_is_restarted_and_leaves_missing_data(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    node.kill_sampler()
+    node.samplers.kill()
     node.run(3)
     assert_no_false_rate(node, "6s")
     metrics = node.metrics()
@@ -44,7 +44,7 @@ def test_a_killed_sampler_is_restarted_and_leaves_missing_data(node: Node, caplo
 
 def test_totals_continue_across_the_missing_data_of_a_killed_sampler(node: Node) -> None:
     first = node.metrics()
-    node.kill_sampler()
+    node.samplers.kill()
     node.run(5)
     second = node.metrics()
     covered = second.value(UNTIL) - first.value(UNTIL)

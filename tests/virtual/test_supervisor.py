@@ -1,0 +1,279 @@
+"""The supervisor and its samplers: whatever happens to them, the ports stay sampled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.model import ByteSource, Fabric
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.plan import plan_path
+from ibpulse.sampler.supervisor import SupervisorOptions
+from tests.ring.tiny import tiny_tmpfs
+from tests.sampler.tree import port
+from tests.virtual.samplers import INTERVAL_NS, Supervised
+from tests.virtual.world import SECOND
+
+__all__ = ["tiny_tmpfs"]
+
+Make = Callable[..., Supervised]
+
+
+@pytest.fixture
+def make(folder: Path) -> Iterator[Make]:
+    made: list[Supervised] = []
+
+    def make(devices: int = 2, **options: object) -> Supervised:
+        made.append(Supervised(folder, devices, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def node(make: Make) -> Supervised:
+    """A supervisor that has run for a second."""
+    node = make()
+    node.start()
+    return node
+
+
+def test_every_port_with_a_counter_is_sampled(make: Make) -> None:
+    node = make()
+    node.inventory.fabric = Fabric((*node.inventory.fabric.ports, port("mlx5_9", None)))
+    node.start()
+    assert sorted(node.supervisor.slots) == ["mlx5_0:1", "mlx5_1:1"]
+    assert node.supervisor.fabric == node.inventory.fabric
+    assert node.ring.slots() == node.supervisor.slots
+    assert {node.sampled(name, 0.5) for name in node.names} == {"x" * 50}
+
+
+def test_stopping_leaves_no_process_behind(node: Supervised) -> None:
+    assert node.samplers.running() == [0]
+    node.stop()
+    assert node.samplers.running() == []
+
+
+def test_health_reports_the_state_of_the_sampler(make: Make) -> None:
+    node = make(options=SupervisorOptions(scheduler="fifo", cpu=4095))
+    assert node.supervisor.heartbeat_age_seconds() is None
+    node.start()
+    health = node.supervisor.health()
+    assert (health.restarts, health.takeovers, health.quarantined_devices) == (0, 0, ())
+    assert (health.scheduler_requested, health.scheduler_actual) == ("fifo", "other")
+    assert (health.cpu_requested, health.cpu_actual) == ("4095", "")
+    # the last tick began just before this whole second
+    assert health.heartbeat_age_seconds == pytest.approx(0.00995, abs=1e-5)
+
+
+def test_a_refused_request_is_logged_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    node = make(options=SupervisorOptions(cpu=4095))
+    node.start(2)
+    node.samplers.kill()
+    node.run(2)
+    assert node.supervisor.health().restarts == 1
+    assert [message for message in caplog.messages if "refused" in message] == [
+        "sampler.cpu was refused (Invalid argument); the sampler continues without it"
+    ]
+
+
+def test_a_killed_sampler_is_restarted_and_its_ticks_are_missing(
+    node: Supervised, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.samplers.kill()
+    node.run(2)
+    assert node.supervisor.health().restarts == 1
+    # 0.1 s until the supervisor sees it, 0.04 s until the new process is there, and the tick of then is missed
+    assert node.hole("mlx5_0", 2.5) == node.word(at.L_MISSED) == 15
+    assert node.ring.segments() == [(node.ring.segments()[0][0], 0)]
+    assert caplog.messages.count("the sampler ended with status -9; restarting it") == 1
+
+
+def test_a_stopped_sampler_is_replaced(node: Supervised, caplog: pytest.LogCaptureFixture) -> None:
+    """A process that gets no CPU between two ticks."""
+    node.samplers.by_lane[0].wakes_ns = None
+    node.run(3)
+    # a second without a heartbeat, and the start of a process
+    assert node.hole("mlx5_0", 3.5) == 105
+    assert "no heartbeat from the sampler for 1 s; restarting it" in caplog.messages
+
+
+def test_a_sampler_that_keeps_ending_is_started_with_increasing_delays(
+    node: Supervised, caplog: pytest.LogCaptureFixture
+) -> None:
+    hidden = node.ring.path.with_name("hidden")
+    node.ring.path.rename(hidden)
+    node.samplers.kill()
+    restarts = []
+    for _ in range(20):
+        node.run(0.5)
+        restarts.append(node.supervisor.health().restarts)
+    # at once, then after 0.1, 0.2, 0.4, 0.8, 1.6, 3.2 s, each with some looks in between
+    assert restarts[-1] == 7
+    assert caplog.text.count("the sampler ended with status 5; restarting it") == 1
+    hidden.rename(node.ring.path)
+    node.run(6)
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+
+
+def test_a_damaged_plan_is_written_again_for_a_new_sampler(node: Supervised) -> None:
+    plan_path(node.ring.path, 0).write_text("{}")
+    node.samplers.kill()
+    node.run(2)
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+    assert node.supervisor.health().restarts == 1
+
+
+def test_a_daemon_that_starts_on_an_old_ring_counts_no_missed_ticks(node: Supervised) -> None:
+    node.stop()
+    node.world.pause(5 * SECOND)
+    node.supervisor = node.make()
+    node.start(2)
+    assert node.word(at.L_MISSED) == 0
+    # five seconds and the start of the process
+    assert node.hole("mlx5_0", 7.5) == 504
+
+
+def test_a_port_that_leaves_and_comes_back_keeps_its_slot(node: Supervised) -> None:
+    ports, slots = node.inventory.fabric.ports, dict(node.supervisor.slots)
+    node.list_ports(ports[1:])
+    node.run(1)
+    assert list(node.supervisor.slots) == ["mlx5_1:1"]
+    assert (node.sampled("mlx5_0", 0.5), node.sampled("mlx5_1", 0.5)) == ("." * 50, "x" * 50)
+    node.list_ports(ports)
+    node.run(1)
+    assert node.supervisor.slots == slots
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+
+
+def test_a_port_that_changes_its_unit_is_sampled_in_another_slot(node: Supervised) -> None:
+    old, source = node.supervisor.slots["mlx5_0:1"], node.tree.source("mlx5_0")
+    node.list_ports([port("mlx5_0", ByteSource("bytes", source.transmit, source.receive, 1))])
+    node.run(1)
+    assert node.supervisor.slots["mlx5_0:1"] != old
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+
+
+def test_a_cached_port_is_sampled_at_its_stride(make: Make) -> None:
+    node = make()
+    node.list_ports([port("mlx5_0", node.tree.source("mlx5_0", 0.01))])
+    node.start()
+    # three times the 10 ms of the cache, as the next divisor of a second
+    assert node.ring.slot_word(node.supervisor.slots["mlx5_0:1"], at.S_STRIDE) == 4
+    newest = node.ring.latest_tick()
+    first = newest - newest % 4 - 39
+    present = RingReader(node.ring).read([0], first, first + 39).present[0]
+    assert present.tolist() == [False, False, False, True] * 10
+
+
+def test_a_file_that_goes_missing_is_logged_once_and_again_when_it_answers(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    node = make()
+    hidden = node.tree.path("mlx5_0").with_name("hidden")
+    node.tree.path("mlx5_0").rename(hidden)
+    node.start(2)
+    hidden.rename(node.tree.path("mlx5_0"))
+    node.run(2)
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+    assert [message for message in caplog.messages if "mlx5_0:1" in message] == [
+        "port mlx5_0:1: its device disappeared (ENOENT: No such file or directory); searching for it",
+        "port mlx5_0:1: its counter files are readable again",
+    ]
+
+
+def test_a_file_that_keeps_failing_is_logged_once_also_by_a_new_sampler(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make()
+    node.tree.write("mlx5_0", "N/A (no PMA)", 5)
+    node.start(2)
+    node.samplers.kill()
+    node.run(2)
+    assert node.sampled("mlx5_1", 0.5) == "x" * 50
+    assert [message for message in caplog.messages if "mlx5_0:1" in message] == [
+        "port mlx5_0:1: a counter file keeps failing (its content is not a number); pausing it and retrying within a "
+        "minute. If it never recovers, add the port to ports.exclude"
+    ]
+
+
+def test_notices_of_the_scan_are_logged_once_though_they_come_and_go(
+    node: Supervised, caplog: pytest.LogCaptureFixture
+) -> None:
+    ports = node.inventory.fabric.ports
+    for notices in (("mlx5_0: odd.",), ("mlx5_0: odd.", "mlx5_1: odd too."), (), ("mlx5_0: odd.",)):
+        node.inventory.fabric = Fabric(ports, notices)
+        node.run(1)
+    assert [message for message in caplog.messages if "odd" in message] == ["mlx5_0: odd.", "mlx5_1: odd too."]
+
+
+def test_a_notice_is_logged_again_after_an_hour_without_it(node: Supervised, caplog: pytest.LogCaptureFixture) -> None:
+    ports = node.inventory.fabric.ports
+    node.inventory.fabric = Fabric(ports, ("mlx5_0: odd.",))
+    node.run(1)
+    node.inventory.fabric = Fabric(ports)
+    node.run(1)
+    # nothing runs meanwhile
+    node.world.monotonic_ns += 3601 * SECOND
+    node.inventory.fabric = Fabric(ports, ("mlx5_0: odd.",))
+    node.run(1)
+    assert caplog.messages.count("mlx5_0: odd.") == 2
+
+
+def test_every_port_that_goes_and_comes_is_named(node: Supervised, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    ports = node.inventory.fabric.ports
+    for present in ((), ports):
+        node.list_ports(present)
+        node.run(1)
+    assert [message for message in caplog.messages if "port mlx5_0:1, mlx5_1:1" in message] == [
+        "disappeared: port mlx5_0:1, mlx5_1:1",
+        "now sampling: port mlx5_0:1, mlx5_1:1",
+    ]
+
+
+def test_ports_beyond_the_rings_slots_are_named_and_the_others_sampled(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make()
+    source = node.tree.source("mlx5_0")
+    node.list_ports([port(f"efa_{number}", source) for number in range(at.SLOT_COUNT + 2)])
+    node.start()
+    assert len(node.supervisor.slots) == at.SLOT_COUNT
+    assert node.sampled("efa_255", 0.5) == "x" * 50
+    assert [message for message in caplog.messages if "space" in message] == [
+        "the node has 258 ports, but the ring only has space for 256: efa_256:1 and later ports are not sampled; "
+        "exclude other ports with ports.exclude"
+    ]
+
+
+def test_a_port_without_space_at_the_start_does_not_affect_the_others(make: Make, tiny_tmpfs: Path) -> None:
+    node = make(ring=RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000))
+    node.start()
+    assert list(node.supervisor.slots) == ["mlx5_0:1"]
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+    (notice,) = node.supervisor.fabric.notices
+    assert "has no space for port mlx5_1:1" in notice
+
+
+def test_a_later_port_without_space_does_not_affect_the_others(
+    make: Make, tiny_tmpfs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = make(ring=RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000))
+    ports = node.inventory.fabric.ports
+    node.list_ports(ports[:1])
+    node.start()
+    node.list_ports(ports)
+    node.run(2)
+    assert list(node.supervisor.slots) == ["mlx5_0:1"]
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+    (message,) = (message for message in caplog.messages if "no space" in message)
+    assert message.endswith("give ring.dir more space or shorten sampler.history; the port is not sampled")

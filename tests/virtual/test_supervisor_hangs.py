@@ -1,0 +1,186 @@
+"""The supervisor and devices that hang, vanish or answer slowly: the others are sampled as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.adaptive import PATIENCE_SECONDS
+from ibpulse.sampler.supervisor import SupervisorOptions
+from tests.virtual.samplers import Supervised
+
+MS = 1_000_000
+SLOW = "mlx5_1"
+
+
+@pytest.fixture
+def node(folder: Path) -> Iterator[Supervised]:
+    """A supervisor of three devices that has run for a second."""
+    node = Supervised(folder, 3, SupervisorOptions(scan_seconds=0.2, steady_seconds=3))
+    node.start()
+    yield node
+    node.close()
+
+
+def test_a_hung_device_is_sampled_in_isolation_until_it_responds(
+    node: Supervised, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.hang("mlx5_1")
+    node.run(2)
+    assert node.supervisor.health().quarantined_devices == ("mlx5_1",)
+    # 0.3 s until it is certain, and the start of a process; `mlx5_0` is read before the device that hangs
+    assert [node.hole(name, 2.5) for name in ("mlx5_0", "mlx5_2")] == [34, 35]
+    assert node.sampled("mlx5_1", 1.95) == "." * 195
+    assert node.samplers.running() == [0, 1]
+    node.answer("mlx5_1")
+    node.run(1)
+    assert node.sampled("mlx5_1", 0.5) == "x" * 50
+    assert node.supervisor.health().quarantined_devices == ("mlx5_1",)
+    node.run(3)
+    assert node.supervisor.health().quarantined_devices == ()
+    assert {node.sampled(name, 0.5) for name in node.names} == {"x" * 50}
+    assert node.samplers.running() == [0]
+    assert node.supervisor.health().takeovers == 1
+    assert [message for message in caplog.messages if "mlx5_1" in message] == [
+        "device mlx5_1: a read has hung for over 0.25 s; quarantining the device: sampling it in a separate process "
+        "until it responds steadily",
+        "device mlx5_1 responds again; sampling it together with the others",
+    ]
+
+
+def test_a_device_that_hangs_again_has_to_respond_for_the_whole_time_again(node: Supervised) -> None:
+    node.hang("mlx5_1")
+    node.run(1)
+    for _ in range(3):
+        node.answer("mlx5_1")
+        node.run(2.5)
+        assert node.supervisor.health().quarantined_devices == ("mlx5_1",)
+        node.hang("mlx5_1")
+        node.run(1)
+    node.answer("mlx5_1")
+    node.run(4)
+    assert node.supervisor.health().quarantined_devices == ()
+
+
+def test_a_hung_device_that_leaves_the_fabric_leaves_its_quarantine(node: Supervised) -> None:
+    node.hang("mlx5_1")
+    node.run(2)
+    node.list_ports([port for port in node.inventory.fabric.ports if port.id.device != "mlx5_1"])
+    node.run(1)
+    assert node.supervisor.health().quarantined_devices == ()
+    # its process ends once the read returns
+    assert node.samplers.running() == [0, 1]
+    node.answer("mlx5_1")
+    node.run(0.1)
+    assert node.samplers.running() == [0]
+
+
+def test_stopping_does_not_wait_for_a_read_that_hangs(node: Supervised) -> None:
+    """A killed process that hangs in the kernel ends when the device responds, and runs no code of ours until then."""
+    node.hang("mlx5_0")
+    node.run(2)
+    began = node.world.monotonic_ns
+    node.stop()
+    # asked to end, and killed after a second
+    assert node.world.monotonic_ns - began == pytest.approx(2e9, abs=5 * MS)
+    ticks = [node.word(at.L_TICKS, lane) for lane in range(at.LANE_COUNT)]
+    node.answer("mlx5_0")
+    node.world.pause(10 * MS)
+    assert node.samplers.running() == []
+    assert [node.word(at.L_TICKS, lane) for lane in range(at.LANE_COUNT)] == ticks
+
+
+def test_a_device_that_vanishes_and_comes_back_under_its_name_is_sampled_again(
+    node: Supervised, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("port_xmit_data", "port_rcv_data"):
+        node.tree.path("mlx5_0", name).unlink()
+    node.run(1)
+    assert "port mlx5_0:1: its device disappeared (ENODEV: No such device); searching for it" in caplog.messages
+    assert [node.sampled(name, 0.5) for name in node.names] == ["." * 50, "x" * 50, "x" * 50]
+    node.tree.write("mlx5_0", 0, 10)
+    node.run(1)
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
+    assert node.supervisor.health().restarts == 0
+
+
+@pytest.fixture
+def slow(node: Supervised) -> Supervised:
+    """A supervisor that has found that one of three devices is slow."""
+    node.gate(SLOW).delay_ns = 8 * MS
+    node.run(10)
+    return node
+
+
+def lengthened(node: Supervised) -> list[str]:
+    return [reads.device for reads in node.supervisor.health().reads if reads.interval_lengthened]
+
+
+def stride(node: Supervised) -> int:
+    return node.ring.slot_word(node.supervisor.slots[f"{SLOW}:1"], at.S_STRIDE)
+
+
+def test_a_slow_device_is_sampled_at_its_interval_and_the_others_at_theirs(slow: Supervised) -> None:
+    # a read may take a tenth of the interval
+    assert stride(slow) == 10
+    last = slow.ring.latest_tick()
+    ticks = np.arange(last - 99, last + 1)
+    found = RingReader(slow.ring).read([slow.supervisor.slots[f"{SLOW}:1"]], last - 99, last).present[0]
+    assert ticks[found].tolist() == [tick for tick in ticks if tick % 10 == 0]
+    assert {slow.sampled(name, 1) for name in ("mlx5_0", "mlx5_2")} == {"x" * 100}
+    assert lengthened(slow) == [SLOW]
+    assert slow.supervisor.health().quarantined_devices == ()
+    assert slow.samplers.running() == [0, 1]
+
+
+def test_a_slow_device_returns_to_the_others_when_it_is_quick_again(
+    slow: Supervised, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow.gate(SLOW).delay_ns = 0
+    # its slow reads are in the last samples for another six seconds
+    slow.run(PATIENCE_SECONDS)
+    assert stride(slow) == 10
+    slow.run(12)
+    assert stride(slow) == 1
+    assert slow.samplers.running() == [0]
+    assert slow.sampled(SLOW, 0.5) == "x" * 50
+    assert lengthened(slow) == []
+    assert f"device {SLOW}: reads now take 0 ms (p99); sampling it every 10 ms from now on" in caplog.messages
+
+
+def test_a_slow_device_that_hangs_is_quarantined_in_the_process_that_it_has(
+    slow: Supervised, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = slow.samplers.by_lane[1]
+    slow.hang(SLOW)
+    slow.run(1)
+    assert slow.supervisor.health().quarantined_devices == (SLOW,)
+    assert slow.samplers.by_lane[1] is process
+    assert f"device {SLOW}: a read has hung for over 0.25 s in its separate process" in caplog.messages
+    slow.answer(SLOW)
+    slow.run(8)
+    assert slow.supervisor.health().quarantined_devices == ()
+    assert slow.samplers.running() == [0, 1]
+    assert slow.supervisor.health().takeovers == 0
+
+
+def test_a_slow_device_leaves_its_process_with_the_fabric(slow: Supervised) -> None:
+    slow.list_ports([port for port in slow.inventory.fabric.ports if port.id.device != SLOW])
+    slow.run(1)
+    assert slow.samplers.running() == [0]
+    assert {slow.sampled(name, 0.5) for name in ("mlx5_0", "mlx5_2")} == {"x" * 50}
+    assert SLOW not in {reads.device for reads in slow.supervisor.health().reads}
+
+
+def test_a_device_that_becomes_slower_is_sampled_still_less_often(slow: Supervised) -> None:
+    process = slow.samplers.by_lane[1]
+    slow.gate(SLOW).delay_ns = 22 * MS
+    slow.run(10)
+    # 220 ms are too short, and 250 ms divide a second
+    assert stride(slow) == 25
+    assert slow.samplers.by_lane[1] is process
