@@ -83,7 +83,7 @@ previews: $(VENV)/dev.stamp ## Draw the dashboards from a running Prometheus wit
 
 fuzz: $(VENV)/dev.stamp ## Send a daemon 10,000 requests, open 120,000 damaged files and 10,000 job files (CASES=, FILES=, SEED=)
 	FUZZ_CASES=$(CASES) FUZZ_FILES=$(FILES) FUZZ_SEED=$(SEED) \
-	  $(BIN)/python -m pytest tests/web/test_fuzz.py tests/recordings/test_damaged_files.py \
+	  $(BIN)/python -m pytest tests/campaigns/live/web/test_fuzz.py tests/recordings/test_damaged_files.py \
 	    tests/jobs/test_hostile_jobs.py tests/overlap/test_damaged_traces.py -q -s $(ARGS)
 
 CASES := 10000
