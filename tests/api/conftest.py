@@ -6,7 +6,7 @@ import pytest
 
 from ibpulse.recordings import save
 from ibpulse.simulate.workloads import make_workload
-from tests.api.places import Places, of_node, running_demo
+from tests.api.places import Places, in_thread, of_node
 from tests.reports.recordings import play
 
 
@@ -19,5 +19,5 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
         place = folder / "dataset" / f"node=gpu-{number}"
         place.mkdir(parents=True)
         save(place / "run.parquet", of_node(recording, f"gpu-{number}"))
-    with running_demo(folder / "demo.log", "--capture.allow-unauthenticated=true") as url:
-        yield Places(url, folder / "run.parquet", folder / "dataset")
+    with in_thread(folder / "node") as daemon:
+        yield Places(daemon.url, folder / "run.parquet", folder / "dataset")

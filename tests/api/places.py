@@ -1,22 +1,25 @@
-"""A demo, a recording, and a directory of recordings, made once for all tests of the Python API."""
+"""A node, a recording, and a directory of recordings, made once for all tests of the Python API."""
 
 from __future__ import annotations
 
-import re
-import signal
-import subprocess
-import sys
+import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
 
-import numpy as np
+import pytest
 
-from ibpulse.client import DaemonConnection, ask_window
-from ibpulse.errors import DaemonError
+from ibpulse.api import node_connection
+from ibpulse.flightrecorder import recorder
 from ibpulse.recordings import Recording
-from tests.running import eventually
+from tests.fleet.daemons import Daemon, serving
+from tests.running import HANG_SECONDS
+from tests.web.test_captures import write_in_thread
+from tests.web.test_stream import advance
 
 
 @dataclass(frozen=True)
@@ -34,31 +37,26 @@ def of_node(recording: Recording, host: str) -> Recording:
 
 
 @contextmanager
-def running_demo(log: Path, *flags: str) -> Iterator[str]:
-    """The URL of a demo with two ports that has at least two seconds of samples."""
-    command = [sys.executable, "-m", "ibpulse", "demo", "--ports=2", "--web.listen-address=127.0.0.1:0", *flags]
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+def in_thread(directory: Path) -> Iterator[Daemon]:
+    """A node on which time passes when its clients sleep: 100 ms each time."""
+    loop, started = asyncio.new_event_loop(), Queue[Daemon]()
+    done = asyncio.Event()
+
+    async def run() -> None:
+        async with serving(directory, "gpu-7", lambda node: node.parts().wall_clock_ns()) as daemon:
+            started.put(daemon)
+            await done.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread.start()
     try:
-        url = eventually(lambda: _announced(process, log), 60.0)
-        eventually(lambda: _is_counting(url), 60.0)
-        yield url
+        daemon = started.get(timeout=HANG_SECONDS)
+        clock = SimpleNamespace(sleep=lambda _: advance(daemon.node, 10), monotonic=lambda: 0.0, time=lambda: 0.0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(node_connection, "time", clock)
+            patch.setattr(recorder, "run_writer", write_in_thread)
+            yield daemon
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-
-
-def _announced(process: subprocess.Popen[bytes], log: Path) -> str:
-    text = log.read_text(errors="replace")
-    assert process.poll() is None, text
-    found = re.search(r"http://127\.0\.0\.1:\d+", text)
-    return found.group() if found else ""
-
-
-def _is_counting(url: str) -> bool:
-    try:
-        window = ask_window(DaemonConnection(url), [("last", "2s"), ("statistic", "mean")])
-    except DaemonError:
-        return False
-    # on a busy machine some of them are missing
-    return bool(np.isfinite(window.values).any(axis=0)[:50].any())
+        loop.call_soon_threadsafe(done.set)
+        thread.join()
+        loop.close()

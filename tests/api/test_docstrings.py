@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the Python API, run against a real daemon and a real recording."""
+"""The examples in the docstrings of the Python API, run against a node and a real recording."""
 
 from __future__ import annotations
 

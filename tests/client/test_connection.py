@@ -16,6 +16,7 @@ from ibpulse import client as module
 from ibpulse.client import DaemonConnection
 from ibpulse.errors import DaemonError
 from tests.client.servers import Canned, canned
+from tests.names import forget_invalid_names
 from tests.web.certificates import make_authority
 
 
@@ -89,7 +90,8 @@ def test_a_port_is_the_daemons_unless_it_is_given() -> None:
     assert DaemonConnection("https://[::1]:443/").place == "https://[::1]:443"
 
 
-def test_silence_is_told_with_the_way_out() -> None:
+def test_silence_is_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_invalid_names(monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         hanging = DaemonConnection(f"http://127.0.0.1:{port}", timeout_seconds=0.05)
@@ -121,6 +123,9 @@ def test_a_server_that_speaks_no_http_does_not_answer(server: Canned) -> None:
             thread.join()
 
 
+# openssl makes the certificate
+@pytest.mark.real("process")
+@pytest.mark.needs("openssl")
 def test_tls_on_one_side_alone_is_told_with_the_way_out(server: Canned, tmp_path: Path) -> None:
     with pytest.raises(DaemonError, match=r"wrong version number.*; does the server use TLS\? if not, use http://$"):
         DaemonConnection(server.url.replace("http", "https")).get("/a")

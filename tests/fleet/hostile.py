@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.loop_clock import pause
+
 Handler = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -84,7 +86,7 @@ async def hostile(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hostile]:
 
 async def never(_: asyncio.StreamWriter) -> None:
     """No answer at all."""
-    await asyncio.sleep(3600)
+    await asyncio.Event().wait()
 
 
 async def endless(writer: asyncio.StreamWriter) -> None:
@@ -110,7 +112,7 @@ async def drip(writer: asyncio.StreamWriter) -> None:
     while True:
         writer.write(b" ")
         await writer.drain()
-        await asyncio.sleep(0.05)
+        await pause(0.05)
 
 
 async def endless_head(writer: asyncio.StreamWriter) -> None:
@@ -126,3 +128,4 @@ async def informational(writer: asyncio.StreamWriter) -> None:
     while True:
         writer.write(b"HTTP/1.1 102 Processing\r\n\r\n" * 100)
         await writer.drain()
+        await pause(0.01)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,11 @@ from ibpulse.fleet.nodes import Nodes
 from ibpulse.fleet.target_sources import DnsSource, FileSource, HttpSource, ServiceSource, parse_source
 from ibpulse.fleet.targets import Target
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
-from tests.fleet.hostile import Hostile, hostile, never
+from tests.fleet.hostile import Hostile, never
+from tests.loop_clock import until
+from tests.names import forget_invalid_names
 
 NODES = [{"targets": ["node1:1"], "labels": {"rack": "r1"}}]
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Hostile]:
-    async with hostile() as state:
-        yield state
 
 
 def discover(*texts: str) -> Discovery:
@@ -206,7 +201,8 @@ async def test_a_source_that_hangs_holds_up_no_other(
     await found.close()
 
 
-async def test_a_name_leads_to_all_its_addresses() -> None:
+async def test_a_name_leads_to_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_invalid_names(monkeypatch)
     found = discover("dns+localhost:7", "dns+https://localhost:8")
     await found.refresh()
     assert set(urls(found).values()) <= {"http://127.0.0.1:7", "http://[::1]:7"}
@@ -263,9 +259,9 @@ async def test_a_fault_of_ours_is_logged_once_and_keeps_the_nodes(
 async def test_a_fault_of_ours_does_not_end_the_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(discovery, "REFRESH_SECONDS", 0.01)
     path = tmp_path / "nodes.json"
     path.write_text("[")
+    monkeypatch.setattr(discovery, "REFRESH_SECONDS", 0.05)
     errors = InternalErrors(parts=GATEWAY_PARTS)
     found = Discovery([(parse_source(str(path)), NodeConfigFile())], errors)
     merge = found._merge
@@ -278,13 +274,10 @@ async def test_a_fault_of_ours_does_not_end_the_reading(
     monkeypatch.setattr(found, "_merge", break_twice)
     task = asyncio.create_task(found.run())
     await asyncio.wait([task, asyncio.ensure_future(found.asked.wait())], return_when=asyncio.FIRST_COMPLETED)
-    while errors.counts()["discovery"] < 2:
-        assert not task.done()
-        await asyncio.sleep(0.01)
+    await until(lambda: errors.counts()["discovery"] >= 2 or task.done())
     path.write_text(json.dumps(NODES))
-    while not found.targets:
-        assert not task.done()
-        await asyncio.sleep(0.01)
+    await until(lambda: found.targets or task.done())
+    assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert caplog.text.count("internal error in discovery: ZeroDivisionError; retrying") == 1
@@ -297,7 +290,7 @@ async def test_nothing_is_left_after_closing(server: Hostile) -> None:
     server.handlers["/list"] = never
     found = discover(f"{server.url}/list")
     task = asyncio.create_task(found.run())
-    await asyncio.sleep(0.1)
+    await until(lambda: server.asked)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await found.close()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import time
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -27,13 +25,9 @@ from tests.fleet.hostile import (
     informational,
     never,
 )
+from tests.loop_clock import until
+from tests.names import forget_invalid_names
 from tests.web.certificates import make_authority, sign
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Hostile]:
-    async with hostile() as state:
-        yield state
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +50,14 @@ async def reason(url: str, path: str = "/x", access: NodeAccess | None = None, s
     return str(caught.value)
 
 
-async def test_an_answer_has_its_headers_body_and_times(server: Hostile) -> None:
+async def test_an_answer_has_its_headers_body_and_times(server: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
     server.answer("/x", b"[1]", "application/json; charset=utf-8")
     peer = HttpPeer(server.url, NodeAccess())
-    before = time.monotonic_ns()
+    times = iter((5, 7))
+    monkeypatch.setattr(http_peer, "monotonic_ns", lambda: next(times))
     answer = await peer.get("/x", [("a", "b c"), ("a", "é")])
     assert (answer.media_type, answer.body) == ("application/json", b"[1]")
-    assert before <= answer.sent_ns <= answer.received_ns <= time.monotonic_ns()
+    assert (answer.sent_ns, answer.received_ns) == (5, 7)
     assert server.asked[0].startswith("GET /x?a=b+c&a=%C3%A9 HTTP/1.1\r\n")
     assert "accept-encoding: identity" in server.asked[0].lower()
     assert "authorization" not in server.asked[0].lower()
@@ -250,8 +245,7 @@ async def test_a_peer_that_is_closed_keeps_the_connections_of_running_requests(s
     answer.set()
     assert (await running).body == b"1"
     await closing
-    while server.open:
-        await asyncio.sleep(0.01)
+    await until(lambda: not server.open)
     assert server.connections == 1
 
 
@@ -335,7 +329,8 @@ async def test_a_stream_that_falls_silent_or_breaks_off_says_so(
         await peer.close()
 
 
-async def test_nobody_listens_and_no_such_host() -> None:
+async def test_nobody_listens_and_no_such_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_invalid_names(monkeypatch)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -349,6 +344,9 @@ def access(directory: Path, text: str) -> NodeAccess:
     return NodeConfigFile(path).access
 
 
+# openssl makes the certificates
+@pytest.mark.real("process")
+@pytest.mark.needs("openssl")
 async def test_tls_with_an_authority_a_server_name_and_a_client_certificate(certificates: Path, tmp_path: Path) -> None:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates / "authority.crt")
     tls.load_cert_chain(certificates / "server.crt", certificates / "server.key")

@@ -52,6 +52,9 @@ def test_a_password_inline_or_in_a_file(tmp_path: Path) -> None:
     assert "Basic" not in repr(config.access)
 
 
+# openssl makes the certificates
+@pytest.mark.real("process")
+@pytest.mark.needs("openssl")
 def test_certificates_and_the_name_of_the_server(tmp_path: Path, certificates: Path) -> None:
     config = load(
         tmp_path,

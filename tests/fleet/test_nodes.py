@@ -14,14 +14,9 @@ from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
 from ibpulse.fleet.targets import Target
 from tests.fleet.hostile import Hostile, hostile, never
+from tests.loop_clock import pause, until
 
 PLAIN = NodeAccess()
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Hostile]:
-    async with hostile() as state:
-        yield state
 
 
 @pytest.fixture
@@ -41,7 +36,7 @@ async def ask(node: Node) -> bytes:
 
 async def test_answers_come_as_they_are_there_and_missing_nodes_have_a_reason(server: Hostile, nodes: Nodes) -> None:
     async def late(writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.3)
+        await pause(0.3)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
 
     server.handlers["/slow/x"], server.handlers["/hung/x"] = late, never
@@ -62,7 +57,7 @@ async def test_at_most_64_requests_run_in_parallel(server: Hostile, nodes: Nodes
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.05)
+        await pause(0.05)
         running -= 1
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
@@ -178,8 +173,7 @@ async def test_a_node_that_hangs_leaves_places_to_the_others(server: Hostile, no
     assert hung is not None
     assert quick is not None
     waiting = [asyncio.create_task(hung.get("/x", seconds=60)) for _ in range(2 * MAX_PARALLEL)]
-    while len(server.asked) < MAX_CONNECTIONS:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(server.asked) >= MAX_CONNECTIONS)
     assert (await asyncio.wait_for(quick.get("/x"), 30)).body == b"quick"
     for task in waiting:
         task.cancel()

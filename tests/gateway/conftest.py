@@ -1,26 +1,27 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.fabrics import simulated
+from tests.fleet.daemons import Daemon, running, use_loop_clock
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
-from tests.running import Running
+from tests.loop_clock import ClockLoop
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A real node, which calls itself gpu-7."""
-    directory = tmp_path_factory.mktemp("node")
-    (directory / "own").mkdir()
-    with (
-        simulated(directory / "sys", "dense", ports=2) as tree,
-        Running(tree, directory / "own" / "ring", "--capture.node=gpu-7") as running,
-    ):
-        yield running
+def pytest_asyncio_loop_factories() -> dict[str, type[ClockLoop]]:
+    """The event loop of every test, which waits for no timer."""
+    return {"clock": ClockLoop}
+
+
+@pytest.fixture
+async def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
+    """A node that calls itself gpu-7, with the clock of the gateway."""
+    use_loop_clock(monkeypatch)
+    async with running(tmp_path / "daemon", "gpu-7") as made:
+        yield made
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from ibpulse.gateway import capture_archive
 from ibpulse.gateway.capture_archive import MAX_NODE_BYTES, ArchiveMember, send_archive
 from ibpulse.gateway.job_captures import members_of
 from ibpulse.web.routes.capture_download import MEDIA_TYPE
-from tests.fleet.hostile import Hostile
+from tests.fleet.hostile import Hostile, never
+from tests.loop_clock import pause
 
 GROUP, FILE = "job0123456789", "20261123T053000.123Z-job0123456789-1f6c0a2e.parquet"
 CONTENT = b"PAR1" + bytes(1000) + b"PAR1"
@@ -57,7 +58,7 @@ async def test_an_archive_waits_for_no_node_and_has_no_more_than_its_share(
     async def hang(writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\n".encode())
         await writer.drain()
-        await asyncio.sleep(3600)
+        await never(writer)
 
     server.handlers[f"/slow/api/v1/captures/{FILE}"] = hang
     files = await read(nodes, good=len(CONTENT), slow=1000, large=MAX_NODE_BYTES + 1, gone=5)
@@ -90,7 +91,7 @@ async def test_a_file_that_drips_breaks_the_archive_off(
         while True:
             writer.write(b" ")
             await writer.drain()
-            await asyncio.sleep(0.02)
+            await pause(0.02)
 
     server.handlers[f"/slow/api/v1/captures/{FILE}"] = dripping
     with pytest.raises(DaemonError, match="did not come within"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from contextlib import AsyncExitStack
 
 import numpy as np
@@ -21,7 +20,8 @@ from ibpulse.gateway.job_view import JobView
 from ibpulse.gateway.node_samples import NodeSamples
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
-from tests.gateway.test_node_samples import window
+from tests.gateway.test_node_samples import START, window
+from tests.loop_clock import pause
 
 PORT = {"name": "mlx5_0:1", "device": "mlx5_0", "port": 1, "state": "ACTIVE", "active": True, "rail": True}
 PORTS = {"interval_seconds": 0.01, "ports": [{**PORT, "rate_bytes_per_second": 5e10, "source": None}]}
@@ -48,7 +48,7 @@ async def test_at_most_so_many_nodes_are_asked_in_parallel(gateway: Gateway, mon
         nonlocal asked, most
         asked += 1
         most = max(most, asked)
-        await asyncio.sleep(0.05)
+        await pause(0.05)
         asked -= 1
         writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
@@ -77,7 +77,7 @@ async def test_nodes_that_hang_do_not_keep_others_waiting(gateway: Gateway, monk
         asked += 1
         if asked > MAX_ASKED:
             released.set()
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     async with AsyncExitStack() as servers:
         nodes = await list_nodes(gateway, servers, MAX_ASKED + 1)
@@ -85,7 +85,7 @@ async def test_nodes_that_hang_do_not_keep_others_waiting(gateway: Gateway, monk
             node.handlers["/api/v1/window"] = window
         polls = JobPolls(gateway.parts, ("slurm", "7"))
         polls.start()
-        await asyncio.wait_for(released.wait(), 60)
+        await released.wait()
         await polls.stop()
 
 
@@ -109,8 +109,11 @@ async def test_what_is_kept_of_nodes_that_are_gone_is_bounded(
         assert {found[name].problem for name in ("node3", "node4")} == {GONE}
 
 
-async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(gateway: Gateway) -> None:
-    begin = int(time.time()) * 1000 - 2000
+async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = START
+    monkeypatch.setattr(job_polls, "time_ns", lambda: (begin + 2000) * 10**6)
     async with AsyncExitStack() as servers:
         full, empty = await list_nodes(gateway, servers, 2)
         empty.answer("/api/v1/jobs", json.dumps({"known": True, "jobs": [{**JOBS["jobs"][0], "ports": []}]}).encode())

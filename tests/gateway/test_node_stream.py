@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fleet.daemons import Daemon
 from tests.fleet.hostile import Hostile, endless
 from tests.gateway.gateways import VERSION, Gateway
-from tests.running import Running
+from tests.loop_clock import until
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -29,13 +30,8 @@ async def events(answer: httpx.Response) -> AsyncIterator[tuple[str, Any, str]]:
             fields = {}
 
 
-async def viewers(daemon: Running) -> float:
-    """The viewers of the daemon's stream."""
-    return (await asyncio.to_thread(daemon.metrics)).value("ibpulse_http_stream_viewers")
-
-
 async def test_events_are_those_of_the_node_and_a_viewer_that_leaves_ends_the_request(
-    gateway: Gateway, daemon: Running
+    gateway: Gateway, daemon: Daemon
 ) -> None:
     await gateway.list(gpu=daemon.url)
     seen: dict[str, Any] = {}
@@ -45,7 +41,7 @@ async def test_events_are_those_of_the_node_and_a_viewer_that_leaves_ends_the_re
             async for name, data, identity in events(answer):
                 seen[name] = data, identity
                 if {"ports", "batch", "summary"} <= seen.keys():
-                    assert await viewers(daemon) == 1
+                    assert daemon.counts.stream_viewers == 1
                     break
         ports, _ = seen["ports"]
         assert ports["gateway_version"] == VERSION
@@ -53,15 +49,11 @@ async def test_events_are_those_of_the_node_and_a_viewer_that_leaves_ends_the_re
         assert len(seen["batch"][0]["megabytes_per_second"]) == 4
         assert seen["batch"][1].isdigit()
         assert seen["summary"][0]["node"]["rails"] == 2
-        for _ in range(50):
-            if not await viewers(daemon):
-                break
-            await asyncio.sleep(0.1)
-        assert await viewers(daemon) == 0
+        await until(lambda: not daemon.counts.stream_viewers)
         assert gateway.parts.counts.stream_viewers == 0
 
 
-async def test_a_refusal_of_the_node_is_one_of_the_gateway(gateway: Gateway, daemon: Running) -> None:
+async def test_a_refusal_of_the_node_is_one_of_the_gateway(gateway: Gateway, daemon: Daemon) -> None:
     await gateway.list(gpu=daemon.url)
     found = await gateway.client.get("/node/gpu/api/v1/stream?every=1h")
     assert found.status_code == 422

@@ -15,10 +15,11 @@ from ibpulse.gateway.node_stream import NodeHub
 from ibpulse.gateway.parts import GatewayLimits
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream.hub import QUEUE_BYTES, Viewer
+from tests.fleet.daemons import Daemon
 from tests.fleet.hostile import Hostile
 from tests.gateway.gateways import Gateway
-from tests.gateway.test_node_stream import HEAD, viewers
-from tests.running import Running
+from tests.gateway.test_node_stream import HEAD
+from tests.loop_clock import until
 
 Event = tuple[str, dict[str, Any], str]
 ALL = {"ports", "events", "batch", "summary"}
@@ -40,7 +41,7 @@ def ids(events: list[Event]) -> list[str]:
     return [identity for name, _, identity in events if name == "batch"]
 
 
-async def test_viewers_who_ask_the_same_share_one_stream(gateway: Gateway, daemon: Running) -> None:
+async def test_viewers_who_ask_the_same_share_one_stream(gateway: Gateway, daemon: Daemon) -> None:
     await gateway.list(gpu=daemon.url)
     node = gateway.nodes.get("gpu")
     assert node is not None
@@ -61,20 +62,16 @@ async def test_viewers_who_ask_the_same_share_one_stream(gateway: Gateway, daemo
     whole = ids(events) + more
     assert rest == whole[1 : whole.index(rest[-1]) + 1]
     other = await hub.join("d", node, (("every", "250ms"),), "")
-    assert await viewers(daemon) == 2
+    assert daemon.counts.stream_viewers == 2
     assert gateway.parts.counts.stream_viewers == 4
     for viewer in (first, second, again, other):
         hub.leave(viewer)
-    for _ in range(50):
-        if not await viewers(daemon):
-            break
-        await asyncio.sleep(0.1)
-    assert await viewers(daemon) == 0
+    await until(lambda: not daemon.counts.stream_viewers)
     assert gateway.parts.counts.stream_viewers == 0
 
 
 async def test_who_asks_for_a_past_that_others_do_not_have_gets_a_stream_of_its_own(
-    gateway: Gateway, daemon: Running
+    gateway: Gateway, daemon: Daemon
 ) -> None:
     await gateway.list(gpu=daemon.url)
     node = gateway.nodes.get("gpu")
@@ -86,7 +83,7 @@ async def test_who_asks_for_a_past_that_others_do_not_have_gets_a_stream_of_its_
     second = await hub.join("b", node, (("from", str(begin_ms)),), "")
     (earlier, *_) = [data for name, data, _ in await take(second, "batch") if name == "batch"]
     assert int(str(earlier["start_ms"])) <= begin_ms + 20
-    assert await viewers(daemon) == 2
+    assert daemon.counts.stream_viewers == 2
     for viewer in (first, second):
         hub.leave(viewer)
 
@@ -119,7 +116,7 @@ async def test_the_end_of_a_stream_ends_all_its_viewers_and_the_next_one_is_told
     assert gateway.parts.counts.stream_viewers == 0
 
 
-async def test_viewers_of_nodes_and_jobs_share_the_places(tmp_path: Path, daemon: Running) -> None:
+async def test_viewers_of_nodes_and_jobs_share_the_places(tmp_path: Path, daemon: Daemon) -> None:
     gateway = Gateway(tmp_path, limits=GatewayLimits(max_viewers=2))
     await gateway.list(gpu=daemon.url)
     node = gateway.nodes.get("gpu")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -8,8 +9,24 @@ import pytest
 
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import WebParts
+from tests.loop_clock import ClockLoop
 from tests.web.rings import Node, full_node
 from tests.web.served import Files, Served
+
+# their clock is that of the loop; others have processes, threads, or the daemon's own loop
+CLOCK_LOOPS = {
+    "test_limits",
+    "test_line_rate",
+    "test_server",
+    "test_stream",
+    "test_stream_of_job",
+    "test_stream_states",
+}
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, type[asyncio.AbstractEventLoop]]:
+    """The event loop of a test."""
+    return {"loop": ClockLoop if item.path.stem in CLOCK_LOOPS else asyncio.SelectorEventLoop}
 
 
 @pytest.fixture

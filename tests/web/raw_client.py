@@ -46,7 +46,9 @@ class Client:
         """Close every connection, because a loop with open ones cannot be closed."""
         while cls.opened:
             cls.opened.pop().writer.transport.abort()
-        await asyncio.sleep(0.05)
+        # lets the loop close what it aborted
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     async def send(self, *parts: bytes) -> None:
         for part in parts:

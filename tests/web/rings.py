@@ -6,8 +6,10 @@ receives `i + 1` bytes per ns at all ticks. Reads jitter by up to 0.4 ms, in ste
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ibpulse.aggregator import AggregatorOptions
@@ -158,7 +160,30 @@ def make_node(directory: Path, ports: Sequence[str] = ("mlx5_0:1", "mlx5_1:1"), 
 
 def full_node(directory: Path) -> Node:
     """A node with 1,000 ticks, of which a few were missed or read in one direction alone."""
+    records, filled = _thousand_ticks()
     node = make_node(directory)
-    node.run(EPOCH, 1000, missed=(EPOCH + 305, EPOCH + 306, EPOCH + 555), unread={EPOCH + 700: 0, EPOCH + 710: 1})
-    node.now_tick = EPOCH + 999
-    return node
+    node.ring.words[at.records_at(0, CAPACITY) : at.records_at(2, CAPACITY)] = records
+    node.ring.words[at.lane_at(0) + at.L_TICK] = EPOCH + 999
+    return replace(
+        filled,
+        ring=node.ring,
+        slots=node.slots,
+        rates=dict(filled.rates),
+        counters=dict(filled.counters),
+        last=dict(filled.last),
+        silent={},
+        absent={},
+    )
+
+
+@functools.cache
+def _thousand_ticks() -> tuple[memoryview, Node]:
+    """The records of a full node, and what else it knows; made once."""
+    with tempfile.TemporaryDirectory() as directory:
+        node = make_node(Path(directory))
+        node.run(EPOCH, 1000, missed=(EPOCH + 305, EPOCH + 306, EPOCH + 555), unread={EPOCH + 700: 0, EPOCH + 710: 1})
+        node.now_tick = EPOCH + 999
+        with node.ring.words[at.records_at(0, CAPACITY) : at.records_at(2, CAPACITY)] as words:
+            records = memoryview(bytes(words)).cast("Q")
+        node.ring.close()
+        return records, node

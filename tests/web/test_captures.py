@@ -17,9 +17,11 @@ from starlette.types import Receive, Scope, Send
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.events import EventLog
+from ibpulse.flightrecorder import recorder as recorder_module
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
 from ibpulse.flightrecorder.store import CaptureOptions, make_name
+from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.jobs.job_watch import JobsView
 from ibpulse.model import SamplerHealth
 from ibpulse.recordings import load
@@ -27,6 +29,7 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import CaptureParts
 from ibpulse.web.routes.captures_route import find_name
+from tests.running import HANG_SECONDS
 from tests.web.event_logs import job_event, placed
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric
 
@@ -35,6 +38,16 @@ ALERTS = f"{PATH}/alertmanager"
 MISSING = f"{PATH}/19700101T000000.000Z-missing-00000000.parquet"
 SECOND_NS = 10**9
 WRITES = [("POST", PATH), ("POST", ALERTS), ("DELETE", MISSING)]
+
+
+async def write_in_thread(job: Job, _seconds: float) -> None:
+    """Write a capture in this process."""
+    await asyncio.to_thread(write_capture, parse_job(job.dump()))
+
+
+@pytest.fixture(autouse=True)
+def writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "run_writer", write_in_thread)
 
 
 @asynccontextmanager
@@ -80,15 +93,11 @@ async def taken(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
     """The entry of a capture in the list, once it is there."""
     answer = await client.post(PATH, json={"after": "10ms", "before": "1s", **body})
     assert answer.status_code == 202, answer.text
-    async with asyncio.timeout(60):
-        while True:
-            listing = (await client.get(PATH)).json()
-            if not listing["pending"]:
-                found: dict[str, Any] = next(
-                    each for each in listing["captures"] if each["name"] == answer.json()["name"]
-                )
-                return found
-            await asyncio.sleep(0.05)
+    async with asyncio.timeout(HANG_SECONDS):
+        while (listing := (await client.get(PATH)).json())["pending"]:
+            await asyncio.sleep(0)
+    found: dict[str, Any] = next(each for each in listing["captures"] if each["name"] == answer.json()["name"])
+    return found
 
 
 def alert(**changes: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from ibpulse.web.auth import access
 from ibpulse.web.auth.access import AccessControl
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.server import WebServer, serve
+from tests.loop_clock import pause, until
 from tests.web.raw_client import Client
 
 LIMIT = 100_000
@@ -142,19 +144,26 @@ async def test_a_refused_request_with_a_body_leaves_the_connection_in_order(tmp_
 
 async def test_the_wait_for_hang_ups_goes_on_after_the_body() -> None:
     seen: list[str] = []
-    done = asyncio.Event()
+    read, done = asyncio.Event(), asyncio.Event()
 
     async def listen(_scope: Scope, receive: Receive, _send: Send) -> None:
-        seen.extend([(await receive())["type"], (await receive())["type"]])
+        seen.append((await receive())["type"])
+        read.set()
+        seen.append((await receive())["type"])
         done.set()
 
     async with serving(listen) as server:
         client = await Client.open(server)
         await client.send(HEAD, b"Content-Length: 1\r\n\r\nx")
-        await asyncio.sleep(0.05)
+        await read.wait()
         client.writer.close()
-        await asyncio.wait_for(done.wait(), 5)
+        await done.wait()
     assert seen == ["http.request", "http.disconnect"]
+
+
+def use_loop_clock(patch: pytest.MonkeyPatch) -> None:
+    """Connections have the clock of the loop."""
+    patch.setattr(connection, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
 
 
 def unread(length: int) -> Callable[[Scope, Receive, Send], object]:
@@ -181,9 +190,7 @@ async def open_small(server: WebServer) -> Client:
 
 async def only_connection(server: WebServer) -> Any:
     """The protocol of the only client, once it is there."""
-    async with asyncio.timeout(5):
-        while not server._server.server_state.connections:
-            await asyncio.sleep(0)
+    await until(lambda: server._server.server_state.connections)
     (served,) = server._server.server_state.connections
     return served
 
@@ -191,22 +198,22 @@ async def only_connection(server: WebServer) -> Any:
 async def test_a_client_that_never_reads_is_broken_off_and_costs_little_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.1)
+    use_loop_clock(monkeypatch)
     async with serving(unread(1 << 30)) as server:
         client = await open_small(server)
         client.reader._transport.pause_reading()
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         served, sizes = await only_connection(server), []
-        async with asyncio.timeout(20):
-            while server._server.server_state.connections:
-                sizes.append(served.transport.get_write_buffer_size())
-                await asyncio.sleep(0.01)
+        while server._server.server_state.connections:
+            sizes.append(served.transport.get_write_buffer_size())
+            await pause(0.5)
     assert max(sizes) < 500_000
 
 
 async def test_a_client_that_reads_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.1)
+    use_loop_clock(monkeypatch)
     length = 256 * 65_536
+    most_seconds = connection.UNREAD_SECONDS / 4
     async with serving(unread(length)) as server:
         client = await open_small(server)
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -214,7 +221,7 @@ async def test_a_client_that_reads_slowly_gets_all_of_it(monkeypatch: pytest.Mon
         while piece := await client.reader.read(65_536):
             got += len(piece)
             if got % 10 == 0:
-                await asyncio.sleep(0.01)
+                await pause(most_seconds)
         assert got > length
 
 
@@ -229,14 +236,12 @@ async def test_an_answer_that_is_left_unread_does_not_keep_a_closing_connection(
         unread_bytes.append(served.transport.get_write_buffer_size())
 
     unread_bytes: list[int] = []
-    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.1)
+    use_loop_clock(monkeypatch)
     async with serving(answer) as server:
         client = await open_small(server)
         client.reader._transport.pause_reading()
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        async with asyncio.timeout(20):
-            while not unread_bytes or server._server.server_state.connections:
-                await asyncio.sleep(0.01)
+        await until(lambda: unread_bytes and not server._server.server_state.connections, 1.0)
     assert unread_bytes[0] > 0
 
 
@@ -276,11 +281,13 @@ async def test_stopping_does_not_wait_for_a_client_that_never_reads() -> None:
         client = await open_small(server)
         client.reader._transport.pause_reading()
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        await asyncio.sleep(0.05)
+        served = await only_connection(server)
+        await until(served.transport.get_write_buffer_size)
         server._server.config.timeout_graceful_shutdown = 0
-        await asyncio.wait_for(server.stop(), 3)
-        await asyncio.sleep(0.05)
-        assert not server._server.server_state.connections
+        begin = asyncio.get_running_loop().time()
+        await server.stop()
+        assert asyncio.get_running_loop().time() - begin < 3
+        await until(lambda: not server._server.server_state.connections)
 
 
 async def test_stopping_is_quick_whatever_clients_do() -> None:
@@ -288,7 +295,7 @@ async def test_stopping_is_quick_whatever_clients_do() -> None:
         async def pieces() -> AsyncIterator[bytes]:
             while True:
                 yield b"x"
-                await asyncio.sleep(0.01)
+                await pause(0.01)
 
         await StreamingResponse(pieces())(scope, receive, send)
 
@@ -298,9 +305,8 @@ async def test_stopping_is_quick_whatever_clients_do() -> None:
         clients, (b"", b"GET", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", HEAD + b"Content-Length: 9\r\n\r\n"), strict=True
     ):
         await client.send(sent)
-    await asyncio.sleep(0.05)
+    await until(lambda: len(server._server.server_state.connections) == len(clients))
     await asyncio.wait_for(server.stop(), 3)
     for client in clients:
         client.writer.close()
-    await asyncio.sleep(0.05)
-    assert not server._server.server_state.connections
+    await until(lambda: not server._server.server_state.connections)

@@ -87,7 +87,7 @@ PATHS = [
 def test_the_server_keeps_its_document(address: str, path: str, mode: schemathesis.GenerationMode) -> None:
     operation = schemathesis.openapi.from_url(f"{address}/api/openapi.json")[path]["GET"]
 
-    @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: schemathesis.Case) -> None:
         case.call_and_validate(checks=CHECKS)

@@ -20,6 +20,7 @@ from ibpulse.web.stream import hub
 from ibpulse.web.stream.hub import Feed, Viewer
 from ibpulse.web.stream.messages import describe_second
 from tests.exposition.snapshots import node as snapshot_of_a_node
+from tests.loop_clock import pause, until
 from tests.web.events import Event, Listener, listening
 from tests.web.rings import EPOCH, Node, fabric, make_node, port
 
@@ -183,9 +184,8 @@ async def test_one_viewer_more_than_may_is_refused_until_another_leaves(node: No
         async with listening(client) as second:
             await settle(second)
             refused = await client.get("/api/v1/stream")
-        async with asyncio.timeout(5):
-            while (again := await _status(client)) == 503:
-                await asyncio.sleep(0.01)
+        await until(lambda: parts.counts.stream_viewers == 1)
+        again = await _status(client)
     assert again == 200
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
@@ -220,9 +220,7 @@ async def test_nothing_runs_while_nobody_watches(node: Node) -> None:
             await settle(listener)
             assert tasks() == ["stream"]
             assert parts.counts.stream_viewers == 1
-        async with asyncio.timeout(5):
-            while tasks():
-                await asyncio.sleep(0.01)
+        await until(lambda: not tasks())
         assert parts.counts.stream_viewers == 0
 
 
@@ -337,14 +335,11 @@ async def test_the_oldest_events_are_dropped_for_a_slow_viewer_and_it_is_told(
     monkeypatch.setattr(hub, "QUEUE_EVENTS", 2)
     slow, counts = Slow(), WebCounts()
     task = await answer_slowly(node, slow, counts)
-    async with asyncio.timeout(10):
-        while counts.stream_dropped_events < 3:
-            advance(node, 5)
-            await asyncio.sleep(0.05)
+    while counts.stream_dropped_events < 3:
+        advance(node, 5)
+        await pause(0.1)
     slow.go.set()
-    async with asyncio.timeout(10):
-        while len(slow.sent) < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(slow.sent) >= 2)
     task.cancel()
     lost, *kept = slow.sent[1].decode().split("\n\n")
     assert lost.startswith('event: dropped\ndata: {"events":')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.stream.hub import Feed
 from ibpulse.web.stream.messages import describe_second
 from tests.exposition.snapshots import node as snapshot_of_a_node
+from tests.loop_clock import until
 from tests.web.event_logs import job_event, placed, view_jobs
 from tests.web.events import listening
 from tests.web.rings import EPOCH, Node, full_node
@@ -126,9 +126,7 @@ async def test_a_failed_or_finished_stream_of_one_job_ends_no_other(shared: Shar
         await every.next("ports")
         async with listening(client, "?job=a") as mine:
             await mine.next("ports")
-        async with asyncio.timeout(20):
-            while parts.counts.stream_viewers > 1:
-                await asyncio.sleep(0.01)
+        await until(lambda: parts.counts.stream_viewers == 1)
         advance(shared.node, 20)
         assert len((await every.next("batch")).data["megabytes_per_second"]) == 4
         async with listening(client, "?job=a") as again:

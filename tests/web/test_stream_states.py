@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from ibpulse.model import PortState
 from ibpulse.web.parts import WebParts
 from ibpulse.web.stream import hub
 from ibpulse.web.stream.hub import Feed, Viewer
+from tests.loop_clock import pause, until
 from tests.web.events import listening
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, port
 from tests.web.test_stream import Slow, advance, answer_slowly, served, settle
@@ -169,13 +169,11 @@ async def test_a_viewer_with_queued_batches_keeps_them_when_a_state_changes(node
     task = await answer_slowly(node, slow, counts, events=ports.log, known_ports=ports.known)
     for _ in range(3):
         advance(node, 5)
-        await asyncio.sleep(0.15)
+        await pause(0.1)
     ports.change("mlx5_0:1", node.now_tick, DOWN)
-    await asyncio.sleep(0.3)
+    await pause(0.2)
     slow.go.set()
-    async with asyncio.timeout(10):
-        while len(slow.sent) < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(slow.sent) >= 2)
     task.cancel()
     names = [name for name, _ in decode(slow.sent[1])]
     assert (names[0], counts.stream_dropped_events) == ("ports", 0)

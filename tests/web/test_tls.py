@@ -13,8 +13,12 @@ from ibpulse.errors import ConfigError
 from ibpulse.web import server
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.auth.tls import has_allowed_name
+from tests.turns import until
 from tests.web.certificates import openssl, sign
 from tests.web.served import ASK, BROKEN_OFF, MUTUAL, Files, Served
+
+# one program makes the certificates, the other speaks TLS as clients do
+pytestmark = [pytest.mark.real("process"), pytest.mark.needs("openssl", "curl")]
 
 
 async def test_curl_gets_an_answer_over_tls(served: Served) -> None:
@@ -61,8 +65,8 @@ async def test_a_client_that_never_shakes_hands_is_given_up(files: Files, monkey
 async def test_stopping_ends_a_handshake_under_way(files: Files) -> None:
     async with Served(files) as served:
         _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
-        await asyncio.sleep(0.05)
-        await asyncio.wait_for(served.server.stop(), 3)
+        await until(lambda: served.server._server._listener._handshakes)
+        await served.server.stop()
         writer.close()
 
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import socket
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ibpulse.events.watch import KnownPort
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web import connection
 from ibpulse.web.app import create_app
 from ibpulse.web.host_names import HostCheck
 from ibpulse.web.middleware import OuterMiddleware
 from ibpulse.web.server import WebServer, serve
+from tests.turns import until
 from tests.web.raw_client import Client, on_uvloop
 from tests.web.rings import Node
 from tests.web.test_crowd import LOGIN, running, with_users
@@ -105,7 +109,7 @@ async def test_who_hangs_up_amid_an_answer_leaves_no_trace(caplog: pytest.LogCap
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(20):
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b""})
         ended.set()
 
@@ -163,9 +167,18 @@ async def test_connections_with_no_request_do_not_hold_up_the_end(node: Node, ca
 
 @on_uvloop
 async def test_a_viewer_that_reads_nothing_is_disconnected(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "UNREAD_SECONDS", 0.5)
+    # five seconds from one look at the clock to the next
+    times = itertools.count(step=5)
+    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
     counts, loop = WebCounts(), asyncio.get_running_loop()
-    parts = node.parts(counts=counts)
+    known, rounds = node.parts().known_ports, 0
+
+    def know() -> tuple[KnownPort, ...]:
+        nonlocal rounds
+        rounds += 1
+        return known()
+
+    parts = node.parts(counts=counts, known_ports=know)
     async with running(create_app(parts)) as server:
         deaf = socket.socket()
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -173,10 +186,12 @@ async def test_a_viewer_that_reads_nothing_is_disconnected(node: Node, monkeypat
         await loop.sock_connect(deaf, (server.host, server.port))
         await loop.sock_sendall(deaf, b"GET /api/v1/stream?every=100ms HTTP/1.1\r\nHost: a\r\n\r\n")
         await until(lambda: counts.stream_viewers)
-        async with asyncio.timeout(60):
-            while counts.stream_viewers:
-                advance(node, 10)
-                await asyncio.sleep(0.05)
+        while counts.stream_viewers:
+            begin = rounds
+            advance(node, 10)
+            await until(lambda begin=begin: rounds > begin or not counts.stream_viewers)
+            for each in connections(server):
+                each.check_reading()
         parts.ending.set()
         deaf.close()
 
@@ -223,13 +238,6 @@ async def test_refusals_of_the_connection_end_in_the_metrics(node: Node) -> None
 
 def connections(server: WebServer) -> list[Any]:
     return list(server._server.server_state.connections)
-
-
-async def until(check: Any) -> None:
-    """Wait until `check` is true."""
-    async with asyncio.timeout(20):
-        while not check():
-            await asyncio.sleep(0.01)
 
 
 async def read_all(connected: socket.socket) -> bytes:

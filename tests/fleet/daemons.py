@@ -1,0 +1,137 @@
+"""Nodes in this process, on real sockets: a ring in closed form to which an event loop with its own clock adds."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from ibpulse import exposition
+from ibpulse.aggregator import Snapshot
+from ibpulse.events import Event, EventLog
+from ibpulse.fleet import http_peer, node_table
+from ibpulse.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.flightrecorder.store import CaptureOptions
+from ibpulse.metrics.web import WebCounts
+from ibpulse.model import Fabric
+from ibpulse.ring.reader import RingReader
+from ibpulse.web.app import create_app
+from ibpulse.web.parts import CaptureParts
+from ibpulse.web.server import serve
+from tests.exposition.snapshots import node as snapshot_of_a_node
+from tests.exposition.snapshots import simulated
+from tests.loop_clock import pause
+from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node, port
+from tests.web.test_stream import advance
+
+# of the clock of every node and of the gateway, while the clock of the loop shows 0
+BEGIN_NS = (EPOCH + 1005) * INTERVAL_NS + 1
+
+
+def now_ns() -> int:
+    """The wall clock, which goes on with the clock of the loop."""
+    return BEGIN_NS + round(asyncio.get_running_loop().time() * 1e9)
+
+
+def use_loop_clock(patch: pytest.MonkeyPatch) -> None:
+    """Who asks nodes has the clock of the loop."""
+    for module in (http_peer, node_table):
+        patch.setattr(module, "monotonic_ns", lambda: now_ns() - BEGIN_NS)
+    patch.setattr(node_table, "time_ns", now_ns)
+
+
+@functools.cache
+def two_rails() -> Snapshot:
+    """The statistics of a node with two rails."""
+    with tempfile.TemporaryDirectory() as directory:
+        return simulated(snapshot_of_a_node(Path(directory), 2))
+
+
+@dataclass
+class Daemon:
+    """A node; it answers nothing while `going_on` is not set."""
+
+    node: Node
+    snapshot: Snapshot
+    counts: WebCounts = field(default_factory=WebCounts)
+    going_on: asyncio.Event = field(default_factory=asyncio.Event)
+    url: str = ""
+
+    def metrics(self, accept: str | None, names: Any) -> tuple[bytes, str]:
+        return exposition.render(self.snapshot, exposition.process_registry(), accept, names, self.counts)
+
+    async def ports(self) -> bytes:
+        """What it answers about its ports."""
+        async with httpx.AsyncClient() as client:
+            return (await client.get(f"{self.url}/api/v1/ports")).content
+
+    async def sample(self) -> None:
+        """Add the samples of each tenth of a second."""
+        while True:
+            await pause(0.1)
+            advance(self.node, 10)
+            # streams send statistics that are new
+            self.snapshot = replace(self.snapshot)
+
+
+@asynccontextmanager
+async def serving(directory: Path, name: str, clock: Callable[[Node], int], **changes: Any) -> AsyncIterator[Daemon]:
+    """A node with two ports on which no time passes; `changes` are those of its parts."""
+    directory.mkdir()
+    made = Daemon(full_node(directory), two_rails())
+    made.going_on.set()
+    events = EventLog()
+    events.add(Event(BEGIN_NS - 10**9, "started", "", "ibpulse started"))
+    options = CaptureOptions(directory / "captures", name, min_free_bytes=0)
+    recorder = FlightRecorder(RingReader(made.node.ring), options, lambda: clock(made.node))
+    fabric = Fabric(tuple(port(each) for each in made.node.slots), simulated=True)
+    recorder.note(replace(made.snapshot, fabric=fabric))
+    parts = made.node.parts(
+        fabric=lambda: fabric,
+        metrics=made.metrics,
+        snapshot=lambda: made.snapshot,
+        counts=made.counts,
+        wall_clock_ns=lambda: clock(made.node),
+        node=name,
+        events=events,
+        captures=CaptureParts(recorder, AlertReceiver((name,), 0), (5 * 10**9, 10**9), allow_unauthenticated=True),
+        **changes,
+    )
+    app = create_app(parts)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await made.going_on.wait()
+        await app(scope, receive, send)
+
+    await recorder.start()
+    server = await serve(answer, "127.0.0.1", 0)
+    made.url = f"http://127.0.0.1:{server.port}"
+    try:
+        yield made
+    finally:
+        parts.ending.set()
+        await server.stop()
+        await recorder.close()
+        made.node.ring.close()
+
+
+@asynccontextmanager
+async def running(directory: Path, name: str, **changes: Any) -> AsyncIterator[Daemon]:
+    """A node that goes on with the clock of the loop."""
+    async with serving(directory, name, lambda _: now_ns(), **changes) as made:
+        sampling = asyncio.create_task(made.sample())
+        try:
+            yield made
+        finally:
+            sampling.cancel()
+            await asyncio.gather(sampling, return_exceptions=True)
