@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,14 +21,6 @@ NEWEST = "1.37"
 
 Values = Mapping[str, Any]
 Document = dict[str, Any]
-
-
-def needs(*programs: str) -> pytest.MarkDecorator:
-    """A mark that skips where a program is missing, save in CI, where that is a failure."""
-    missing = [program for program in programs if shutil.which(program) is None]
-    return pytest.mark.skipif(
-        bool(missing) and not os.environ.get("CI"), reason=f"needs {', '.join(missing)}; .ci/run installs it"
-    )
 
 
 needs_helm = pytest.mark.needs("helm")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaigns.chart.rendering import CHART, ROOT, container, needs, one, render
+from tests.campaigns.chart.rendering import CHART, ROOT, container, one, render
 from tests.fabrics import simulated
 from tests.running import Running, eventually
 
@@ -97,23 +97,23 @@ def test_it_fails_when_nobody_listens() -> None:
     assert "Connection refused" in said
 
 
-@needs("openssl")
+@pytest.mark.needs("openssl")
 def test_it_fails_unless_every_expected_pod_is_there(secret_address: str) -> None:
     assert ask(f"{secret_address}/-/ready", "--expect=1")[0] == 0
     assert ask(f"{secret_address}/-/ready", "--expect=2") == (1, "127.0.0.1: 200 Ready\n1 of 2 pods answer\n")
 
 
-@needs("openssl")
+@pytest.mark.needs("openssl")
 def test_it_speaks_tls_and_does_not_mind_whose_certificate_it_is(secret_address: str) -> None:
     assert ask(f"{secret_address}/-/ready") == (0, "127.0.0.1: 200 Ready\n1 of 1 pods answer\n")
 
 
-@needs("openssl")
+@pytest.mark.needs("openssl")
 def test_it_only_connects_where_everybody_needs_a_certificate(secret_address: str) -> None:
     assert ask(f"{secret_address}/-/ready", "--only-connect") == (0, "127.0.0.1: listens\n1 of 1 pods answer\n")
 
 
-@needs("helm")
+@pytest.mark.needs("helm")
 def test_the_pod_runs_this_program_in_the_image_of_the_others() -> None:
     documents = render()
     tester = one(documents, "Pod")

@@ -16,7 +16,6 @@ from tests.campaigns.chart.rendering import (
     Document,
     case_values,
     merged,
-    needs,
     needs_helm,
     one,
     refusal,
@@ -133,7 +132,7 @@ def test_labels_annotations_and_severity_can_be_ones_own() -> None:
     assert document["groups"][-1]["name"] == "own"
 
 
-@needs("promtool")
+@pytest.mark.needs("promtool")
 def test_prometheus_takes_the_rules_of_each_case(tmp_path: Path) -> None:
     for path in CASES:
         values = merged(case_values(path), {"prometheusRule": {"enabled": True}})

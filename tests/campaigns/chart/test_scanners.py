@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaigns.chart.rendering import needs, needs_helm, render_text
+from tests.campaigns.chart.rendering import needs_helm, render_text
 
 pytestmark = needs_helm
 
@@ -55,7 +55,7 @@ def manifest(tmp_path: Path) -> Path:
     return path
 
 
-@needs("checkov")
+@pytest.mark.needs("checkov")
 def test_checkov_finds_only_what_has_a_reason(manifest: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         ["checkov", "--file", str(manifest), "--framework=kubernetes", "--skip-download", "--output=json", "--quiet"],
@@ -73,7 +73,7 @@ def test_checkov_finds_only_what_has_a_reason(manifest: Path, tmp_path: Path) ->
     assert failed == set(CHECKOV)
 
 
-@needs("kube-score")
+@pytest.mark.needs("kube-score")
 def test_kube_score_finds_only_what_has_a_reason(manifest: Path) -> None:
     done = subprocess.run(
         ["kube-score", "score", "--kubernetes-version=v1.31", "--output-format=json", str(manifest)],

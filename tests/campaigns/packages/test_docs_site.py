@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.campaigns.pages.browser import CHROMIUM, chromium
+from tests.campaigns.pages.browser import chromium
 from tests.docs.pages import ROOT
 
 if not os.environ.get("CI"):
@@ -93,9 +93,8 @@ def test_nothing_is_loaded_from_another_host(pages: dict[Path, Page], site: Path
         assert not re.search(r"url\([\"']?(https?:)?//|@import", style.read_text()), style
 
 
+@pytest.mark.needs("chromium")
 def test_the_search_works_from_a_file(site: Path) -> None:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed (Debian package chromium)")
     with chromium() as browser:
         page = browser.new_page()
         page.goto(f"file://{site}/search.html?q=perfquery")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +34,7 @@ def listed(deb: Path, what: str) -> str:
     return subprocess.run(["dpkg-deb", what, str(deb)], check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg")
+@pytest.mark.needs("dpkg-deb")
 def test_a_package_has_its_units_its_scripts_and_a_command(deb: Path) -> None:
     files = {line.split()[5].removeprefix("."): line for line in listed(deb, "--contents").splitlines()}
     for unit in ("ibpulse", "ibpulse-gateway"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -112,7 +111,7 @@ def clone(tmp_path: Path) -> Iterator[Shell]:
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.skipif(shutil.which("unshare") is None or shutil.which("ip") is None, reason="needs unshare and ip")
+@pytest.mark.needs("unshare", "ip")
 def test_every_command_runs_as_written(clone: Shell) -> None:
     clone.run("ip link set lo up")
     ran = []
@@ -142,7 +141,7 @@ def test_every_command_runs_as_written(clone: Shell) -> None:
     clone.end()
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+@pytest.mark.needs("promtool")
 def test_prometheus_takes_the_scrape_configuration(tmp_path: Path) -> None:
     (block,) = blocks("yaml")
     (tmp_path / "prometheus.yml").write_text(block)
@@ -154,7 +153,7 @@ def test_prometheus_takes_the_scrape_configuration(tmp_path: Path) -> None:
     assert "2 rule files found" in done.stdout
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
+@pytest.mark.needs("helm")
 def test_helm_renders_what_would_be_installed() -> None:
     (line,) = [line for line in commands() if line.startswith("helm install")]
     words = line.replace("helm install", "helm template", 1).split()

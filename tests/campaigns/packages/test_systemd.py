@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests import ROOT
 
 DAEMON, GATEWAY = (ROOT / f"docker/systemd/{name}.service" for name in ("ibpulse", "ibpulse-gateway"))
 UNITS = (DAEMON, GATEWAY)
-NEEDS_SYSTEMD = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+NEEDS_SYSTEMD = pytest.mark.needs("systemd-analyze")
 PAGE = (ROOT / "docs/systemd.md").read_text()
 PARTS = dict(zip(UNITS, PAGE.split("\n## Gateway\n"), strict=True))
 each_unit = pytest.mark.parametrize("source", UNITS, ids=lambda source: source.stem)

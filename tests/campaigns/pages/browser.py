@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +13,9 @@ import numpy.typing as npt
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.programs import find
 from tests.running import eventually
 
-CHROMIUM = shutil.which("chromium")
 AXIS_PIXELS = 28
 
 
@@ -24,7 +23,7 @@ AXIS_PIXELS = 28
 def chromium() -> Iterator[Browser]:
     """Debian's Chromium without a window."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=find("chromium"), args=["--no-sandbox", "--disable-gpu"])
         try:
             yield browser
         finally:

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.campaigns.pages.browser import CHROMIUM, Live, chromium, live
+from tests.campaigns.pages.browser import Live, chromium, live
 from tests.fabrics import simulated
+from tests.programs import missing
 from tests.running import Running, eventually
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed (Debian package chromium)")
+    if name := missing("chromium"):
+        pytest.skip(f"no {name}")
     with chromium() as running:
         yield running
 

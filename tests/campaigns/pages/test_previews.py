@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +91,7 @@ PAGE = f"""
 """
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.needs("chromium")
 def test_cut_and_pale_text_is_found_and_other_text_is_not() -> None:
     with browser() as running:
         page = running.new_page()
@@ -107,7 +106,7 @@ def test_cut_and_pale_text_is_found_and_other_text_is_not() -> None:
     ]
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus")
+@pytest.mark.needs("promtool")
 def test_many_nodes_are_copies_of_a_few_and_the_recordings_are_about_all_of_them(tmp_path: Path) -> None:
     few, many = tmp_path / "few", tmp_path / "many"
     few.mkdir()

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.grafana.fleets import Fleet, running_fleet
-from tests.grafana.servers import ALERTMANAGER, PROMETHEUS
 from tests.running import eventually
 
 pytestmark = [
-    pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager"),
+    pytest.mark.needs("prometheus", "alertmanager"),
     pytest.mark.timeout(1800),
 ]
 

@@ -7,7 +7,6 @@ is not deduplicated, nodes are drained, and jobs begin and end.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 
 import pytest
@@ -38,7 +37,7 @@ OF_JOBS = {alert.name for alert in GROUPS["ibpulse-traffic"] if not alert.of_nod
 TARGET = {"cluster", "job", "instance", "node"}
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed"),
+    pytest.mark.needs("promtool"),
     pytest.mark.timeout(900),
 ]
 

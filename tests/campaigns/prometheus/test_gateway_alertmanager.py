@@ -27,7 +27,7 @@ from ibpulse.gateway.job_nodes import FleetJob
 from ibpulse.gateway.parts import GatewayCaptures
 from ibpulse.internal_errors import Occurrences
 from ibpulse.recordings import load
-from tests.campaigns.live.daemon.alerting import ALERTMANAGER, PROMETHEUS, alert_servers
+from tests.campaigns.live.daemon.alerting import alert_servers
 from tests.fleet.hostile import Hostile
 from tests.gateway.gateways import Gateway, documented, program, running_gateway
 from tests.running import eventually
@@ -127,7 +127,7 @@ def configuration(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:
     return rules, notifications
 
 
-@pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager")
+@pytest.mark.needs("prometheus", "alertmanager")
 def test_an_alert_about_a_job_takes_one_capture_on_all_its_nodes(fleet: Fleet, tmp_path: Path) -> None:
     rules, notifications = configuration(fleet)
     login = {"basic_auth": {"username": USER, "password_file": str(fleet.directory / "password")}}

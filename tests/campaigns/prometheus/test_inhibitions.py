@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,13 +14,12 @@ import yaml
 
 from tests import ROOT
 from tests.campaigns.live.daemon.alerting import free_address, program
+from tests.programs import find
 from tests.running import eventually
 from tools.grafana.alerts import ALERTS
 from tools.grafana.inhibitions import INHIBITIONS, Inhibition
 
 FILE = ROOT / "dashboards" / "rules" / "ibpulse-inhibitions.yaml"
-AMTOOL = shutil.which("amtool")
-ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 NAMES = {alert.name for alert in ALERTS}
 LABELS = {
     "cluster": "east",
@@ -76,7 +74,7 @@ def test_the_page_lists_every_inhibition() -> None:
     assert table() in page, "docs/alerts.md: the table of inhibitions differs; it is:\n" + table()
 
 
-@pytest.mark.skipif(AMTOOL is None, reason="needs amtool")
+@pytest.mark.needs("amtool")
 def test_amtool_takes_the_file(tmp_path: Path) -> None:
     (tmp_path / "alertmanager.yml").write_text(yaml.safe_dump(configuration()))
     done = subprocess.run(
@@ -92,9 +90,10 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("alertmanager")
     (directory / "alertmanager.yml").write_text(yaml.safe_dump(configuration()))
     address = free_address()
-    assert ALERTMANAGER
+    path = find("alertmanager")
+    assert path
     command = [
-        *(ALERTMANAGER, f"--config.file={directory / 'alertmanager.yml'}", "--cluster.listen-address="),
+        *(path, f"--config.file={directory / 'alertmanager.yml'}", "--cluster.listen-address="),
         *(f"--storage.path={directory / 'data'}", f"--web.listen-address={address}", "--log.level=warn"),
     ]
     with program(command, directory / "log"):
@@ -125,7 +124,7 @@ def silenced(url: str, alerts: list[dict[str, str]]) -> list[bool]:
     return [bool(alert["status"]["inhibitedBy"]) for alert in found]
 
 
-@pytest.mark.skipif(ALERTMANAGER is None, reason="needs Alertmanager")
+@pytest.mark.needs("alertmanager")
 @pytest.mark.parametrize("row", INHIBITIONS, ids=lambda row: f"{row.causes[0]}-{row.effects[0]}")
 def test_a_fault_silences_its_effects_on_the_same_subject_only(row: Inhibition, alertmanager: str) -> None:
     cause, effect = row.causes[0], row.effects[0].replace(".+", "PortDown")

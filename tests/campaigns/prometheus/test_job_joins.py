@@ -21,11 +21,11 @@ import pytest
 import yaml
 
 from tests import ROOT
-from tests.grafana.servers import ALERTMANAGER, PROMETHEUS, Servers, running_servers
+from tests.grafana.servers import Servers, running_servers
 from tests.running import eventually
 
 pytestmark = [
-    pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager"),
+    pytest.mark.needs("prometheus", "alertmanager"),
 ]
 
 PAGE = (ROOT / "docs" / "job-joins.md").read_text()

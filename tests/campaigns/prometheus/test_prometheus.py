@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -15,11 +14,7 @@ import pytest
 from tests.fabrics import simulated
 from tests.running import Running, eventually
 
-PROMETHEUS = shutil.which("prometheus")
-PROMTOOL = shutil.which("promtool")
-pytestmark = [
-    pytest.mark.skipif(not (PROMETHEUS and PROMTOOL), reason="needs Prometheus and promtool"),
-]
+pytestmark = pytest.mark.needs("prometheus", "promtool")
 
 PORT = 'device="mlx5_0",port="1"'
 MEAN = (
@@ -39,10 +34,9 @@ class Prometheus:
             "global: {scrape_interval: 1s}\n"
             f"scrape_configs: [{{job_name: ibpulse, static_configs: [{{targets: ['{target}']}}]}}]\n"
         )
-        assert PROMETHEUS
         self.process = subprocess.Popen(
             [
-                PROMETHEUS,
+                "prometheus",
                 f"--config.file={config}",
                 f"--storage.tsdb.path={directory / 'tsdb'}",
                 f"--web.listen-address={self.url.removeprefix('http://')}",
@@ -113,8 +107,7 @@ def test_every_scrape_is_accepted(scraped: tuple[Running, Prometheus]) -> None:
 
 def test_promtool_finds_nothing_to_say(scraped: tuple[Running, Prometheus]) -> None:
     daemon, _ = scraped
-    assert PROMTOOL
     checked = subprocess.run(
-        [PROMTOOL, "check", "metrics"], input=daemon.ask("/metrics").content, capture_output=True, check=False
+        ["promtool", "check", "metrics"], input=daemon.ask("/metrics").content, capture_output=True, check=False
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")

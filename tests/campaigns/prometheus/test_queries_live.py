@@ -15,11 +15,10 @@ import pytest
 from tests.grafana.documents import BOARDS, Target, fill, selectors, targets, variables
 from tests.grafana.library import run_grafana
 from tests.grafana.live_fleet import Fleet, live_fleet
-from tests.grafana.servers import ALERTMANAGER, PROMETHEUS
 from tools.grafana.queries import PLUGIN
 
 pytestmark = [
-    pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager"),
+    pytest.mark.needs("prometheus", "alertmanager"),
     pytest.mark.timeout(600),
 ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from tests.running import eventually
 FOLDER = ROOT / "docker"
 NODES = ("dense", "moe", "idle-rail", "idle")
 PROGRAMS = ("prometheus", "prometheus-alertmanager")
-NEEDS_PROGRAMS = pytest.mark.skipif(not all(map(shutil.which, PROGRAMS)), reason="needs Prometheus and Alertmanager")
+NEEDS_PROGRAMS = pytest.mark.needs(*PROGRAMS)
 
 # docker/ is no package: its files are scripts
 sys.path.insert(0, str(FOLDER))

@@ -20,7 +20,7 @@ import pytest
 from ibpulse.recordings import load
 from tests import ROOT
 from tests.campaigns.chart.rendering import container as rendered_container
-from tests.campaigns.chart.rendering import needs, one, pod, render
+from tests.campaigns.chart.rendering import one, pod, render
 from tests.campaigns.live.docker.container import PORT, USER, Container, MemoryLimit, Run, can_contain
 from tests.campaigns.live.terminal.panes import needs_tmux, pane
 from tests.running import eventually
@@ -183,7 +183,7 @@ def check_history(container: Container, window: str, before: Any) -> None:
     assert (after["start_ms"], after["series"]) == before
 
 
-@needs("helm")
+@pytest.mark.needs("helm")
 def test_in_the_volumes_of_the_chart(memory: Path, tree: Path, packages: list[Path]) -> None:
     scratch, known = memory / "pod", None
     scratch.mkdir()
