@@ -13,7 +13,7 @@ import yaml
 
 from ibpulse import __version__
 from ibpulse.errors import ConfigError
-from tests.campaigns.chart.rendering import CHART, ROOT, needs
+from tests.campaigns.chart.rendering import CHART, ROOT
 from tools.chart import __main__
 from tools.chart.chart_values import Value, read_values, values_table
 from tools.chart.rules_template import camel
@@ -80,7 +80,8 @@ def test_a_release_names_its_image_by_digest_and_changes_nothing_else(checkout: 
     assert f'| `image.digest` | `"{DIGEST}"` |' in (path.parent / "README.md").read_text()
 
 
-@needs("helm")
+@pytest.mark.needs("helm")
+@pytest.mark.real("process")
 def test_the_packaged_chart_of_a_release_installs_that_image(checkout: Path) -> None:
     assert __main__.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
     _helm("package", "helm/ibpulse", "--destination", "dist", checkout=checkout)
@@ -94,7 +95,8 @@ def test_the_packaged_chart_of_a_release_installs_that_image(checkout: Path) -> 
     assert "image.registry is empty" not in _helm("install", "--dry-run=client", "r", package, checkout=checkout)
 
 
-@needs("helm")
+@pytest.mark.needs("helm")
+@pytest.mark.real("process")
 def test_the_chart_of_a_release_names_its_home_and_its_runbooks(checkout: Path) -> None:
     repository = "https://host.example/team/ibpulse"
     assert __main__.main([str(checkout), f"{NAME}@{DIGEST}", repository, "v1.2.3"]) == 0
@@ -115,7 +117,7 @@ def test_an_address_that_is_not_absolute_is_refused(checkout: Path, capsys: pyte
 
 
 def _helm(*words: str, checkout: Path) -> str:
-    done = subprocess.run(["helm", *words], cwd=checkout, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["helm", *words], cwd=checkout, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -172,6 +174,7 @@ def test_names_of_thresholds_are_written_as_values_of_charts_are() -> None:
     assert camel("jobs") == "jobs"
 
 
+@pytest.mark.real("process")
 def test_the_chart_is_written_with_nothing_but_what_the_program_itself_needs() -> None:
     """A release writes it where the tools of developers are not installed."""
     blocked = "import sys; sys.modules['grafana_foundation_sdk'] = None; import tools.chart.__main__"
