@@ -12,7 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MAX_SECONDS = 20 * 60
 PYTHON = [sys.executable, "-m"]
-FUZZED = ("web/test_fuzz", "recordings/test_damaged_files", "jobs/test_hostile_jobs", "overlap/test_damaged_traces")
+FUZZED = (
+    "campaigns/fuzz/test_requests",
+    "recordings/test_damaged_files",
+    "jobs/test_hostile_jobs",
+    "overlap/test_damaged_traces",
+)
 
 
 def pytest(*paths: str) -> list[str]:

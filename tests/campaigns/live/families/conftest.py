@@ -1,0 +1,3 @@
+from tests.families.conftest import scan
+
+__all__ = ["scan"]

@@ -1,0 +1,3 @@
+from tests.sysfs.conftest import opened, tree
+
+__all__ = ["opened", "tree"]
