@@ -13,6 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 MAX_SECONDS = 20 * 60
 PYTHON = [sys.executable, "-m"]
 FUZZED = (
+    "tests/campaigns/fuzz",
+    "tests/recordings/test_damaged_files.py",
+    "tests/jobs/test_hostile_jobs.py",
+    "tests/overlap/test_damaged_traces.py",
+)
     "campaigns/fuzz/test_requests",
     "recordings/test_damaged_files",
     "jobs/test_hostile_jobs",
@@ -40,7 +45,7 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
     "prometheus": [pytest("tests/campaigns/prometheus")],
     "chart": [pytest("tests/campaigns/chart")],
     "packages": [pytest("tests/campaigns/packages")],
-    "fuzz": [pytest("-s", *(f"tests/{name}.py" for name in FUZZED))],
+    "fuzz": [pytest("-s", *FUZZED)],
     "accuracy": [
         bench("bench.accuracy", "--seconds=20"),
         bench("bench.traffic_accuracy"),

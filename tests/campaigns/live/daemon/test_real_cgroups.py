@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 from ibpulse.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, JOB_KINDS
-from tests.campaigns.live.daemon.test_jobs import ask_jobs, owners
 from tests.campaigns.live.daemon.test_other_users import RunningAs
 from tests.fabrics import simulated
 from tests.other_users import as_user, needs_other_users, python, shared_directory
-from tests.running import Running, eventually
+from tests.running import Metrics, Running, eventually
 
 # the user of the image
 USER = 65532
@@ -114,6 +113,19 @@ class Deed:
     job: str
     from_ms: float
     to_ms: float
+
+
+def owners(metrics: Metrics) -> dict[str, set[str]]:
+    """The devices of each job."""
+    found: dict[str, set[str]] = {}
+    for labels in metrics.find("ibpulse_port_job_info"):
+        words = dict(labels)
+        found.setdefault(words["job_id"], set()).add(words["device"])
+    return found
+
+
+def ask_jobs(daemon: Running) -> Any:
+    return daemon.ask("/api/v1/jobs").json()
 
 
 def do(act: Any, path: str, kind: str, job: str) -> Deed:
