@@ -10,10 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -21,6 +21,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from tests.running import HANG_SECONDS, Running, eventually
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 IBPULSE = (sys.executable, "-m", "ibpulse")
 # names of a program on other systems
@@ -30,7 +31,8 @@ MARK = "SMOKE_TEST"
 WAYS = {"transmit": "port_xmit_data", "receive": "port_rcv_data"}
 WORD_BYTES = 4
 BEGIN_WORDS, STEP_WORDS = 1_000_000, 1_000
-STEP_BYTES = STEP_WORDS * WORD_BYTES
+# a step of the receive counter is twice as long, so that directions are not mistaken for each other
+LENGTH = {"transmit": 1, "receive": 2}
 PORT_FILES = {
     "../../node_type": "1: CA",
     "state": "4: ACTIVE",
@@ -64,6 +66,14 @@ def ibpulse(*words: object, status: int = 0) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
+
+
+def becomes(ask: Callable[[], T], wanted: T) -> None:
+    """Wait until the answer is the one that is wanted; fails with both."""
+    try:
+        eventually(lambda: ask() == wanted)
+    except AssertionError:
+        raise AssertionError(f"{ask()!r} instead of {wanted!r} after {HANG_SECONDS:.0f} s") from None
 
 
 class Program:
@@ -133,17 +143,26 @@ def port_path(root: Path, number: int) -> Path:
 
 
 def set_counters(root: Path, number: int, steps: int) -> None:
-    """Both data counters are so many steps from their beginning, up to 9: one byte changes, so no reader sees half."""
-    for name in WAYS.values():
+    """The data counters are so many steps from their beginning, up to 4: one byte changes, so no reader sees half."""
+    for way, name in WAYS.items():
         with (port_path(root, number) / "counters" / name).open("r+b", buffering=0) as file:
             file.seek(3)
-            file.write(b"%d" % steps)
+            file.write(b"%d" % (LENGTH[way] * steps))
+
+
+def bytes_of(steps: int, way: str) -> int:
+    return steps * LENGTH[way] * STEP_WORDS * WORD_BYTES
 
 
 def totals(daemon: Running, number: int) -> dict[str, float]:
     """The byte totals of a port."""
     metrics = daemon.metrics()
     return {way: metrics.port(f"{way}_bytes_total", f"mlx5_{number}") for way in WAYS}
+
+
+def later(before: dict[str, float], steps: int) -> dict[str, float]:
+    """The totals of a port after so many steps more."""
+    return {way: total + bytes_of(steps, way) for way, total in before.items()}
 
 
 def recorded(ring: Path, number: int) -> list[list[float]]:
@@ -153,7 +172,10 @@ def recorded(ring: Path, number: int) -> list[list[float]]:
     newest = reader.newest_tick()
     block = reader.read([file.slots()[f"mlx5_{number}:1"]], reader.oldest_tick(), newest)
     words, valid = block.counters()[0].astype(float), block.valid()[0]
-    found = [((way[there] - BEGIN_WORDS) / STEP_WORDS).tolist() for way, there in zip(words, valid, strict=True)]
+    found = [
+        ((words[row][valid[row]] - BEGIN_WORDS) / STEP_WORDS / length).tolist()
+        for row, length in enumerate(LENGTH.values())
+    ]
     file.close()
     return found
 

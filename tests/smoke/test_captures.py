@@ -10,7 +10,19 @@ import pytest
 
 from ibpulse.recordings import load
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import STEP_BYTES, find, get, plain_tree, program, set_counters, take_capture, totals
+from tests.smoke.parts import (
+    WAYS,
+    becomes,
+    bytes_of,
+    find,
+    get,
+    later,
+    plain_tree,
+    program,
+    set_counters,
+    take_capture,
+    totals,
+)
 
 OPEN = "--capture.allow-unauthenticated=true"
 ALERT = {"alertname": "RailLost", "device": "mlx5_1"}
@@ -22,16 +34,16 @@ def test_a_capture_on_request_is_a_file_that_duckdb_reads(tmp_path: Path) -> Non
         before = totals(daemon, 0)
         for steps in (1, 2, 3, 4):
             set_counters(tree, 0, steps)
-            moved = {way: total + steps * STEP_BYTES for way, total in before.items()}
-            eventually(lambda moved=moved: totals(daemon, 0) == moved)
+            becomes(lambda: totals(daemon, 0), later(before, steps))
         path = tmp_path / "captures" / take_capture(daemon, before="2m")
         assert daemon.ask(f"/api/v1/captures/{path.name}").content == path.read_bytes()
         assert daemon.stop() == 0
-    moved = "CAST(transmit_bytes_per_second * transmit_seconds AS BIGINT)"
-    with duckdb.connect() as database:
-        found = database.execute(f"SELECT DISTINCT device, {moved} FROM '{path}' WHERE {moved} IS NOT NULL").fetchall()
-    # a sample has a whole step or nothing, and one that was missed has none
-    assert set(found) == {("mlx5_0", 0), ("mlx5_0", STEP_BYTES), ("mlx5_1", 0)}
+    for way in WAYS:
+        moved = f"CAST({way}_bytes_per_second * {way}_seconds AS BIGINT)"
+        with duckdb.connect() as database:
+            rows = database.execute(f"SELECT DISTINCT device, {moved} FROM '{path}' WHERE {moved} IS NOT NULL")
+            # a sample has a whole step or nothing, and one that was missed has none
+            assert set(rows.fetchall()) == {("mlx5_0", 0), ("mlx5_0", bytes_of(1, way)), ("mlx5_1", 0)}
 
 
 @pytest.mark.needs("alertmanager")

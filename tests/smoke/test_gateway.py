@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import IBPULSE, get, plain_tree, program
+from tests.smoke.parts import IBPULSE, becomes, get, plain_tree, program
 
 
 def test_a_gateway_serves_two_daemons_and_goes_on_when_one_ends(tmp_path: Path) -> None:
@@ -33,12 +33,12 @@ def test_a_gateway_serves_two_daemons_and_goes_on_when_one_ends(tmp_path: Path) 
             def problems() -> dict[str, str]:
                 return {name: node["problem"] for name, node in listed().items()}
 
-            eventually(lambda: problems() == {"gpu-1": "", "gpu-2": ""})
+            becomes(problems, {"gpu-1": "", "gpu-2": ""})
             eventually(lambda: all(node["clock"] for node in listed().values()))
             for name, daemon in targets.items():
                 eventually(lambda name=name, daemon=daemon: proxied(url, name) == daemon.ask("/api/v1/ports").json())
             assert second.stop() == 0
-            eventually(lambda: problems() == {"gpu-1": "", "gpu-2": "no-answer"})
+            becomes(problems, {"gpu-1": "", "gpu-2": "no-answer"})
             eventually(lambda: proxied(url, "gpu-1") == first.ask("/api/v1/ports").json())
         assert "Traceback" not in gateway.log.read_text()
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import ROOT, find, get, plain_tree, program
+from tests.smoke.parts import ROOT, becomes, find, get, plain_tree, program
 
 UNITS = sorted((ROOT / "docker/systemd").glob("*.service"))
 RULES = ("ibpulse-recording.yaml", "ibpulse-alerts.yaml")
@@ -55,9 +55,9 @@ def test_prometheus_scrapes_a_daemon_and_evaluates_the_rules(tmp_path: Path) -> 
                 found = get(f"http://{address}/api/v1/query?query={query}")["data"]["result"]
                 return [sample["value"][1] for sample in found]
 
-            eventually(lambda: value("up") == ["1"])
-            eventually(lambda: value("ibpulse_node_rails") == ["2"])
-            eventually(lambda: len(value("ibpulse_port_transmit_bytes_total")) == 2)
+            becomes(lambda: value("up"), ["1"])
+            becomes(lambda: value("ibpulse_node_rails"), ["2"])
+            becomes(lambda: len(value("ibpulse_port_transmit_bytes_total")), 2)
 
             def rules() -> list[dict[str, str]]:
                 groups = get(f"http://{address}/api/v1/rules")["data"]["groups"]

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import IBPULSE, find, get, plain_tree, program
+from tests.smoke.parts import IBPULSE, becomes, find, get, plain_tree, program
 
 pytestmark = pytest.mark.needs("chromium")
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
@@ -66,7 +66,7 @@ def test_a_gateway_shows_its_nodes_the_page_of_a_job_and_that_of_a_node(browser:
     words = (*IBPULSE, "gateway", f"--demo={len(NODES)}", "--web.listen-address=127.0.0.1:0")
     with program(tmp_path / "gateway.log", *words) as gateway:
         url = gateway.said(r"serving (http://[^ ]+)/\n")
-        eventually(lambda: [len(job["nodes"]) for job in get(f"{url}/api/v1/jobs")["jobs"]] == [len(NODES)])
+        becomes(lambda: [len(job["nodes"]) for job in get(f"{url}/api/v1/jobs")["jobs"]], [len(NODES)])
         with opened(browser, url, LAPTOP) as page:
             eventually(lambda: page.locator("#node-table tbody tr").count() == len(NODES))
             page.click(f"#job-table a:text-is('{JOB}')")
