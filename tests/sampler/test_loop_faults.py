@@ -1,157 +1,150 @@
-"""The hot loop on a FUSE tree that fails with a given errno on request."""
+"""The hot loop over files that fail with a given errno, answer slowly, or vanish."""
 
 from __future__ import annotations
 
 import errno
-import time
+import os
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
+from ibpulse.sampler import loop as module
 from ibpulse.sampler.plan import PlannedPort
-from tests.fusefabric import FuseFabric, why_not
+from tests.sampler.conftest import INTERVAL_NS
 from tests.sampler.sampling import Sampling, open_files
+from tests.sampler.tree import Tree
+from tests.virtual.world import Gate, World
 
-
-def fuse_port(fabric: FuseFabric, ring: RingFile, device: str) -> PlannedPort:
-    paths = [str(fabric.counter_path(device, name)) for name in ("port_xmit_data", "port_rcv_data")]
-    return PlannedPort(ring.assign(f"{device}:1", 4, 1), device, (paths[0],), (paths[1],))
-
-
-@pytest.fixture
-def ring(tmp_path: Path) -> Iterator[RingFile]:
-    """A ring of a second between ticks: on a busy machine no read takes a tenth of that."""
-    made = RingFile.create(tmp_path / "ring" / "ring", 1_000_000_000, 100)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuseFabric]:
-    with FuseFabric(tmp_path_factory.mktemp("fuse") / "sys", ports=2) as fabric:
-        yield fabric
+# the longest read of which the value counts
+LONGEST_NS = INTERVAL_NS // 10
 
 
 @pytest.fixture
-def fabric(mounted: FuseFabric) -> Iterator[FuseFabric]:
-    yield mounted
-    mounted.clear()
+def world() -> Iterator[World]:
+    with closing(World()) as world:
+        yield world
 
 
-fuse = pytest.mark.skipif(why_not() != "", reason=why_not())
+@pytest.fixture
+def planned(ring: RingFile, tree: Tree) -> PlannedPort:
+    tree.write("mlx5_0", 1, 2)
+    return tree.planned(ring, "mlx5_0")
 
 
-@pytest.mark.fuse
-@fuse
+def spoil(world: World, tree: Tree, *files: str, error: int = 0, delay_ns: int = 0) -> None:
+    """From now on, these files of `mlx5_0` fail or are slow, or all of them."""
+    world.gates["mlx5_0"] = [Gate(f"{tree.root}/", files, error, delay_ns)]
+
+
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOLINK, errno.ETIMEDOUT, errno.EOPNOTSUPP])
 def test_a_file_that_begins_to_fail_leaves_the_fast_path_and_comes_back(
-    ring: RingFile, fabric: FuseFabric, number: int
+    ring: RingFile, tree: Tree, world: World, planned: PlannedPort, number: int
 ) -> None:
-    planned = fuse_port(fabric, ring, "mlx5_0")
-    healthy = fuse_port(fabric, ring, "mlx5_1")
-    sampling = Sampling(ring, planned, healthy)
+    tree.write("mlx5_1", 3, 4)
+    healthy = tree.planned(ring, "mlx5_1")
+    sampling = Sampling(ring, planned, healthy, world=world)
     sampling.sample(2)
-    fabric.set("mlx5_0", errno=number, files=("port_rcv_data",))
+    spoil(world, tree, "port_rcv_data", error=number)
     for _ in range(5):
         sampling.sample()
-        transmit, receive = sampling.last(planned.slot) or [0, 0]
-        assert transmit != at.ABSENT
-        assert receive == at.ABSENT
-        assert sampling.last(healthy.slot) is not None
+        assert sampling.last(planned.slot) == [1, at.ABSENT]
+        assert sampling.last(healthy.slot) == [3, 4]
     assert sampling.word(planned.slot, at.S_LAST_ERRNO) == number
     assert sampling.word(planned.slot, at.S_STATUS) == at.LEFT_ALONE
-    fabric.clear()
-    sampling.loop._ports[planned].receive.rest_until_ns = 1
-    for _ in range(2):
-        sampling.sample()
-        assert at.ABSENT not in (sampling.last(planned.slot) or [at.ABSENT])
+    assert sampling.word(planned.slot, at.S_ERRORS) == 3
+    world.gates.clear()
+    # it is tried again after a second, or after a minute if it was refused
+    world.pause(59 * 10**9)
+    sampling.sample(2)
+    refused = number in (errno.EINVAL, errno.EOPNOTSUPP)
+    assert sampling.last(planned.slot) == [1, at.ABSENT if refused else 2]
+    world.pause(10**9)
+    sampling.sample(2)
+    assert sampling.last(planned.slot) == [1, 2]
     assert sampling.word(planned.slot, at.S_STATUS) == at.OK
 
 
-@pytest.mark.fuse
-@fuse
-def test_the_time_of_a_read_does_not_include_the_opening_of_its_file(ring: RingFile, fabric: FuseFabric) -> None:
-    """Opening takes some round trips to the server of the tree, a read takes one."""
-    planned = fuse_port(fabric, ring, "mlx5_0")
-    shorter = 0
-    for _ in range(20):
-        sampling = Sampling(ring, planned)
-        begun = time.monotonic_ns()
-        sampling.sample()
-        whole = time.monotonic_ns() - begun
-        bracket = 2 * sampling.block(planned.slot, 1).uncertainty_ns().sum()
-        shorter += bracket < 0.75 * whole
-        sampling.apply()
-    assert shorter > 10
+def test_the_time_of_a_read_does_not_include_the_opening_of_its_file(
+    ring: RingFile, world: World, planned: PlannedPort
+) -> None:
+    def open_slowly(path: str, flags: int) -> int:
+        world.pause(LONGEST_NS)
+        return os.open(path, flags)
+
+    world.patch(module, "os", SimpleNamespace(**{**vars(os), "open": open_slowly}))
+    sampling = Sampling(ring, planned, world=world)
+    begun = world.monotonic_ns
+    sampling.sample()
+    assert world.monotonic_ns - begun == 2 * LONGEST_NS
+    assert sampling.block(planned.slot, 1).uncertainty_ns().tolist() == [[[0], [0]]]
 
 
-@pytest.mark.fuse
-@fuse
-def test_a_device_that_vanishes_is_closed_and_read_again_when_it_is_back(ring: RingFile, fabric: FuseFabric) -> None:
-    planned = fuse_port(fabric, ring, "mlx5_0")
-    sampling = Sampling(ring, planned)
+def test_a_device_that_vanishes_is_closed_and_read_again_when_it_is_back(
+    ring: RingFile, tree: Tree, world: World, planned: PlannedPort
+) -> None:
+    sampling = Sampling(ring, planned, world=world)
     sampling.sample(2)
-    fabric.set("mlx5_0", vanished=True)
+    for name in ("port_xmit_data", "port_rcv_data"):
+        tree.path("mlx5_0", name).unlink()
     sampling.sample(3)
     assert sampling.last(planned.slot) is None
     assert sampling.word(planned.slot, at.S_STATUS) == at.GONE
     assert ring.words[at.H_RESCAN] == 2
     assert open_files() == {}
-    fabric.clear()
+    tree.write("mlx5_0", 5, 6)
     sampling.apply(planned)
     sampling.sample(2)
-    assert sampling.last(planned.slot) is not None
+    assert sampling.last(planned.slot) == [5, 6]
     assert sampling.word(planned.slot, at.S_STATUS) == at.OK
 
 
-@pytest.mark.fuse
-@fuse
 @pytest.mark.parametrize(("file", "direction"), [("port_xmit_data", 0), ("port_rcv_data", 1)])
 @pytest.mark.parametrize("ticks_before", [0, 3])
 def test_a_read_that_takes_over_a_tenth_of_the_interval_is_unread_and_counted(
-    ring: RingFile, fabric: FuseFabric, file: str, direction: int, ticks_before: int
+    ring: RingFile, tree: Tree, world: World, planned: PlannedPort, file: str, direction: int, ticks_before: int
 ) -> None:
-    """Nobody knows when the counter was taken. So it is on the slow path and on the fast one."""
-    planned = fuse_port(fabric, ring, "mlx5_0")
-    sampling = Sampling(ring, planned)
+    """It is uncertain when the counter was taken. So it is on the slow path and on the fast one."""
+    sampling = Sampling(ring, planned, world=world)
     sampling.sample(ticks_before)
-    fabric.set("mlx5_0", hang_seconds=0.3, files=(file,))
+    spoil(world, tree, file, delay_ns=LONGEST_NS)
     sampling.sample()
-    unread = [value == at.ABSENT for value in sampling.last(planned.slot) or []]
-    assert unread == [direction == 0, direction == 1]
+    assert sampling.last(planned.slot) == [1, 2]
+    spoil(world, tree, file, delay_ns=LONGEST_NS + 2)
+    sampling.sample()
+    assert sampling.last(planned.slot) == ([at.ABSENT, 2] if direction == 0 else [1, at.ABSENT])
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 1
     assert sampling.word(planned.slot, at.S_ERRORS) == 0
     assert sampling.word(planned.slot, at.S_STATUS) == at.OK
-    fabric.clear()
+    world.gates.clear()
     sampling.sample()
-    assert at.ABSENT not in (sampling.last(planned.slot) or [at.ABSENT])
+    assert sampling.last(planned.slot) == [1, 2]
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 1
 
 
-@pytest.mark.fuse
-@fuse
-def test_a_port_that_is_sampled_less_often_may_take_longer(ring: RingFile, fabric: FuseFabric) -> None:
-    planned = fuse_port(fabric, ring, "mlx5_0")._replace(stride=20)
-    sampling = Sampling(ring, planned)
-    fabric.set("mlx5_0", hang_seconds=0.15)
+@pytest.mark.parametrize(("delay_ns", "value"), [(20 * LONGEST_NS, 1), (20 * LONGEST_NS + 2, at.ABSENT)])
+def test_a_port_that_is_sampled_less_often_may_take_longer(
+    ring: RingFile, tree: Tree, world: World, planned: PlannedPort, delay_ns: int, value: int
+) -> None:
+    planned = planned._replace(stride=20)
+    sampling = Sampling(ring, planned, world=world)
+    spoil(world, tree, "port_xmit_data", delay_ns=delay_ns)
     sampling.tick = 1019
     sampling.sample()
-    assert at.ABSENT not in (sampling.last(planned.slot) or [at.ABSENT])
-    assert sampling.word(planned.slot, at.S_UNCERTAIN) == 0
+    assert sampling.last(planned.slot) == [value, 2]
 
 
-@pytest.mark.fuse
-@fuse
-def test_read_times_are_recorded_even_when_both_were_too_long(ring: RingFile, fabric: FuseFabric) -> None:
+def test_read_times_are_recorded_even_when_both_were_too_long(
+    ring: RingFile, tree: Tree, world: World, planned: PlannedPort
+) -> None:
     """So it is on the slow path and on the fast one."""
-    planned = fuse_port(fabric, ring, "mlx5_0")
-    sampling = Sampling(ring, planned)
-    fabric.set("mlx5_0", delay_seconds=0.15)
+    sampling = Sampling(ring, planned, world=world)
+    spoil(world, tree, delay_ns=2 * LONGEST_NS)
     for _ in range(2):
         sampling.sample()
         assert sampling.last(planned.slot) == [at.ABSENT, at.ABSENT]
-        assert (2 * sampling.block(planned.slot, 1).uncertainty_ns() >= 150_000_000).all()
+        assert (2 * sampling.block(planned.slot, 1).uncertainty_ns()).tolist() == [[[2 * LONGEST_NS]] * 2]
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 2
