@@ -18,11 +18,6 @@ FUZZED = (
     "tests/jobs/test_hostile_jobs.py",
     "tests/overlap/test_damaged_traces.py",
 )
-    "campaigns/fuzz/test_requests",
-    "recordings/test_damaged_files",
-    "jobs/test_hostile_jobs",
-    "overlap/test_damaged_traces",
-)
 
 
 def pytest(*paths: str) -> list[str]:

@@ -10,17 +10,19 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import Block, RingReader
 from ibpulse.sampler.loop import Loop
 from ibpulse.sampler.plan import Plan, PlannedPort
+from tests.virtual.clock import NodeClock
+from tests.virtual.world import World
 
 
 class Sampling:
-    """A loop on a ring, driven tick by tick."""
+    """A loop on a ring, driven tick by tick; in virtual time if there is a world."""
 
     running: ClassVar[list[Sampling]] = []
 
-    def __init__(self, ring: RingFile, *ports: PlannedPort) -> None:
+    def __init__(self, ring: RingFile, *ports: PlannedPort, world: World | None = None) -> None:
         self.running.append(self)
         self.ring = ring
-        self.loop = Loop(ring, 0)
+        self.loop = Loop(ring, 0, NodeClock(world), world.pread) if world else Loop(ring, 0)
         self.generation = 0
         self.tick = 1000
         self.apply(*ports)
