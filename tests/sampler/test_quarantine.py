@@ -1,4 +1,4 @@
-"""When a hung device is released, on a clock that the test moves, with processes that only seem to run."""
+"""When a hung device is released, on a clock that the test moves, with fake processes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LOOK_SECONDS = 0.125
 STEADY_SECONDS = 2.0
 
 
-class SeemingProcess:
+class FakeProcess:
     """A process that runs until it is killed."""
 
     started = 0
 
     def __init__(self, command: list[str]) -> None:
-        SeemingProcess.started += 1
+        FakeProcess.started += 1
         self.status: int | None = None
 
     def poll(self) -> int | None:
@@ -42,8 +42,8 @@ class Trial:
     def __init__(self, ring: RingFile, patch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         patch.setattr(time, "monotonic", lambda: self.now)
-        patch.setattr(lane_module, "PipedProcess", SeemingProcess)
-        SeemingProcess.started = 0
+        patch.setattr(lane_module, "PipedProcess", FakeProcess)
+        FakeProcess.started = 0
         self.words = ring.words
         self.quarantine = Quarantine(ring, STEADY_SECONDS, EndingProcesses(), SpareDescriptors())
         self.quarantine.add("mlx5_0")
@@ -72,7 +72,7 @@ def trial(ring: RingFile, monkeypatch: pytest.MonkeyPatch) -> Trial:
 def test_a_device_is_released_once_it_has_responded_for_longer_than_needed(trial: Trial) -> None:
     # the time begins with the first look that finds it steady, and has to be exceeded
     assert trial.look(10) == STEADY_SECONDS + 2 * LOOK_SECONDS
-    assert SeemingProcess.started == 1
+    assert FakeProcess.started == 1
 
 
 def test_a_device_that_hangs_again_during_its_trial_starts_over(trial: Trial) -> None:
@@ -84,13 +84,13 @@ def test_a_device_that_hangs_again_during_its_trial_starts_over(trial: Trial) ->
 
 def test_a_slow_device_has_a_process_of_its_own_once_the_main_one_no_longer_reads_it(trial: Trial) -> None:
     trial.quarantine.release("mlx5_0")
-    started, applied = SeemingProcess.started, at.lane_at(MAIN_LANE) + at.L_PLAN_APPLIED
+    started, applied = FakeProcess.started, at.lane_at(MAIN_LANE) + at.L_PLAN_APPLIED
     trial.words[applied] = 6
     trial.quarantine.keep_slow({"mlx5_0"}, 7)
-    assert (trial.look(1), SeemingProcess.started) == (None, started)
+    assert (trial.look(1), FakeProcess.started) == (None, started)
     trial.words[applied] = 7
     # it is never released for answering
-    assert (trial.look(700), SeemingProcess.started) == (None, started + 1)
+    assert (trial.look(700), FakeProcess.started) == (None, started + 1)
 
 
 def test_a_device_stays_silent_until_it_has_responded_for_a_second(trial: Trial) -> None:
@@ -129,7 +129,7 @@ def test_a_slow_device_that_hangs_stays_in_its_process(trial: Trial) -> None:
     trial.quarantine.keep_slow(["mlx5_0"], 0)
     assert trial.look(1) is None
     trial.words[LANE + at.L_PLAN_APPLIED] = 1
-    started = SeemingProcess.started
+    started = FakeProcess.started
     assert (trial.look(1), trial.quarantine.hung_devices) == (None, ())
     assert (trial.look(2, hung=True), trial.quarantine.hung_devices) == (None, ("mlx5_0",))
-    assert SeemingProcess.started == started
+    assert FakeProcess.started == started

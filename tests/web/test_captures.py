@@ -401,7 +401,7 @@ async def test_the_reference_page_and_the_document_have_every_operation(client: 
     assert "$ref" not in str(body)
 
 
-async def test_alerts_without_fingerprints_are_told_apart_by_their_labels(client: httpx.AsyncClient) -> None:
+async def test_alerts_without_fingerprints_are_distinguished_by_their_labels(client: httpx.AsyncClient) -> None:
     here = {"instance": "node7:10055"}
     for name, expected in (("Stalled", 1), ("Slower", 1), ("Stalled", 0)):
         body = {"version": "4", "alerts": [alert(labels={"alertname": name, **here}, fingerprint="")]}

@@ -143,7 +143,7 @@ PLANTED = (
         RING + "window.py",
         "found.merges.of_rows(chosen)",
         "found.merges",
-        "merged samples are marked at a port that has none",
+        "merged samples are marked at another port",
         ("tests/ring/test_window.py",),
     ),
     Fault(
@@ -151,7 +151,7 @@ PLANTED = (
         ANALYSIS + "rates.py",
         "out.reset[some, :, step:] |= found.fell",
         "out.reset[some, :, step:] = found.fell",
-        "a counter reset is not reported if the interval changed in the same span",
+        "a counter reset is not reported if the sampling interval changed in the same span",
         ("tests/analysis/test_rates.py",),
     ),
     Fault(
@@ -195,7 +195,7 @@ PLANTED = (
         AGGREGATOR + "port_totals.py",
         "self.implausible[row] = self.unexplained[row] = 0",
         "self.implausible[row] = 0",
-        "a new port is said to exceed its line rate because of the port that had its row",
+        "a notice says that a new port exceeds its line rate, because an earlier port did",
         ("tests/aggregator/test_implausible_samples.py",),
     ),
     Fault(
@@ -203,7 +203,7 @@ PLANTED = (
         ANALYSIS + "balance.py",
         "np.count_nonzero(~np.isnan(each.share))",
         "len(each.share)",
-        "rails without data weigh in the fairness of the node",
+        "rails without data change the fairness of the node",
         ("tests/analysis/test_balance.py",),
     ),
     Fault(
@@ -229,7 +229,7 @@ PLANTED = (
         since_ns = max(since_ns, self._listed_ns)
 """,
         "",
-        "a port that came back says that it may have been there since it was last seen",
+        "the time of a port that came back is uncertain by its whole absence",
         ("tests/events/test_watch.py",),
     ),
     Fault(
@@ -237,7 +237,7 @@ PLANTED = (
         EVENTS + "watch.py",
         "(newest - segments[-1][1]) * reader.interval_ns",
         "newest * reader.interval_ns",
-        "after a clock step, an earlier daemon seems to have ended at another time",
+        "after a clock step, the time at which an earlier daemon ended is wrong",
         ("tests/events/test_watch.py",),
     ),
     Fault(
@@ -261,7 +261,7 @@ PLANTED = (
         WEB + "auth/passwords.py",
         "key = self._digest(user, stored, password)",
         "key = self._digest(user, password)",
-        "a password that was just changed still opens the door to whoever used it",
+        "a password that was just changed still logs in whoever used it in the last ten minutes",
         ("tests/web/test_auth.py",),
     ),
     Fault(
@@ -280,7 +280,7 @@ PLANTED = (
                 self.leave(client)
 """,
         "",
-        "each client that leaves at the wrong moment takes a place with it, until every request gets a 503",
+        "each client that disconnects at the wrong moment keeps its place, until every request gets a 503",
         ("tests/web/test_fair_queue.py",),
     ),
     Fault(
