@@ -15,7 +15,6 @@ from tests.smoke.parts import (
     becomes,
     bytes_of,
     find,
-    get,
     later,
     plain_tree,
     program,
@@ -61,10 +60,9 @@ def test_an_alert_is_captured_once(tmp_path: Path) -> None:
             eventually(lambda: httpx.get(f"http://{address}/-/ready", verify=False).status_code == 200)
             sent = httpx.post(f"http://{address}/api/v2/alerts", json=[{"labels": ALERT}], timeout=HANG_SECONDS)
             assert sent.status_code == 200, sent.text
-            (listed,) = eventually(lambda: get(f"{daemon.url}/api/v1/captures")["captures"])
             notified = {"code": "200", "path": "/api/v1/captures/alertmanager"}
             eventually(lambda: daemon.metrics().value("ibpulse_http_requests_total", **notified) >= 2)
-            assert get(f"{daemon.url}/api/v1/captures")["captures"] == [listed]
+        # captures that were begun are finished
         assert daemon.stop() == 0
-    meta = load(tmp_path / "captures" / listed["name"]).meta
-    assert meta.labels.items() >= {**ALERT, "trigger": "alertmanager"}.items()
+    (path,) = (tmp_path / "captures").glob("*.parquet")
+    assert load(path).meta.labels.items() >= {**ALERT, "trigger": "alertmanager"}.items()

@@ -102,6 +102,16 @@ def test_it_serves_as_a_user_without_any_privilege(shared: Path) -> None:
     assert [path for path in own if path.stat().st_mode & 0o007] == []
 
 
+class Contained(Running):
+    """A daemon whose parent has made the namespaces and takes no signal."""
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self._process is not None:
+            for pid in self.sampler_pids():
+                os.kill(pid, number)
+        return super().stop(0)
+
+
 @pytest.mark.needs("root", "setpriv")
 def test_it_serves_as_the_first_process_of_a_container(shared: Path) -> None:
     volume = shared / "volume"
@@ -109,7 +119,7 @@ def test_it_serves_as_the_first_process_of_a_container(shared: Path) -> None:
     os.chown(volume, USER, USER)
     unshare = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
     under = [*unshare, "sh", "-ec", CONTAINER, "sh", str(volume), *as_user(USER)]
-    daemon = Running(shared / "sys", volume / "ring", OPEN, under=under)
+    daemon = Contained(shared / "sys", volume / "ring", OPEN, under=under)
     daemon.log_path = shared / "log"
     with daemon:
         (inside,) = daemon.sampler_pids()
@@ -118,8 +128,7 @@ def test_it_serves_as_the_first_process_of_a_container(shared: Path) -> None:
         with pytest.raises(OSError, match="Read-only"):
             Path(f"/proc/{inside}/root{shared}/other").mkdir()
         take_capture(daemon)
-        os.kill(inside, signal.SIGTERM)
-        assert daemon.stop(0) == 0
+        assert daemon.stop() == 0
 
 
 def test_it_writes_only_to_its_directories_and_starts_only_itself(
