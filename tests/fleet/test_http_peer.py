@@ -377,6 +377,9 @@ async def test_https_to_a_server_without_tls(server: Hostile) -> None:
     assert found.startswith(("TLS failed (", "no answer within"))
 
 
+# openssl makes the certificates
+@pytest.mark.real("process")
+@pytest.mark.needs("openssl")
 async def test_with_tls_settings_no_password_goes_to_a_server_that_a_list_names_with_http(
     server: Hostile, certificates: Path, tmp_path: Path
 ) -> None:

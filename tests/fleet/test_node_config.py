@@ -125,6 +125,9 @@ def test_what_is_wrong_is_refused_with_file_line_and_key(tmp_path: Path, text: s
     assert fault in faults(tmp_path, text)
 
 
+# openssl makes the certificates
+@pytest.mark.real("process")
+@pytest.mark.needs("openssl")
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path, certificates: Path) -> None:
     (fault,) = faults(
         tmp_path, f"tls_config:\n  cert_file: {certificates}/client.crt\n  key_file: {certificates}/other.key\n"

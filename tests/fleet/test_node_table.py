@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -274,6 +274,16 @@ def kept() -> Counter[str]:
     return found + large + Counter(descriptors=len(os.listdir("/proc/self/fd")))
 
 
+@pytest.fixture
+def frozen() -> Iterator[None]:
+    """What there was before a test is not looked at."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("frozen")
 async def test_nothing_is_kept_of_many_bad_answers_and_of_nodes_that_are_gone(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
