@@ -22,8 +22,8 @@ from tests.sampler.tree import ListedInventory, Tree, port
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.world import SECOND, Actor, Gate, World
 
-# A process starts in this time.
-STARTING_NS = 40_000_000
+# A process starts in this time; no multiple of an interval, so that no rounding decides about a tick.
+STARTING_NS = 43_000_000
 INTERVAL_NS = 10_000_000
 
 

@@ -90,7 +90,7 @@ def test_a_killed_sampler_is_restarted_and_its_ticks_are_missing(
     node.samplers.kill()
     node.run(2)
     assert node.supervisor.health().restarts == 1
-    # 0.1 s until the supervisor sees it, 0.04 s until the new process is there, and the tick of then is missed
+    # 0.1 s until the supervisor sees it, and 0.05 s until the first tick of the new process
     assert node.hole("mlx5_0", 2.5) == node.word(at.L_MISSED) == 15
     assert node.ring.segments() == [(node.ring.segments()[0][0], 0)]
     assert caplog.messages.count("the sampler ended with status -9; restarting it") == 1

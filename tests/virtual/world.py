@@ -41,6 +41,7 @@ class Actor:
         self.number = world.count_actor()
         self.status: int | None = None
         self.killed = self.hangs = False
+        self.awaited_by: list[Actor] = []
         self.turn = threading.Semaphore(0)
         self._run = run
         self._thread: threading.Thread | None = None
@@ -69,7 +70,8 @@ class Actor:
         return self.status is None
 
     def join(self, seconds: float) -> None:
-        self.world.pause_until(lambda: self.status is not None, seconds)
+        if self.status is None:
+            self.world.await_end(self, round(seconds * SECOND))
 
     # what the program uses of a process
 
@@ -169,14 +171,19 @@ class World:
         """End the wait of the event loop."""
         self._main.wakes_ns = self.monotonic_ns
 
-    def pause_until(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Wait for something that another actor does, but at most this long."""
-        end = self.monotonic_ns + round(seconds * SECOND)
-        while not condition() and self.monotonic_ns < end:
-            self.pause(min(1_000_000, end - self.monotonic_ns))
+    def await_end(self, actor: Actor, ns: int) -> None:
+        """Wait until an actor has ended, but at most this long."""
+        me = self._current
+        actor.awaited_by.append(me)
+        try:
+            self.pause(ns)
+        finally:
+            actor.awaited_by.remove(me)
 
     def end(self, actor: Actor) -> None:
         self._actors.remove(actor)
+        for waiting in actor.awaited_by:
+            waiting.wakes_ns = self.monotonic_ns
         self._run_next()
 
     def _run_next(self) -> Actor:
