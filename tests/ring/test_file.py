@@ -140,6 +140,7 @@ def test_a_ring_that_cannot_be_created_is_refused_with_the_way_out(tmp_path: Pat
     )
 
 
+@pytest.mark.real("process")
 def test_a_full_file_system_is_an_error_at_creation_and_leaves_nothing_behind(tiny_tmpfs: Path) -> None:
     (tiny_tmpfs / "ballast").write_bytes(b"x" * 690_000)
     with pytest.raises(RingError, match=r"cannot be created: No space left on device; set ring\.dir to"):
@@ -147,6 +148,7 @@ def test_a_full_file_system_is_an_error_at_creation_and_leaves_nothing_behind(ti
     assert [path.name for path in tiny_tmpfs.iterdir()] == ["ballast"]
 
 
+@pytest.mark.real("process")
 def test_a_port_without_room_is_refused_and_the_others_stay(tiny_tmpfs: Path) -> None:
     ring = RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000)
     ring.assign("mlx5_0:1", 4, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from ibpulse.model import CounterReading, Fabric, PortId, PortReadings
 from ibpulse.sysfs.error_counter_reader import CounterReader
 from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.inventory import Inventory
-from tests.fusefabric.client import FuseFabric, why_not
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import MLX5_COUNTERS, MLX5_HW, PortFiles, Tree, make_hang, make_unreadable, release
 
@@ -215,19 +213,6 @@ def test_what_fails_without_refusing_is_tried_every_time(port: Path, clock: Cloc
         slow.read()
         assert str(bad) in opened.paths()
     assert slow.remark.endswith("which cannot be read: Is a directory; they are omitted and retried at every scan.")
-
-
-@pytest.mark.skipif(bool(why_not()), reason=why_not())
-def test_a_device_that_went_away_has_no_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # on a busy machine the mounted files may be slow, which is not what this test is about
-    monkeypatch.setattr("ibpulse.sysfs.error_counter_reader.SLOW_READ_NS", 60 * SECOND)
-    with FuseFabric(tmp_path / "sys", ports=1) as fabric:
-        scans = Inventory(fabric.root, counters="diagnostic", timeout_seconds=60)
-        assert len(scans.scan().counters[0].readings) == 12
-        fabric.set("mlx5_0", errno=errno.ENODEV, files=("link_downed",))
-        assert scans.scan().counters[0].readings == ()
-        fabric.clear()
-        assert len(scans.scan().counters[0].readings) == 12
 
 
 def test_after_a_slow_read_nothing_more_is_asked(port: Path, opened: Opened) -> None:

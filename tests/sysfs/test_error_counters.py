@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections import Counter as Tally
 
@@ -17,7 +16,6 @@ from ibpulse.sysfs.error_counters import FACTS, CounterSet, Wanted, choose_count
 from ibpulse.sysfs.identity import SOFT_ROCE
 from tests.sysfs.trees import PMA_ZEROS
 
-PROMTOOL = shutil.which("promtool")
 PMA = (*PMA_ZEROS, "port_xmit_wait", "port_xmit_data", "port_rcv_data")
 MLX5 = tuple(sorted(fact.file for fact in FACTS if fact.folder == "hw_counters" and fact.drivers.startswith("mlx5")))
 NAMES = {metric.name for metric in (*DIAGNOSTIC_COUNTERS, *OTHER_COUNTERS)}
@@ -211,7 +209,8 @@ def test_widths_are_those_of_the_kernel() -> None:
     }
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian package prometheus)")
+@pytest.mark.needs("promtool")
+@pytest.mark.real("process")
 def test_promtool_accepts_the_name_and_help_of_every_counter() -> None:
     strange = ("SwLinkUp,32", 'quote " and \\ and \n', "Cce LATriggered", "RcvHdrOvr10", "ord limit count")
     made = [find_counter(counter_name(stem_of_file("hw_counters", file)), file) for file in strange]
@@ -220,7 +219,7 @@ def test_promtool_accepts_the_name_and_help_of_every_counter() -> None:
         for metric in (*DIAGNOSTIC_COUNTERS, *OTHER_COUNTERS, *made)
     ]
     checked = subprocess.run(
-        [str(PROMTOOL), "check", "metrics"], input="".join(lines), text=True, capture_output=True, check=False
+        ["promtool", "check", "metrics"], input="".join(lines), text=True, capture_output=True, check=False
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 

@@ -154,6 +154,7 @@ def test_what_another_user_put_in_place_of_ours_is_refused(shared: Path) -> None
 
 @needs_other_users
 @pytest.mark.parametrize("permissions", [0o1777, 0o2777])
+@pytest.mark.real("process")
 def test_a_user_without_privileges_has_a_directory_below_one_of_root(shared: Path, permissions: int) -> None:
     shared.chmod(permissions)
     program = "import sys, pathlib, ibpulse.owned_files as o; print(o.make_directory(pathlib.Path(sys.argv[1])))"
@@ -197,6 +198,7 @@ def test_the_default_is_the_same_for_every_user_who_comes_first(shared: Path) ->
 
 
 @needs_other_users
+@pytest.mark.real("process")
 def test_a_default_that_another_user_made_first_is_left_to_him(shared: Path) -> None:
     folder_of(USER, shared / "ibpulse", 0o777)
     assert default_directory(shared) == shared / ME
@@ -302,6 +304,7 @@ def test_only_regular_files_are_opened_and_nothing_is_waited_for(tmp_path: Path,
 
 
 @needs_other_users
+@pytest.mark.real("process")
 def test_whom_a_reader_believes(shared: Path) -> None:
     """A user believes root and himself; root also the owner of the directory, who put the file there."""
     home = folder_of(USER, shared / "home", 0o755)
