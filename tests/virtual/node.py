@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,7 +50,8 @@ class _Daemon(Daemon):
 
     async def _serve(self) -> None:
         self._registry = CollectorRegistry()
-        self.app = create_app(self._web_parts())
+        # neither this process nor the clock of this machine
+        self.app = create_app(replace(self._web_parts(), clock_state=lambda: None))
         try:
             await asyncio.Event().wait()
         finally:
