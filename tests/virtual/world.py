@@ -131,6 +131,11 @@ class World:
         """The time that the traffic follows; nothing changes it but a suspended machine, which has no traffic."""
         return START_NS + self.monotonic_ns - MONOTONIC_NS
 
+    @property
+    def wall_ns(self) -> int:
+        """The wall time of a clock that nobody sets."""
+        return self.true_ns + self.suspended_ns
+
     def count_actor(self) -> int:
         self._count += 1
         return self._count
