@@ -90,6 +90,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual = _Selector(world)
         super().__init__(self._virtual)
 
+    @classmethod
+    def of(cls, world: World) -> VirtualLoop:
+        """The loop of a world."""
+        if world.loop is None:
+            world.loop = cls(world)
+        assert isinstance(world.loop, cls)
+        return world.loop
+
     def time(self) -> float:
         return self._virtual.world.monotonic_ns / SECOND
 

@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +37,7 @@ from ibpulse.simulate.tree_files import replace_text
 from ibpulse.simulate.workloads import make_workload
 from ibpulse.web.app import create_app
 from tests.running import Metrics
+from tests.virtual.asgi import AppTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, Gate, World
@@ -48,7 +50,8 @@ class _Daemon(Daemon):
 
     async def _serve(self) -> None:
         self._registry = CollectorRegistry()
-        self.app = create_app(self._web_parts())
+        # neither this process nor the clock of this machine
+        self.app = create_app(replace(self._web_parts(), clock_state=lambda: None))
         try:
             await asyncio.Event().wait()
         finally:
@@ -78,9 +81,10 @@ class Node:
         faults: Mapping[str, object] | None = None,
         tree: Replay | None = None,
     ) -> None:
-        self.path, self.world = path, world or World()
+        self.path, self.name, self.world = path, name, world or World()
+        path.mkdir(exist_ok=True)
         self._owns_world = world is None
-        self.loop = VirtualLoop(self.world)
+        self.loop = VirtualLoop.of(self.world)
         self.clock = NodeClock(self.world)
         self.tree = tree.directory if tree else path / "sys"
         self.captures = path / "captures"
@@ -97,11 +101,14 @@ class Node:
         if tree is None:
             self.fabric = self._make_fabric(workload, seed, rails)
             self.fabric.build(self.world.true_ns, faults)
-        self.world.trees.append(tree or self.fabric)
+        self._tree = tree or self.fabric
+        self.world.trees.append(self._tree)
         ids = itertools.count(1)
         self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
         self.samplers = Samplers(self.world, self.clock)
         self._gates: dict[str, Gate] = {}
+        self._transport = AppTransport(lambda _: self.daemon.app)
+        self._viewers: list[Viewer] = []
         self._asked = asyncio.Event()
         self._ring_dir = path / "ring"
         self._ring_dir.mkdir(mode=0o700)
@@ -120,12 +127,13 @@ class Node:
 
     def close(self) -> None:
         """Stop everything."""
+        for viewer in self._viewers:
+            viewer.leave()
         self.stop()
+        self._tree.close()
         if self._owns_world:
             self.world.close()
-        self.loop.close()
-        for tree in self.world.trees if self._owns_world else ():
-            tree.close()
+            self.loop.close()
 
     # the daemon
 
@@ -251,9 +259,13 @@ class Node:
         return self.loop.run_frozen(self._request("GET", path, params=params))  # type: ignore[no-any-return]
 
     async def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
-        transport = httpx.ASGITransport(self.daemon.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        async with httpx.AsyncClient(transport=self._transport, base_url="http://127.0.0.1") as client:
             return await client.request(method, path, **given)
+
+    def view(self, path: str) -> Viewer:
+        """A client of a stream, which reads while the node runs."""
+        self._viewers.append(Viewer(self.loop, self._transport, f"http://127.0.0.1{path}"))
+        return self._viewers[-1]
 
     def get(self, path: str, **params: Any) -> Any:
         """The JSON of an answer that is no refusal."""

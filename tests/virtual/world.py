@@ -6,6 +6,7 @@ ended by another actor; the one whose wait ends first runs next. So two runs of 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import itertools
 import os
@@ -109,6 +110,7 @@ class World:
     def __init__(self) -> None:
         self.monotonic_ns = MONOTONIC_NS
         self.suspended_ns = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.failure: BaseException | None = None
         self.gates: dict[str, list[Gate]] = {}
         """Those of each device."""
@@ -128,6 +130,11 @@ class World:
     def true_ns(self) -> int:
         """The time that the traffic follows; nothing changes it but a suspended machine, which has no traffic."""
         return START_NS + self.monotonic_ns - MONOTONIC_NS
+
+    @property
+    def wall_ns(self) -> int:
+        """The wall time of a clock that nobody sets."""
+        return self.true_ns + self.suspended_ns
 
     def count_actor(self) -> int:
         self._count += 1

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from ibpulse.clocks import Clock
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DiscoveryError
 from ibpulse.fleet.node_config import NodeAccess, NodeConfigFile
@@ -57,7 +58,10 @@ class Discovery:
     """The nodes of all sources. Of nodes with one name, that of the first source counts."""
 
     def __init__(
-        self, sources: Sequence[tuple[TargetSource, NodeConfigFile]], errors: InternalErrors | None = None
+        self,
+        sources: Sequence[tuple[TargetSource, NodeConfigFile]],
+        errors: InternalErrors | None = None,
+        clock: Clock = time,
     ) -> None:
         """Nothing is read yet.
 
@@ -68,6 +72,7 @@ class Discovery:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(f"{show(twice[0])} is given twice; give each source of nodes once")
+        self._clock = clock
         self._known = [_Known(source, config) for source, config in sources]
         self._errors = errors or InternalErrors(parts=GATEWAY_PARTS)
         self._threads = DaemonThreads(MAX_THREADS, "discovery")
@@ -77,7 +82,7 @@ class Discovery:
 
     def sources(self) -> tuple[SourceState, ...]:
         """The sources in their order."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         return tuple(
             SourceState(
                 known.source.name,
@@ -143,7 +148,7 @@ class Discovery:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._threads, known.config.poll)
                 known.targets = await known.source.ask(self._threads)
-                problem, known.answered_at = "", time.monotonic()
+                problem, known.answered_at = "", self._clock.monotonic()
             except DiscoveryError as error:
                 problem = "; ".join(error.faults)
         known.problem = problem

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from time import monotonic_ns
 from urllib.parse import urlencode
 
 import httpx
 
+from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.peer_faults import refusal, silence
@@ -50,8 +51,14 @@ class PeerAnswer:
 class HttpPeer:
     """One server at a base URL, with its connections and the access to it. For one event loop."""
 
-    def __init__(self, url: str, access: NodeAccess) -> None:
-        self.url = url
+    def __init__(
+        self,
+        url: str,
+        access: NodeAccess,
+        clock: Clock = time,
+        make_transport: Callable[..., httpx.AsyncBaseTransport] = httpx.AsyncHTTPTransport,
+    ) -> None:
+        self.url, self._clock = url, clock
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "ibpulse"}
         if access.authorization:
             self._headers["Authorization"] = access.authorization
@@ -64,7 +71,7 @@ class HttpPeer:
             max_connections=MAX_CONNECTIONS, max_keepalive_connections=2, keepalive_expiry=KEPT_SECONDS
         )
         # a client would keep cookies, and read the environment for proxies and passwords
-        self._transport = httpx.AsyncHTTPTransport(verify=access.tls, limits=limits, trust_env=False, retries=0)
+        self._transport = make_transport(verify=access.tls, limits=limits, trust_env=False, retries=0)
         self._closed = False
         self._running = 0
         self._idle = asyncio.Event()
@@ -164,9 +171,9 @@ class HttpPeer:
             )
 
     async def _exchange(self, request: httpx.Request, max_bytes: int) -> PeerAnswer:
-        sent_ns = monotonic_ns()
+        sent_ns = self._clock.monotonic_ns()
         response = await self._transport.handle_async_request(request)
-        received_ns = monotonic_ns()
+        received_ns = self._clock.monotonic_ns()
         try:
             if response.status_code not in ANSWERS:
                 raise await _read_refusal(response)

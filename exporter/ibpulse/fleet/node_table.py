@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from time import monotonic_ns, time_ns
 from typing import Literal, TypeVar
 
+from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError, DaemonFault
 from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets
 from ibpulse.fleet.discovery import Discovery
@@ -63,9 +64,10 @@ class NodeState:
 class PolledNode:
     """What is known of one node."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, clock: Clock = time) -> None:
         self.state = NodeState(target)
-        self._clock = ClockOffsets()
+        self._clock = clock
+        self._offsets = ClockOffsets()
         self._polls = 0
 
     async def poll(self, node: Node) -> None:
@@ -75,7 +77,7 @@ class PolledNode:
         except DaemonError as error:
             self._settle("down", str(error), error.kind)
             return
-        self.state = replace(self.state, ports=ports, seen_ns=time_ns())
+        self.state = replace(self.state, ports=ports, seen_ns=self._clock.time_ns())
         other = await self._poll_others(node)
         problem = "; ".join(filter(None, (_find_problem(ports), "" if other is None else str(other))))
         self._settle("degraded" if problem else "up", problem, None if other is None else other.kind)
@@ -86,7 +88,7 @@ class PolledNode:
 
     def _settle(self, state: State, problem: str, kind: DaemonFault | None) -> None:
         old = self.state
-        since_ns = old.since_ns if kind == old.kind or old.state == "waiting" else time_ns()
+        since_ns = old.since_ns if kind == old.kind or old.state == "waiting" else self._clock.time_ns()
         self.state = replace(old, state=state, problem=problem, kind=kind, since_ns=since_ns)
 
     async def _poll_others(self, node: Node) -> DaemonError | None:
@@ -102,7 +104,7 @@ class PolledNode:
 
     def view(self, target: Target) -> NodeState:
         """The state at this moment, with the name and the labels of `target`."""
-        offset = self._clock.offset(*read_clocks()) if self.state.clock else None
+        offset = self._offsets.offset(*read_clocks(self._clock)) if self.state.clock else None
         return replace(self.state, target=target, offset=offset)
 
     async def _read_clock(self, node: Node) -> None:
@@ -113,8 +115,8 @@ class PolledNode:
                 return
             clock = read_answer(NodeClock, answer)
             self.state = replace(self.state, clock=clock)
-            self._clock.add(answer.sent_ns, answer.received_ns, clock.time_ns)
-            found = self._clock.offset(*read_clocks())
+            self._offsets.add(answer.sent_ns, answer.received_ns, clock.time_ns)
+            found = self._offsets.offset(*read_clocks(self._clock))
             if found is not None and found.uncertainty_ns <= CERTAIN_NS:
                 return
 
@@ -127,9 +129,9 @@ class PolledNode:
             self.state = replace(self.state, figures=await ask_figures(node))
 
 
-def read_clocks() -> tuple[int, int]:
+def read_clocks(clock: Clock = time) -> tuple[int, int]:
     """The monotonic clock and the wall clock at one moment, of several attempts the one that took the least time."""
-    reads = ((monotonic_ns(), time_ns(), monotonic_ns()) for _ in range(3))
+    reads = ((clock.monotonic_ns(), clock.time_ns(), clock.monotonic_ns()) for _ in range(3))
     before, wall, after = min(reads, key=lambda read: read[2] - read[0])
     return (before + after) // 2, wall
 
@@ -158,7 +160,10 @@ def _find_problem(ports: NodePorts) -> str:
 class NodeTable:
     """The states of all nodes of a discovery; the polls are spread evenly over `POLL_SECONDS`."""
 
-    def __init__(self, discovery: Discovery, nodes: Nodes, errors: InternalErrors | None = None) -> None:
+    def __init__(
+        self, discovery: Discovery, nodes: Nodes, errors: InternalErrors | None = None, clock: Clock = time
+    ) -> None:
+        self._clock = clock
         self._discovery, self._nodes = discovery, nodes
         self._errors = errors or InternalErrors(parts=GATEWAY_PARTS)
         # pages do not wait for polls of nodes that hang
@@ -200,7 +205,7 @@ class NodeTable:
         for node in sorted(self._nodes.all(), key=lambda node: natural_key(node.name)):
             known = old.get(node.target.key)
             same = known is not None and known.state.target.url == node.target.url
-            self._polled[node.name] = known if known is not None and same else PolledNode(node.target)
+            self._polled[node.name] = known if known is not None and same else PolledNode(node.target, self._clock)
 
     def _find_names(self, targets: Sequence[Target], polled: Mapping[str, PolledNode]) -> None:
         """Name the nodes of which only the address is known as their daemons do. Who has a name first keeps it."""

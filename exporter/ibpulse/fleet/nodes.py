@@ -20,6 +20,9 @@ PAGE_SECONDS = 2.0
 ANSWERED = "answered"
 
 
+MakePeer = Callable[[str, NodeAccess], HttpPeer]
+
+
 class Node:
     """A node that can be asked, with the access to it; requests with one semaphore share a limit."""
 
@@ -30,16 +33,18 @@ class Node:
         parallel: asyncio.Semaphore,
         peer: HttpPeer | None = None,
         outcomes: Counter[str] | None = None,
+        make_peer: MakePeer = HttpPeer,
     ) -> None:
+        self._make_peer = make_peer
         self.target = target
         self.access = access
-        self._peer = peer or HttpPeer(target.url, access)
+        self._peer = peer or make_peer(target.url, access)
         self._parallel = parallel
         self._outcomes = Counter() if outcomes is None else outcomes
 
     def limited_by(self, parallel: asyncio.Semaphore) -> Node:
         """The same node and its connections, with another limit."""
-        return Node(self.target, self.access, parallel, self._peer, self._outcomes)
+        return Node(self.target, self.access, parallel, self._peer, self._outcomes, self._make_peer)
 
     @property
     def name(self) -> str:
@@ -76,7 +81,7 @@ class Node:
         Raises:
             DaemonError: it does not begin in time, breaks off, is of another media type, or the node refuses.
         """
-        peer = HttpPeer(self.target.url, self.access)
+        peer = self._make_peer(self.target.url, self.access)
         try:
             async with aclosing(peer.stream(path, query, media_type, headers)) as parts:
                 with self._counted():
@@ -116,7 +121,8 @@ class FleetAnswers(Generic[T]):
 class Nodes:
     """The nodes of the discovery, with their connections, which last as long as the node stays the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_peer: MakePeer = HttpPeer) -> None:
+        self._make_peer = make_peer
         self._nodes: dict[str, Node] = {}
         self._parallel = asyncio.Semaphore(MAX_PARALLEL)
         self._closing: set[asyncio.Task[None]] = set()
@@ -148,7 +154,9 @@ class Nodes:
                 known.target = target
                 self._nodes[target.name] = old.pop(target.name)
             else:
-                self._nodes[target.name] = Node(target, wanted, self._parallel, outcomes=self.outcomes)
+                self._nodes[target.name] = Node(
+                    target, wanted, self._parallel, outcomes=self.outcomes, make_peer=self._make_peer
+                )
         for node in old.values():
             task = asyncio.create_task(node.close())
             self._closing.add(task)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.clocks import Clock
 from ibpulse.defaults import HISTORY_NS
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodePendingCapture
@@ -122,7 +123,7 @@ class AlertGroup:
         """What counts as the same alert: one of this name about this job or node, whatever its other labels are."""
         return f"{self.name} {alert.labels.get(NAME_LABEL, '')}"
 
-    def plan(self, settings: GatewayCaptures, now_ns: int) -> WantedCapture:
+    def plan(self, settings: GatewayCaptures, now_ns: int, clock: Clock = time) -> WantedCapture:
         """The capture around the earliest start of the new alerts, or around now if no start is within reach."""
         # a node refuses more than its history
         reach_ns = min(REACH_NS, HISTORY_NS - settings.before_ns - settings.after_ns)
@@ -135,7 +136,8 @@ class AlertGroup:
             labels,
             settings.before_ns + age_ns,
             max(SHORTEST_NS, settings.after_ns - age_ns),
-            time.monotonic_ns(),
+            clock.monotonic_ns(),
+            clock,
         )
 
 
@@ -157,9 +159,10 @@ class AlertCaptures:
         Raises:
             ProblemError: nodes were asked for captures and none takes one, so Alertmanager should try again.
         """
-        now_ns = time.time_ns()
+        settings, clock = self._parts.captures, self._parts.clock
+        now_ns = clock.time_ns()
         groups, problems, repeated = self._group([alert for alert in alerts if alert.firing], now_ns)
-        wanted = [(group, group.plan(self._parts.captures, now_ns)) for group in groups if group.news]
+        wanted = [(group, group.plan(settings, now_ns, clock)) for group in groups if group.news]
         # before they are taken: a second Alertmanager may send the same at the same time
         for group, _ in wanted:
             for key in group.news:

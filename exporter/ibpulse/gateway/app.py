@@ -48,5 +48,6 @@ def create_gateway(parts: GatewayParts) -> FastAPI:
         counts=parts.counts,
         max_query_bytes=parts.limits.max_query_bytes,
         headers=parts.web_config.headers if parts.web_config else tuple,
+        monotonic_ns=parts.clock.monotonic_ns,
     )
     return app

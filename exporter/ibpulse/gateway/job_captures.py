@@ -20,6 +20,7 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.clocks import Clock
 from ibpulse.fleet.node_answers import ask_node, read_answer
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeCapture, NodeCaptures, NodePendingCapture
@@ -52,6 +53,7 @@ class WantedCapture:
     before_ns: int
     after_ns: int
     at_ns: int
+    clock: Clock = time
 
     async def ask(self, node: Node) -> NodePendingCapture:
         """The capture that a node takes.
@@ -59,7 +61,7 @@ class WantedCapture:
         Raises:
             DaemonError: it takes none.
         """
-        passed_ns = time.monotonic_ns() - self.at_ns
+        passed_ns = self.clock.monotonic_ns() - self.at_ns
         before_ns, after_ns = self.before_ns + passed_ns, max(SHORTEST_NS, self.after_ns - passed_ns)
         body = {
             "reason": self.reason,
@@ -124,7 +126,7 @@ def captures_writing_router(parts: GatewayParts) -> APIRouter:
         before_ns = settings.before_ns if body.before is None else read_duration("before", body.before)
         after_ns = settings.after_ns if body.after is None else read_duration("after", body.after)
         chosen = choose_job(parts.table.rows(), job)
-        wanted = WantedCapture(body.reason, body.labels, before_ns, after_ns, time.monotonic_ns())
+        wanted = WantedCapture(body.reason, body.labels, before_ns, after_ns, parts.clock.monotonic_ns(), parts.clock)
         taken = await capture_job(parts, chosen, wanted)
         if not taken["nodes"]:
             raise ProblemError("no-captures", 503, say_missing(taken))
@@ -147,7 +149,7 @@ async def capture_job(parts: GatewayParts, job: FleetJob, wanted: WantedCapture)
     """Take a capture on all nodes of a job; the answer names those that take none."""
     group = f"job{_key_hash(job.text)}{secrets.token_hex(3)[:5]}"
     words = re.sub("[^a-z0-9]+", "-", wanted.reason.lower())[:MOST_REASON].strip("-")
-    trigger_ms = time.time_ns() // MILLISECOND_NS
+    trigger_ms = parts.clock.time_ns() // MILLISECOND_NS
     running = [name for name, each in job.nodes.items() if each.running] or list(job.nodes)
     nodes = [node for name in running if (node := parts.nodes.get(name)) is not None]
     found = await parts.nodes.ask_all(nodes, replace(wanted, reason=f"{words}-{group}" if words else group).ask)

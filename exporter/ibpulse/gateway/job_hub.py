@@ -6,11 +6,11 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Iterator
-from time import time_ns
 from typing import Any
 
 import orjson
 
+from ibpulse.clocks import Clock
 from ibpulse.fleet.lateness import Lateness
 from ibpulse.fleet.stalls import FleetStall
 from ibpulse.gateway.job_node import find_lateness, find_stall
@@ -52,6 +52,7 @@ class JobFeed:
 
     def __init__(self, parts: GatewayParts, key: Key, period: Callable[[], float]) -> None:
         self._version, self._period = parts.version, period
+        self._clock = parts.clock
         self.polls = JobPolls(parts, key)
         self.views: dict[ViewKey, JobView] = {}
         self.viewers: dict[Viewer, ViewKey] = {}
@@ -64,7 +65,7 @@ class JobFeed:
     def first_events(self, key: ViewKey, resume_ms: int | None) -> Iterator[bytes]:
         """What a new viewer receives before the batches that all viewers receive."""
         past: Iterator[bytes] = iter(())
-        begin_ms, unread = wall_ms() - WAIT_MS, not self.views
+        begin_ms, unread = wall_ms(self._clock) - WAIT_MS, not self.views
         if unread and resume_ms is not None:
             # the first poll reads this past, so it comes with the first batches
             oldest_ms = begin_ms - FIRST_PAST_MS
@@ -117,7 +118,7 @@ class JobFeed:
 
     def _feed(self) -> bool:
         """Feed all viewers once; whether there was anything."""
-        now_ms, loop = wall_ms(), asyncio.get_running_loop()
+        now_ms, loop = wall_ms(self._clock), asyncio.get_running_loop()
         log_events = self.polls.take_events()
         second = now_ms // 1000
         news, self._second = second != self._second, second
@@ -217,9 +218,9 @@ class JobHub:
         return max(SHORTEST_SECONDS, polled / POLLS_PER_SECOND)
 
 
-def wall_ms() -> int:
+def wall_ms(clock: Clock) -> int:
     """The clock of the gateway."""
-    return time_ns() // MILLISECOND_NS
+    return clock.time_ns() // MILLISECOND_NS
 
 
 def _log(events: list[dict[str, Any]]) -> bytes:

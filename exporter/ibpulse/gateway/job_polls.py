@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from time import monotonic, time_ns
 from typing import Any
 
 from ibpulse.analysis.bins import Statistic
+from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
@@ -72,8 +72,8 @@ def describe_event(node: str, event: NodeEvent) -> dict[str, Any]:
 class NodePoll:
     """What was read of one node, with the task that reads it now."""
 
-    def __init__(self, data: JobNode, note: Callable[[list[dict[str, Any]]], None]) -> None:
-        self.data = data
+    def __init__(self, data: JobNode, note: Callable[[list[dict[str, Any]]], None], clock: Clock) -> None:
+        self.data, self._clock = data, clock
         self._note = note
         self._slow_at = 0.0
         self._events_from_ms: int | None = None
@@ -89,8 +89,8 @@ class NodePoll:
             self.data.samples = (samples or NodeSamples(window.head.interval_ms, KEPT_MS)).add(window)
             self.data.history_ms = max(0, window.head.history.newest_ms - window.head.history.oldest_ms)
             self.data.problem = ("", "")
-            if monotonic() >= self._slow_at:
-                self._slow_at = monotonic() + SLOW_SECONDS
+            if self._clock.monotonic() >= self._slow_at:
+                self._slow_at = self._clock.monotonic() + SLOW_SECONDS
                 query = [("job", job), ("window", f"{SUMMARY_MS}ms")]
                 self.data.summary = await ask_node(node, NodeSpanSummary, "/api/v1/summary", query)
                 await self._read_events(node)
@@ -101,14 +101,14 @@ class NodePoll:
             # statistics of another time are not those of now
             self.data.summary, self._slow_at = None, 0.0
             self.data.problem = (error.kind, str(error))
-            self.again_at = monotonic() + FAILED_SECONDS
+            self.again_at = self._clock.monotonic() + FAILED_SECONDS
 
     def _span(self) -> list[tuple[str, str]]:
         samples, known = self.data.samples, self.data.state
         if samples is None or not samples.end_ms:
             return [("last", f"{FIRST_MS}ms")]
         offset = known.offset.offset_ns if known and known.offset else 0
-        if time_ns() + offset - samples.end_ms * MILLISECOND_NS > FIRST_MS * MILLISECOND_NS:
+        if self._clock.time_ns() + offset - samples.end_ms * MILLISECOND_NS > FIRST_MS * MILLISECOND_NS:
             return [("last", f"{FIRST_MS}ms")]
         return [("from", str(samples.end_ms))]
 
@@ -164,7 +164,7 @@ class JobPolls:
         for name, job in self.job.nodes.items():
             poll, state = self._polls.get(name), states.get(name)
             if poll is None:
-                self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events.extend)
+                self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events.extend, self._parts.clock)
             else:
                 problem, samples = (poll.data.problem, poll.data.samples) if state else (GONE, None)
                 state = state or poll.data.state
@@ -178,7 +178,7 @@ class JobPolls:
         """Begin a poll of every node that is not polled now, and that did not just fail; returns the running ones."""
         for name, poll in self._polls.items():
             node = self._parts.nodes.get(name)
-            if node is not None and poll.task is None and monotonic() >= poll.again_at:
+            if node is not None and poll.task is None and self._parts.clock.monotonic() >= poll.again_at:
                 poll.task = asyncio.create_task(self._read(poll, node), name=f"job {name}")
                 poll.task.add_done_callback(partial(self._end, name, poll))
         return [poll.task for poll in self._polls.values() if poll.task is not None]
@@ -218,6 +218,6 @@ class JobPolls:
         # a fault of ours with this one node; the others go on
         if error is not None:
             poll.data.problem = ("bad-answer", "internal error of the gateway; see its log")
-            poll.again_at = monotonic() + FAILED_SECONDS
+            poll.again_at = self._parts.clock.monotonic() + FAILED_SECONDS
             if self._failures.is_news((type(error), name)):
                 log.error("internal error while reading the samples of %s", name, exc_info=error)

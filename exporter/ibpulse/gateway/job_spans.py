@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from pydantic import Field
@@ -48,7 +47,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
     window_ms = read_duration("window", query.window or DEFAULT_WINDOW) // MILLISECOND_NS
     if not 1000 <= window_ms <= MAX_WINDOW_MS or window_ms % 1000:
         raise bad_parameter("window", f"{query.window} is not 1s to 60s in whole seconds")
-    newest_ms = time.time_ns() // MILLISECOND_NS - 1000
+    newest_ms = parts.clock.time_ns() // MILLISECOND_NS - 1000
     to_ms = newest_ms if query.to is None else min(newest_ms, read_instant("to", query.to) // MILLISECOND_NS)
     to_ms = to_ms // 1000 * 1000
     nodes = {name: JobNode(each, states.get(name), GONE) for name, each in job.nodes.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Annotated, Any
 
 import orjson
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from ibpulse.clocks import Clock
 from ibpulse.gateway.job_captures import captures_router, captures_writing_router
 from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.job_nodes import choose_job, describe_jobs
@@ -63,7 +63,7 @@ def job_router(parts: GatewayParts) -> APIRouter:
     ) -> Response:
         """The highest sample of every row in 100 ms, live, and the numbers of the job once a second."""
         view = query.rows == "rails", tuple(sorted(set(query.node)))
-        key, begin = hub.check(job, view), _resume_ms(last_event_id or "", query.from_)
+        key, begin = hub.check(job, view), _resume_ms(last_event_id or "", query.from_, parts.clock)
         return EventStream(lambda client: hub.join(client, key, view, begin), hub.leave)
 
     router.include_router(_span_router(parts))
@@ -85,7 +85,7 @@ def _span_router(parts: GatewayParts) -> APIRouter:
     )
     async def window(request: Request, job: str, query: Annotated[JobWindowQuery, Query()]) -> Response:
         """Rates of all rows on a regular grid of wall time."""
-        return await windows.answer(request, job, query, time.time_ns())
+        return await windows.answer(request, job, query, parts.clock.time_ns())
 
     @router.get(
         PATH + "/summary",
@@ -122,7 +122,7 @@ def _json(members: dict[str, Any]) -> Response:
     return Response(orjson.dumps(members), media_type=JSON)
 
 
-def _resume_ms(identity: str, begin: str | None) -> int | None:
+def _resume_ms(identity: str, begin: str | None, clock: Clock) -> int | None:
     if identity:
         if not re.fullmatch("[0-9]{1,15}", identity):
             raise bad_parameter("Last-Event-ID", f"{identity[:64]!r} is not an id of this stream; remove it")
@@ -130,6 +130,6 @@ def _resume_ms(identity: str, begin: str | None) -> int | None:
     if begin is None:
         return None
     begin_ns = read_instant("from", begin)
-    if begin_ns > time.time_ns():
+    if begin_ns > clock.time_ns():
         raise bad_parameter("from", f"{begin} is in the future; check both clocks")
     return begin_ns // MILLISECOND_NS

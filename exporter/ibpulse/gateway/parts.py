@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
+from ibpulse.clocks import Clock
 from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, CAPTURE_COOLDOWN_NS
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeTable
@@ -89,6 +91,7 @@ class GatewayParts:
     web_config: WebConfigReloader | None = None
     hosts: HostCheck = field(default_factory=HostCheck)
     allow_unauthenticated: bool = False
+    clock: Clock = time
     viewers: Viewers = field(init=False)
 
     def __post_init__(self) -> None:

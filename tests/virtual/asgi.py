@@ -1,0 +1,131 @@
+"""Requests to applications in this process, whose answers may have no end, and clients that read when they like."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import httpx
+
+App = Any
+
+
+class AppTransport(httpx.AsyncBaseTransport):
+    """Answers requests to a host by the application that runs there now; without one, nothing listens.
+
+    As with a connection whose buffers are full, the application waits while the client does not read.
+    """
+
+    def __init__(self, find: Callable[[str], App | None]) -> None:
+        self._find = find
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        app = self._find(request.url.host)
+        if app is None:
+            raise httpx.ConnectError("All connection attempts failed", request=request)
+        exchange = _Exchange(request, await request.aread())
+        return await exchange.answer(app)
+
+
+class _Exchange(httpx.AsyncByteStream):
+    """One request and the body of its answer."""
+
+    def __init__(self, request: httpx.Request, body: bytes) -> None:
+        self._request, self._body = request, body
+        self._begun: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
+        self._left = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def answer(self, app: App) -> httpx.Response:
+        self._task = asyncio.create_task(self._run(app), name="answer")
+        begun = await self._begun
+        return httpx.Response(begun["status"], headers=begun["headers"], stream=self, request=self._request)
+
+    async def _run(self, app: App) -> None:
+        url = self._request.url
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": self._request.method,
+            "headers": [(name.lower(), text) for name, text in self._request.headers.raw],
+            "scheme": url.scheme,
+            "path": url.path,
+            "raw_path": url.raw_path.partition(b"?")[0],
+            "query_string": url.query,
+            "server": (url.host, url.port),
+            "client": ("127.0.0.1", 123),
+            "root_path": "",
+            "state": {},
+        }
+        try:
+            await app(scope, self._receive, self._send)
+        except Exception as error:
+            if not self._begun.done():
+                self._begun.set_exception(error)
+            raise
+        finally:
+            if not self._left.is_set():
+                await self._parts.put(None)
+
+    async def _receive(self) -> Mapping[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None  # type: ignore[assignment]
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._begun.set_result(dict(message))
+        elif message.get("body") and not self._left.is_set():
+            await self._parts.put(message["body"])
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (part := await self._parts.get()) is not None:
+            yield part
+
+    async def aclose(self) -> None:
+        self._left.set()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await self._task
+
+
+class Viewer:
+    """A client of a stream. It reads while `reads` is set, which it is at first."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: AppTransport, url: str) -> None:
+        self.received = bytearray()
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._loop = loop
+        self._task = loop.create_task(self._read(transport, url), name="viewer")
+
+    async def _read(self, transport: AppTransport, url: str) -> None:
+        response = await transport.handle_async_request(httpx.Request("GET", url))
+        try:
+            async for part in response.aiter_raw():
+                self.received += part
+                await self.reads.wait()
+        finally:
+            await response.aclose()
+
+    def events(self, name: str) -> list[bytes]:
+        """The data of the events of this name so far."""
+        found = []
+        for text in bytes(self.received).split(b"\n\n"):
+            fields = dict(line.partition(b": ")[::2] for line in text.split(b"\n"))
+            if fields.get(b"event") == name.encode():
+                found.append(fields.get(b"data", b""))
+        return found
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._task)
