@@ -6,16 +6,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.sampler import loop as loop_module
-from ibpulse.sampler import steady as steady_module
 from ibpulse.sampler.clock import TickClock
 from ibpulse.sampler.loop import Loop
 from ibpulse.sampler.plan import Plan
+from ibpulse.sampler.steady import sample_steadily
 from ibpulse.units import SECOND_NS
 from tests.sampler.tree import Tree
 
@@ -47,28 +44,31 @@ class MovedClock:
 class MovedLoop:
     """Ports of plain files, sampled in full at the first tick of a second."""
 
-    def __init__(self, path: Path, tree: Tree, patch: pytest.MonkeyPatch, strides: tuple[int, ...] = (1,)) -> None:
+    def __init__(self, path: Path, tree: Tree, strides: tuple[int, ...] = (1,)) -> None:
         self.clock = MovedClock()
-        for module in (loop_module, steady_module):
-            patch.setattr(module, "time", self.clock)
         self.ring = RingFile.create(path / "moved", INTERVAL_NS, 10 * PER_SECOND)
         self.ports = []
         for number, stride in enumerate(strides):
             tree.write(f"mlx5_{number}", 1000 + number, 2000 + number)
             self.ports.append(tree.planned(self.ring, f"mlx5_{number}", stride))
-        self.loop = Loop(self.ring, 0)
+        self.reads_ns: list[int] = []
+        self.loop = Loop(self.ring, 0, self.clock, self._read)
         self.loop.apply(Plan(1, os.getpid(), ports=tuple(self.ports)))
         self.lane = at.lane_at(0)
         for which in (at.L_PLAN_WANTED, at.L_PLAN_APPLIED):
             self.ring.words[self.lane + which] = 1
-        moved = self.clock
-        self.ticks = TickClock(INTERVAL_NS, wall_ns=moved.time_ns, monotonic_ns=moved.monotonic_ns, sleep=moved.sleep)
+        self.ticks = TickClock(INTERVAL_NS, clock=self.clock)
         self.read_ns = self.loop.sample(self.ticks.tick, self.ticks.wait())
+
+    def _read(self, descriptor: int, length: int, offset: int) -> bytes:
+        """A read takes the next of `reads_ns`, or no time."""
+        self.clock.now_ns += self.reads_ns.pop(0) if self.reads_ns else 0
+        return os.pread(descriptor, length, offset)
 
     def run(self) -> int:
         """Run the hot loop until it ends by itself; returns how many ticks it sampled."""
         before = self.ticks.tick
-        self.read_ns = steady_module.sample_steadily(self.ring, 0, self.loop, self.ticks, self.read_ns)
+        self.read_ns = sample_steadily(self.ring, 0, self.loop, self.ticks, self.read_ns)
         return self.ticks.tick - before
 
     def word(self, which: int) -> int:

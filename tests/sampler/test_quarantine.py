@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
-from ibpulse.sampler import lane as lane_module
 from ibpulse.sampler.lane import EndingProcesses, Lane
 from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.process import MAIN_LANE
@@ -25,7 +25,7 @@ class FakeProcess:
 
     started = 0
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, ring: Path, lane: int) -> None:
         FakeProcess.started += 1
         self.status: int | None = None
 
@@ -39,17 +39,20 @@ class FakeProcess:
 class Trial:
     """The device mlx5_0 in quarantine, looked at every eighth of a second."""
 
-    def __init__(self, ring: RingFile, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, ring: RingFile) -> None:
         self.now = 1000.0
-        patch.setattr(time, "monotonic", lambda: self.now)
-        patch.setattr(lane_module, "PipedProcess", FakeProcess)
         FakeProcess.started = 0
         self.words = ring.words
-        self.quarantine = Quarantine(ring, STEADY_SECONDS, EndingProcesses(), SpareDescriptors())
+        self.quarantine = Quarantine(
+            ring, STEADY_SECONDS, EndingProcesses(), SpareDescriptors(), clock=self, start_process=FakeProcess
+        )
         self.quarantine.add("mlx5_0")
         self.quarantine.write_plans(Plan(1, 1, ports=(PlannedPort(0, "mlx5_0", ("/x",), ("/y",)),)))
         assert self.quarantine.poll() == []
         self.words[LANE + at.L_PLAN_APPLIED] = 1
+
+    def monotonic(self) -> float:
+        return self.now
 
     def look(self, seconds: float, *, hung: bool = False) -> float | None:
         """Look for so long; after how many seconds the device was released, None if it was not."""
@@ -65,8 +68,8 @@ class Trial:
 
 
 @pytest.fixture
-def trial(ring: RingFile, monkeypatch: pytest.MonkeyPatch) -> Trial:
-    return Trial(ring, monkeypatch)
+def trial(ring: RingFile) -> Trial:
+    return Trial(ring)
 
 
 def test_a_device_is_released_once_it_has_responded_for_longer_than_needed(trial: Trial) -> None:
@@ -100,11 +103,10 @@ def test_a_device_stays_silent_until_it_has_responded_for_a_second(trial: Trial)
     assert trial.quarantine.silent_devices == ()
 
 
-def test_time_in_which_the_supervisor_slept_is_no_stall(ring: RingFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_in_which_the_supervisor_slept_is_no_stall(ring: RingFile) -> None:
     """As after a suspend: the sampler's last heartbeat is from before, and its next is not there yet."""
     now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    lane = Lane(ring, 1, SpareDescriptors())
+    lane = Lane(ring, 1, SpareDescriptors(), clock=SimpleNamespace(monotonic=lambda: now))
 
     def look(seconds: float, heartbeat: float) -> float:
         nonlocal now

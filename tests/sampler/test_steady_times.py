@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,21 +16,10 @@ US, MS = 1_000, 1_000_000
 
 
 @pytest.fixture
-def moved(tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Iterator[MovedLoop]:
-    made = MovedLoop(tmp_path, tree, monkeypatch)
+def moved(tmp_path: Path, tree: Tree) -> Iterator[MovedLoop]:
+    made = MovedLoop(tmp_path, tree)
     yield made
     made.close()
-
-
-def let_reads_take(moved: MovedLoop, patch: pytest.MonkeyPatch, *ns: int) -> None:
-    """Each of the next reads takes so long, and all others no time."""
-    left, pread = [*ns], os.pread
-
-    def slow(descriptor: int, length: int, offset: int) -> bytes:
-        moved.clock.now_ns += left.pop(0) if left else 0
-        return pread(descriptor, length, offset)
-
-    patch.setattr(os, "pread", slow)
 
 
 def test_each_wake_up_delay_is_counted_in_its_bucket(moved: MovedLoop) -> None:
@@ -48,9 +36,9 @@ def test_each_wake_up_delay_is_counted_in_its_bucket(moved: MovedLoop) -> None:
     assert buckets == expected
 
 
-def test_the_duration_of_a_tick_is_that_of_its_reads(moved: MovedLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_duration_of_a_tick_is_that_of_its_reads(moved: MovedLoop) -> None:
     moved.clock.late_ns = lambda: 3 * MS
-    let_reads_take(moved, monkeypatch, *[30 * US] * 10)
+    moved.reads_ns = [30 * US] * 10
     moved.run()
     assert moved.word(at.L_DURATION_SUM_NS) == 300 * US
     # at most 75 us
@@ -69,13 +57,12 @@ def test_the_duration_of_a_tick_is_that_of_its_reads(moved: MovedLoop, monkeypat
 )
 def test_a_read_that_takes_longer_than_a_tenth_of_the_interval_is_not_used(
     moved: MovedLoop,
-    monkeypatch: pytest.MonkeyPatch,
     transmit_ns: int,
     receive_ns: int,
     values: list[int],
     doubts: int,
 ) -> None:
-    let_reads_take(moved, monkeypatch, transmit_ns, receive_ns)
+    moved.reads_ns = [transmit_ns, receive_ns]
     first = moved.ticks.tick + 1
     # reads that took unusually long end the hot loop
     assert moved.run() == 1

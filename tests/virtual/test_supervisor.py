@@ -255,6 +255,8 @@ def test_ports_beyond_the_rings_slots_are_named_and_the_others_sampled(
     ]
 
 
+@pytest.mark.needs("root")
+@pytest.mark.real("process")
 def test_a_port_without_space_at_the_start_does_not_affect_the_others(make: Make, tiny_tmpfs: Path) -> None:
     node = make(ring=RingFile.create(tiny_tmpfs / "ring", INTERVAL_NS, 10_000))
     node.start()
@@ -264,6 +266,8 @@ def test_a_port_without_space_at_the_start_does_not_affect_the_others(make: Make
     assert "has no space for port mlx5_1:1" in notice
 
 
+@pytest.mark.needs("root")
+@pytest.mark.real("process")
 def test_a_later_port_without_space_does_not_affect_the_others(
     make: Make, tiny_tmpfs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
