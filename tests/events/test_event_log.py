@@ -18,7 +18,7 @@ from ibpulse.events.log import MAX_PER_KIND, MAX_STARTED
 from tests.events.making import DOWN, RING, SLOW, UP, moved, numbered, started
 
 HEAD = b"ibpulse-events 1\n"
-FLAPS = 1500
+FLAPS = 1200
 
 
 @pytest.fixture
@@ -40,16 +40,16 @@ def test_ten_thousand_events_take_bounded_memory_and_a_bounded_file(path: Path) 
     log = opened(path)
 
     def fill(first: int) -> tuple[int, int]:
-        for number in range(first, first + 10_000):
+        for number in range(first, first + 5_000):
             log.add(numbered(number, f"mlx5_{number % 7}:1", kinds[number % 3]))
         return tracemalloc.get_traced_memory()[0], path.stat().st_size
 
     tracemalloc.start()
     memory, size = fill(0)
-    more_memory, more_size = fill(10_000)
+    more_memory, more_size = fill(5_000)
     tracemalloc.stop()
     assert len(log.events()) == 3 * MAX_PER_KIND
-    longest = len(encode_event(numbered(19_999, "mlx5_6:1", max(kinds[:3], key=len))))
+    longest = len(encode_event(numbered(9_999, "mlx5_6:1", max(kinds[:3], key=len))))
     assert max(size, more_size) <= len(HEAD) + (2 * 3 * MAX_PER_KIND + MAX_STARTED + 1) * longest
     assert memory < 10_000_000
     assert more_memory < memory * 1.1
@@ -143,6 +143,7 @@ def test_counts_are_of_this_process_and_name_every_kind(path: Path) -> None:
 # a full file system
 
 
+@pytest.mark.real("process")
 def test_events_on_a_full_file_system_are_written_once_there_is_space(tiny_tmpfs: Path) -> None:
     path, ballast = tiny_tmpfs / "events", tiny_tmpfs / "ballast"
     log = opened(path)
@@ -173,6 +174,7 @@ def fill_up(ballast: Path) -> None:
         os.posix_fallocate(file.fileno(), 0, space.f_bavail * space.f_frsize)
 
 
+@pytest.mark.real("process")
 def test_a_daemon_that_ends_while_the_disk_is_full_writes_what_fits(tiny_tmpfs: Path) -> None:
     path, ballast = tiny_tmpfs / "events", tiny_tmpfs / "ballast"
     log = opened(path)
@@ -184,6 +186,7 @@ def test_a_daemon_that_ends_while_the_disk_is_full_writes_what_fits(tiny_tmpfs: 
     assert opened(path).events() == tuple(numbered(number) for number in range(100))
 
 
+@pytest.mark.real("process")
 def test_a_daemon_that_starts_on_a_full_disk_writes_its_events_later(tiny_tmpfs: Path) -> None:
     path, ballast = tiny_tmpfs / "events", tiny_tmpfs / "ballast"
     fill_up(ballast)
@@ -314,7 +317,7 @@ def test_hostile_events_do_not_keep_the_daemon_from_starting(path: Path) -> None
 
 # other processes
 
-READS = 100
+READS = 30
 KEPT = 100
 
 
@@ -336,6 +339,7 @@ def read_along(path: Path, written: Synchronized[int], reads: Synchronized[int],
         reads.value += 1
 
 
+@pytest.mark.real("process")
 def test_two_readers_see_whole_events_in_order_while_the_writer_appends_and_rewrites(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
