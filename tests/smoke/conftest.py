@@ -1,36 +1,16 @@
-"""Which programs a smoke test needs, and the end of all processes that it starts."""
+"""A smoke test ends all processes that it starts."""
 
 from __future__ import annotations
 
-import functools
 import os
-import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.running import eventually
-from tests.smoke.parts import MARK, find, processes
-
-
-@functools.cache
-def is_root() -> bool:
-    """Whether this user may make namespaces and mount file systems in them."""
-    if os.geteuid() or not shutil.which("unshare"):
-        return False
-    mount = ["unshare", "--mount", "--net", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return subprocess.run(mount, capture_output=True, check=False).returncode == 0
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose program is missing, before any fixture starts something."""
-    for program in (name for mark in item.iter_markers("needs") for name in mark.args):
-        if not (is_root() if program == "root" else find(program)):
-            pytest.skip(f"no {program}")
+from tests.smoke.parts import MARK, processes
 
 
 @pytest.fixture(autouse=True)

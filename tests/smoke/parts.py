@@ -6,7 +6,6 @@ Every wait has the same deadline, which only a hang reaches.
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,10 +21,7 @@ from ibpulse.ring.reader import RingReader
 from tests.running import HANG_SECONDS, Running, eventually
 
 T = TypeVar("T")
-ROOT = Path(__file__).resolve().parents[2]
 IBPULSE = (sys.executable, "-m", "ibpulse")
-# names of a program on other systems
-ALSO_CALLED = {"alertmanager": "prometheus-alertmanager", "chromium": "chromium-browser"}
 # a variable that distinguishes the processes of a test from all others
 MARK = "SMOKE_TEST"
 WAYS = {"transmit": "port_xmit_data", "receive": "port_rcv_data"}
@@ -41,11 +37,6 @@ PORT_FILES = {
     "link_layer": "InfiniBand",
     **{f"counters/{name}": str(BEGIN_WORDS) for name in WAYS.values()},
 }
-
-
-def find(program: str) -> str | None:
-    """The path of a program, under either of its names."""
-    return shutil.which(program) or shutil.which(ALSO_CALLED.get(program, program))
 
 
 def processes(mark: Path) -> list[int]:

@@ -9,19 +9,9 @@ import httpx
 import pytest
 
 from ibpulse.recordings import load
+from tests.programs import find
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import (
-    WAYS,
-    becomes,
-    bytes_of,
-    find,
-    later,
-    plain_tree,
-    program,
-    set_counters,
-    take_capture,
-    totals,
-)
+from tests.smoke.parts import WAYS, becomes, bytes_of, later, plain_tree, program, set_counters, take_capture, totals
 
 OPEN = "--capture.allow-unauthenticated=true"
 ALERT = {"alertname": "RailLost", "device": "mlx5_1"}

@@ -21,19 +21,9 @@ import pytest
 from ibpulse.commands import split_verb
 from ibpulse.commands.parser import parse
 from ibpulse.recordings import load
+from tests import ROOT
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import (
-    IBPULSE,
-    MARK,
-    ROOT,
-    get,
-    ibpulse,
-    plain_tree,
-    port_path,
-    processes,
-    program,
-    simulated,
-)
+from tests.smoke.parts import IBPULSE, MARK, get, ibpulse, plain_tree, port_path, processes, program, simulated
 
 
 def test_a_recording_is_reported_drawn_and_replayed(tmp_path: Path) -> None:

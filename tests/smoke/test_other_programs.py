@@ -9,8 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests import ROOT
+from tests.programs import find
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import ROOT, becomes, find, get, plain_tree, program
+from tests.smoke.parts import becomes, get, plain_tree, program
 
 UNITS = sorted((ROOT / "docker/systemd").glob("*.service"))
 RULES = ("ibpulse-recording.yaml", "ibpulse-alerts.yaml")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.programs import find
 from tests.running import HANG_SECONDS, Running, eventually
-from tests.smoke.parts import IBPULSE, becomes, find, get, plain_tree, program
+from tests.smoke.parts import IBPULSE, becomes, get, plain_tree, program
 
 pytestmark = pytest.mark.needs("chromium")
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
