@@ -20,6 +20,8 @@ from ibpulse.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
 from ibpulse.sampler.spare_descriptors import SpareDescriptors
 from tests.sampler.tree import Tree, eventually
 
+pytestmark = pytest.mark.real("process", "sleep", "clock")
+
 LANE = at.lane_at(2)
 
 
