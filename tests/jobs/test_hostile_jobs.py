@@ -12,13 +12,14 @@ import sys
 
 import pytest
 
-THINGS = min(int(os.environ.get("FUZZ_FILES", "1000")), 10_000)
+THINGS = min(int(os.environ.get("FUZZ_FILES", "200")), 10_000)
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 # a node has 20 things of at most 20 kB
 MOST_GROWN_BYTES = 50_000_000
 
 
 @pytest.mark.timeout(120 + THINGS // 10)
+@pytest.mark.real("process")
 def test_hostile_job_files_and_cgroups_do_no_harm() -> None:
     command = [sys.executable, "-m", "tests.jobs.hostile_nodes", str(SEED), "0", str(THINGS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

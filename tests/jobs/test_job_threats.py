@@ -37,7 +37,7 @@ def test_every_claim_about_jobs_names_tests_that_exist() -> None:
             assert test in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, (test, path)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files to other users")
+@pytest.mark.skipif(os.geteuid() != 0, reason="no root")
 def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
     jobs, link = tmp_path / "jobs", tmp_path / "link"
     jobs.mkdir()

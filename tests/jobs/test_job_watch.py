@@ -30,6 +30,7 @@ from tests.web.rings import make_node
 
 SECONDS = 5.0
 FABRIC = Fabric(PORTS, topology=PAIRS)
+BEGIN_NS = 1_763_683_200 * 10**9
 
 
 def wait_for(name: str) -> None:
@@ -54,6 +55,9 @@ class Node:
             self.ring.begin_segment(1, 0)
         self.reader = RingReader(self.ring)
         self.start()
+
+    def wall_ns(self) -> int:
+        return BEGIN_NS + round(self.now * 10**9)
 
     def start(self) -> None:
         """A new daemon, which finds the events of the one before."""
@@ -87,19 +91,19 @@ def watch_over(node: Node, found: dict[str, Callable[[], Found]]) -> JobWatch:
 
 
 def look(node: Node, watch: JobWatch, *answering: str) -> int:
-    """A wall time just before a reading that these sources answer."""
-    begun = time.time_ns()
+    """The wall time of a reading that these sources answer."""
     node.now += 2 * SECONDS
     watch.update(FABRIC)
     for name in answering:
         wait_for(f"jobs-{name}")
     watch.update(FABRIC)
-    return begun
+    return node.wall_ns()
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     made = Node(tmp_path)
+    monkeypatch.setattr(time, "time_ns", made.wall_ns)
     yield made
     made.ring.close()
 
@@ -133,14 +137,9 @@ def test_a_job_that_was_running_when_it_was_first_seen_has_no_known_begin(node: 
 
 
 def test_an_event_says_when_the_jobs_were_seen_before(node: Node) -> None:
-    begin = time.time_ns()
     node.see()
-    seen = time.time_ns()
-    time.sleep(0.05)
     (event,) = node.see(job("12"))
-    end = time.time_ns()
-    assert seen < event.time_ns <= end
-    assert event.time_ns - seen <= event.uncertainty_ns <= event.time_ns - begin
+    assert (event.time_ns, event.uncertainty_ns) == (node.wall_ns(), round(SECONDS * 10**9))
     assert event.subject == ""
 
 
@@ -285,17 +284,17 @@ def test_a_source_that_hangs_makes_no_begin_of_another_one_uncertain(node: Node,
     look(node, watch, "slurm-map")
     seen = look(node, watch, "slurm-map")
     found["slurm-map"] = lambda: Found((job("12"),))
-    after = look(node, watch, "slurm-map")
+    look(node, watch, "slurm-map")
     (tmp_path / "pipe").write_text("")
     wait_for("jobs-file")
     found["file"] = lambda: flux
     look(node, watch, "slurm-map", "file")
     earliest = {(each.kind, each.details["job_id"]): each.time_ns - each.uncertainty_ns for each in node.log.events()}
     # the reading before was the last one that did not find the job
-    assert seen <= earliest.pop(("job-began", "12")) <= after
+    assert earliest.pop(("job-began", "12")) == seen
     # since the other one began it has not been alone
     assert earliest.keys() == {("job-began", "f"), ("job-change", "12")}
-    assert all(before_hang <= time_ns <= seen for time_ns in earliest.values())
+    assert set(earliest.values()) == {before_hang}
 
 
 def test_a_job_whose_cgroup_is_gone_ended_after_the_last_reading_that_saw_it(node: Node) -> None:
@@ -306,12 +305,12 @@ def test_a_job_whose_cgroup_is_gone_ended_after_the_last_reading_that_saw_it(nod
     watch = watch_over(node, found)
     seen = look(node, watch, *found)
     found["slurm-cgroup"] = Found
-    after = look(node, watch, *found)
+    look(node, watch, *found)
     node.now += GONE_SECONDS
     look(node, watch, *found)
     _, ended = node.log.events()
     assert ended.kind == "job-ended"
-    assert seen <= ended.time_ns - ended.uncertainty_ns <= after
+    assert ended.time_ns - ended.uncertainty_ns == seen
 
 
 def test_only_the_first_notices_are_shown_and_logged(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -349,7 +348,7 @@ def test_the_route_has_running_jobs_then_those_that_ended_within_the_history(tmp
     node.see(job("13"), job("14", 3))
     (tmp_path / "web").mkdir()
     ring = make_node(tmp_path / "web")
-    now = time.time_ns()
+    now = node.wall_ns()
 
     def ask(wall_ns: int) -> dict[str, object]:
         parts = ring.parts(events=node.log, jobs=lambda: node.watch.view, wall_clock_ns=lambda: wall_ns)

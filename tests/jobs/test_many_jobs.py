@@ -38,7 +38,7 @@ READINGS_AN_HOUR = int(3600 / SECONDS)
 # each of the last four GPUs runs one short job after another, for a minute each
 TURN_READINGS = READINGS_AN_HOUR * 4 // JOBS_AN_HOUR
 # events of a kind that a smaller log keeps
-KEPT = 100
+KEPT = 50
 
 
 class BusyNode:

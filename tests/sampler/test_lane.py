@@ -21,6 +21,8 @@ from tests.virtual.clock import NodeClock
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, World
 
+pytestmark = pytest.mark.real("process", "sleep", "clock")
+
 LANE = at.lane_at(2)
 
 

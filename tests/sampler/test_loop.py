@@ -19,6 +19,8 @@ from ibpulse.sampler.plan import Plan, PlannedPort
 from tests.sampler.sampling import Sampling, open_files
 from tests.sampler.tree import Tree
 
+pytestmark = pytest.mark.real("clock")
+
 SECOND = 1_000_000_000
 # Files of the kernel that answer a read with the errno, at once and for everybody.
 NO_ANSWER = {errno.EISDIR: "/proc", errno.EIO: "/proc/self/mem", errno.EINVAL: "/sys/class/net/lo/speed"}

@@ -36,6 +36,7 @@ def fill(folder: Path) -> None:
             file.write(bytes(4096))
 
 
+@pytest.mark.real("process")
 def test_on_a_full_file_system_a_plan_takes_the_space_of_the_old_one(tiny_tmpfs: Path) -> None:
     path = tiny_tmpfs / "plan-0.json"
     write_plan(path, PLAN)
@@ -46,6 +47,7 @@ def test_on_a_full_file_system_a_plan_takes_the_space_of_the_old_one(tiny_tmpfs:
     assert sorted(file.name for file in tiny_tmpfs.iterdir()) == ["filler", "plan-0.json"]
 
 
+@pytest.mark.real("process")
 def test_on_a_full_file_system_a_plan_that_needs_more_space_leaves_the_old_one(tiny_tmpfs: Path) -> None:
     path = tiny_tmpfs / "plan-0.json"
     write_plan(path, PLAN)

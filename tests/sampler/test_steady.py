@@ -21,6 +21,8 @@ from ibpulse.sampler.plan import Plan, PlannedPort
 from ibpulse.sampler.steady import sample_steadily
 from tests.sampler.tree import Tree
 
+pytestmark = pytest.mark.real("sleep", "clock")
+
 INTERVAL_NS = 5_000_000
 PER_SECOND = 200
 LANE = at.lane_at(0)

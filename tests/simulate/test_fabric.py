@@ -386,6 +386,7 @@ def test_a_step_of_the_wall_clock_moves_no_counter(fabric: SimulatedFabric, leap
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000]
 
 
+@pytest.mark.real("clock")
 def test_the_real_clock_drives_it_until_it_is_stopped(tmp_path: Path) -> None:
     class Stop:
         def __init__(self) -> None:

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import ibpulse
 from ibpulse.simulate.node_clock import node_environment, step_wall_clock
 
@@ -26,6 +28,7 @@ if len(sys.argv) == 1:
 """
 
 
+@pytest.mark.real("process")
 def test_every_process_of_a_node_has_a_shifted_wall_clock_and_a_true_monotonic_one(tmp_path: Path) -> None:
     script = tmp_path / "ask.py"
     script.write_text(ASK)
@@ -43,6 +46,7 @@ def test_every_process_of_a_node_has_a_shifted_wall_clock_and_a_true_monotonic_o
     assert ahead == [-60, -60, -60, -60, 0, 0] * 2
 
 
+@pytest.mark.real("process", "clock")
 def test_the_clock_of_a_running_process_steps(tmp_path: Path) -> None:
     environ = node_environment(dict(os.environ), tmp_path / "python", HOUR_NS)
     script = "import time\nwhile input() != 'end': print(time.time(), time.monotonic(), flush=True)"

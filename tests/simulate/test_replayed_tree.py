@@ -18,13 +18,12 @@ from ibpulse.commands.replay import describe
 from ibpulse.config import load
 from ibpulse.errors import FabricError
 from ibpulse.events import Event
-from ibpulse.model import Port, PortIdentity, PortState
+from ibpulse.model import PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, Recording
 from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
 from ibpulse.simulate.replayed_tree import Player, Replay, counters_path
 from ibpulse.sysfs.inventory import Inventory
 from tests.recordings.recordings import make_meta
-from tests.running import eventually
 from tests.sysfs.machines import Machine
 from tests.sysfs.role_nodes import NODES, RoleNode
 
@@ -112,23 +111,18 @@ def test_the_identity_of_the_ports_comes_back(tmp_path: Path) -> None:
     assert (found[3].identity.pci_address, found[3].identity.netdev) == ("", "ens3")
 
 
-def scan_all(inventory: Inventory, count: int) -> tuple[Port, ...]:
-    """The ports once as many were found: a scan leaves out devices that a busy machine does not read in time."""
-    return eventually(lambda: found if len(found := inventory.scan().ports) >= count else None)
-
-
 @pytest.mark.parametrize("node", NODES, ids=lambda node: node.name)
 def test_the_printed_command_gives_every_port_its_recorded_role(node: RoleNode, tmp_path: Path) -> None:
     machine, tree = Machine(tmp_path / "node"), tmp_path / "replay"
     node.build(machine)
-    ports = [RecordedPort.of(port, "port_data", 1) for port in scan_all(Inventory(machine.root), len(node.roles))]
+    ports = [RecordedPort.of(port, "port_data", 1) for port in Inventory(machine.root, timeout_seconds=60).scan().ports]
     with replaying(tree, *ports):
         meta = replace(make_meta(), ports=tuple(ports))
         said = describe(tmp_path / "a.parquet", meta, Namespace(directory=tree, speed=1.0), INTERVAL_NS)
         words = said.rpartition("ibpulse serve ")[2].split()
         flags = parse(VERBS["serve"], words).flags
         roles = load(flags, {}).ports.roles_by_pattern()
-        found = scan_all(Inventory(tree, roles=roles), len(ports))
+        found = Inventory(tree, roles=roles, timeout_seconds=60).scan().ports
     assert {str(port.id): port.role for port in found} == node.roles
 
 

@@ -1,52 +1,21 @@
-"""`ibpulse simulate` as a process: from its flags to a tree that advances."""
+"""The command line of `ibpulse simulate`: what its flags mean, and which are refused."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ibpulse.cli import main
 from ibpulse.commands import simulate
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.workloads import WORKLOADS
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_the_verb_offers_every_workload() -> None:
     assert list(WORKLOADS) == list(simulate.WORKLOADS)
-
-
-def test_it_builds_a_fabric_that_advances_and_ends_on_sigterm(tmp_path: Path) -> None:
-    flags = ["--workload=square", "--ports=2", "--interval=1ms", "--rate=8GB/s", "--period=10ms", "--duty=0.5"]
-    flags += ["--management", "--fault=idle-rail=mlx5_1"]
-    command = [sys.executable, "-m", "ibpulse", "simulate", str(tmp_path), *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            file = tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data"
-            wait_until(file.exists)
-            first = file.read_text()
-            wait_until(lambda: file.read_text() != first)
-        finally:
-            process.terminate()
-        assert process.wait(30) == 0
-        assert process.stdout is not None
-        assert "square on 2 ports" in process.stdout.read()
-    assert sorted(os.listdir(tmp_path / "class/infiniband")) == ["mlx5_0", "mlx5_1", "mlx5_an0"]
-    assert json.loads((tmp_path / "faults.json").read_text()) == {"idle-rail": {"mlx5_1": 1.0}}
 
 
 def test_a_fault_option_without_a_value_takes_the_default() -> None:
@@ -61,63 +30,17 @@ def test_a_malformed_fault_option_is_refused(option: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["simulate", "demo"])
-def test_faults_are_refused_before_anything_is_said(verb: str, tmp_path: Path) -> None:
+def test_faults_are_refused_before_anything_is_said(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [str(tmp_path / "tree")] if verb == "simulate" else []
-    command = [sys.executable, "-m", "ibpulse", verb, *words, "--ports=2", "--fault=idle-rail=mlx5_2"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr == 'ibpulse: flag --fault: idle-rail: device "mlx5_2" is not in this fabric\n'
+    assert main([verb, *words, "--ports=2", "--fault=idle-rail=mlx5_2"], {}) == 2
+    assert capsys.readouterr() == ("", 'ibpulse: flag --fault: idle-rail: device "mlx5_2" is not in this fabric\n')
 
 
-def test_the_printed_commands_can_be_pasted(tmp_path: Path) -> None:
-    tree = tmp_path / "a tree"
-    command = [sys.executable, "-m", "ibpulse", "simulate", str(tree), "--ports=2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            said = [process.stdout.readline().strip() for _ in range(5)]
-            state = tree / "class/infiniband/mlx5_0/ports/1/state"
-            wait_until(lambda: (tree / "faults.json").exists() and state.exists())
-            subprocess.run(["sh", "-c", said[2]], stdin=subprocess.DEVNULL, check=True)
-            wait_until(lambda: "DOWN" in state.read_text())
-            subprocess.run(["sh", "-c", said[4]], stdin=subprocess.DEVNULL, check=True)
-            wait_until(lambda: "ACTIVE" in state.read_text())
-        finally:
-            process.terminate()
-        _, errors = process.communicate(timeout=30)
-    assert "rejected" not in errors
-
-
-def test_more_jobs_than_ports_are_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ibpulse", "simulate", str(tmp_path / "tree"), "--jobs=2", "--ports=1"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert found.returncode == 2
-    assert "flag --jobs: 2 jobs need 2 ports; --ports is 1" in found.stderr
-
-
-def test_several_nodes_have_a_tree_each(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "ibpulse",
-        "simulate",
-        str(tmp_path),
-        "--nodes=3",
-        "--ports=1",
-        "--workload=square",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            file = tmp_path / "node3/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data"
-            wait_until(file.exists)
-            first = file.read_text()
-            wait_until(lambda: file.read_text() != first)
-        finally:
-            process.terminate()
-        assert process.wait(30) == 0
-        assert process.stdout is not None
-        assert "square on 3 nodes with 1 ports each" in process.stdout.read()
-    assert sorted(os.listdir(tmp_path)) == ["node1", "node2", "node3"]
+def test_more_jobs_than_ports_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(tmp_path / "tree"), "--jobs=2", "--ports=1"], {}) == 2
+    assert "flag --jobs: 2 jobs need 2 ports; --ports is 1" in capsys.readouterr().err
 
 
 def nodes_of(*flags: str, clocks_differ: bool = False) -> dict[str, int]:
