@@ -256,7 +256,11 @@ class Node:
 
     def ask(self, path: str, **params: Any) -> httpx.Response:
         """The answer to a GET request, for which no time passes."""
-        return self.loop.run_frozen(self._request("GET", path, params=params))  # type: ignore[no-any-return]
+        return self.send("GET", path, params=params)
+
+    def send(self, method: str, path: str, **given: Any) -> httpx.Response:
+        """The answer to any request, for which no time passes."""
+        return self.loop.run_frozen(self._request(method, path, **given))  # type: ignore[no-any-return]
 
     async def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
         async with httpx.AsyncClient(transport=self._transport, base_url="http://127.0.0.1") as client:
@@ -275,7 +279,7 @@ class Node:
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """The JSON of the answer to a POST request that is accepted."""
-        answer = self.loop.run_frozen(self._request("POST", path, json=body))
+        answer = self.send("POST", path, json=body)
         assert answer.is_success, answer.text
         return answer.json()
 
