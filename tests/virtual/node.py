@@ -31,16 +31,29 @@ from ibpulse.flightrecorder import store
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.faults import parse_faults
+from ibpulse.simulate.nic import SimulatedCounters
 from ibpulse.simulate.replayed_tree import Replay
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.tree_files import replace_text
 from ibpulse.simulate.workloads import make_workload
+from ibpulse.units import WORD_BYTES
 from ibpulse.web.app import create_app
 from tests.running import Metrics
 from tests.virtual.asgi import AppTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, Gate, World
+
+
+class _WrappingCounters(SimulatedCounters):
+    """Counters that begin again at 0 after this many words."""
+
+    def __init__(self, most_words: int, words: int, flowed: tuple[int, int]) -> None:
+        super().__init__((words, words), flowed)
+        self._most_words = most_words
+
+    def words(self, direction: int, flowed: int) -> int:
+        return super().words(direction, flowed) % self._most_words
 
 
 class _Daemon(Daemon):
@@ -208,6 +221,12 @@ class Node:
         # two writes within one tick of the kernel's clock are two
         os.utime(self.fabric.faults_file, ns=(self.world.true_ns, self.world.true_ns))
 
+    def wrap(self, device: str, bits: int, left: int) -> None:
+        """The byte counters of a device have this many bits, and begin again after so many more bytes."""
+        (nic,) = (nic for nic in self.fabric._rails if nic.device.name == device)
+        flowed = nic.flowed(self.world.true_ns)
+        nic.counters = _WrappingCounters(2**bits, 2**bits - left // WORD_BYTES, flowed)
+
     def vanish(self, *devices: str) -> None:
         self.fault({"vanish": list(devices)})
 
@@ -256,7 +275,11 @@ class Node:
 
     def ask(self, path: str, **params: Any) -> httpx.Response:
         """The answer to a GET request, for which no time passes."""
-        return self.loop.run_frozen(self._request("GET", path, params=params))  # type: ignore[no-any-return]
+        return self.send("GET", path, params=params)
+
+    def send(self, method: str, path: str, **given: Any) -> httpx.Response:
+        """The answer to any request, for which no time passes."""
+        return self.loop.run_frozen(self._request(method, path, **given))  # type: ignore[no-any-return]
 
     async def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
         async with httpx.AsyncClient(transport=self._transport, base_url="http://127.0.0.1") as client:
@@ -275,7 +298,7 @@ class Node:
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """The JSON of the answer to a POST request that is accepted."""
-        answer = self.loop.run_frozen(self._request("POST", path, json=body))
+        answer = self.send("POST", path, json=body)
         assert answer.is_success, answer.text
         return answer.json()
 

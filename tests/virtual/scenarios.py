@@ -54,6 +54,21 @@ def reset(node: Node) -> None:
     node.run(5)
 
 
+def wrap(node: Node) -> None:
+    node.wrap("mlx5_1", 32, 1_000_000_000)
+    node.run(5)
+
+
+def read_a_stream_slowly(node: Node) -> None:
+    viewer = node.view("/api/v1/stream")
+    node.run(2)
+    viewer.reads.clear()
+    node.run(20)
+    viewer.reads.set()
+    node.run(1)
+    (node.captures / "stream.parquet").write_bytes(bytes(viewer.received))
+
+
 def flap(node: Node) -> None:
     node.fault({"link-flap": ["mlx5_0"], "slow-rail": {"mlx5_1": 0.5}, "stuck": ["mlx5_2"]})
     node.run(5)
@@ -107,6 +122,8 @@ SCENARIOS: Mapping[Scenario, str] = {
     vanish_and_return: "expert-parallel",
     swap_names: "square",
     reset: "dense",
+    wrap: "dense",
+    read_a_stream_slowly: "moe",
     flap: "expert-parallel",
     set_the_clock: "dense",
     suspend: "dense",

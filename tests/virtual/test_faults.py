@@ -156,6 +156,19 @@ def test_a_reset_counter_is_counted_and_never_taken_as_traffic(node: Node) -> No
     assert metrics.port("transmit_bytes_total", "mlx5_0") - before == pytest.approx(RATE * 2.99, abs=WORD)
 
 
+@pytest.mark.parametrize("bits", [32, 63])
+def test_a_counter_that_wraps_is_a_reset(folder: Path, bits: int) -> None:
+    """A counter of 2**32 words wraps every 0.859 s at this rate, and one of 2**63 words once in the life of a node."""
+    first, period = 0.755, 2**bits * WORD / RATE
+    with Node(folder, rails=2, workload=Constant(RATE)) as node:
+        node.wrap("mlx5_1", bits, round(first * RATE))
+        node.run(11.5)
+        assert_no_false_rate(node, "10s")
+        found, resets = node.window("11s")["mlx5_1:1 transmit"], node.metrics().port("resets_total", "mlx5_1")
+    assert holes(found) == [1] * sum(first + period * number < 11.4 for number in range(20))
+    assert resets == sum(first + period * number < 11 for number in range(20))
+
+
 def state_of(node: Node, name: str) -> str:
     """The state of a port in the list of ports."""
     return next(port["state"] for port in node.get("/api/v1/ports")["ports"] if port["name"] == name)

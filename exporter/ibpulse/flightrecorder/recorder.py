@@ -43,7 +43,6 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 WriteCapture = Callable[[Job, float], Awaitable[None]]
-"""Writes a capture in at most so many seconds; raises CaptureError."""
 
 NEEDS_ARROW = f"captures are Parquet files, which need pyarrow; {how_to_install('pyarrow')}"
 # a row with two rates and two times, with the worst compression
@@ -86,7 +85,7 @@ class FlightRecorder:
     """Captures of one ring. `threads` perform all operations that may block on the captures' disk.
 
     Captures contain the events of their window from `events`, and each one stored is an event itself. `internal_errors`
-    counts unexpected exceptions. `jobs` returns the jobs now.
+    counts unexpected exceptions. `jobs` returns the jobs now. `write` writes a capture instead of a separate process.
     """
 
     def __init__(
@@ -102,8 +101,7 @@ class FlightRecorder:
         self._run_writer = write or run_writer
         self._internal_errors = internal_errors or InternalErrors()
         self._reader = reader
-        self._options = options
-        self._wall_clock_ns = wall_clock_ns
+        self._options, self._wall_clock_ns = options, wall_clock_ns
         self._events = EventLog() if events is None else events
         self._jobs = jobs
         self._known_ports = KnownPorts(reader.capacity)

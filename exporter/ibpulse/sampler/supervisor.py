@@ -86,15 +86,12 @@ class Supervisor:
         clock: Clock = time,
         start_process: StartProcess = start_sampler,
     ) -> None:
-        self._clock = clock
+        self._ring, self._inventory, self._options, self._clock = ring, inventory, options, clock
         self.slots: dict[str, int] = {}
         self.events = EventLog(interval_ns=ring.interval_ns) if events is None else events
         self._reader = RingReader(ring)
         self._followed = FollowedPorts(self._reader, self.events, states, clock)
-        self._ring = ring
-        self._inventory = inventory
         self._threads = DaemonThreads(1, "scan")
-        self._options = options
         self._spare = SpareDescriptors()
         self._main = Lane(ring, MAIN_LANE, self._spare, clock, start_process)
         self._stall, self._ending = Stall(0.0, ""), EndingProcesses(clock)
@@ -102,14 +99,11 @@ class Supervisor:
         self._quarantine = Quarantine(
             ring, options.steady_seconds, self._ending, self._spare, self._errors, clock, start_process
         )
-        self._adaptive = AdaptiveInterval(self._reader)
-        self._header_log = HeaderLog(ring)
-        self._generation = 0
-        self._restarts = self._takeovers = 0
+        self._adaptive, self._header_log = AdaptiveInterval(self._reader), HeaderLog(ring)
+        self._generation = self._restarts = self._takeovers = 0
         self._restart_seconds = self._restart_after = 0.0
         self._last_fault = NOT_STARTED
-        self._rescan_seen = ring.words[at.H_RESCAN]
-        self._rescan_wanted = asyncio.Event()
+        self._rescan_seen, self._rescan_wanted = ring.words[at.H_RESCAN], asyncio.Event()
         self._planned: tuple[PlannedPort, ...] = ()
         self._faults: tuple[str, ...] = ()
         self._logged = Occurrences(clock.monotonic)

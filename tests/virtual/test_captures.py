@@ -1,0 +1,167 @@
+"""The flight recorder of a node in virtual time: requests, rules, alerts, and a thousand captures at once."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ibpulse.instants import format_rfc3339
+from ibpulse.recordings import load
+from ibpulse.simulate.workloads import Constant
+from tests.virtual.node import Node
+from tests.virtual.rates import RATE, WORD_RATE
+from tests.virtual.world import SECOND
+
+PATH = "/api/v1/captures"
+OPEN = "--capture.allow-unauthenticated=true"
+TICK_NS = 10_000_000
+
+
+def captures(node: Node) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = node.get(PATH)["captures"]
+    return found
+
+
+def test_a_capture_has_the_samples_around_its_trigger(folder: Path) -> None:
+    with Node(folder, OPEN, rails=2, workload=Constant(RATE)) as node:
+        node.run(5)
+        trigger_ns = node.clock.time_ns()
+        taken = node.post(PATH, {"reason": "by hand", "before": "2s", "after": "1s"})
+        assert captures(node) == []
+        node.run(2)
+        (listed,) = captures(node)
+        assert (listed["name"], listed["reason"]) == (taken["name"], "by-hand")
+        recording = load(node.captures / listed["name"])
+        assert node.metrics().value("ibpulse_captures_stored") == 1
+    assert recording.meta.trigger_ns == trigger_ns // 1_000_000 * 1_000_000
+    # the sample of the trigger is the last one before it
+    assert (recording.start_ns, recording.end_ns) == (trigger_ns - 2 * SECOND + TICK_NS, trigger_ns + SECOND + TICK_NS)
+    assert recording.bytes_per_second.shape == (2, 2, 300)
+    assert np.abs(recording.bytes_per_second - RATE).max() <= WORD_RATE
+
+
+def test_a_flap_is_in_the_capture_with_its_events(folder: Path) -> None:
+    with Node(folder, OPEN, rails=2, workload="expert-parallel") as node:
+        node.run(5)
+        node.fault({"link-flap": ["mlx5_1"]})
+        node.run(4)
+        node.fault()
+        node.run(3)
+        node.post(PATH, {"reason": "flap", "before": "11s", "after": "1s"})
+        node.run(2)
+        recording = load(node.captures / captures(node)[0]["name"])
+        (event,) = node.events("capture")
+    spans = recording.states.spans("mlx5_1:1", 0, recording.ticks)
+    assert [state for state, _ in groupby(span.state.state for span in spans if span.state)] == [
+        "ACTIVE",
+        "DOWN",
+        "ACTIVE",
+    ]
+    assert recording.states.edges(["mlx5_0:1"], 0, recording.ticks) == []
+    assert [each.kind for each in recording.meta.events] == ["link-down", "link-up"]
+    assert event.details["reason"] == "flap"
+
+
+def test_what_happens_to_the_traffic_is_captured_by_the_rules(folder: Path) -> None:
+    flags = ("--analysis.traffic-window=20s", "--capture.after=1s", "--capture.rules=rail-lost,traffic-stalled")
+    with Node(folder, *flags, workload="dense") as node:
+        node.run(25)
+        assert captures(node) == []
+        node.fault({"link-flap": ["mlx5_2"]})
+        node.run(15)
+        (lost,) = captures(node)
+        node.fault()
+        node.run(40)
+        node.play("idle")
+        node.run(15)
+        stalled, _ = captures(node)
+        assert (lost["reason"], stalled["reason"]) == ("rail-lost", "traffic-stalled")
+        meta = load(node.captures / stalled["name"]).meta
+        metrics = node.metrics()
+    assert float(meta.labels["step_seconds"]) == pytest.approx(0.315, rel=0.002)
+    for reason in ("rail-lost", "traffic-stalled"):
+        assert metrics.value("ibpulse_captures_total", reason=reason) == 1
+    assert metrics.value("ibpulse_captures_stored") == 2
+    assert metrics.value("ibpulse_capture_errors_total") == 0
+
+
+def test_an_alert_freezes_the_seconds_before_it_once(folder: Path) -> None:
+    flags = (OPEN, "--capture.before=5s", "--capture.after=1s")
+    with Node(folder, *flags, rails=2, workload=Constant(RATE)) as node:
+        node.run(10)
+        lost_ns = node.clock.time_ns()
+        node.fault({"idle-rail": ["mlx5_1"]})
+        node.run(3)
+        alert = {
+            "status": "firing",
+            "labels": {"alertname": "Lost", "device": "mlx5_1", "instance": "node-0", "severity": "page"},
+            "annotations": {},
+            "startsAt": format_rfc3339(lost_ns),
+            "endsAt": "0001-01-01T00:00:00Z",
+            "fingerprint": "1",
+        }
+        message = {"version": "4", "status": "firing", "receiver": "ibpulse", "alerts": [alert]}
+        for _ in range(5):
+            # Alertmanager repeats itself
+            node.post(f"{PATH}/alertmanager", message)
+            node.run(1)
+        (listed,) = captures(node)
+        recording = load(node.captures / listed["name"])
+    labels = recording.meta.labels
+    assert {name: labels[name] for name in ("alertname", "device", "severity", "trigger")} == {
+        "alertname": "Lost",
+        "device": "mlx5_1",
+        "severity": "page",
+        "trigger": "alertmanager",
+    }
+    assert recording.meta.trigger_ns == lost_ns // 1_000_000 * 1_000_000
+    before, after = recording.bytes_per_second[1, 0, :499], recording.bytes_per_second[1, 0, 500:]
+    assert np.abs(before - RATE).max() <= WORD_RATE
+    assert after.max() == 0
+
+
+def test_a_thousand_captures_at_once_are_a_few_and_sampling_continues(folder: Path) -> None:
+    with Node(folder, OPEN, "--capture.before=5s", "--capture.after=1s", rails=2, workload=Constant(RATE)) as node:
+        node.run(8)
+        statuses = [
+            node.send("POST", PATH, json={"labels": {"number": str(number)}}).status_code for number in range(1000)
+        ]
+        taken = statuses.count(202)
+        assert set(statuses) == {202, 503}
+        assert taken < 40
+        node.run(5)
+        assert len(captures(node)) == taken
+        for each in captures(node):
+            rates = load(node.captures / each["name"]).bytes_per_second
+            assert np.abs(rates - RATE).max() <= WORD_RATE
+        metrics = node.metrics()
+    assert metrics.value("ibpulse_captures_stored") == taken
+    for name in ("sampler_restarts_total", "sampler_missed_ticks_total", "capture_errors_total"):
+        assert metrics.value(f"ibpulse_{name}") == 0
+
+
+def test_a_capture_in_flight_is_whole_at_the_end(folder: Path) -> None:
+    with Node(folder, OPEN, rails=2, workload=Constant(RATE)) as node:
+        node.run(5)
+        trigger_ns = node.clock.time_ns()
+        name = node.post(PATH, {"before": "2s", "after": "1m"})["name"]
+        node.run(2)
+        node.stop()
+        recording = load(node.captures / name)
+    assert recording.start_ns == trigger_ns - 2 * SECOND + TICK_NS
+    # what is certain to be complete
+    assert trigger_ns + 1.9 * SECOND <= recording.end_ns <= trigger_ns + 2 * SECOND
+    assert np.abs(recording.bytes_per_second - RATE).max() <= WORD_RATE
+
+
+def test_nobody_writes_to_a_daemon_that_was_not_opened(folder: Path) -> None:
+    with Node(folder, rails=1) as node:
+        node.run(2)
+        for method, path in (("POST", PATH), ("POST", f"{PATH}/alertmanager"), ("DELETE", f"{PATH}/x")):
+            given = {"json": {}} if method == "POST" else {}
+            assert node.send(method, path, **given).status_code == 403
+        assert captures(node) == []
