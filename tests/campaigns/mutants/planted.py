@@ -217,8 +217,8 @@ PLANTED = (
     Fault(
         "events-renamed-device",
         EVENTS + "watch.py",
-        "min([time.time_ns(), *(time_ns for name, time_ns in seen.items() if name not in existing)])",
-        "time.time_ns()",
+        "min([self._clock.time_ns(), *(time_ns for name, time_ns in seen.items() if name not in existing)])",
+        "self._clock.time_ns()",
         "a renamed device appears before it disappears, so the two names overlap",
         ("tests/events/test_watch.py",),
     ),
