@@ -91,7 +91,7 @@ def test_of_ten_thousand_hostile_names_few_are_jobs(tmp_path: Path) -> None:
         (scope / f"job_{number}").mkdir()
         (pods / f"pod{number:08x}{UID[8:]}").mkdir()
     scope.joinpath(*["d"] * 500).mkdir(parents=True)
-    found, seen = read_slurm_cgroups(tmp_path), read_pod_cgroups(tmp_path)
+    found, seen = read_slurm_cgroups(tmp_path, 60.0), read_pod_cgroups(tmp_path, 60.0)
     assert [claim.id for claim in found.claims] == [str(number) for number in range(1, 257)]
     assert found.remarks == (f"{tmp_path}: there are more than 256 jobs; the others are ignored.",)
     assert (len(seen.pods), seen.claims, seen.knows) == (256, (), False)
