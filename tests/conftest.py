@@ -125,30 +125,24 @@ def seeds() -> None:
     np.random.seed(0)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Watch a unit test with its fixtures."""
-    WATCH.on = not str(item.path).startswith(OTHER_TIERS)
-    WATCH.allowed = frozenset(kind for mark in item.iter_markers("real") for kind in mark.args)
-    WATCH.used.clear()
-    try:
-        return (yield)
-    finally:
-        WATCH.on = False
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that needs what this machine lacks, before any fixture starts something."""
-    for mark in item.iter_markers("needs"):
-        if name := missing(*mark.args):
-            pytest.skip(f"no {name}")
+    """Skip a test that needs what this machine lacks before a fixture starts, and watch a unit test with its fixtures."""
+    needed = [name for mark in item.iter_markers("needs") for name in mark.args]
+    if name := missing(*needed):
+        pytest.skip(f"no {name}")
+    WATCH.used.clear()
+    WATCH.allowed = frozenset(kind for mark in item.iter_markers("real") for kind in mark.args)
+    WATCH.on = not str(item.path).startswith(OTHER_TIERS)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
     """A unit test that passed must not owe it to the real world."""
-    answer = yield
+    try:
+        answer = yield
+    finally:
+        WATCH.on = False
     if WATCH.used:
         used = ", ".join(sorted(WATCH.used))
         pytest.fail(f'a unit test uses {used}; pass it in, or mark the test with real("KIND")', pytrace=False)

@@ -16,6 +16,7 @@ from ibpulse.jobs.job_sources import JobSources, choose_sources
 from ibpulse.jobs.job_watch import JobWatch
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
+from tests.clocks import GivenClock
 from tests.jobs.job_nodes import GPUS, UID, NodeTree
 
 INTERVAL_SECONDS = 5.0
@@ -43,8 +44,9 @@ def _measure(bench: Bench, reader: RingReader, build: Callable[[NodeTree], None]
     fabric = node.add_rails()
     build(node)
     clock = _Clock()
-    sources = JobSources(choose_sources(node.cgroup, node.mapping, node.owners), monotonic=clock)
-    watch = JobWatch(sources, EventLog(), reader, INTERVAL_SECONDS, monotonic=clock)
+    given = GivenClock(lambda: clock.now)
+    sources = JobSources(choose_sources(node.cgroup, node.mapping, node.owners), clock=given)
+    watch = JobWatch(sources, EventLog(), reader, INTERVAL_SECONDS, clock=given)
     _read(watch, fabric, clock)
     return median(_read(watch, fabric, clock) for _ in range(bench.rounds(60)))
 
@@ -53,9 +55,6 @@ class _Clock:
     """Seconds that pass only when the benchmark lets them."""
 
     now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def _read(watch: JobWatch, fabric: Fabric, clock: _Clock) -> float:

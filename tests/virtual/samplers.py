@@ -40,6 +40,11 @@ class _Sampler(SamplerProcess):
     def _settle_memory(self) -> None:
         pass
 
+    def close(self) -> None:
+        """Close all files, as the end of a process does."""
+        self._loop.apply(Plan(0, 0))
+        self._ring.close()
+
 
 class Samplers:
     """The sampler processes of a node; `error` is the errno with which none can be started."""
@@ -56,9 +61,13 @@ class Samplers:
 
         def run() -> int:
             try:
-                return _Sampler(RingFile(ring, clock=self._clock), lane, self._clock, self._world.pread).run()
+                sampler = _Sampler(RingFile(ring, clock=self._clock), lane, self._clock, self._world.pread)
             except (IbpulseError, OSError, ValueError):
                 return EXIT_NO_RING
+            try:
+                return sampler.run()
+            finally:
+                sampler.close()
 
         self.by_lane[lane] = self._world.start(run, f"sampler-{lane}", STARTING_NS)
         return self.by_lane[lane]

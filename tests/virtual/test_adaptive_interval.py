@@ -44,11 +44,15 @@ class Look:
 
 @dataclass
 class Story:
-    """A device that is quick, slow and quick again: `lost` while nothing was done about it."""
+    """A device that is quick, slow and quick again: `lost` while nothing was done about it.
+
+    `patient` is before the interval becomes shorter.
+    """
 
     quick: Look
     lost: Look
     lengthened: Look
+    patient: Look
     again: Look
     log: list[str]
 
@@ -77,9 +81,11 @@ def story(shared_folder: Path) -> Iterator[Story]:
         lengthened = Look.at(node)
         node.answer()
         # the reads of the last seconds count, too
-        node.run(PATIENCE_SECONDS + 15)
+        node.run(PATIENCE_SECONDS)
+        patient = Look.at(node)
+        node.run(15)
         assert_no_false_rate(node, f"{PATIENCE_SECONDS + 30:g}s")
-        yield Story(quick, lost, lengthened, Look.at(node), log)
+        yield Story(quick, lost, lengthened, patient, Look.at(node), log)
 
 
 def test_a_slow_device_costs_the_others_samples_until_it_is_sampled_less_often(story: Story) -> None:
@@ -109,6 +115,7 @@ def test_it_is_logged_once(story: Story) -> None:
 
 
 def test_it_returns_to_the_interval_of_the_others_when_it_is_quick_again(story: Story) -> None:
+    assert story.patient.metrics.port(INTERVAL, SLOW) == 0.1
     assert story.again.metrics.port(INTERVAL, SLOW) == 0.01
     assert story.again.metrics.find(LENGTHENED, device=SLOW) == {}
     assert runs(story.again.window[f"{SLOW}:1 transmit"]) == [(RATE, 200)]
