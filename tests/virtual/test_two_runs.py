@@ -22,7 +22,7 @@ def play(folder: Path, scenario: Scenario) -> dict[str, bytes]:
     owners.mkdir(parents=True, mode=0o755)
     flags = [flag.format(owners) for flag in FLAGS]
     with Node(folder, *flags, rails=4, workload=SCENARIOS[scenario]) as node:
-        node.run(6)
+        node.run(3)
         scenario(node)
         return node.said()
 
