@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ class GivenClock:
     """The times that these functions return: monotonic seconds, and wall time in ns."""
 
     monotonic: Callable[[], float]
-    time_ns: Callable[[], int] = time.time_ns
+    time_ns: Callable[[], int]
 
     def monotonic_ns(self) -> int:
         return round(self.monotonic() * 1e9)

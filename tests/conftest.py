@@ -127,7 +127,7 @@ def seeds() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that needs what this machine lacks before a fixture starts, and watch a unit test with its fixtures."""
+    """Skip a test that needs what this machine lacks before a fixture starts; watch a unit test and its fixtures."""
     needed = [name for mark in item.iter_markers("needs") for name in mark.args]
     if name := missing(*needed):
         pytest.skip(f"no {name}")

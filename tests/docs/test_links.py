@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.campaigns.__main__ import CAMPAIGNS
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, links, name, spans
 from tests.tables import for_each
 
@@ -32,10 +33,11 @@ def test_every_path_of_the_project_that_is_named_is_there(page: Path) -> None:
 
 @every_page
 def test_every_target_of_make_that_is_named_is_there(page: Path) -> None:
-    targets = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
+    targets |= {f"campaign-{name}" for name in (*CAMPAIGNS, "NAME")}
     lines = [line for block in blocks(page) for line in block.splitlines()]
     for text in [*lines, *spans(page)]:
-        for target in re.findall(r"^make ([a-z]+)", text):
+        for target in re.findall(r"^make ([a-zA-Z-]+)", text):
             assert target in targets, f"{name(page)}: make {target}: there is no such target"
 
 

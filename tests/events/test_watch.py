@@ -60,7 +60,7 @@ class Node:
         """A new daemon."""
         self.log = EventLog(EventFile(self.directory / "events"))
         self.log.load(self.ring.words[H_CREATED_WALL_NS])
-        self.watch = PortWatch(self.log, self.reader, GivenClock(lambda: self.second))
+        self.watch = PortWatch(self.log, self.reader, GivenClock(lambda: self.second, lambda: NOW_NS))
         self.told = len(self.log.events())
 
     def see(self, *ports: Port | SeenPort, silent: tuple[str, ...] = ()) -> list[Event]:
@@ -75,7 +75,7 @@ class Node:
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time_ns", lambda: NOW_NS)
 
 

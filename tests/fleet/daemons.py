@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from starlette.types import Receive, Scope, Send
 
 from ibpulse import exposition
 from ibpulse.aggregator import Snapshot
 from ibpulse.events import Event, EventLog
-from ibpulse.fleet import http_peer, node_table
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.flightrecorder.store import CaptureOptions
@@ -28,6 +26,7 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import CaptureParts
 from ibpulse.web.server import serve
+from tests.clocks import GivenClock
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.exposition.snapshots import simulated
 from tests.loop_clock import pause
@@ -43,11 +42,7 @@ def now_ns() -> int:
     return BEGIN_NS + round(asyncio.get_running_loop().time() * 1e9)
 
 
-def use_loop_clock(patch: pytest.MonkeyPatch) -> None:
-    """Who asks nodes has the clock of the loop."""
-    for module in (http_peer, node_table):
-        patch.setattr(module, "monotonic_ns", lambda: now_ns() - BEGIN_NS)
-    patch.setattr(node_table, "time_ns", now_ns)
+LOOP_CLOCK = GivenClock(lambda: asyncio.get_running_loop().time(), now_ns)
 
 
 @functools.cache

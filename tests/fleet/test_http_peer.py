@@ -14,6 +14,7 @@ from ibpulse.errors import DaemonError
 from ibpulse.fleet import http_peer
 from ibpulse.fleet.http_peer import HttpPeer
 from ibpulse.fleet.node_config import NodeAccess, NodeConfigFile
+from tests.clocks import GivenClock
 from tests.fleet.hostile import (
     Handler,
     Hostile,
@@ -50,11 +51,10 @@ async def reason(url: str, path: str = "/x", access: NodeAccess | None = None, s
     return str(caught.value)
 
 
-async def test_an_answer_has_its_headers_body_and_times(server: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_has_its_headers_body_and_times(server: Hostile) -> None:
     server.answer("/x", b"[1]", "application/json; charset=utf-8")
-    peer = HttpPeer(server.url, NodeAccess())
-    times = iter((5, 7))
-    monkeypatch.setattr(http_peer, "monotonic_ns", lambda: next(times))
+    times = iter((5e-9, 7e-9))
+    peer = HttpPeer(server.url, NodeAccess(), clock=GivenClock(lambda: next(times), lambda: 0))
     answer = await peer.get("/x", [("a", "b c"), ("a", "é")])
     assert (answer.media_type, answer.body) == ("application/json", b"[1]")
     assert (answer.sent_ns, answer.received_ns) == (5, 7)

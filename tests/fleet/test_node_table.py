@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import bcrypt
@@ -29,7 +30,7 @@ from ibpulse.fleet.target_sources import parse_source
 from ibpulse.fleet.window_answers import read_array, read_window
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.web.auth.reload import WebConfigReloader
-from tests.fleet.daemons import BEGIN_NS, Daemon, now_ns, running, use_loop_clock
+from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
 from tests.loop_clock import pause, until
 
@@ -37,9 +38,8 @@ RELEASED = Path(__file__).parents[1] / "upgrade" / "released"
 
 
 @pytest.fixture
-async def daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, Daemon]]:
+async def daemons(tmp_path: Path) -> AsyncIterator[dict[str, Daemon]]:
     """A node without a password, one with, and one that can be stopped; all clocks are the same."""
-    use_loop_clock(monkeypatch)
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users: {{ops: '{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}'}}\n")
     async with AsyncExitStack() as stack:
@@ -58,10 +58,10 @@ class Fleet:
         self.secret = directory / "nodes.yml"
         self.secret.write_text("basic_auth: {username: ops, password: secret}")
         self.config = NodeConfigFile(self.secret)
-        self.discovery = Discovery([(parse_source(str(self.path)), self.config)])
-        self.nodes = Nodes()
+        self.discovery = Discovery([(parse_source(str(self.path)), self.config)], clock=LOOP_CLOCK)
+        self.nodes = Nodes(partial(HttpPeer, clock=LOOP_CLOCK))
         self.errors = InternalErrors(parts=GATEWAY_PARTS)
-        self.table = NodeTable(self.discovery, self.nodes, self.errors)
+        self.table = NodeTable(self.discovery, self.nodes, self.errors, LOOP_CLOCK)
 
     async def list(self, **urls: str) -> None:
         self.path.write_text(json.dumps([{"targets": [url], "labels": {"node": name}} for name, url in urls.items()]))
@@ -203,10 +203,7 @@ async def test_a_node_whose_jobs_cannot_be_read_keeps_its_ports_and_last_jobs(fl
     assert {port.state for port in row.ports.ports} == {"INIT"}
 
 
-async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(
-    fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use_loop_clock(monkeypatch)
+async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fleet, server: Hostile) -> None:
     ahead_ns = 20_000_000
 
     async def tell(writer: asyncio.StreamWriter) -> None:

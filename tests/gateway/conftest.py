@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.fleet.daemons import Daemon, running, use_loop_clock
+from tests.fleet.daemons import LOOP_CLOCK, Daemon, running
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
 from tests.loop_clock import ClockLoop
@@ -17,9 +18,8 @@ def pytest_asyncio_loop_factories() -> dict[str, type[ClockLoop]]:
 
 
 @pytest.fixture
-async def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
+async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
     """A node that calls itself gpu-7, with the clock of the gateway."""
-    use_loop_clock(monkeypatch)
     async with running(tmp_path / "daemon", "gpu-7") as made:
         yield made
 
@@ -31,7 +31,7 @@ async def server() -> AsyncIterator[Hostile]:
 
 
 @pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    made = Gateway(tmp_path)
+async def gateway(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Gateway]:
+    made = Gateway(tmp_path, clock=LOOP_CLOCK if "daemon" in request.fixturenames else time)
     yield made
     await made.close()

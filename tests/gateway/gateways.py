@@ -7,9 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ import httpx
 import yaml
 
 from ibpulse import exposition
+from ibpulse.clocks import Clock
 from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.http_peer import HttpPeer
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
@@ -35,17 +39,18 @@ VERSION = "1.2.3"
 class Gateway:
     """The application and what it serves; `client` asks it without a network. `changes` are those of its parts."""
 
-    def __init__(self, directory: Path, web_config: Path | None = None, **changes: Any) -> None:
+    def __init__(self, directory: Path, web_config: Path | None = None, clock: Clock = time, **changes: Any) -> None:
         self.path = directory / "nodes.json"
-        self.discovery = Discovery([(parse_source(str(self.path)), NodeConfigFile())])
-        self.nodes = Nodes()
-        self.table = NodeTable(self.discovery, self.nodes)
+        self.discovery = Discovery([(parse_source(str(self.path)), NodeConfigFile())], clock=clock)
+        self.nodes = Nodes(partial(HttpPeer, clock=clock))
+        self.table = NodeTable(self.discovery, self.nodes, clock=clock)
         self.parts = GatewayParts(
             discovery=self.discovery,
             nodes=self.nodes,
             table=self.table,
             version=VERSION,
             registry=exposition.process_registry(),
+            clock=clock,
         )
         if web_config:
             changes["web_config"] = WebConfigReloader(web_config)
@@ -62,6 +67,9 @@ class Gateway:
         self.path.write_text(json.dumps(entries))
         await self.discovery.refresh()
         await self.table.poll_all()
+
+    async def aclose(self) -> None:
+        await self.close()
 
     async def close(self) -> None:
         await self.client.aclose()

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ibpulse.gateway.gateway_metrics import ROWS
 from tests.docs.pages import ROOT
-from tests.fleet.daemons import Daemon
+from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile, never
 from tests.gateway.gateways import VERSION, Gateway
 from tests.running import Metrics
@@ -142,7 +142,7 @@ async def test_metrics_are_those_of_the_gateway(gateway: Gateway, daemon: Daemon
 async def test_only_the_probes_need_no_password(tmp_path: Path, daemon: Daemon) -> None:
     config = tmp_path / "web.yml"
     config.write_text(f"basic_auth_users: {{ops: '{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}'}}\n")
-    gateway = Gateway(tmp_path, config)
+    gateway = Gateway(tmp_path, config, LOOP_CLOCK)
     try:
         assert (await gateway.client.get("/-/ready")).status_code == 503
         await gateway.list(gpu=daemon.url)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from ibpulse.gateway.job_polls import GONE, MAX_ASKED, JobPolls
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.job_view import JobView
 from ibpulse.gateway.node_samples import NodeSamples
+from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
 from tests.gateway.test_node_samples import START, window
@@ -109,12 +111,10 @@ async def test_what_is_kept_of_nodes_that_are_gone_is_bounded(
         assert {found[name].problem for name in ("node3", "node4")} == {GONE}
 
 
-async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(tmp_path: Path) -> None:
     begin = START
-    monkeypatch.setattr(job_polls, "time_ns", lambda: (begin + 2000) * 10**6)
-    async with AsyncExitStack() as servers:
+    clock = GivenClock(lambda: 0.0, lambda: (begin + 2000) * 10**6)
+    async with AsyncExitStack() as servers, aclosing(Gateway(tmp_path, clock=clock)) as gateway:
         full, empty = await list_nodes(gateway, servers, 2)
         empty.answer("/api/v1/jobs", json.dumps({"known": True, "jobs": [{**JOBS["jobs"][0], "ports": []}]}).encode())
         for node, rails in ((full, ("mlx5_0:1",)), (empty, ())):

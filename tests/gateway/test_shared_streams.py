@@ -15,7 +15,7 @@ from ibpulse.gateway.node_stream import NodeHub
 from ibpulse.gateway.parts import GatewayLimits
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream.hub import QUEUE_BYTES, Viewer
-from tests.fleet.daemons import Daemon
+from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile
 from tests.gateway.gateways import Gateway
 from tests.gateway.test_node_stream import HEAD
@@ -117,7 +117,7 @@ async def test_the_end_of_a_stream_ends_all_its_viewers_and_the_next_one_is_told
 
 
 async def test_viewers_of_nodes_and_jobs_share_the_places(tmp_path: Path, daemon: Daemon) -> None:
-    gateway = Gateway(tmp_path, limits=GatewayLimits(max_viewers=2))
+    gateway = Gateway(tmp_path, clock=LOOP_CLOCK, limits=GatewayLimits(max_viewers=2))
     await gateway.list(gpu=daemon.url)
     node = gateway.nodes.get("gpu")
     assert node is not None

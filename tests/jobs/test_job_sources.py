@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,7 @@ class Sources:
         self.now = 0.0
         self.errors = InternalErrors()
         calls = {name: self._caller(name) for name in self.answers}
-        self.sources = JobSources(calls, self.errors, GivenClock(lambda: self.now))
+        self.sources = JobSources(calls, self.errors, GivenClock(lambda: self.now, time.time_ns))
 
     def _caller(self, name: str) -> Callable[[], Found]:
         def call() -> Found:

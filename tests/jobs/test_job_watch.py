@@ -50,6 +50,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.found = Found()
+        self.clock = GivenClock(lambda: self.now, self.wall_ns)
         self.ring = RingFile.open_or_create(self.directory / "ring", 10_000_000, 30_000)
         if not self.ring.segments():
             self.ring.begin_segment(1, 0)
@@ -63,10 +64,8 @@ class Node:
         """A new daemon, which finds the events of the one before."""
         self.log = EventLog(EventFile(self.directory / "events"))
         self.log.load(self.ring.words[H_CREATED_WALL_NS])
-        sources = JobSources({"slurm-map": lambda: self.found}, clock=GivenClock(lambda: self.now))
-        self.watch = JobWatch(
-            sources, self.log, self.reader, SECONDS, names=self.names, clock=GivenClock(lambda: self.now)
-        )
+        sources = JobSources({"slurm-map": lambda: self.found}, clock=self.clock)
+        self.watch = JobWatch(sources, self.log, self.reader, SECONDS, names=self.names, clock=self.clock)
         self.told = len(self.log.events())
 
     def see(self, *claims: Claim) -> list[Event]:
@@ -86,8 +85,8 @@ class Node:
 
 def watch_over(node: Node, found: dict[str, Callable[[], Found]]) -> JobWatch:
     """A watch over sources of these names, which find what is set at the time."""
-    sources = JobSources({name: lambda name=name: found[name]() for name in found}, clock=GivenClock(lambda: node.now))
-    return JobWatch(sources, node.log, node.reader, SECONDS, clock=GivenClock(lambda: node.now))
+    sources = JobSources({name: lambda name=name: found[name]() for name in found}, clock=node.clock)
+    return JobWatch(sources, node.log, node.reader, SECONDS, clock=node.clock)
 
 
 def look(node: Node, watch: JobWatch, *answering: str) -> int:
@@ -216,8 +215,8 @@ def test_a_job_is_not_over_because_its_source_hangs_at_the_start(node: Node, tmp
         (tmp_path / "pipe").read_text()
         return node.found
 
-    sources = JobSources({"slurm-map": hang, "slurm-cgroup": Found}, clock=GivenClock(lambda: node.now))
-    watch = JobWatch(sources, node.log, node.reader, 1000.0, clock=GivenClock(lambda: node.now))
+    sources = JobSources({"slurm-map": hang, "slurm-cgroup": Found}, clock=node.clock)
+    watch = JobWatch(sources, node.log, node.reader, 1000.0, clock=node.clock)
     watch.update(FABRIC)
     wait_for("jobs-slurm-cgroup")
     node.now += 6
@@ -328,11 +327,11 @@ def test_nothing_is_read_more_often_than_asked_for(node: Node) -> None:
         return Found()
 
     watch = JobWatch(
-        JobSources({"file": count}, clock=GivenClock(lambda: node.now)),
+        JobSources({"file": count}, clock=node.clock),
         node.log,
         node.reader,
         SECONDS,
-        clock=GivenClock(lambda: node.now),
+        clock=node.clock,
     )
     for _ in range(21):
         watch.update(FABRIC)

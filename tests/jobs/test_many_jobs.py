@@ -6,6 +6,7 @@ The clock is simulated; the mapping directory, its readings, the events and thei
 from __future__ import annotations
 
 import gc
+import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
@@ -62,8 +63,10 @@ class BusyNode:
         """A new daemon."""
         self.log = EventLog(EventFile(self.path))
         self.log.load(self.ring.words[H_CREATED_WALL_NS])
-        sources = JobSources(choose_sources(None, self.tree.mapping, None), clock=GivenClock(lambda: self.now))
-        self.watch = JobWatch(sources, self.log, self.reader, SECONDS, clock=GivenClock(lambda: self.now))
+        sources = JobSources(
+            choose_sources(None, self.tree.mapping, None), clock=GivenClock(lambda: self.now, time.time_ns)
+        )
+        self.watch = JobWatch(sources, self.log, self.reader, SECONDS, clock=GivenClock(lambda: self.now, time.time_ns))
 
     def read(self) -> None:
         """One reading, whose jobs are followed."""

@@ -94,7 +94,7 @@ def test_a_device_that_vanishes_is_closed_and_read_again_when_it_is_back(
     assert sampling.last(planned.slot) is None
     assert sampling.word(planned.slot, at.S_STATUS) == at.GONE
     assert ring.words[at.H_RESCAN] == 2
-    assert open_files() == {}
+    assert open_files(tree.root) == {}
     tree.write("mlx5_0", 5, 6)
     sampling.apply(planned)
     sampling.sample(2)
