@@ -76,12 +76,15 @@ def main() -> None:
     """Measure every case and write the page."""
     parser = argparse.ArgumentParser(prog="python -m bench.accuracy", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="Length of each measurement (default: 60)")
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--output", type=Path, default=PAGE, help="Output file (default: docs/accuracy.md)")
+    options = parser.parse_args()
+    seconds = options.seconds
     if reason := why_not():
         parser.error(f"the exact fabric cannot be mounted: {reason}")
     sections = [*(section(case, seconds) for case in CASES), peak_accuracy.section(PEAK_SECONDS)]
-    PAGE.write_text("\n".join([*preface(seconds), *sections]))
-    print(PAGE.read_text())
+    page = "\n".join([*preface(seconds), *sections])
+    options.output.write_text(page)
+    print(page)
 
 
 def preface(seconds: int) -> Iterator[str]:

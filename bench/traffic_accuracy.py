@@ -6,6 +6,7 @@ values are those of `/api/v1/summary`, which come from the same code as `/metric
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,9 +115,12 @@ Periods below 0.2 s are too fast for the bins of the period search, and rejected
 
 def main() -> None:
     """Measure every signal under every sampling and write the page."""
-    parts = [PREFACE, *map(section, SIGNALS), slot_section()]
-    PAGE.write_text("\n".join(parts))
-    print(PAGE.read_text())
+    parser = argparse.ArgumentParser(prog="python -m bench.traffic_accuracy", description=__doc__)
+    parser.add_argument("--output", type=Path, default=PAGE, help="Output file (default: docs/traffic-accuracy.md)")
+    output = parser.parse_args().output
+    page = "\n".join([PREFACE, *map(section, SIGNALS), slot_section()])
+    output.write_text(page)
+    print(page)
 
 
 def section(signal: Signal) -> str:

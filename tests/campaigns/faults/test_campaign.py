@@ -22,10 +22,10 @@ from bench.faults.load import Life, Load
 from bench.faults.outcome import Cost, Judged, Outcome
 from bench.faults.plan import Episode, Happened, Occurrence, plan_episodes
 from bench.faults.testbed import DOCUMENTS, prepared
-from tests.fusefabric.client import ROOT, why_not
+from tests.fusefabric.client import ROOT
 from tests.running import Metrics, eventually
 
-needs_fuse = pytest.mark.skipif(bool(why_not()), reason=why_not())
+needs_fuse = pytest.mark.needs("fuse")
 DEVICES = ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")
 
 

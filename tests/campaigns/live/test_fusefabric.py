@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from ibpulse.simulate.nic import START_WORDS
-from tests.fusefabric import EVERY_FILE, FuseFabric, why_not
+from tests.fusefabric import EVERY_FILE, FuseFabric
 from tests.running import eventually
 
-pytestmark = [pytest.mark.skipif(why_not() != "", reason=why_not())]
+pytestmark = pytest.mark.needs("fuse")
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from tests.web.certificates import Pair, make_authority, sign
 PROMETHEUS = shutil.which("prometheus")
 PROMTOOL = shutil.which("promtool")
 needs_prometheus = [
-    pytest.mark.skipif(not (PROMETHEUS and PROMTOOL), reason="needs Prometheus and promtool"),
+    pytest.mark.needs("prometheus", "promtool"),
 ]
 PASSWORD = "correct horse"
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(5)).decode()

@@ -21,7 +21,7 @@ import pytest
 
 from ibpulse.errors import RecordingError
 from ibpulse.recordings import Recording, load
-from tests.campaigns.live.daemon.alerting import ALERTMANAGER, PROMETHEUS, alerting
+from tests.campaigns.live.daemon.alerting import alerting
 from tests.fabrics import simulated
 from tests.running import Running, eventually
 
@@ -125,7 +125,7 @@ def links_of(path: Path) -> list[str]:
     return [state for state, _ in groupby(span.state.state for span in spans if span.state)]
 
 
-@pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="needs Prometheus and Alertmanager")
+@pytest.mark.needs("prometheus", "alertmanager")
 def test_an_alert_freezes_the_seconds_before_it(tmp_path: Path, tree: Path) -> None:
     users = tmp_path / "web.yml"
     users.write_text(f"basic_auth_users: {{ops: {bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}}}\n")

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fusefabric.client import FuseFabric, why_not
+from tests.fusefabric.client import FuseFabric
 from tests.running import eventually
 
-pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = pytest.mark.needs("fuse")
 DEVICE = "mlx5_2"
 HANG_SECONDS = 90.0
 # A command takes at most ten seconds on an idle machine.

@@ -23,7 +23,7 @@ import pytest
 from ibpulse.simulate.faults import FAULTS
 from ibpulse.simulate.tree import make_devices
 from tests.fabrics import simulated
-from tests.fusefabric.client import FuseFabric, why_not
+from tests.fusefabric.client import FuseFabric
 from tests.running import Running, eventually
 
 DEVICE = "mlx5_2"
@@ -224,7 +224,7 @@ def test_watching_looks_again_until_it_is_stopped(simulation: Simulation) -> Non
     assert [one["verdict"] for one in told] == ["OK", "OK"]
 
 
-needs_fuse = pytest.mark.skipif(bool(why_not()), reason=why_not())
+needs_fuse = pytest.mark.needs("fuse")
 
 
 @pytest.fixture(scope="module")

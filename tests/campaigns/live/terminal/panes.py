@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 TMUX = shutil.which("tmux")
-needs_tmux = pytest.mark.skipif(TMUX is None, reason="needs tmux")
+needs_tmux = pytest.mark.needs("tmux")
 
 
 @dataclass
