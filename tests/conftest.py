@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import ipaddress
+import logging
 import os
 import random
 import signal
@@ -34,6 +35,8 @@ ASYNC_SLEEP = asyncio.sleep
 # the same examples in every run, however long one takes
 hypothesis.settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("fixed")
+# Python before 3.11.5 may fail to compile a module whose first import is deep in a stack, as in hypothesis (gh-106905)
+hypothesis.strategies.integers().flatmap(hypothesis.strategies.just)
 
 # a shell that starts the tests in the background lets them ignore interrupts, and so would the programs they start
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -116,6 +119,18 @@ def watched() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         WATCH.patch(patch)
         yield
+
+
+@pytest.fixture(autouse=True)
+def log() -> Iterator[None]:
+    """What a test sets up of the log, as commands do for their own process, ends with it."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
+    for handler in [*root.handlers]:
+        if not type(handler).__module__.startswith("_pytest"):
+            root.removeHandler(handler)
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,10 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
+
+from tests import ROOT
 
 # names of a program on other systems
 ALSO_CALLED = {"alertmanager": "prometheus-alertmanager", "chromium": "chromium-browser"}
@@ -37,7 +41,13 @@ def has_fuse() -> bool:
     return True
 
 
-RIGHTS = {"root": is_root, "fuse": has_fuse}
+def has_shared_python() -> bool:
+    """Whether other users can reach this interpreter and the project."""
+    paths = {folder for path in (Path(sys.prefix), ROOT) for folder in (path, *path.parents)}
+    return all(folder.stat().st_mode & 0o001 for folder in paths)
+
+
+RIGHTS = {"root": is_root, "fuse": has_fuse, "Python for other users": has_shared_python}
 
 
 def missing(*names: str) -> str | None:

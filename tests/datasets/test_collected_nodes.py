@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ibpulse.datasets import node_samples_source
 from ibpulse.datasets.collected_nodes import NodeCollection, collect_nodes
 from ibpulse.datasets.collection_result import CollectionResult
 from ibpulse.datasets.dataset_schema import FILES, MISSING, RAW, Part
 from ibpulse.datasets.dataset_store import DatasetStore
 from ibpulse.datasets.gateway_nodes import GatewaySource
 from ibpulse.errors import DiscoveryError
+from ibpulse.fleet import nodes
 from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.http_peer import HttpPeer
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.recordings import Recording, load
@@ -28,6 +31,7 @@ from ibpulse.web.app import create_app
 from ibpulse.web.server import serve
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
+from tests.running import HANG_SECONDS
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node
 
 START_NS = EPOCH * INTERVAL_NS
@@ -101,6 +105,14 @@ class Fleet:
             (row,) = self.store.read_table(tier, part).to_pylist()
             rows.append({"node": part.node, "job": part.job, **row})
         return rows
+
+
+@pytest.fixture(autouse=True)
+def no_node_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is: nodes of the test answer in its own process."""
+    for get in (HttpPeer.get, nodes.Node.get):
+        monkeypatch.setitem(get.__kwdefaults__, "seconds", HANG_SECONDS)
+    monkeypatch.setattr(node_samples_source, "ANSWER_SECONDS", HANG_SECONDS)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from ibpulse.errors import ConfigError
 from ibpulse.events import Event
 from ibpulse.model import Fabric, Port
 from ibpulse.sysfs.inventory import Inventory
+from tests.archives import extract
 from tests.families.table import FAMILIES, Family
 from tests.sysfs.drivers import COMPAT_VIEW
 from tests.sysfs.opened import Opened
@@ -54,7 +55,7 @@ def copy(tree: Tree | Path) -> TreeCopy:
 
 def unpack(path: Path, into: Path) -> Path:
     with tarfile.open(path) as archive:
-        archive.extractall(into, filter="data")
+        extract(archive, into)
     return into / TOP
 
 

@@ -12,6 +12,7 @@ import pytest
 from ibpulse.cli import main
 from ibpulse.commands import doctor
 from ibpulse.config.loading import load
+from tests.archives import extract
 from tests.sysfs.trees import DOWN_INFINIBAND, MLX5_COUNTERS, PortFiles, Tree
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -97,7 +98,7 @@ def test_a_bundle_is_written(healthy: Tree, tmp_path: Path, monkeypatch: pytest.
     assert run(healthy, f"--bundle={path}", "--analysis.active-threshold=0.2GB/s") == 0
     with tarfile.open(path) as archive:
         names = archive.getnames()
-        archive.extractall(tmp_path, filter="data")
+        extract(archive, tmp_path)
     versions = json.loads((tmp_path / "ibpulse-bundle/versions.json").read_text())
     settings = (tmp_path / "ibpulse-bundle/settings.yaml").read_text()
     assert "ibpulse-bundle/sys/class/infiniband/mlx5_0" in names

@@ -92,7 +92,7 @@ print([target.url for target in parse_source("dnssrv+_http._tcp.ibpulse.test").r
 
 # the resolver of the system has but one file that names its servers
 @pytest.mark.real("process")
-@pytest.mark.needs("root")
+@pytest.mark.needs("root", "ip")
 def test_the_resolver_of_the_system_asks_its_name_server(tmp_path: Path) -> None:
     conf = tmp_path / "resolv.conf"
     conf.write_text("nameserver 127.0.0.1\n")

@@ -90,7 +90,7 @@ def status_of(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-@pytest.mark.needs("root", "setpriv")
+@pytest.mark.needs("root", "setpriv", "Python for other users")
 def test_it_serves_as_a_user_without_any_privilege(shared: Path) -> None:
     with Running(shared / "sys", shared / "ring", OPEN, under=as_user(USER)) as daemon:
         status = status_of(daemon.pid)
@@ -112,7 +112,7 @@ class Contained(Running):
         return super().stop(0)
 
 
-@pytest.mark.needs("root", "setpriv")
+@pytest.mark.needs("root", "setpriv", "Python for other users")
 def test_it_serves_as_the_first_process_of_a_container(shared: Path) -> None:
     volume = shared / "volume"
     volume.mkdir()

@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from tests.archives import extract
 from tests.campaigns.chart.api_server import Cluster, build, running_cluster
 from tests.campaigns.chart.rendering import CASES, CHART, ROOT
 from tests.campaigns.chart.schemas import operator_directory
@@ -232,7 +233,7 @@ def upgrade_and_roll_back(cluster: Cluster, folder: Path) -> None:
         ["git", "archive", OLD_CHART, "helm/ibpulse"], cwd=ROOT, check=True, capture_output=True
     ).stdout
     with tarfile.open(fileobj=BytesIO(packed)) as tar:
-        tar.extractall(folder, filter="data")
+        extract(tar, folder)
     old, values = folder / "helm" / "ibpulse", Path(__file__).parent / "values-0.1.yaml"
     tolerant = yaml.safe_load(values.read_text())
     tolerated = [name for name, (_, _, taints) in KINDS.items() if not taints or name == "h200"]

@@ -26,6 +26,7 @@ from typing import Any
 
 import pytest
 
+from tests.archives import extract
 from tests.grafana.servers import free_address
 from tests.running import eventually
 from tools.release import ROOT
@@ -87,7 +88,7 @@ def make_release(folder: Path) -> None:
         source.mkdir(parents=True)
         packed = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
         with tarfile.open(fileobj=BytesIO(packed)) as tar:
-            tar.extractall(source, filter="data")
+            extract(tar, source)
         package = source / "exporter" / "ibpulse" / "__init__.py"
         package.write_text(re.sub('__version__ = ".*"', f'__version__ = "{version}"', package.read_text()))
         build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", f"--wheel-dir={folder}")
