@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from ctypes.util import find_library
 from pathlib import Path
 
 from tests import ROOT
@@ -47,7 +48,12 @@ def has_shared_python() -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in paths)
 
 
-RIGHTS = {"root": is_root, "fuse": has_fuse, "Python for other users": has_shared_python}
+def has_libatomic() -> bool:
+    """Whether the driver of the browser, which is Node.js, finds its library."""
+    return find_library("atomic") is not None
+
+
+RIGHTS = {"libatomic": has_libatomic, "root": is_root, "fuse": has_fuse, "Python for other users": has_shared_python}
 
 
 def missing(*names: str) -> str | None:

@@ -13,7 +13,7 @@ from tests.programs import find
 from tests.running import HANG_SECONDS, Running, eventually
 from tests.smoke.parts import IBPULSE, becomes, get, plain_tree, program
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = pytest.mark.needs("chromium", "libatomic")
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 HANG_MS = HANG_SECONDS * 1000
 JOB, NODES = "1001", ["node1", "node2"]
