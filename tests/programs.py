@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 from ctypes.util import find_library
@@ -53,7 +54,22 @@ def has_libatomic() -> bool:
     return find_library("atomic") is not None
 
 
-RIGHTS = {"libatomic": has_libatomic, "root": is_root, "fuse": has_fuse, "Python for other users": has_shared_python}
+def has_x25519() -> bool:
+    """Whether Python can prefer this curve, which the one of Debian 12 cannot."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve("X25519")
+    except (ValueError, ssl.SSLError):
+        return False
+    return True
+
+
+RIGHTS = {
+    "libatomic": has_libatomic,
+    "root": is_root,
+    "fuse": has_fuse,
+    "Python for other users": has_shared_python,
+    "X25519": has_x25519,
+}
 
 
 def missing(*names: str) -> str | None:
