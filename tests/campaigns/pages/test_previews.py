@@ -10,12 +10,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import Browser
 
 from tests.grafana.servers import free_address
 from tools.previews import many_nodes
 from tools.previews.board_server import serving
 from tools.previews.bundle import INSTALL, SOURCES
-from tools.previews.shots import MEASURE, browser
+from tools.previews.shots import MEASURE
 
 PACKAGES = json.loads((SOURCES / "package.json").read_text())["dependencies"]
 
@@ -92,11 +93,11 @@ PAGE = f"""
 
 
 @pytest.mark.needs("chromium")
-def test_cut_and_pale_text_is_found_and_other_text_is_not() -> None:
-    with browser() as running:
-        page = running.new_page()
-        page.set_content(PAGE)
-        found = page.evaluate(MEASURE)
+def test_cut_and_pale_text_is_found_and_other_text_is_not(browser: Browser) -> None:
+    page = browser.new_page()
+    page.set_content(PAGE)
+    found = page.evaluate(MEASURE)
+    page.close()
     assert [(each["panel"], each["problem"]) for each in found] == [
         ("cut", 'cut: "Transmit mean"'),
         ("cut", 'cut: "A long title of a panel"'),
