@@ -17,6 +17,7 @@ from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.model import PortIdentity, PortState
 from ibpulse.recordings import RecordedPort, RecordingMeta, load, scan
 from tests.aggregator.rings import Ring, constant, port
+from tests.running import HANG_SECONDS
 
 PORT = RecordedPort("mlx5_0", 1, 50e9, rail=False, source="words", identity=PortIdentity(guid="b8ce:f603:00aa:bb00"))
 EVENT = Event(10**18, "link-down", "mlx5_0:1", "The link went down.", before=PortState("ACTIVE", active=True))
@@ -43,7 +44,7 @@ def job(tmp_path: Path) -> Job:
 
 
 def write(job: Job) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "ibpulse.flightrecorder.writer", "30"]
+    command = [sys.executable, "-m", "ibpulse.flightrecorder.writer", str(int(HANG_SECONDS))]
     return subprocess.run(command, input=job.dump(), capture_output=True, check=False)
 
 
@@ -69,7 +70,9 @@ def test_a_long_capture_is_written_piece_by_piece(job: Job) -> None:
 
 @pytest.mark.real("process")
 def test_a_writer_imports_nothing_that_it_can_do_without(job: Job) -> None:
-    script = "import sys; from ibpulse.flightrecorder.writer import main; main(['30']); print(*sys.modules)"
+    script = (
+        f"import sys; from ibpulse.flightrecorder.writer import main; main(['{HANG_SECONDS:.0f}']); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], input=job.dump(), capture_output=True, check=True)
     assert job.path.exists()
     assert {"pydantic", "fastapi", "asyncio", "pandas", "yaml", "prometheus_client"}.isdisjoint(

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import orjson
 
-from tests.running import eventually
+from tests.running import HANG_SECONDS, eventually
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class GatewayProcess:
             self._process.kill()
             raise
         self.url = found[1].replace("localhost", "127.0.0.1")
-        self.client = httpx.Client(base_url=self.url, auth=self._auth, timeout=20)
+        self.client = httpx.Client(base_url=self.url, auth=self._auth, timeout=HANG_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,7 +120,9 @@ class StreamViewer:
     def __enter__(self) -> StreamViewer:
         self._ending = threading.Event()
         transport = httpx.HTTPTransport(local_address=self.address)
-        self._client = httpx.Client(base_url=self.gateway.url, auth=self.gateway._auth, timeout=20, transport=transport)
+        self._client = httpx.Client(
+            base_url=self.gateway.url, auth=self.gateway._auth, timeout=HANG_SECONDS, transport=transport
+        )
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self

@@ -14,6 +14,7 @@ from tests.fleet.daemons import Daemon
 from tests.fleet.hostile import Hostile, endless
 from tests.gateway.gateways import VERSION, Gateway
 from tests.loop_clock import until
+from tests.running import HANG_SECONDS
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -35,7 +36,7 @@ async def test_events_are_those_of_the_node_and_a_viewer_that_leaves_ends_the_re
 ) -> None:
     await gateway.list(gpu=daemon.url)
     seen: dict[str, Any] = {}
-    async with gateway.served() as url, httpx.AsyncClient(timeout=20) as client:
+    async with gateway.served() as url, httpx.AsyncClient(timeout=HANG_SECONDS) as client:
         async with client.stream("GET", f"{url}/node/gpu/api/v1/stream?every=100ms") as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
             async for name, data, identity in events(answer):
@@ -103,7 +104,7 @@ async def test_a_bad_event_later_ends_the_stream_and_unknown_ones_are_dropped(
     await gateway.list(bad=server.url)
     async with (
         gateway.served() as url,
-        httpx.AsyncClient(timeout=20) as client,
+        httpx.AsyncClient(timeout=HANG_SECONDS) as client,
         client.stream("GET", f"{url}/node/bad/api/v1/stream") as answer,
     ):
         found = [(name, data) async for name, data, _ in events(answer)]

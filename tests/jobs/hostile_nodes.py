@@ -38,8 +38,8 @@ from ibpulse.web.schemas import JobsAnswer
 from tests.jobs.case_pages import CaseView, Pages, pages_in
 from tests.jobs.job_nodes import ADDRESSES, UID, NodeTree, under
 from tests.recordings.damage import damage
+from tests.running import HANG_SECONDS
 
-HANG_SECONDS = 20.0
 THINGS_OF_NODE = 20
 # file systems take names of up to 255 bytes
 MOST_NAME_BYTES = 255

@@ -39,8 +39,8 @@ from ibpulse.recordings.counter_log import LogColumns, read_log
 from ibpulse.recordings.resampling import GridOptions, resample
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
 from tests.recordings.recordings import make_recording
+from tests.running import HANG_SECONDS
 
-HANG_SECONDS = 20.0
 # each so many-th file is opened by the whole command, and each that was read as something else
 COMMANDS = 100
 COLUMNS = LogColumns(time="time", port="port", transmit="sent", receive="received")

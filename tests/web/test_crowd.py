@@ -24,6 +24,7 @@ from ibpulse.web.middleware import OuterMiddleware
 from ibpulse.web.open_connections import client_of
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.server import WebServer, serve
+from tests.running import HANG_SECONDS
 from tests.turns import until
 from tests.web.raw_client import Client, on_uvloop
 from tests.web.rings import Node
@@ -246,7 +247,7 @@ async def test_wide_requests_of_another_address_have_their_turn(node: Node, monk
         await held.until_waiting(2)
         # the queue is full once some are refused
         statuses = [asyncio.create_task(client.answer()) for client in greedy]
-        done, _ = await asyncio.wait(statuses, return_when=asyncio.FIRST_COMPLETED, timeout=20)
+        done, _ = await asyncio.wait(statuses, return_when=asyncio.FIRST_COMPLETED, timeout=HANG_SECONDS)
         assert {task.result()[0] for task in done} == {503}
         modest = await Client.open(server)
         answer = asyncio.create_task(modest.get("/api/v1/window?last=1s"))

@@ -21,6 +21,7 @@ from ibpulse.web.stream.hub import Feed, Viewer
 from ibpulse.web.stream.messages import describe_second
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.loop_clock import pause, until
+from tests.running import HANG_SECONDS
 from tests.web.events import Event, Listener, listening
 from tests.web.rings import EPOCH, Node, fabric, make_node, port
 
@@ -31,7 +32,7 @@ MS = 10
 async def served(parts: WebParts) -> AsyncIterator[httpx.AsyncClient]:
     server = await serve(create_app(parts), "127.0.0.1", 0)
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=20) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=HANG_SECONDS) as client:
             yield client
     finally:
         parts.ending.set()
