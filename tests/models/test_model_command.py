@@ -76,7 +76,7 @@ def test_the_text_has_every_part(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "formulas (g ranks of a group",
         "  seconds per step ",
         "pipeline bubble: 25.00 %",
-        "(MFU of 40.00 %, contains exposed communication and the bubble)",
+        "(MFU of 40.00 %, contains exposed communication and the bubble; from no attention scores to all of them)",
         "bisection of the network, one direction: ",
         "(g/2)^2 L/(g-1) B",
         "most loaded of 16 expert ranks in relation to the mean: by chance 1.0",

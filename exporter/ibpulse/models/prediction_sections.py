@@ -10,6 +10,7 @@ from ibpulse.models.job_inputs import JobInputs
 from ibpulse.models.load_sensitivity import LoadSensitivity
 from ibpulse.models.prediction import Prediction, StepPrediction, ValueRange
 from ibpulse.models.step_time import PEAK_SHARE
+from ibpulse.models.training_job import UNKNOWN
 from ibpulse.text import significant, statistic_text
 
 RECEIVED = "one direction; a node receives as many bytes as it sends"
@@ -117,7 +118,8 @@ def _reason(step: StepPrediction) -> str:
     if used.kind == PEAK_SHARE:
         return "from perfect overlap to none"
     inside = "exposed communication and the bubble" if step.bubble else "exposed communication"
-    return f"{used.kind.upper()} of {significant(100 * used.share)} %, contains {inside}"
+    scores = "; from no attention scores to all of them" if used.attention == UNKNOWN else ""
+    return f"{used.kind.upper()} of {significant(100 * used.share)} %, contains {inside}{scores}"
 
 
 def _samples(found: Prediction) -> PredictionSection:
