@@ -16,5 +16,11 @@ TIED = Architecture("tied", 8e9, 32, 4096, "", 1024, 100_000, tied=True)
 
 def known(model: Architecture, nodes: int, **named: object) -> TrainingJob:
     """A job without unknown inputs, so that it has one reading."""
-    choices = {"algorithm": "ring", "dispatch": "alltoall", "recompute": "none", "reduction": "each"}
+    choices = {
+        "algorithm": "ring",
+        "dispatch": "alltoall",
+        "recompute": "none",
+        "reduction": "each",
+        "dispatch_bytes": 2.0,
+    }
     return TrainingJob(model, nodes, **{**choices, "gradient_bytes": 2, **named})  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from ibpulse.errors import ConfigError
 from ibpulse.models.input_keys import KEYS
 from ibpulse.models.job_file import GivenText, JobFile, read_job_file
 from ibpulse.models.job_inputs import JobInputs, read_inputs
+from ibpulse.models.step_time import Utilisation
 
 LEAST = {"model": "qwen2.5-7b", "nodes": "2"}
 SHAPE = {"parameters": "7e9", "layers": "32", "hidden": "4096", "nodes": "2"}
@@ -72,9 +73,11 @@ def test_every_input_reaches_the_job() -> None:
         "recompute": "full",
         "reduction": "once",
         "gradient-bytes": "4",
+        "dispatch-bytes": "1.03",
+        "combine-bytes": "1",
         "step": "2s",
         "measured": "10GB",
-        "mfu": "0.4",
+        "attention": "causal",
         "prefetch": "2",
         "units": "16",
         "expert-loads": "1,2,3,4,5,6,7,8",
@@ -90,7 +93,11 @@ def test_every_input_reaches_the_job() -> None:
     assert inputs.hardware.rails == 2
     assert (inputs.hardware.rail_bytes_per_second, inputs.hardware.nvlink_bytes_per_second) == (20e9, 200e9)
     assert (inputs.step.step_seconds, inputs.step.prefetch, inputs.step.units) == (2.0, 2, 16)
-    assert inputs.step.operations_per_second == pytest.approx(0.4 * 312e12)
+    assert (job.dispatch_bytes, job.combine_bytes) == (1.03, 1)
+    for name in ("mfu", "hfu", "peak-share"):
+        used = from_flags({**{name: one for name, one in texts.items() if name != "step"}, name: "0.4"}).step
+        assert used.step_seconds is None
+        assert used.utilisation == Utilisation(name, 0.4, 312e12, "causal")
     assert inputs.measured_bytes == 10e9
     assert inputs.expert_loads == (1, 2, 3, 4, 5, 6, 7, 8)
     assert inputs.network is not None
@@ -102,7 +109,11 @@ def test_every_input_reaches_the_job() -> None:
         "dimensions",
         "groups",
         "global-links",
+        "mfu",
+        "hfu",
+        "peak-share",
         "kv-width",
+        "attention-width",
         "vocabulary",
         "tied",
         *ROUTED,
@@ -111,10 +122,13 @@ def test_every_input_reaches_the_job() -> None:
 
 
 def test_a_model_is_described_by_figures() -> None:
-    model = from_flags({**ROUTED, "kv-width": "1024", "vocabulary": "32000", "tied": "true"}).job.model
+    model = from_flags({**ROUTED, "kv-width": "1024", "attention-width": "2048", "vocabulary": "32000"}).job.model
     assert (model.parameters, model.layers, model.hidden, model.kv_width) == (7e9, 32, 4096, 1024)
-    assert (model.vocabulary, model.tied, model.expert_parameters, model.moe_layers) == (32_000, True, 5e9, 30)
-    assert (model.experts, model.chosen_experts) == (64, 6)
+    assert (model.vocabulary, model.tied, model.expert_parameters, model.moe_layers) == (32_000, False, 5e9, 30)
+    assert (model.experts, model.chosen_experts, model.attention_width) == (64, 6, 2048)
+    assert model.multiplied_parameters == 2e9 + 5e9 * 6 / 64 - 32_000 * 4096
+    tied = from_flags({**ROUTED, "vocabulary": "32000", "tied": "true"}).job.model
+    assert (tied.tied, tied.multiplied_parameters) == (True, tied.active_parameters)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +147,10 @@ def test_a_model_is_described_by_figures() -> None:
         ("measured", "0B", "'0B' is zero; give more than 0"),
         ("mfu", "1.5", "'1.5' is not a share above 0 and up to 1; write it like 0.4"),
         ("mfu", "nan", "'nan' is not a share above 0 and up to 1; write it like 0.4"),
+        ("hfu", "40", "'40' is not a share above 0 and up to 1; write it like 0.4"),
+        ("attention", "half", "'half' is not known; choose none, causal, full, unknown"),
+        ("dispatch-bytes", "0.4", "'0.4' is not a number of 0.5 to 8; write it like 1.03"),
+        ("combine-bytes", "bf16", "'bf16' is not a number of 0.5 to 8; write it like 1.03"),
         ("parameters", "1e99", "'1e99' is not a number above 0; write it like 7.6e9"),
         ("tied", "maybe", "'maybe' is not known; choose true or false"),
         ("expert-loads", "1,x", "'x' is not a number of 0 or more; write them like 120,80,95"),
@@ -160,6 +178,18 @@ def test_values_that_make_no_sense_are_refused(name: str, text: str, sentence: s
         (
             {**LEAST, "layers": "3"},
             "flag --model: the model is described twice; give a name, a file or figures",
+        ),
+        (
+            {**LEAST, "mfu": "0.4", "hfu": "0.5"},
+            "flag --hfu: the time of the step already follows from mfu; give only one of step, mfu, hfu, peak-share",
+        ),
+        (
+            {**LEAST, "mfu": "0.4", "step": "1s"},
+            "flag --mfu: the time of the step already follows from step; give only one of step, mfu, hfu, peak-share",
+        ),
+        (
+            {**ROUTED, "vocabulary": "500000"},
+            "flag --vocabulary: its embeddings have 2.048e+09 parameters, of 2e+09 dense ones",
         ),
         ({**ROUTED, "moe-layers": "40"}, "flag --moe-layers: 40 is more than layers, 32"),
         ({**ROUTED, "experts-per-token": "65"}, "flag --experts-per-token: 65 is more than experts, 64"),

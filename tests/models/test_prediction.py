@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.models.prediction import Prediction, StepInputs, predict
+from ibpulse.models.step_time import Utilisation
 from ibpulse.models.training_job import TrainingJob, readings
 from tests.models.jobs import DENSE, EIGHT_RAILS, MANY_EXPERTS, MOE, SEVEN_RAILS, TIED, known
+
+COMPUTING = Utilisation("peak-share", 0.4, 1000e12, "none")
 
 
 def prediction(job: TrainingJob, step: float | None = None) -> Prediction:
@@ -175,6 +178,7 @@ def test_a_range_is_that_of_its_readings(job: TrainingJob) -> None:
             **{name: getattr(job, name) for name in ("pp", "tp", "ep", "sharding", "micro_batches")},
             algorithm=one.algorithm,
             dispatch=one.dispatch,
+            dispatch_bytes=one.dispatch_bytes,
             gradient_bytes=one.gradient_bytes,
             recompute="full" if one.recompute else "none",
             reduction="each" if one.reduce_each else "once",
@@ -194,7 +198,7 @@ def test_shares_of_gpus_and_rails_add_up_to_the_node(job: TrainingJob) -> None:
 
 @given(JOBS)
 def test_a_step_of_unknown_length_is_between_perfect_overlap_and_none(job: TrainingJob) -> None:
-    found = predict(job, EIGHT_RAILS, StepInputs(operations_per_second=400e12))
+    found = predict(job, EIGHT_RAILS, StepInputs(utilisation=COMPUTING))
     assert found.step is not None
     assert found.step.compute is not None
     bubbled = found.step.compute.times(1 + found.step.bubble)
@@ -204,10 +208,11 @@ def test_a_step_of_unknown_length_is_between_perfect_overlap_and_none(job: Train
 
 
 def test_compute_follows_from_active_parameters() -> None:
-    found = predict(known(MOE, 2, sequence=2048), EIGHT_RAILS, StepInputs(operations_per_second=400e12))
+    found = predict(known(MOE, 2, sequence=2048), EIGHT_RAILS, StepInputs(utilisation=COMPUTING))
     assert found.step is not None
     assert found.step.compute is not None
-    active = 46.703e9 - 45.097e9 * 6 / 8
+    # 2 of 8 experts, and no operations for input embeddings
+    active = 46.703e9 - 45.097e9 * 6 / 8 - 32_000 * 4096
     assert found.step.compute.low == pytest.approx(6 * active * 16 * 2048 / (16 * 400e12))
 
 

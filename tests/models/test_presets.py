@@ -37,6 +37,11 @@ def test_usable_rates_are_those_that_maintainers_call_good() -> None:
     assert NODES["dgx-a100"].rail_bytes_per_second == pytest.approx(23.5e9)
 
 
+def test_peaks_are_those_of_dense_bf16() -> None:
+    peaks = {name: node.operations_per_second / 1e12 for name, node in NODES.items()}
+    assert peaks == {"dgx-a100": 312, "dgx-h100": 989, "h800": 989, "dgx-b200": 2250}
+
+
 def test_the_page_lists_every_input() -> None:
     page = (ROOT / "docs/models.md").read_text()
     for key in KEYS.values():

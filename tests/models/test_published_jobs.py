@@ -47,6 +47,8 @@ def test_files_and_flags_override_a_published_job() -> None:
     file = JobFile({"rails": GivenText("8", "job.yaml:1: rails"), "step": GivenText("2s", "job.yaml:2: step")})
     found = inputs(file, job="mixtral-8x7b-fsdp", step="3s", nodes="4")
     assert (found.job.nodes, found.hardware.rails, found.step.step_seconds) == (4, 8, 3.0)
+    by_share = inputs(file, job="mixtral-8x7b-fsdp", mfu="0.3").step
+    assert (by_share.step_seconds, by_share.utilisation and by_share.utilisation.kind) == (None, "mfu")
     assert inputs(JobFile({}, MODELS["qwen2.5-7b"]), job="mixtral-8x7b-fsdp").job.model is MODELS["qwen2.5-7b"]
 
 

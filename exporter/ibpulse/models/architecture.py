@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What traffic depends on. `kv_width` is the width of keys, and of values; 0 if unknown.
+    """What traffic and operations depend on. `kv_width` is the width of keys, and of values; 0 if unknown.
 
     `parameters` are all, `expert_parameters` those of routed experts, in `moe_layers` of the `layers`.
+    `attention_width` is the number of heads times their width, 0 if that is the hidden size.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Architecture:
     experts: int = 0
     chosen_experts: int = 0
     most_nodes: int = 0
+    attention_width: int = 0
 
     @property
     def dense_parameters(self) -> float:
@@ -36,6 +38,11 @@ class Architecture:
         """Parameters that one token uses: all dense ones, and k of E experts."""
         used = self.chosen_experts / self.experts if self.experts else 0.0
         return self.dense_parameters + self.expert_parameters * used
+
+    @property
+    def multiplied_parameters(self) -> float:
+        """Active parameters without the input embeddings, which are looked up and cost no operations."""
+        return self.active_parameters - (0 if self.tied else self.vocabulary * self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +92,5 @@ class LayerShape:
             moe_layers=moe_layers,
             experts=self.experts,
             chosen_experts=self.chosen_experts,
+            attention_width=queries,
         )

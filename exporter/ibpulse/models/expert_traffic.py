@@ -10,6 +10,8 @@ from math import comb
 
 PLAIN, DEDUPLICATED = "alltoall", "deduplicated"
 DISPATCHERS = (PLAIN, DEDUPLICATED)
+FP8_BYTES, BF16_BYTES = 1 + 4 / 128, 2.0
+"""Bytes of an element: FP8 has a scale of 4 bytes per 128 elements (DeepEP, tests/test_internode.py)."""
 
 
 def distinct_nodes(nodes: int, experts: int, chosen: int, most_nodes: int = 0) -> float:

@@ -12,6 +12,7 @@ from ibpulse.models.bisection_inputs import NETWORKS
 from ibpulse.models.expert_traffic import DISPATCHERS
 from ibpulse.models.presets import DEFAULT_NODE, MODELS, NODES
 from ibpulse.models.published_jobs import CLUSTERS, JOBS
+from ibpulse.models.step_time import ATTENTION_SHARES
 from ibpulse.models.training_job import NCCL_ALGORITHMS, SHARDINGS, UNKNOWN
 from ibpulse.units import SECOND_NS, parse_duration, parse_rate, parse_size
 from ibpulse.validation import show
@@ -54,6 +55,17 @@ def share(text: str) -> Value:
     """
     if not _NUMBER.fullmatch(text) or not 0 < float(text) <= 1:
         raise ValueError(f"{show(text)} is not a share above 0 and up to 1; write it like 0.4")
+    return float(text)
+
+
+def element_bytes(text: str) -> Value:
+    """Bytes of an element of an array, 0.5 to 8.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if not _NUMBER.fullmatch(text) or not 0.5 <= float(text) <= 8:
+        raise ValueError(f"{show(text)} is not a number of 0.5 to 8; write it like 1.03")
     return float(text)
 
 
@@ -202,10 +214,33 @@ KEYS: Mapping[str, InputKey] = {
             "NAME",
             UNKNOWN,
         ),
+        InputKey(
+            "dispatch-bytes",
+            element_bytes,
+            "Bytes of an element sent to experts: 2 for BF16, 1.03 for FP8 with its scales",
+            "N",
+            "1.03 to 2",
+            flag=True,
+        ),
+        InputKey("combine-bytes", element_bytes, "Bytes of an element sent back from experts", "N", "2"),
         InputKey("gradient-bytes", whole_number(1, 8), "Bytes of a gradient on the wire", "N", "2, or 2 to 4"),
         InputKey("step", seconds, "Measured time of a step, such as 315ms.", "DURATION", "", flag=True),
         InputKey("measured", amount, "Measured bytes that a node sends per step, to compare.", "SIZE", "", flag=True),
-        InputKey("mfu", share, "Model FLOPs utilisation, for a step that is not measured.", "RATIO", "", flag=True),
+        InputKey(
+            "mfu", share, "Model FLOPs utilisation of a whole step, which gives its time.", "RATIO", "", flag=True
+        ),
+        InputKey("hfu", share, "The same if recomputed operations are counted.", "RATIO", "", flag=True),
+        InputKey(
+            "peak-share", share, "Share of peak FLOP/s while computing, without communication.", "RATIO", "", flag=True
+        ),
+        InputKey(
+            "attention",
+            choice(*ATTENTION_SHARES),
+            "Attention scores that these count: none, causal, full or unknown",
+            "NAME",
+            UNKNOWN,
+            flag=True,
+        ),
         InputKey("prefetch", whole_number(1, 64), "Units that FSDP gathers ahead of the compute", "N", "1 to 3"),
         InputKey("units", whole_number(1, 1000), "Units that FSDP gathers one by one", "N", "the layers"),
         InputKey("expert-loads", numbers, "Measured tokens per expert, for the cost of uneven routing", "N,N,...", ""),
@@ -218,6 +253,7 @@ KEYS: Mapping[str, InputKey] = {
         InputKey("layers", whole_number(1, 10_000), "Its layers", "N", ""),
         InputKey("hidden", whole_number(), "Its hidden size", "N", ""),
         InputKey("kv-width", whole_number(), "Its width of keys: heads of keys times their width", "N", ""),
+        InputKey("attention-width", whole_number(), "Its width of queries: heads times their width", "N", "hidden"),
         InputKey("vocabulary", whole_number(), "Its vocabulary", "N", ""),
         InputKey("tied", truth, "Whether its embeddings are tied", "true|false", "false"),
         InputKey("expert-parameters", positive_number, "Parameters of all its routed experts", "N", ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,21 +14,25 @@ from ibpulse.models.input_keys import KEYS
 from ibpulse.models.job_file import GivenText, JobFile
 from ibpulse.models.presets import DEFAULT_NODE, MODELS, NODES, NodeKind
 from ibpulse.models.published_jobs import CLUSTERS, JOBS, Preset
+from ibpulse.models.step_time import UTILISATIONS, Utilisation
 from ibpulse.models.step_timelines import StepInputs
-from ibpulse.models.training_job import TrainingJob
+from ibpulse.models.training_job import UNKNOWN, TrainingJob
 from ibpulse.models.wire_timing import Hardware
 
 SHAPE_KEYS = (
-    "parameters", "layers", "hidden", "kv-width", "vocabulary", "tied", "expert-parameters", "moe-layers", "experts",
-    "experts-per-token",
+    "parameters", "layers", "hidden", "kv-width", "attention-width", "vocabulary", "tied", "expert-parameters",
+    "moe-layers", "experts", "experts-per-token",
 )  # fmt: skip
 NETWORK_FIGURES = ("oversubscription", "dimensions", "groups", "global-links")
 JOB_FIELDS: Mapping[str, str] = {
     "tp": "tp", "cp": "cp", "pp": "pp", "ep": "ep", "etp": "etp", "virtual-stages": "chunks", "sharding": "sharding",
     "shard-ranks": "shard", "micro-batch": "micro_batch", "sequence": "sequence", "algorithm": "algorithm",
-    "dispatch": "dispatch", "recompute": "recompute", "reduction": "reduction", "gradient-bytes": "gradient_bytes",
+    "dispatch": "dispatch", "dispatch-bytes": "dispatch_bytes", "combine-bytes": "combine_bytes",
+    "recompute": "recompute", "reduction": "reduction", "gradient-bytes": "gradient_bytes",
 }  # fmt: skip
 """Inputs that are fields of a `TrainingJob` as they are."""
+STEP_INPUTS = ("step", *UTILISATIONS)
+"""Each of them determines the time of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +58,10 @@ def read_inputs(
     Raises:
         ConfigError: an input is missing or cannot be used; lists all faults of single inputs.
     """
-    given = {**file.texts, **flags}
-    presets = _presets(given)
-    given = {**_preset_texts(presets, file.model is not None), **given}
-    # compute gives a step that is worth comparing with the measured one
-    seen = {name: one for name, one in (observed or {}).items() if name != "step" or "mfu" not in given}
-    given = {**seen, **given}
-    faults: list[str] = []
+    presets = _presets({**file.texts, **flags})
+    layers = (observed or {}, _preset_texts(presets, file.model is not None), file.texts, flags)
+    faults = [fault for layer in layers for fault in _step_faults(layer)]
+    given = _overridden(layers)
     values: dict[str, Any] = {}
     for name, one in given.items():
         try:
@@ -76,6 +77,26 @@ def read_inputs(
         return _assemble(model, values, given, tuple(presets.values()))
     except ValueError as error:
         raise ConfigError([_placed(str(error), given)]) from None
+
+
+def _step_faults(layer: Mapping[str, GivenText]) -> Iterator[str]:
+    """A fault of inputs that come from one place and determine the step twice."""
+    found = [name for name in STEP_INPUTS if name in layer]
+    if len(found) > 1:
+        yield (
+            f"{layer[found[1]].place}: the time of the step already follows from {found[0]}; give only one of "
+            f"{', '.join(STEP_INPUTS)}"
+        )
+
+
+def _overridden(layers: Iterable[Mapping[str, GivenText]]) -> dict[str, GivenText]:
+    """All inputs, later ones instead of earlier ones; one that determines the step replaces all others that do."""
+    given: dict[str, GivenText] = {}
+    for layer in layers:
+        if any(name in layer for name in STEP_INPUTS):
+            given = {name: one for name, one in given.items() if name not in STEP_INPUTS}
+        given.update(layer)
+    return given
 
 
 def _placed(sentence: str, given: Mapping[str, GivenText]) -> str:
@@ -125,7 +146,7 @@ def _assemble(
         hardware=hardware,
         step=StepInputs(
             step_seconds=values.get("step"),
-            operations_per_second=values["mfu"] * node.operations_per_second if "mfu" in values else None,
+            utilisation=_utilisation(values, node),
             prefetch=values.get("prefetch"),
             units=values.get("units", 0),
         ),
@@ -136,6 +157,13 @@ def _assemble(
         measured_bytes=values.get("measured"),
         given=given,
     )
+
+
+def _utilisation(values: Mapping[str, Any], node: NodeKind) -> Utilisation | None:
+    for kind in UTILISATIONS:
+        if kind in values:
+            return Utilisation(kind, values[kind], node.operations_per_second, values.get("attention", UNKNOWN))
+    return None
 
 
 def _micro_batches(job: TrainingJob, values: Mapping[str, Any]) -> int:
@@ -188,6 +216,11 @@ def _described(values: Mapping[str, Any], given: Mapping[str, GivenText]) -> Arc
     ):  # fmt: skip
         if name in values and values[name] > values[most]:
             raise ConfigError([f"{given[name].place}: {given[name].text} is more than {most}, {given[most].text}"])
+    embeddings = values.get("vocabulary", 0) * values["hidden"]
+    dense = values["parameters"] - values.get("expert-parameters", 0.0)
+    if embeddings >= dense:
+        place = given["vocabulary"].place
+        raise ConfigError([f"{place}: its embeddings have {embeddings:.4g} parameters, of {dense:.4g} dense ones"])
     return Architecture(
         name="model",
         parameters=values["parameters"],
@@ -195,6 +228,7 @@ def _described(values: Mapping[str, Any], given: Mapping[str, GivenText]) -> Arc
         hidden=values["hidden"],
         source="given",
         kv_width=values.get("kv-width", 0),
+        attention_width=values.get("attention-width", 0),
         vocabulary=values.get("vocabulary", 0),
         tied=values.get("tied", False),
         expert_parameters=values.get("expert-parameters", 0.0),

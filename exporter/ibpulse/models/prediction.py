@@ -5,11 +5,20 @@ Everything is computed once per reading of the unknown inputs; the result is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ibpulse.models.sampled_load import SampleStatistics, schedule_statistics
-from ibpulse.models.step_time import bubble_share, step_bounds, step_operations
+from ibpulse.models.step_time import (
+    ATTENTION_SHARES,
+    MFU,
+    PEAK_SHARE,
+    Utilisation,
+    attention_operations,
+    bubble_share,
+    step_bounds,
+    step_operations,
+)
 from ibpulse.models.step_timelines import StepInputs, StepTimeline, step_timelines
 from ibpulse.models.traffic_sources import Flow, step_flows
 from ibpulse.models.training_job import Reading, TrainingJob, readings
@@ -71,9 +80,14 @@ class SampledRow:
 
 @dataclass(frozen=True, slots=True)
 class StepPrediction:
-    """The compute and the length of a step in seconds; `given` if the length was an input. Rates are of one node."""
+    """The length of a step in seconds; `given` if it was an input, else it follows from `utilisation`.
+
+    `compute` is known if the utilisation is that while computing. `bubble` is a share of the compute. Rates are of one
+    node.
+    """
 
     given: bool
+    utilisation: Utilisation | None
     compute: ValueRange | None
     seconds: ValueRange
     bubble: float
@@ -105,12 +119,6 @@ def predict(job: TrainingJob, hardware: Hardware, inputs: StepInputs) -> Predict
     node_bytes = ValueRange.over(sum(flow.wire for flow in each) for each in flows)
     wire = node_bytes.times(1 / hardware.node_bytes_per_second)
     step = _step(job, inputs, choices, seconds, [sum(flow.wire for flow in each) for each in flows])
-    warnings: list[str] = []
-    if inputs.step_seconds is not None and wire.high > inputs.step_seconds:
-        warnings.append(
-            f"the bytes need up to {wire.high:.4g} s at the full rate of all rails, but the step has "
-            f"{inputs.step_seconds:.4g} s; readings above the step are impossible"
-        )
     timelines, left_out = step_timelines(job, hardware, inputs, choices, flows)
     return Prediction(
         job=job,
@@ -123,7 +131,7 @@ def predict(job: TrainingJob, hardware: Hardware, inputs: StepInputs) -> Predict
         step=step,
         sampled=_sampled(timelines),
         timelines=timelines,
-        warnings=(*warnings, *left_out),
+        warnings=(*(_impossible(job, step, wire) if step else ()), *left_out),
     )
 
 
@@ -168,19 +176,25 @@ def _row(flows: Sequence[Flow], hardware: Hardware) -> SourceRow:
 def _step(
     job: TrainingJob, inputs: StepInputs, choices: Sequence[Reading], seconds: Sequence[float], sent: Sequence[float]
 ) -> StepPrediction | None:
-    """The step from its given length, or between perfect and no overlap of compute and communication."""
+    """The step from its given length or its utilisation; while computing, between perfect and no overlap."""
     bubble = bubble_share(job.pp, job.micro_batches, job.chunks)
-    computes = [_compute(job, inputs, reading) for reading in choices]
-    known = [compute for compute in computes if compute is not None]
+    used, compute = inputs.utilisation, None
     if inputs.step_seconds is not None:
         lengths = [(inputs.step_seconds, inputs.step_seconds)] * len(choices)
-    elif known:
-        lengths = [step_bounds(one * (1 + bubble), wire) for one, wire in zip(known, seconds, strict=True)]
+    elif used is not None:
+        lengths = [_operation_seconds(job, used, reading) for reading in choices]
     else:
         return None
+    if used is not None and used.kind == PEAK_SHARE:
+        compute = ValueRange.over(one for pair in lengths for one in pair)
+        lengths = [
+            (step_bounds(low * (1 + bubble), wire)[0], step_bounds(high * (1 + bubble), wire)[1])
+            for (low, high), wire in zip(lengths, seconds, strict=True)
+        ]
     return StepPrediction(
         given=inputs.step_seconds is not None,
-        compute=ValueRange.over(known) if known else None,
+        utilisation=used,
+        compute=compute,
         seconds=ValueRange.over(length for pair in lengths for length in pair),
         bubble=bubble,
         transmit_rate=ValueRange.over(
@@ -189,11 +203,38 @@ def _step(
     )
 
 
-def _compute(job: TrainingJob, inputs: StepInputs, reading: Reading) -> float | None:
-    if inputs.operations_per_second is None:
-        return None
-    operations = step_operations(job.model.active_parameters, job.step_tokens, recompute=reading.recompute)
-    return operations / (job.gpus * inputs.operations_per_second)
+def attention_per_token(job: TrainingJob) -> float:
+    """Operations per token for the scores of all pairs of tokens."""
+    model = job.model
+    return attention_operations(model.layers, model.attention_width or model.hidden, job.sequence)
+
+
+def _operation_seconds(job: TrainingJob, used: Utilisation, reading: Reading) -> tuple[float, float]:
+    """Seconds of the operations that a utilisation counts, with the fewest and the most attention scores."""
+    recompute = reading.recompute and used.kind != MFU
+    low, high = (
+        step_operations(
+            job.model.multiplied_parameters, job.step_tokens, share * attention_per_token(job), recompute=recompute
+        )
+        / (job.gpus * used.share * used.peak)
+        for share in ATTENTION_SHARES[used.attention]
+    )
+    return low, high
+
+
+def _impossible(job: TrainingJob, step: StepPrediction, wire: ValueRange) -> Iterator[str]:
+    """Warnings about steps that are too short for their bytes or their operations."""
+    if step.compute is None and wire.high > step.seconds.low:
+        yield (
+            f"the bytes need up to {wire.high:.4g} s at the full rate of all rails, but the step has "
+            f"{step.seconds.low:.4g} s; readings above the step are impossible"
+        )
+    used = step.utilisation
+    if used and used.kind == MFU and job.recompute == "full" and used.share * 4 / 3 > 1:
+        yield (
+            f"with full recomputation, an MFU of {100 * used.share:.4g} % needs {400 * used.share / 3:.4g} % of the "
+            "peak, which is impossible; if it counts recomputation, give hfu"
+        )
 
 
 def _sampled(timelines: Sequence[StepTimeline]) -> tuple[SampledRow, ...]:

@@ -9,6 +9,8 @@ from ibpulse.models.assumptions import assumptions
 from ibpulse.models.job_inputs import JobInputs
 from ibpulse.models.load_sensitivity import LoadSensitivity
 from ibpulse.models.prediction import Prediction, StepPrediction, ValueRange
+from ibpulse.models.step_time import PEAK_SHARE
+from ibpulse.models.training_job import UNKNOWN
 from ibpulse.text import significant, statistic_text
 
 RECEIVED = "one direction; a node receives as many bytes as it sends"
@@ -103,10 +105,21 @@ def _step(step: StepPrediction) -> Iterator[str]:
         yield f"compute: {_seconds(step.compute)}"
     if step.bubble:
         yield f"pipeline bubble: {significant(100 * step.bubble)} % of the compute"
-    length = "given" if step.given else "from perfect overlap to none"
-    yield f"step: {_seconds(step.seconds)} ({length})"
+    yield f"step: {_seconds(step.seconds)} ({_reason(step)})"
     both = step.transmit_rate.times(2)
     yield f"mean of a node: {_rate(step.transmit_rate)} sent, {_rate(both)} sent and received"
+
+
+def _reason(step: StepPrediction) -> str:
+    """Where the length of a step comes from."""
+    used = step.utilisation
+    if used is None:
+        return "given"
+    if used.kind == PEAK_SHARE:
+        return "from perfect overlap to none"
+    inside = "exposed communication and the bubble" if step.bubble else "exposed communication"
+    scores = "; from no attention scores to all of them" if used.attention == UNKNOWN else ""
+    return f"{used.kind.upper()} of {significant(100 * used.share)} %, contains {inside}{scores}"
 
 
 def _samples(found: Prediction) -> PredictionSection:

@@ -55,6 +55,8 @@ MODELS: Mapping[str, Architecture] = {
             experts=256,
             chosen_experts=8,
             most_nodes=4,
+            # 128 heads with keys of 192 and values of 128
+            attention_width=128 * (192 + 128) // 2,
             source="DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv 2412.19437, section 4.2",
         ),
     )

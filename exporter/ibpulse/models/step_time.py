@@ -1,12 +1,33 @@
-"""Compute of a step, and the bounds that overlap sets to its time.
+"""Operations of a step, how long they take at a published utilisation, and the bounds that overlap sets.
 
 Formulas of parameters, operations and days are equations 2 to 4 of D. Narayanan et al., Efficient Large-Scale
-Language Model Training on GPU Clusters Using Megatron-LM, arXiv 2104.04473.
+Language Model Training on GPU Clusters Using Megatron-LM, arXiv 2104.04473. MFU is defined in A. Chowdhery et al.,
+PaLM, arXiv 2204.02311, appendix B, and HFU in V. Korthikanti et al., arXiv 2205.05198.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 SECONDS_PER_DAY = 86_400
+MFU, HFU, PEAK_SHARE = "mfu", "hfu", "peak-share"
+UTILISATIONS = (MFU, HFU, PEAK_SHARE)
+ATTENTION_SHARES = {"none": (0.0, 0.0), "causal": (0.5, 0.5), "full": (1.0, 1.0), "unknown": (0.0, 1.0)}
+"""The least and the greatest share of the attention scores that a utilisation counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """A share of the operations per second that a GPU can do, `peak`.
+
+    `mfu` counts what the model needs, `hfu` recomputation too, both over the whole step, which contains exposed
+    communication and idle time. `peak-share` is that of `hfu` over the time in which the GPU computes.
+    """
+
+    kind: str
+    share: float
+    peak: float
+    attention: str = "unknown"
 
 
 def gpt_parameters(layers: int, hidden: int, vocabulary: int, sequence: int) -> float:
@@ -25,9 +46,20 @@ def training_days(parameters: float, tokens: float, gpus: int, operations_per_se
     return 8 * tokens * parameters / (gpus * operations_per_second) / SECONDS_PER_DAY
 
 
-def step_operations(active_parameters: float, tokens: float, *, recompute: bool) -> float:
-    """Floating-point operations of a step without attention scores: 6 P tokens; 8 with full recomputation."""
-    return (8 if recompute else 6) * active_parameters * tokens
+def attention_operations(layers: int, width: int, sequence: int) -> float:
+    """Operations per token for the scores of all pairs of tokens, forward and backward: 12 l w s.
+
+    w is the width of all heads together. With a causal mask, half of the pairs are needed.
+    """
+    return 12 * layers * width * sequence
+
+
+def step_operations(parameters: float, tokens: float, attention: float = 0.0, *, recompute: bool) -> float:
+    """Floating-point operations of a step: (6 P + attention) tokens; a third more with full recomputation.
+
+    `attention` are the operations per token for attention scores.
+    """
+    return (4 / 3 if recompute else 1) * (6 * parameters + attention) * tokens
 
 
 def bubble_share(stages: int, micro_batches: int, chunks: int = 1) -> float:

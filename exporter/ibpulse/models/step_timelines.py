@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ibpulse.models.sampled_load import Span
+from ibpulse.models.step_time import Utilisation
 from ibpulse.models.traffic_sources import Flow
 from ibpulse.models.training_job import FULLY_SHARDED, Reading, TrainingJob
 from ibpulse.models.two_streams import ShardedStep, fit_step
@@ -20,10 +21,10 @@ PREFETCHES = (1, 2, 3)
 
 @dataclass(frozen=True, slots=True)
 class StepInputs:
-    """How long a step takes, or what its compute follows from; `prefetch` None is a range over 1 to 3."""
+    """How long a step takes, or what that follows from; `prefetch` None is a range over 1 to 3."""
 
     step_seconds: float | None = None
-    operations_per_second: float | None = None
+    utilisation: Utilisation | None = None
     prefetch: int | None = None
     units: int = 0
 

@@ -147,21 +147,22 @@ def _pipeline(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
 
 
 def _experts(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
-    """Dispatch and combine, forward and backward: four exchanges per MoE layer and micro-batch, six if recomputed."""
+    """Dispatch and combine per MoE layer and micro-batch: forward and backward, and once more if recomputed."""
     group = job.expert
     if job.ep == 1 or not job.model.experts:
         return
-    per_layer = 6 if reading.recompute else 4
-    count = per_layer * job.micro_batches * job.model.moe_layers / job.pp
-    token = job.model.hidden * ACTIVATION_BYTES
     model = job.model
+    pairs = (3 if reading.recompute else 2) * job.micro_batches * model.moe_layers / job.pp
+    # of a token in a dispatch and a combine together
+    both = model.hidden * (reading.dispatch_bytes + job.combine_bytes)
     copies = remote_copies(reading.dispatch, group.nodes, model.experts, model.chosen_experts, model.most_nodes)
     # a GPU's own share of a token's copies stays in its memory
-    size = job.tokens_per_gpu * model.chosen_experts * token
-    wire = count * job.node_gpus * job.tokens_per_gpu * copies * token
-    inside = count * nvlink_bytes("all-to-all", RING, size, group)
-    formula = f"{count:g} x G x tokens x {copies:.4g} remote copies x hidden x 2 B"
-    yield Flow("experts", "all-to-all", group, RING, count, size, count, wire, inside, formula)
+    size = job.tokens_per_gpu * model.chosen_experts * both / 2
+    wire = pairs * job.node_gpus * job.tokens_per_gpu * copies * both
+    inside = 2 * pairs * nvlink_bytes("all-to-all", RING, size, group)
+    element = f"({reading.dispatch_bytes:.4g} + {job.combine_bytes:.4g} B)"
+    formula = f"{pairs:g} x G x tokens x {copies:.4g} remote copies x hidden x {element}"
+    yield Flow("experts", "all-to-all", group, RING, 2 * pairs, size, 2 * pairs, wire, inside, formula)
 
 
 def _embeddings(job: TrainingJob) -> Iterator[Flow]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ibpulse.models.architecture import Architecture
 from ibpulse.models.collectives import ALGORITHMS, HIERARCHICAL, RING
-from ibpulse.models.expert_traffic import DISPATCHERS
+from ibpulse.models.expert_traffic import BF16_BYTES, DISPATCHERS, FP8_BYTES
 from ibpulse.models.placement import RankGroup
 
 SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp")
@@ -45,6 +45,8 @@ class TrainingJob:
     recompute: str = UNKNOWN
     reduction: str = UNKNOWN
     gradient_bytes: int | None = None
+    dispatch_bytes: float | None = None
+    combine_bytes: float = BF16_BYTES
 
     def __post_init__(self) -> None:
         for sentence in self._faults():
@@ -145,6 +147,7 @@ class Reading:
 
     algorithm: str
     dispatch: str
+    dispatch_bytes: float
     gradient_bytes: int
     recompute: bool
     reduce_each: bool
@@ -155,9 +158,12 @@ def readings(job: TrainingJob) -> list[Reading]:
     """Every combination of what is unknown about a job; a single one if everything is known."""
     algorithms = ALGORITHMS if job.algorithm == UNKNOWN else (job.algorithm,)
     dispatches = DISPATCHERS if job.dispatch == UNKNOWN and job.ep > 1 else (job.dispatch,)
+    unknown_bytes = (FP8_BYTES, BF16_BYTES) if job.ep > 1 else (BF16_BYTES,)
+    elements = (job.dispatch_bytes,) if job.dispatch_bytes else unknown_bytes
     fully = job.sharding in FULLY_SHARDED
     gradients = (job.gradient_bytes,) if job.gradient_bytes else (2,) if fully else (2, 4)
     recompute = (False, True) if job.recompute == UNKNOWN else (job.recompute == "full",)
     each = (False, True) if job.reduction == UNKNOWN and job.micro_batches > 1 else (job.reduction != "once",)
     ends = (True, False) if job.pipeline.nodes > 2 else (True,)
-    return [Reading(*choice) for choice in itertools.product(algorithms, dispatches, gradients, recompute, each, ends)]
+    choices = itertools.product(algorithms, dispatches, elements, gradients, recompute, each, ends)
+    return [Reading(*choice) for choice in choices]

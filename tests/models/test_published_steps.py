@@ -1,0 +1,186 @@
+"""The step that follows from a published utilisation, against published steps and published counts of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ibpulse.models.assumptions import assumptions
+from ibpulse.models.job_file import GivenText, JobFile
+from ibpulse.models.job_inputs import JobInputs, read_inputs
+from ibpulse.models.prediction import Prediction, StepPrediction, predict
+from tests.docs.pages import ROOT
+from tests.models.published_steps import A100, H100, PUBLISHED, PublishedStep
+from tests.tables import for_each
+
+LLAMA, MEGASCALE, MTNLG, DEEPSEEK = PUBLISHED[0], PUBLISHED[3], PUBLISHED[4], PUBLISHED[9]
+TOKENS = {"llama": 2048 * 8192, "mtnlg": 1920 * 2048, "deepseek": 15_360 * 4096}
+
+
+def read(texts: Mapping[str, str], **more: str) -> JobInputs:
+    given = {**texts, **{name.replace("_", "-"): text for name, text in more.items()}}
+    return read_inputs({name: GivenText(text, f"flag --{name}") for name, text in given.items()}, JobFile())
+
+
+def prediction(texts: Mapping[str, str], **more: str) -> Prediction:
+    inputs = read(texts, **more)
+    return predict(inputs.job, inputs.hardware, inputs.step)
+
+
+def step(texts: Mapping[str, str], **more: str) -> StepPrediction:
+    found = prediction(texts, **more).step
+    assert found is not None
+    return found
+
+
+def without_utilisation(row: PublishedStep) -> dict[str, str]:
+    return {name: text for name, text in row.texts.items() if name not in ("mfu", "hfu", "attention")}
+
+
+@for_each({row.name: row for row in PUBLISHED})
+def test_published_jobs_have_their_published_step(row: PublishedStep) -> None:
+    seconds, found = row.seconds or row.derived, step(row.texts).seconds
+    assert seconds is not None
+    nearest = min(max(seconds, found.low), found.high)
+    assert nearest / seconds == pytest.approx(1, abs=0.02)
+    assert found.low / seconds == pytest.approx(1, abs=0.05)
+
+
+# batch, GPUs, MFU in percent and seconds of an iteration: MegaScale and Megatron-LM, arXiv 2402.15627, table 2
+STRONG_SCALING = [
+    (768, 256, 53.0, 40.0), (768, 512, 49.9, 21.2), (768, 768, 46.7, 15.2), (768, 1024, 44.7, 11.9),
+    (768, 256, 65.3, 32.0), (768, 512, 63.5, 16.5), (768, 768, 61.3, 11.5), (768, 1024, 59.0, 8.9),
+    (6144, 3072, 48.7, 29.02), (6144, 6144, 47.8, 14.78), (6144, 8192, 43.3, 12.24), (6144, 12_288, 41.2, 8.57),
+    (6144, 3072, 59.1, 23.66), (6144, 6144, 57.3, 12.21), (6144, 8192, 54.9, 9.56), (6144, 12_288, 55.2, 6.34),
+]  # fmt: skip
+
+
+@for_each(STRONG_SCALING)
+def test_all_iterations_of_the_published_scaling(batch: int, gpus: int, percent: float, seconds: float) -> None:
+    given = {"nodes": str(gpus // 8), "global_batch": str(batch), "mfu": str(percent / 100)}
+    found = step(MEGASCALE.texts, **given)
+    assert found.seconds.low / seconds == pytest.approx(1, abs=0.035)
+    assert step(MEGASCALE.texts, **given, attention="full").seconds.high / seconds == pytest.approx(1, abs=0.02)
+
+
+def test_utilisation_with_and_without_attention_as_published() -> None:
+    """PaLM, arXiv 2204.02311, section 4.1, says of MT-NLG's 60.1 s: 29.7 % without attention scores, 30.2 % with."""
+    texts = without_utilisation(MTNLG)
+    for share, attention in (("0.297", "none"), ("0.302", "full")):
+        found = step(texts, mfu=share, attention=attention).seconds
+        assert found.low == found.high == pytest.approx(60.1, rel=0.005)
+
+
+def test_operations_with_half_and_all_of_the_attention_as_published() -> None:
+    """DeepSeek-V3 has 385 and 432 TFLOP/s with and without a causal mask, in steps of 19.926 s (arXiv 2505.09343)."""
+    for rate, attention in ((385e12, "causal"), (432e12, "full")):
+        found = step(without_utilisation(DEEPSEEK), mfu=str(rate / H100), attention=attention).seconds
+        assert found.low == pytest.approx(19.926, rel=0.005)
+
+
+def test_operations_of_a_small_model_do_not_count_its_embeddings() -> None:
+    """Qwen3-30B-A3B: 244.039 TFLOP/s of the model in steps of 24.71 s (Megatron-Bridge); embeddings would add 8 %."""
+    texts = {"job": "qwen3-30b-a3b-ep16", "mfu": str(244.039e12 / H100), "attention": "causal"}
+    assert step(texts).seconds.low == pytest.approx(24.71, rel=0.005)
+
+
+def test_the_step_of_an_mfu_is_its_definition() -> None:
+    """Operations over GPUs, peak and MFU, whatever recomputation, pipeline and network do."""
+    parameters = 405.85e9 - 128_256 * 16_384
+    attention = 12 * 126 * 16_384 * 8192
+    expected = [(6 * parameters + one) * TOKENS["llama"] / (16_384 * 0.41 * H100) for one in (0, attention)]
+    slow = {"rails": "1", "rail_rate": "40GB/s"}
+    for more in ({}, {"recompute": "full"}, {"virtual_stages": "2"}, slow):
+        found = step(LLAMA.texts, **more).seconds
+        assert [found.low, found.high] == pytest.approx(expected, rel=1e-4)
+    halved = step(LLAMA.texts, attention="causal").seconds
+    assert halved.low == halved.high == pytest.approx(sum(expected) / 2, rel=1e-4)
+
+
+def test_recomputation_is_counted_by_hfu_alone() -> None:
+    texts = without_utilisation(MTNLG)
+    model = step(texts, mfu="0.3").seconds
+    for recompute, factors in (("none", (1, 1)), ("full", (4 / 3, 4 / 3)), ("unknown", (1, 4 / 3))):
+        found = step(texts, hfu="0.3", recompute=recompute).seconds
+        assert (found.low, found.high) == pytest.approx((factors[0] * model.low, factors[1] * model.high))
+
+
+def test_communication_and_bubble_add_to_a_share_while_computing() -> None:
+    texts = without_utilisation(MTNLG) | {"peak-share": "0.5", "attention": "none", "algorithm": "ring"}
+    parameters = 530e9
+    compute = 8 * parameters * TOKENS["mtnlg"] / (2240 * 0.5 * A100)
+    whole = prediction(texts)
+    found = whole.step
+    assert found is not None
+    assert found.compute is not None
+    assert found.compute.low == found.compute.high == pytest.approx(compute)
+    # 34 of 240 micro-batches of a pipeline of 35 stages are idle
+    assert found.seconds.low == pytest.approx(compute * (1 + 34 / 240))
+    assert found.seconds.high == pytest.approx(compute * (1 + 34 / 240) + whole.communication_seconds.high)
+
+
+def test_rates_follow_from_the_step_of_a_utilisation() -> None:
+    found = prediction(LLAMA.texts, attention="none", algorithm="ring", gradient_bytes="2")
+    assert found.step is not None
+    seconds = found.step.seconds.low
+    sent = found.step.transmit_rate
+    assert (sent.low, sent.high) == pytest.approx((found.node_bytes.low / seconds, found.node_bytes.high / seconds))
+
+
+def test_a_utilisation_that_cannot_be_is_warned_about() -> None:
+    texts = without_utilisation(MTNLG)
+    (warning,) = prediction(texts, mfu="0.8").warnings
+    assert warning.startswith("with full recomputation, an MFU of 80 % needs 106.7 % of the peak")
+    assert prediction(texts, mfu="0.74").warnings == ()
+    inputs = read(texts, mfu="0.4")
+    slow = predict(inputs.job, replace(inputs.hardware, rail_bytes_per_second=1e6), inputs.step)
+    assert "readings above the step are impossible" in slow.warnings[0]
+
+
+def test_what_a_utilisation_counts_is_said() -> None:
+    texts = without_utilisation(MTNLG)
+
+    def told(**more: str) -> str:
+        return "\n".join(assumptions(read(texts, **more)))
+
+    assert "an MFU of 40.4 % is an HFU of 53.87 %" in told(mfu="0.404")
+    assert "published FLOP/s that count recomputation, over the peak, are hfu" in told(mfu="0.404", recompute="none")
+    assert "attention unknown: the range covers scores that are not counted and all of them, 1.66 %" in told(hfu="0.4")
+    assert "attention scores add 0.831 % to these operations" in told(hfu="0.4", attention="causal")
+    assert "recomputation unknown" in told(hfu="0.4", tp="1", recompute="unknown")
+
+
+@for_each(
+    {
+        "bytes unknown": ({}, 245.9, 324.4),
+        "FP8 there, BF16 back": ({"dispatch_bytes": "1.03125"}, 245.9, 245.9),
+        "BF16 both ways": ({"dispatch_bytes": "2"}, 324.4, 324.4),
+        "FP8 both ways": ({"dispatch_bytes": "1.03125", "combine_bytes": "1.03125"}, 167.3, 167.3),
+        "recomputed": ({"dispatch_bytes": "2", "recompute": "full"}, 486.7, 486.7),
+    }
+)
+def test_bytes_of_a_published_expert_parallel_job(more: dict[str, Any], low: float, high: float) -> None:
+    """58 layers x 120 micro-batches x 4096 tokens x 3.175 copies x 7168 elements in 16 stages, there and back twice."""
+    rows = {row.source: row for row in prediction(DEEPSEEK.texts, **{"recompute": "none", **more}).sources}
+    found = rows["experts"].gpu_bytes
+    assert (found.low / 1e9, found.high / 1e9) == pytest.approx((low, high), rel=1e-3)
+
+
+def test_the_page_has_the_published_and_the_predicted_step() -> None:
+    page = (ROOT / "docs/models.md").read_text()
+    for row in PUBLISHED:
+        assert page_row(row) in page
+
+
+def page_row(row: PublishedStep) -> str:
+    """The row of docs/models.md; a time in brackets is not published itself."""
+    seconds, found = row.seconds or row.derived, step(row.texts).seconds
+    assert seconds is not None
+    errors = [f"{100 * (one / seconds - 1):+.1f}" for one in (found.low, found.high)]
+    published = f"{seconds:.4g} s" if row.seconds else f"({seconds:.4g} s)"
+    predicted = f"{found.low:.4g} s" if found.low == found.high else f"{found.low:.4g} to {found.high:.4g} s"
+    error = " to ".join(dict.fromkeys(errors))
+    return f"| {row.name} | {row.given} | {published} | {predicted} | {error} % | {row.source} |"
