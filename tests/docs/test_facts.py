@@ -14,7 +14,7 @@ import yaml
 from ibpulse.commands import VERBS, split_verb
 from ibpulse.commands.parser import build_parser, own_actions, parse
 from ibpulse.config.loading import resolve
-from ibpulse.config.setting_table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS
+from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.gateway.gateway_metrics import ROWS as GATEWAY_ROWS
 from ibpulse.metrics.error_counters import OTHER_COUNTERS
 from ibpulse.metrics.metric_table import TABLE
@@ -85,8 +85,6 @@ def test_every_flag_that_is_named_by_itself_is_one_of_a_command(page: Path) -> N
 @for_each({name(page): page for page in PAGES if name(page) not in CHART_PAGES})
 def test_every_setting_that_is_named_is_there(page: Path) -> None:
     known = {row.name for row in (CONFIG_FILE, *ROWS)}
-    if name(page) in ("CHANGELOG.md", "docs/configuration.md"):
-        known |= {old.name for old in DEPRECATED}
     for span in spans(page):
         found = re.fullmatch(r"([a-z]+\.[a-z][a-z.-]+)(=.*)?", span)
         # such as nodes.json

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ibpulse.config.setting_table import DEPRECATED, GROUPS, ROWS
+from ibpulse.config.setting_table import GROUPS, ROWS
 from ibpulse.ring import layout
 from ibpulse.units import parse_duration
 from tests.campaigns.chart.rendering import CASES, case_values, container, needs_helm, refusal, render, settings
@@ -100,18 +100,9 @@ def test_the_schema_takes_every_default_of_the_table_and_knows_every_setting() -
             jsonschema.validate(default, value_schema(row))
     groups = settings_schema()["properties"]
     assert list(groups) == list(GROUPS)
-    named = {
-        f"{group}.{name}": value for group, schema in groups.items() for name, value in schema["properties"].items()
-    }
-    assert [name for name, value in named.items() if "deprecated" not in value] == [row.name for row in ROWS]
-    assert {name for name, value in named.items() if "deprecated" in value} == {old.name for old in DEPRECATED}
-
-
-def test_the_chart_takes_the_settings_of_0_1() -> None:
-    given = {"analysis": {"burst-low": "0.05GB/s", "signature-dense": [1, 2]}, "web": {"max-viewers": 3}}
-    found = settings(render({"config": given}))
-    assert found["analysis"] == given["analysis"]
-    assert found["web"]["max-viewers"] == 3
+    assert [f"{group}.{name}" for group, schema in groups.items() for name in schema["properties"]] == [
+        row.name for row in ROWS
+    ]
 
 
 @pytest.mark.parametrize(
