@@ -26,7 +26,12 @@ from tests.gateway.test_node_samples import START, window
 from tests.loop_clock import pause
 
 PORT = {"name": "mlx5_0:1", "device": "mlx5_0", "port": 1, "state": "ACTIVE", "active": True, "rail": True}
-PORTS = {"interval_seconds": 0.01, "ports": [{**PORT, "rate_bytes_per_second": 5e10, "source": None}]}
+PORT |= {"since": None, "role": "compute"}
+PORTS = {
+    "interval_seconds": 0.01,
+    "ports": [{**PORT, "rate_bytes_per_second": 5e10, "source": None}],
+    "simulated": False,
+}
 JOB = {"job_id": "7", "scheduler": "slurm", "source": "file", "ports": ["mlx5_0:1"], "running": True}
 JOBS = {"known": True, "jobs": [{**JOB, "began_ms": 1, "ended_ms": None}]}
 

@@ -171,8 +171,6 @@ def test_another_directory_is_not_touched_and_an_earlier_replay_is_replaced(tmp_
     (tmp_path / "mine").unlink()
     with replaying(tmp_path, RAIL):
         pass
-    # a replay of version 0.1 has no such file
-    (tmp_path / "ibpulse-simulated").unlink()
     with replaying(tmp_path, replace(RAIL, device="mlx5_5")):
         assert [str(port.id) for port in Inventory(tmp_path).scan().ports] == ["mlx5_5:1"]
 
