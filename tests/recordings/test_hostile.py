@@ -266,13 +266,10 @@ def test_a_stream_with_a_huge_batch_is_refused(tmp_path: Path, monkeypatch: pyte
 JUDGED = [f"{way}_{what}" for way in ("transmit", "receive") for what in ("uncertainty", "merged")]
 
 
-def test_a_file_without_uncertainties_counts_as_certain(path: Path) -> None:
-    whole = load(path)
+def test_a_file_without_uncertainties_is_refused(path: Path) -> None:
     rewrite(path, lambda table: table.drop_columns(JUDGED))
-    found = load(path)
-    assert (found.steps, found.merged) == (None, None)
-    np.testing.assert_array_equal(found.bytes_per_second, whole.bytes_per_second)
-    np.testing.assert_array_equal(found.peaks, whole.bytes_per_second)
+    with pytest.raises(RecordingError, match="lacks the column transmit_uncertainty, or has it with another type"):
+        load(path)
 
 
 def test_an_uncertainty_of_any_size_is_read_as_the_greatest(path: Path) -> None:
