@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ibpulse.config.setting_table import SettingRow
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
-PORTS = ("ports.include", "ports.exclude", "ports.rails", "ports.roles")
+PORTS = ("ports.include", "ports.exclude", "ports.roles")
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", *PORTS, "topology", "slow.interval")
 """Settings read by a verb that samples this node itself."""
 GATEWAY_WEB = ("web.listen-address", "web.config.file", "web.hosts")
-GATEWAY_CAPTURES = ("capture.before", "capture.after", "capture.cooldown", "capture.allow-unauthenticated")
+GATEWAY_CAPTURES = ("capture.before", "capture.after", "capture.allow-unauthenticated")
 DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
 DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
 
@@ -122,7 +122,7 @@ VERBS = {
             "top",
             "Show a live view of this node's rails in the terminal.",
             "ibpulse top --url=http://node7:10055",
-            settings=(*SAMPLING, "analysis.active-threshold", "analysis.timescales", "web.listen-address"),
+            settings=(*SAMPLING, "analysis.active-threshold", "web.listen-address"),
         ),
         Verb(
             "report",
