@@ -162,7 +162,6 @@ def make_flight_recorder(
         host=find_node_name(settings),
         before_ns=capture.before,
         after_ns=capture.after,
-        max_count=capture.max_count,
         max_bytes=capture.max_bytes,
         min_free_bytes=capture.min_free,
     )
