@@ -70,7 +70,7 @@ def record(port: int, seconds: int) -> RecordedNode:
     )
     for path, query in {
         "/metrics": names,
-        "/api/v1/summary": f"job={job}&window=10s",
+        "/api/v1/summary": f"job={job}&last=10s",
         "/api/v1/events": "limit=1000",
         "/api/v1/window": f"job={job}&format=npy&statistic=max&last={seconds}s",
     }.items():

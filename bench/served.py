@@ -1,4 +1,4 @@
-"""Measures a running daemon of any version from outside: by the kernel's counts and by its own answers."""
+"""Runs a daemon as a user does, and measures it from outside: by the kernel's counts and by its own answers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,81 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench import processes, viewers
-from bench.bench import NS_PER_SECOND, Bench
-from bench.released import Served
+from bench.bench import MILLISECOND_NS, NS_PER_SECOND, Bench
+from bench.history import filled_ring
+from bench.trees import write_tree
 
 LATENESS = "ibpulse_sampler_lateness_seconds"
 SKIPPED, AGGREGATED_UNTIL = "ibpulse_aggregator_skipped_seconds", "ibpulse_aggregated_until_timestamp_seconds"
 COUNTED = ("ibpulse_sampler_ticks", "ibpulse_sampler_missed_ticks")
+# of a daemon without settings; its ring is a little longer
+DEFAULT_SECONDS, SPARE_SECONDS = 300, 2
+SAMPLER_MODULE = b"ibpulse.sampler.process"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running daemon: its TCP port, its two processes, and the wall time at which it was started."""
+
+    port: int
+    main_pid: int
+    sampler_pid: int
+    started: float
+
+
+@contextmanager
+def running_daemon(bench: Bench, *, ports: int, history_seconds: int, interval_ms: int = 10) -> Iterator[Served]:
+    """`ibpulse serve` with `ports` ports, whose ring begins with `history_seconds` of history.
+
+    The ring keeps five minutes, or that many seconds if they are more.
+    """
+    folder, port = bench.new_folder("daemon"), processes.free_port()
+    tree, ring = write_tree(folder / "sys", ports), folder / "ring"
+    ring.mkdir()
+    numbers, options = [interval_ms * MILLISECOND_NS, ports, history_seconds], [f"--sampler.interval={interval_ms}ms"]
+    if history_seconds > DEFAULT_SECONDS:
+        numbers.append(history_seconds + SPARE_SECONDS)
+        options.append(f"--sampler.history={history_seconds}s")
+    filled_ring(ring / "ring", *numbers).ring.close()
+    command = [
+        *(sys.executable, "-m", "ibpulse", "serve", f"--path.sysfs={tree}", f"--ring.dir={ring}", *options),
+        *(f"--web.listen-address=127.0.0.1:{port}", f"--capture.dir={folder / 'captures'}"),
+    ]
+    started = time.time()
+    with processes.running(command, folder / "log") as process:
+        processes.wait_for(lambda: process.poll() is not None or _is_ready(port), "ibpulse serve")
+        if process.poll() is not None:
+            raise ChildProcessError(f"ibpulse serve: {(folder / 'log').read_text()[-2000:]}")
+        yield Served(port, process.pid, _sampler_of(process.pid), started)
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        return bool(processes.get(port, "/-/ready"))
+    except OSError:
+        return False
+
+
+def _sampler_of(main_pid: int) -> int:
+    """The process that samples, a child of the main process.
+
+    Raises:
+        ChildProcessError: there is none.
+    """
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            if parent == main_pid and SAMPLER_MODULE in (stat.parent / "cmdline").read_bytes():
+                return int(stat.parent.name)
+        except OSError:
+            continue  # a process that just ended
+    raise ChildProcessError(f"process {main_pid} has no sampler")
 
 
 def first_sample_seconds(daemon: Served) -> float:

@@ -14,9 +14,8 @@ from statistics import median
 from bench import client_library_exporter, processes
 from bench.bench import NS_PER_SECOND, PORTS, Bench
 from bench.ratios import LEAST_ROUNDS, Measured, Rounds, Watched, take_turns
-from bench.released import running_version, this_version
 from bench.report import Section, Table, microseconds, percent
-from bench.served import cpu_shares
+from bench.served import cpu_shares, running_daemon
 from bench.trees import COUNTERS, write_tree
 
 NODE_EXPORTER, CLIENT_LIBRARY, IBPULSE = "node_exporter", "client library", "ibpulse"
@@ -71,7 +70,7 @@ def _table(rounds: Rounds, names: list[str]) -> Table:
 
 
 def _daemon(bench: Bench) -> Measured:
-    with running_version(bench, this_version(), ports=PORTS, history_seconds=60) as daemon:
+    with running_daemon(bench, ports=PORTS, history_seconds=60) as daemon:
         time.sleep(bench.seconds(4.0))
         return {SHARE: cpu_shares(daemon, bench.seconds(5.0))["both"]}
 

@@ -6,9 +6,8 @@ import time
 
 from bench.bench import PORTS, Bench
 from bench.ratios import LEAST_ROUNDS, Measured, take_turns
-from bench.released import running_version, this_version
 from bench.report import Panel, Picture, Section, Table, milliseconds, percent
-from bench.served import answer_wait, cpu_shares, first_sample_seconds, memory_bytes
+from bench.served import answer_wait, cpu_shares, first_sample_seconds, memory_bytes, running_daemon
 
 MINUTES = (5, 10, 20, 30, 60)
 RECORD_BYTES, SAMPLES_PER_SECOND = 48, 100
@@ -55,7 +54,7 @@ def run(bench: Bench) -> Section:
 
 
 def _measure(bench: Bench, minutes: int) -> Measured:
-    with running_version(bench, this_version(), ports=PORTS, history_seconds=60 * minutes) as daemon:
+    with running_daemon(bench, ports=PORTS, history_seconds=60 * minutes) as daemon:
         first = first_sample_seconds(daemon)
         time.sleep(SETTLE_SECONDS)
         both = cpu_shares(daemon, 5.0)["both"]

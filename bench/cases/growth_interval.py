@@ -6,9 +6,8 @@ import time
 
 from bench.bench import PORTS, Bench
 from bench.ratios import LEAST_ROUNDS, Measured, take_turns
-from bench.released import running_version, this_version
 from bench.report import Panel, Picture, Section, Table, microseconds, milliseconds, percent
-from bench.served import answer_wait, cpu_shares, memory_bytes, own_account, scraped, watch_stream
+from bench.served import answer_wait, cpu_shares, memory_bytes, own_account, running_daemon, scraped, watch_stream
 
 INTERVALS_MS = (10, 5, 2, 1)
 SETTLE_SECONDS = 4.0
@@ -75,7 +74,7 @@ def run(bench: Bench) -> Section:
 
 
 def _measure(bench: Bench, interval_ms: int) -> Measured:
-    running = running_version(bench, this_version(), ports=PORTS, history_seconds=300, interval_ms=interval_ms)
+    running = running_daemon(bench, ports=PORTS, history_seconds=300, interval_ms=interval_ms)
     with running as daemon:
         time.sleep(SETTLE_SECONDS)
         shares = cpu_shares(daemon, 5.0)

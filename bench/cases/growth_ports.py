@@ -9,10 +9,9 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from bench.bench import Bench
-from bench.released import running_version, this_version
 from bench.report import Budget, Panel, Picture, Section, Table, microseconds, milliseconds, percent
 from bench.sampler import running_sampler, watch
-from bench.served import cpu_shares, memory_bytes
+from bench.served import cpu_shares, memory_bytes, running_daemon
 from bench.snapshots import INTERVAL_NS, build_snapshot, open_aggregator
 from ibpulse import exposition
 
@@ -78,7 +77,7 @@ def run(bench: Bench) -> Section:
 
 def _measure_daemon(bench: Bench, ports: int) -> tuple[float, float]:
     """Share of a core of the main process, and memory of both processes in bytes."""
-    with running_version(bench, this_version(), ports=ports, history_seconds=300) as daemon:
+    with running_daemon(bench, ports=ports, history_seconds=300) as daemon:
         time.sleep(SETTLE_SECONDS)
         return cpu_shares(daemon, 5.0)["main"], memory_bytes(daemon)["both"]
 

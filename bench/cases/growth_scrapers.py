@@ -14,9 +14,8 @@ import numpy as np
 from bench import scrapers
 from bench.bench import PORTS, Bench
 from bench.ratios import Measured, Rounds
-from bench.released import Served, running_version, this_version
 from bench.report import Panel, Picture, Section, Table, milliseconds, percent
-from bench.served import cpu_shares
+from bench.served import Served, cpu_shares, running_daemon
 
 SIZES = (1, 2, 5, 10, 20, 50)
 ALONE = "0"
@@ -31,7 +30,7 @@ medians of rounds in a random order; the waits are those of all scrapes of a rou
 def run(bench: Bench) -> Section:
     """Scrape one daemon by more and more scrapers."""
     rounds = Rounds()
-    with running_version(bench, this_version(), ports=PORTS, history_seconds=300) as daemon:
+    with running_daemon(bench, ports=PORTS, history_seconds=300) as daemon:
         time.sleep(SETTLE_SECONDS)
         for _ in range(bench.rounds(3)):
             order = random.sample(SIZES, len(SIZES))

@@ -27,11 +27,10 @@ HISTORY_SECONDS = 60
 FLAGS = (
     "--web.listen-address=127.0.0.1:0",
     f"--sampler.history={HISTORY_SECONDS}s",
-    f"--analysis.windows={WINDOW_SECONDS}s",
     "--analysis.traffic-window=10s",
     "--slow.interval=1s",
     "--capture.min-free=1MB",
-    "--capture.max-count=3",
+    "--capture.max-bytes=2MB",
     "--capture.allow-unauthenticated=true",
 )
 # directories of files of jobs, and of cgroups

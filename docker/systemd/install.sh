@@ -7,8 +7,8 @@
 #
 # Each version is a folder /opt/ibpulse-VERSION with its Python environment, its units and its scripts for Slurm;
 # /opt/ibpulse is a link to the one in use. An upgrade builds the new folder first and restarts the service last. The
-# ring in /run/ibpulse stays, so the history of the last minutes does. A 0.1 that was installed by hand into /opt/ibpulse
-# becomes the version before. Where systemd does not run, such as in the chroot of an image, nothing is started.
+# ring in /run/ibpulse stays, so the history of the last minutes does. Where systemd does not run, such as in the chroot of
+# an image, nothing is started.
 # PYTHON=... names another interpreter than python3. pip's variables apply: PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels/
 set -eu
 
@@ -53,16 +53,6 @@ use_version() {
     fi
 }
 
-# a virtual environment from before this script: the only thing that 0.1 documented
-adopt() {
-    [ -x "$link/bin/ibpulse" ] || fail "$link is neither a link nor a virtual environment; move it away first"
-    version=$("$link/bin/ibpulse" --version | sed 's/.* //')
-    cp "$units"/ibpulse*.service "$link/" || fail "$units has no ibpulse.service to keep for a rollback"
-    mv "$link" "$link-$version"
-    ln -s "$link-$version" "$link"
-    echo "ibpulse $version, installed by hand, is now in $link-$version"
-}
-
 install() {
     wheel=$1 locked=$2
     for file in "$wheel" "$locked" "$here/ibpulse.service"; do
@@ -72,8 +62,7 @@ install() {
         fail "$python: it needs Python 3.11 or newer with venv (Debian: python3-venv); name another with PYTHON=..."
     new=$link-$(basename "$wheel" | cut -d- -f2)
     [ "$(current)" != "$new" ] || fail "$new is in use already; --uninstall first to install it anew"
-    [ ! -d "$link" ] || [ -L "$link" ] || adopt
-    [ "$(current)" != "$new" ] || fail "$new is in use already, installed by hand; install a newer version"
+    [ ! -d "$link" ] || [ -L "$link" ] || fail "$link is not a link that this script made; move it away first"
     before=$(current)
 
     rm -rf "$new"

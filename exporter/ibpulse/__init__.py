@@ -4,7 +4,7 @@ Holds the version, and the names of the Python API, which are imported on first 
 package, so nothing heavier may be imported here. `__init__.pyi` declares the names for type checkers.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Dataset",

@@ -20,7 +20,6 @@ from ibpulse.text import escape_controls
 
 if TYPE_CHECKING:
     from ibpulse.commands.parser import Parsed
-    from ibpulse.config import Settings
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -109,15 +108,6 @@ def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
         raise ConfigError([*parsed.faults, *error.faults]) from None
     if parsed.faults:
         raise ConfigError(parsed.faults)
-    warn([*parsed.warnings, *resolved.warnings], resolved.settings)
     parsed.arguments.origins = resolved.origins
     with memory.bounded() if verb.reads_files else nullcontext():
         return verb.load().run(parsed.arguments, resolved.settings)
-
-
-def warn(warnings: Sequence[str], settings: Settings) -> None:
-    """Log the warnings about the command line and the settings, in the configured format."""
-    if warnings:
-        from ibpulse.commands.logs import log_warnings  # rarely needed
-
-        log_warnings(warnings, settings.log.level, settings.log.format)

@@ -21,7 +21,7 @@ import orjson
 from ibpulse.errors import DaemonError
 from ibpulse.events.event import Event, from_json
 from ibpulse.instants import parse_rfc3339
-from ibpulse.model import DIRECTIONS, UNKNOWN_ROLE, PortId, PortIdentity, settle_role
+from ibpulse.model import DIRECTIONS, UNKNOWN_ROLE, PortId, PortIdentity
 from ibpulse.units import MILLISECOND_NS
 
 DEFAULT_PORT = 10055
@@ -165,7 +165,7 @@ class RemotePort:
     """One port of the daemon's node; `source` is empty and `resolution_seconds` 0 if none of its files counts bytes.
 
     `problem` is a sentence, empty for a healthy port. `since_ns` is the wall time at which `state` began, None if it is
-    unknown; daemons of version 0.1 do not give it, nor `role`.
+    unknown.
     """
 
     device: str
@@ -181,12 +181,9 @@ class RemotePort:
     since_ns: int | None = None
     role: str = UNKNOWN_ROLE
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "role", settle_role(self.rail, self.role))
-
     @property
     def disappeared(self) -> bool:
-        """Whether the port does not exist any more; daemons of version 0.1 do not list such ports."""
+        """Whether the port does not exist any more."""
         return self.state == "disappeared"
 
     @property
@@ -204,7 +201,7 @@ class RemotePort:
 class RemotePorts:
     """The ports of the daemon's node, and its sampling interval.
 
-    `simulated`: they are those of a simulator or a replay; daemons of version 0.1 do not say so.
+    `simulated`: they are those of a simulator or a replay.
     """
 
     interval_ns: int
@@ -273,7 +270,7 @@ def ask_ports(connection: DaemonConnection) -> RemotePorts:
     with reading(connection):
         document = orjson.loads(body)
         interval_ns = round(float(document["interval_seconds"]) * 1e9)
-        simulated = bool(document.get("simulated", False))
+        simulated = bool(document["simulated"])
         return RemotePorts(interval_ns, tuple(map(_port, document["ports"])), simulated)
 
 
@@ -295,21 +292,15 @@ def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | in
             start_ns=about["start_ms"] * MILLISECOND_NS,
             newest_ns=about["history"]["newest_ms"] * MILLISECOND_NS,
             series=tuple(map(str, about["series"])),
-            merged=tuple((int(row), int(first), int(count)) for row, first, count in _places(about)),
+            merged=tuple((int(row), int(first), int(count)) for row, first, count in about["implausible"]["places"]),
             values=values,
         )
 
 
-def _places(about: Mapping[str, Any]) -> Sequence[Sequence[int]]:
-    """The places of merged samples; daemons of version 0.1 do not tell them."""
-    places: Sequence[Sequence[int]] = about.get("implausible", {}).get("places", ())
-    return places
-
-
 def ask_events(
     connection: DaemonConnection, from_ns: int | None = None, to_ns: int | None = None, kinds: Sequence[str] = ()
-) -> RemoteEvents | None:
-    """The events noticed between two wall times, widened to milliseconds; None if the daemon, of 0.1, keeps none.
+) -> RemoteEvents:
+    """The events noticed between two wall times, widened to milliseconds.
 
     Raises:
         DaemonError: there is no answer, or it is not one of an ibpulse daemon.
@@ -319,12 +310,7 @@ def ask_events(
         query.append(("from", from_ns // MILLISECOND_NS))
     if to_ns is not None:
         query.append(("to", -(-to_ns // MILLISECOND_NS)))
-    try:
-        body = connection.get("/api/v1/events", query).body
-    except DaemonError as error:
-        if error.status == http.client.NOT_FOUND:
-            return None
-        raise
+    body = connection.get("/api/v1/events", query).body
     with reading(connection):
         document = orjson.loads(body)
         return RemoteEvents(tuple(map(_event, document["events"])), int(document["left_out"]))
@@ -363,11 +349,11 @@ def _port(entry: Mapping[str, Any]) -> RemotePort:
         state=str(entry["state"]),
         rate_bytes_per_second=None if rate is None else float(rate),
         rail=bool(entry["rail"]),
-        role=str(entry.get("role") or UNKNOWN_ROLE),
+        role=str(entry["role"]),
         source=str(source["name"]),
         resolution_seconds=float(source["resolution_seconds"]),
         problem=str(entry.get("problem") or ""),
-        since_ns=parse_rfc3339(entry["since"]) if entry.get("since") else None,
+        since_ns=parse_rfc3339(entry["since"]) if entry["since"] else None,
         identity=PortIdentity(**{name: str(entry["identity"].get(name, "")) for name in PortIdentity.__slots__}),
     )
 

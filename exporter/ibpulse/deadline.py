@@ -41,7 +41,7 @@ def seconds_until_beat(period_seconds: float, clock: Clock = time) -> float:
 def yield_to_others(niceness: int) -> None:
     """Raise the niceness of the calling thread, where that is allowed.
 
-    A filter of system calls may refuse it (seccomp, as of the systemd units of 0.1). The work itself matters more.
+    A filter of system calls (seccomp) may refuse it. The work itself matters more.
     """
     with suppress(OSError):
         os.nice(niceness)

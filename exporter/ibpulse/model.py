@@ -107,7 +107,7 @@ class PortState:
     `state` and `physical` are the kernel's words for the link and its physical layer. `rate_bytes_per_second` is the
     data rate of one direction while `active`, otherwise the last one while it was; None if it was never known.
     `stride` is the number of ticks between two samples. `problem` is one of `PROBLEMS`, or empty. `role` is one of
-    `ROLES`; it follows from `rail` where that is all that is known, as in a recording of version 0.1.
+    `ROLES`; it follows from `rail` where that is all that is known.
     """
 
     state: str = ""

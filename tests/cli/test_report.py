@@ -167,7 +167,7 @@ def hostile(folder: Path, whole: Path) -> Path:
             of_another_program,
             "is not a recording of ibpulse: it lacks the metadata ibpulse_recording; name another file",
         ),
-        (of_a_newer_version, "is of version 99, this program reads version 1 and 2; use a newer ibpulse"),
+        (of_a_newer_version, "is of version 99, this program reads version 1; use a newer ibpulse"),
         (hostile, "has its rows in another order than ibpulse writes them; use the file that ibpulse wrote"),
     ],
 )

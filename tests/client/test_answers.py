@@ -23,6 +23,7 @@ ABOUT = {
     "start_ms": 1000,
     "points": 3,
     "history": {"newest_ms": 2000},
+    "implausible": {"places": []},
     "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive", "mlx5_1:1 receive"],
 }
 
@@ -89,11 +90,15 @@ def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
         "state": "DOWN",
         "rate_bytes_per_second": None,
         "rail": True,
+        "role": "compute",
+        "since": None,
         "source": None,
         "identity": {"guid": "b8ce", "colour": "green"},
     }
     counted = {**port, "rate_bytes_per_second": 5e10, "source": {"name": "words", "resolution_seconds": 0.03}}
-    server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": [port, counted]}))
+    server.answer(
+        "/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": [port, counted], "simulated": False})
+    )
     answer = ask_ports(DaemonConnection(server.url))
     assert (answer.interval_ns, answer.simulated) == (10_000_000, False)
     server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": [], "simulated": True}))
@@ -106,9 +111,10 @@ def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
 
 def test_a_port_says_since_when_it_is_in_its_state(server: Canned) -> None:
     port = {"device": "mlx5_0", "port": 1, "active": False, "rate_bytes_per_second": None, "rail": True, "source": None}
+    port["role"] = "compute"
     gone = {"state": "disappeared", "since": "2025-11-21T00:00:00.250Z", "problem": "the port does not exist any more"}
     ports = [{**port, **gone, "identity": {}}, {**port, "state": "DOWN", "since": None, "problem": "", "identity": {}}]
-    server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": ports}))
+    server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": ports, "simulated": False}))
     first, second = ask_ports(DaemonConnection(server.url)).ports
     assert (first.disappeared, first.since_ns, first.problem) == (True, 1_763_683_200_250_000_000, gone["problem"])
     assert (second.disappeared, second.since_ns, second.problem) == (False, None, "")
@@ -138,13 +144,6 @@ def test_events_are_read_with_the_states_of_their_ports(server: Canned) -> None:
     before = PortState("ACTIVE", active=True, rate_bytes_per_second=5e10)
     event = Event(1_763_683_200_123_000_000, "link-down", "mlx5_0:1", EVENT["text"], 10**9, before, None, {"a": [1]})
     assert found == RemoteEvents((event,), 3)
-
-
-def test_a_daemon_of_0_1_has_no_events(server: Canned) -> None:
-    assert ask_events(DaemonConnection(server.url)) is None
-    server.answer("/api/v1/events", b'{"detail": "busy"}', 503)
-    with pytest.raises(DaemonError, match="busy"):
-        ask_events(DaemonConnection(server.url))
 
 
 @pytest.mark.parametrize("changed", [{"time_ms": None}, {"kind": 5}, {"before": {"state": 1}}, {"time_ms": -1}])

@@ -22,7 +22,7 @@ def capture(**texts: str) -> CaptureSettings:
     """The capture settings of these flags; `history` is the sampler's."""
     names = {name: f"capture.{name.replace('_', '-')}" for name in texts} | {"history": "sampler.history"}
     flags = {names[name]: [text] for name, text in texts.items()}
-    return load({**flags, "analysis.windows": ["10s"]}, {}).capture
+    return load(flags, {}).capture
 
 
 def faults(**texts: str) -> str:
@@ -34,11 +34,7 @@ def faults(**texts: str) -> str:
 def test_the_defaults_are_those_of_the_recorder() -> None:
     settings, options = capture(), CaptureOptions(Path(), "")
     assert (settings.before, settings.after) == (options.before_ns, options.after_ns)
-    assert (settings.max_count, settings.max_bytes, settings.min_free) == (
-        options.max_count,
-        options.max_bytes,
-        options.min_free_bytes,
-    )
+    assert (settings.max_bytes, settings.min_free) == (options.max_bytes, options.min_free_bytes)
     assert settings.rules == tuple(RULES)
     assert not settings.allow_unauthenticated
     assert settings.node == ()

@@ -31,11 +31,11 @@ def test_a_flag_goes_before_the_environment_the_environment_before_the_file_the_
     assert resolved.settings.sampler.interval == 2_000_000
     assert resolved.settings.sampler.history == 7 * 60 * 10**9
     assert resolved.settings.slow.interval == 7 * 10**9
-    assert resolved.settings.web.max_points == 200_000
+    assert resolved.settings.log.level == "info"
     assert resolved.origins["sampler.interval"] == "flag --sampler.interval"
     assert resolved.origins["sampler.history"] == "environment variable IBPULSE_SAMPLER__HISTORY"
     assert resolved.origins["slow.interval"] == f"{path}:4: slow.interval"
-    assert resolved.origins["web.max-points"] == "default"
+    assert resolved.origins["log.level"] == "default"
 
 
 def test_the_last_of_a_repeated_flag_stands() -> None:
@@ -43,9 +43,9 @@ def test_the_last_of_a_repeated_flag_stands() -> None:
 
 
 def test_a_list_stands_in_place_of_the_list_of_a_lower_source(tmp_path: Path) -> None:
-    _, flags = save(tmp_path, "ports: {include: [a, b], exclude: 'c,d', rails: null}\n")
+    _, flags = save(tmp_path, "ports: {include: [a, b], exclude: 'c,d', roles: null}\n")
     ports = load({**flags, "ports.include": ["e"]}, {}).ports
-    assert (ports.include, ports.exclude, ports.rails) == (("e",), ("c", "d"), ())
+    assert (ports.include, ports.exclude, ports.roles) == (("e",), ("c", "d"), {})
 
 
 STORAGE = {"storage": ("mlx5_1", "mlx5_7"), "compute": ("mlx5_0:1",)}
@@ -59,22 +59,6 @@ def test_roles_are_a_mapping_in_the_file_and_a_list_elsewhere(tmp_path: Path) ->
     assert load({"ports.roles": ["storage=mlx5_1,mlx5_7", "compute=mlx5_0:1"]}, {}).ports.roles == STORAGE
     save(tmp_path, yaml.safe_dump({"ports": {"roles": given.written()["ports"]["roles"]}}))
     assert load({"config.file": [path]}, {}).ports.roles == STORAGE
-
-
-def test_rails_are_short_for_compute() -> None:
-    ports = load({"ports.rails": ["mlx5_*"], "ports.roles": ["storage=eth0"]}, {}).ports
-    assert ports.roles_by_pattern() == {"storage": ("eth0",), "compute": ("mlx5_*",)}
-    assert load({}, {}).ports.roles_by_pattern() == {}
-
-
-def test_rails_that_contradict_the_roles_are_refused() -> None:
-    place = "flag --ports.rails"
-    assert faults({"ports.rails": ["mlx5_0"], "ports.roles": ["compute=mlx5_0"]}, {}) == (
-        f"{place}: compute is given in ports.roles as well; give the rails in one of them",
-    )
-    assert faults({"ports.rails": ["mlx5_*"], "ports.roles": ["storage=mlx5_7"]}, {}) == (
-        f"{place}: mlx5_7 and mlx5_*: the same port is given for storage and compute; give each port once",
-    )
 
 
 def test_the_expected_rails_may_be_left_to_ibpulse() -> None:
@@ -101,8 +85,8 @@ def test_a_file_may_say_nothing(tmp_path: Path, text: str) -> None:
 def test_all_faults_of_all_sources_are_told_in_one_run(tmp_path: Path) -> None:
     path, flags = save(tmp_path, "sampler:\n  intervall: 1ms\n  cpu: one\nslow:\n  interval: 1\n")
     found = faults(
-        {**flags, "sampler.interval": ["7ms"], "analysis.windows": ["10m"]},
-        {"IBPULSE_WEB__MAX_POINTS": "1", "IBPULSE_SAMPLER_HISTORY": "1m"},
+        {**flags, "sampler.interval": ["7ms"], "analysis.traffic-window": ["10m"]},
+        {"IBPULSE_LOG__LEVEL": "loud", "IBPULSE_SAMPLER_HISTORY": "1m"},
     )
     assert found == (
         "environment variable IBPULSE_SAMPLER_HISTORY: no such setting; did you mean IBPULSE_SAMPLER__HISTORY?",
@@ -110,60 +94,28 @@ def test_all_faults_of_all_sources_are_told_in_one_run(tmp_path: Path) -> None:
         "flag --sampler.interval: 7ms does not divide one second; the nearest that do are 5ms and 8ms",
         f"{path}:3: sampler.cpu: 'one' is not a whole number; write it like 2",
         f"{path}:5: slow.interval: 1 has no unit; write it like 10ms, 5s or 1h30m",
-        "environment variable IBPULSE_WEB__MAX_POINTS: 1 is out of bounds; choose 1000 to 100000000",
-        "sampler.history (default): 5m is shorter than the longest of analysis.windows; "
-        "raise sampler.history to 10m or remove that window",
+        "environment variable IBPULSE_LOG__LEVEL: unknown value 'loud'; choose debug or info or warning or error",
+        "sampler.history (default): 5m is shorter than analysis.traffic-window; "
+        "raise sampler.history to 10m or shorten that window",
     )
 
 
 def test_a_rule_is_silent_while_one_of_its_settings_is_at_fault() -> None:
-    assert faults({"sampler.history": ["1s"], "analysis.windows": ["10m"]}, {}) == (
+    assert faults({"sampler.history": ["1s"], "analysis.traffic-window": ["10m"]}, {}) == (
         "flag --sampler.history: 1s is out of bounds; choose 10s to 1h",
     )
 
 
-def test_a_history_shorter_than_a_window_is_refused_where_it_is_given() -> None:
-    assert faults({}, {"IBPULSE_SAMPLER__HISTORY": "1m"}) == (
-        "environment variable IBPULSE_SAMPLER__HISTORY: 1m is shorter than the longest of analysis.windows; "
-        "raise sampler.history to 5m or remove that window",
-    )
-
-
-def test_a_history_as_long_as_the_longest_window_is_enough() -> None:
-    assert load({"sampler.history": ["10s"], "analysis.windows": ["10s"]}, {}).sampler.history == 10**10
-
-
 def test_the_default_traffic_window_is_cut_to_the_history() -> None:
-    settings = load({"sampler.history": ["20s"], "analysis.windows": ["10s"]}, {})
+    settings = load({"sampler.history": ["20s"]}, {})
     assert settings.analysis.traffic_window == 20 * 10**9
 
 
 def test_a_traffic_window_that_is_given_and_longer_than_the_history_is_refused() -> None:
-    flags = {"sampler.history": ["20s"], "analysis.windows": ["10s"], "analysis.traffic-window": ["30s"]}
+    flags = {"sampler.history": ["20s"], "analysis.traffic-window": ["30s"]}
     assert faults(flags, {}) == (
         "flag --sampler.history: 20s is shorter than analysis.traffic-window; "
         "raise sampler.history to 30s or shorten that window",
-    )
-
-
-@pytest.mark.parametrize(
-    ("interval", "timescales"),
-    [("1ms", (10, 50, 100, 1000)), ("20ms", (100, 1000)), ("40ms", (1000,)), ("50ms", (50, 100, 1000))],
-)
-def test_default_timescales_that_are_no_multiple_of_the_interval_are_left_out(
-    interval: str, timescales: tuple[int, ...]
-) -> None:
-    settings = load({"sampler.interval": [interval]}, {})
-    assert settings.analysis.timescales == tuple(scale * 10**6 for scale in timescales)
-
-
-def test_given_timescales_that_are_no_multiple_of_the_interval_are_refused_one_by_one() -> None:
-    flags = {"sampler.interval": ["20ms"], "analysis.timescales": ["10ms,50ms,100ms"]}
-    assert faults(flags, {}) == (
-        "flag --analysis.timescales: 10ms is not a multiple of sampler.interval, 20ms; "
-        "remove it or change the interval",
-        "flag --analysis.timescales: 50ms is not a multiple of sampler.interval, 20ms; "
-        "remove it or change the interval",
     )
 
 
@@ -175,8 +127,8 @@ FILES = [
     ("- 1\n", "1: the file: is not a mapping; write it like sampler: {interval: 10ms}"),
     ("sampler: {interval: {ms: 1}}\n", "1: sampler.interval: not a value; give one value or a plain list"),
     ("ports: {roles: {storage: [[a]]}}\n", "1: ports.roles: not a value; give one value or a plain list"),
-    ("ports: {rails: {storage: a}}\n", "1: ports.rails: not a value; give one value or a plain list"),
-    ("ports: {rails: [[a]]}\n", "1: ports.rails: not a value; give one value or a plain list"),
+    ("ports: {include: {storage: a}}\n", "1: ports.include: not a value; give one value or a plain list"),
+    ("ports: {include: [[a]]}\n", "1: ports.include: not a value; give one value or a plain list"),
     ("sampler: {interval: [1ms, 2ms]}\n", "1: sampler.interval: '1ms, 2ms' is a list; give one value"),
     ("\nsamplr: {interval: 1ms}\n", "2: samplr: no such group of settings; did you mean sampler?"),
     ("config: {file: x}\n", "1: config: no such group of settings; `ibpulse serve --help` lists every setting"),
@@ -233,11 +185,11 @@ def test_a_file_with_control_characters_is_refused(tmp_path: Path) -> None:
 
 
 def test_values_of_the_file_are_taken_as_written(tmp_path: Path) -> None:
-    _, flags = save(tmp_path, 'web: {listen-address: ":8080", max-points: 2000}\nports: {rails: [off, 0x10]}\n')
+    _, flags = save(tmp_path, 'web: {listen-address: ":8080"}\nports: {include: [off, 0x10], expected-rails: 8}\n')
     settings = load(flags, {})
-    assert settings.web.max_points == 2000
+    assert settings.ports.expected_rails == 8
     assert settings.web.listen_address.port == 8080
-    assert settings.ports.rails == ("off", "0x10")
+    assert settings.ports.include == ("off", "0x10")
 
 
 def test_variables_that_kubernetes_sets_for_services_are_passed_over() -> None:

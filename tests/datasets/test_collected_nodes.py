@@ -1,4 +1,4 @@
-"""Past samples of real daemons become a dataset, directly, through a gateway and from 0.1; what is missing is told."""
+"""Past samples of real daemons become a dataset, directly and through a gateway; what is missing is told."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from ibpulse.datasets import node_samples_source
 from ibpulse.datasets.collected_nodes import NodeCollection, collect_nodes
@@ -30,6 +30,7 @@ from ibpulse.recordings import Recording, load
 from ibpulse.web.app import create_app
 from ibpulse.web.server import serve
 from tests.fleet.hostile import Hostile, hostile
+from tests.fleet.small_answers import answer_node, ports_of
 from tests.gateway.gateways import Gateway
 from tests.running import HANG_SECONDS
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node
@@ -51,26 +52,6 @@ async def served(app: ASGIApp) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.port}"
     finally:
         await server.stop()
-
-
-def as_released(app: ASGIApp) -> ASGIApp:
-    """The daemon as 0.1 was: no clock, events or jobs, no uncertainty, and the old name of the unit."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        unknown = scope["type"] == "http" and scope["path"] in ("/api/v1/clock", "/api/v1/events", "/api/v1/jobs")
-        if unknown or b"uncertainty" in scope.get("query_string", b""):
-            await send({"type": "http.response.start", "status": 404 if unknown else 422, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-            return
-
-        async def rename(message: Message) -> None:
-            headers = message.get("headers", ())
-            renamed = [(name, text.replace(b'"bytes_per_second"', b'"bytes"')) for name, text in headers]
-            await send({**message, "headers": renamed} if headers else message)
-
-        await app(scope, receive, rename)
-
-    return answer
 
 
 @dataclass
@@ -182,19 +163,6 @@ async def test_what_is_missing_is_written_down_until_it_is_there(fleet: Fleet, n
     ]
 
 
-async def test_a_node_of_0_1_is_read_without_what_it_lacks(fleet: Fleet, node: Node) -> None:
-    async with served(as_released(create_app(node.parts()))) as url:
-        result = await fleet.collect(old=url)
-        jobs = await fleet.collect(replace(SPAN, job="7"), old=url)
-    assert len(result.written) == 1
-    found = fleet.raw(Part("", "old", START_NS))
-    check_samples(found, node, 1, 799)
-    assert found.steps is None or not found.steps.any()
-    (row,) = fleet.rows(FILES)
-    assert (row["clock_offset_ns"], row["clock_bound_ns"], row["clock_synchronised"]) == (None, None, None)
-    assert [span.reason for span in jobs.missing] == ["it does not say which jobs it has"]
-
-
 async def test_a_gateway_gives_what_its_nodes_give(fleet: Fleet, node: Node, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(served(create_app(node.parts())))
@@ -219,14 +187,13 @@ async def server() -> AsyncIterator[Hostile]:
 
 
 async def test_answers_of_hostile_nodes_are_reasons(fleet: Fleet, server: Hostile) -> None:
-    released = Path(__file__).parents[1] / "upgrade" / "released"
     result = await fleet.collect(silent=server.url)
     server.answer("/api/v1/ports", b"<html>", "text/html")
     page = await fleet.collect(page=server.url)
-    server.answer("/api/v1/ports", (released / "ports.json").read_bytes())
+    answer_node(server)
     server.answer("/api/v1/window", b"\x93NUMPY\x01\x00" + bytes(100), "application/x-npy")
     array = await fleet.collect(array=server.url)
-    server.answer("/api/v1/ports", json.dumps({"interval_seconds": 0.01, "ports": []}).encode())
+    server.answer("/api/v1/ports", ports_of())
     empty = await fleet.collect(empty=server.url)
     reasons = [span.reason for each in (result, page, array, empty) for span in each.missing]
     assert [reason.partition(",")[0] for reason in reasons[1:]] == [

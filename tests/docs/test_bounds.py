@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ibpulse import memory
-from ibpulse.config import load
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.recordings import counter_log, resampling
 from ibpulse.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
@@ -24,7 +23,6 @@ UNREAD = f"{connection.UNREAD_SECONDS:g} s"
 WIDE = str(WebLimits().max_wide_requests)
 OPEN, OWN = open_connections.MAX_CONNECTIONS, open_connections.MAX_CONNECTIONS_PER_CLIENT
 CROWDED = f"idle connection after a refused request, or while more than {open_connections.CROWD} are open"
-MOST_VALUES = load({}, {}).web.max_points
 BOUNDS = {
     "docs/security.md": {
         "request head": HEAD,
@@ -45,7 +43,7 @@ BOUNDS = {
         ),
     },
     "docs/api.md": {
-        "values in one response (`web.max-points`)": f"{MOST_VALUES:,}",
+        "values in one response": f"{WebLimits().max_values:,}",
         "pending captures": str(CaptureOptions(Path(), "").max_pending),
         f"concurrent wide windows (over {WebLimits().wide_values:,} values read or returned)": WIDE,
         "concurrent summaries": WIDE,
@@ -79,4 +77,4 @@ def test_the_memory_of_an_hour_follows_from_the_bounds() -> None:
 
 
 def test_the_example_of_a_refusal_has_the_default_bound() -> None:
-    assert f'"limit":{MOST_VALUES},' in (ROOT / "docs/api.md").read_text()
+    assert f'"limit":{WebLimits().max_values},' in (ROOT / "docs/api.md").read_text()

@@ -14,7 +14,7 @@ import yaml
 from ibpulse.commands import VERBS, split_verb
 from ibpulse.commands.parser import build_parser, own_actions, parse
 from ibpulse.config.loading import resolve
-from ibpulse.config.setting_table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS
+from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.gateway.gateway_metrics import ROWS as GATEWAY_ROWS
 from ibpulse.metrics.error_counters import OTHER_COUNTERS
 from ibpulse.metrics.metric_table import TABLE
@@ -85,8 +85,6 @@ def test_every_flag_that_is_named_by_itself_is_one_of_a_command(page: Path) -> N
 @for_each({name(page): page for page in PAGES if name(page) not in CHART_PAGES})
 def test_every_setting_that_is_named_is_there(page: Path) -> None:
     known = {row.name for row in (CONFIG_FILE, *ROWS)}
-    if name(page) in ("CHANGELOG.md", "docs/configuration.md"):
-        known |= {old.name for old in DEPRECATED}
     for span in spans(page):
         found = re.fullmatch(r"([a-z]+\.[a-z][a-z.-]+)(=.*)?", span)
         # such as nodes.json
@@ -129,10 +127,9 @@ def test_the_interface_is_in_the_design_and_the_page_of_it(tmp_path: Path) -> No
         assert [path for path in paths if f"`{path}" not in text and f"[`{path}" not in text] == [], page
 
 
-def test_the_design_and_the_changes_name_every_command() -> None:
-    for text in (section(DESIGN, "Commands"), (ROOT / "CHANGELOG.md").read_text()):
-        named = re.findall(r"`ibpulse (([a-z]+)(?: [a-z]+)?)[^`]*`", text)
-        assert set(VERBS) <= {name for names in named for name in names}
+def test_the_design_names_every_command() -> None:
+    named = re.findall(r"`ibpulse (([a-z]+)(?: [a-z]+)?)[^`]*`", section(DESIGN, "Commands"))
+    assert set(VERBS) <= {name for names in named for name in names}
 
 
 def test_the_layers_of_the_design_are_those_that_are_kept() -> None:

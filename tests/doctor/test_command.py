@@ -116,7 +116,7 @@ def test_the_settings_of_the_daemon_are_those_of_doctor() -> None:
         "path.sysfs": ["/host/sys"],
         "sampler.interval": ["20ms"],
         "sampler.cpu": ["3"],
-        "ports.rails": ["mlx5_*"],
+        "ports.roles": ["compute=mlx5_*"],
         "web.listen-address": ["127.0.0.1:9"],
     }
     options = doctor.make_options(load(flags, {}))

@@ -170,9 +170,9 @@ def test_without_a_daemon_nothing_is_said_of_events() -> None:
     assert sentences(make_facts(), "events") == []
 
 
-def test_a_daemon_without_a_log_is_no_trouble(tmp_path: Path) -> None:
+def test_an_empty_event_log_is_no_trouble(tmp_path: Path) -> None:
     facts = replace(make_facts(), events=read_event_facts(tmp_path))
-    assert sentences(facts, "events") == [": The running daemon has no event log; version 0.2 and later have one."]
+    assert sentences(facts, "events") == [": The event log is empty."]
     assert troubles(facts) == []
 
 

@@ -32,9 +32,8 @@ from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.web.auth.reload import WebConfigReloader
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
+from tests.fleet.small_answers import PORT, PORTS, answer_node, ports_of
 from tests.loop_clock import pause, until
-
-RELEASED = Path(__file__).parents[1] / "upgrade" / "released"
 
 
 @pytest.fixture
@@ -136,17 +135,6 @@ async def test_a_node_that_stops_answering_keeps_its_last_answers_and_comes_back
     assert (await fleet.poll())["frozen"].state == "up"
 
 
-async def test_a_daemon_of_0_1_has_no_offset_and_no_jobs(fleet: Fleet, server: Hostile) -> None:
-    server.answer("/api/v1/ports", (RELEASED / "ports.json").read_bytes())
-    server.answer("/metrics", b'ibpulse_build_info{version="0.1.0",python="3.11.7"} 1\n', "text/plain")
-    await fleet.list(old=server.url)
-    row = (await fleet.poll())["old"]
-    assert (row.state, row.offset, row.clock, row.jobs) == ("up", None, None, None)
-    assert (row.figures.version, row.figures.line_rate) == ("0.1.0", None)
-    assert row.ports is not None
-    assert [port.role for port in row.ports.ports] == ["compute", "compute"]
-
-
 HOSTILE: dict[str, tuple[Callable[[Hostile], None], str]] = {
     "html": (lambda s: s.answer("/api/v1/ports", b"<script>alert(1)</script>", "text/html"), "'text/html', not JSON"),
     "types": (lambda s: s.answer("/api/v1/ports", b'{"interval_seconds":"x"}'), "interval_seconds 'x' is not a number"),
@@ -172,8 +160,7 @@ async def test_a_hostile_node_is_down_with_a_sentence_and_the_others_are_not(
 
 
 async def test_a_lying_clock_harms_only_its_own_node(fleet: Fleet, server: Hostile, daemons: dict[str, Daemon]) -> None:
-    server.answer("/api/v1/ports", (RELEASED / "ports.json").read_bytes())
-    server.answer("/metrics", b"", "text/plain")
+    answer_node(server)
     server.answer("/api/v1/clock", b'{"time_ns": 9223372036854775807, "synchronised": true}')
     await fleet.list(open=daemons["open"].url, bad=server.url)
     rows = await fleet.poll()
@@ -187,15 +174,12 @@ async def test_a_lying_clock_harms_only_its_own_node(fleet: Fleet, server: Hosti
 
 
 async def test_a_node_whose_jobs_cannot_be_read_keeps_its_ports_and_last_jobs(fleet: Fleet, server: Hostile) -> None:
-    ports = (RELEASED / "ports.json").read_bytes()
-    server.answer("/api/v1/ports", ports)
-    server.answer("/metrics", b"", "text/plain")
-    server.answer("/api/v1/jobs", b'{"known": true, "jobs": []}')
+    answer_node(server)
     await fleet.list(n=server.url)
     before = (await fleet.poll())["n"]
     assert (before.state, before.jobs and before.jobs.known) == ("up", True)
     server.answer("/api/v1/jobs", b'{"known": "yes", "jobs": []}')
-    server.answer("/api/v1/ports", ports.replace(b'"ACTIVE"', b'"INIT"'))
+    server.answer("/api/v1/ports", PORTS.replace(b'"ACTIVE"', b'"INIT"'))
     row = (await fleet.poll())["n"]
     assert (row.state, row.jobs) == ("degraded", before.jobs)
     assert row.problem.startswith("its jobs cannot be read: its answer is not as expected: known 'yes' is not true or")
@@ -213,8 +197,7 @@ async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fle
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body))
         writer.write(body)
 
-    server.answer("/api/v1/ports", (RELEASED / "ports.json").read_bytes())
-    server.answer("/metrics", b"", "text/plain")
+    answer_node(server)
     server.handlers["/api/v1/clock"] = tell
     await fleet.list(n=server.url)
     for ahead_ns in (20_000_000, 620_000_000):
@@ -253,10 +236,8 @@ async def test_nodes_come_and_go_with_the_list(fleet: Fleet, daemons: dict[str, 
 async def test_rails_with_problems_degrade_their_node(
     fleet: Fleet, server: Hostile, change: dict[str, object], problem: str
 ) -> None:
-    document = json.loads((RELEASED / "ports.json").read_bytes())
-    document["ports"][0].update(change)
-    server.answer("/api/v1/ports", json.dumps(document).encode())
-    server.answer("/metrics", b"", "text/plain")
+    answer_node(server)
+    server.answer("/api/v1/ports", ports_of({**PORT, **change}))
     await fleet.list(n=server.url)
     row = (await fleet.poll())["n"]
     assert (row.state, row.problem) == ("degraded" if problem else "up", problem)
@@ -292,7 +273,7 @@ async def test_nothing_is_kept_of_many_bad_answers_and_of_nodes_that_are_gone(
             server.handlers["/huge/api/v1/ports"] = endless
             server.handlers["/bomb/api/v1/ports"] = endless_gzip
             server.answer("/wrong/api/v1/ports", b'{"interval_seconds": 1, "ports": [%s0]}' % (b"0," * 100_000))
-            server.answer("/ports/api/v1/ports", (RELEASED / "ports.json").read_bytes())
+            answer_node(server, "/ports")
         kinds = ("html", "huge", "bomb", "wrong", "ports", "none")
         counts = []
         for number in range(6):
@@ -340,9 +321,8 @@ async def test_polls_are_spread_evenly_and_a_hung_node_is_not_asked_twice(
 async def test_a_fault_of_ours_ends_neither_the_poll_of_another_node_nor_the_table(
     fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.answer("/a/api/v1/ports", (RELEASED / "ports.json").read_bytes())
-    server.answer("/a/metrics", b"", "text/plain")
-    server.answer("/b/api/v1/ports", (RELEASED / "ports.json").read_bytes())
+    answer_node(server, "/a")
+    answer_node(server, "/b")
     await fleet.list(a=f"{server.url}/a", b=f"{server.url}/b")
     read, update = PolledNode._read_figures, fleet.table.update
 

@@ -21,12 +21,11 @@ from ibpulse.gateway.job_view import JobView
 from ibpulse.gateway.node_samples import NodeSamples
 from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
+from tests.fleet.small_answers import answer_node
 from tests.gateway.gateways import Gateway
 from tests.gateway.test_node_samples import START, window
 from tests.loop_clock import pause
 
-PORT = {"name": "mlx5_0:1", "device": "mlx5_0", "port": 1, "state": "ACTIVE", "active": True, "rail": True}
-PORTS = {"interval_seconds": 0.01, "ports": [{**PORT, "rate_bytes_per_second": 5e10, "source": None}]}
 JOB = {"job_id": "7", "scheduler": "slurm", "source": "file", "ports": ["mlx5_0:1"], "running": True}
 JOBS = {"known": True, "jobs": [{**JOB, "began_ms": 1, "ended_ms": None}]}
 
@@ -35,7 +34,7 @@ async def list_nodes(gateway: Gateway, servers: AsyncExitStack, count: int) -> l
     """Nodes with one job, which have no windows."""
     nodes = [await servers.enter_async_context(hostile()) for _ in range(count)]
     for node in nodes:
-        node.answer("/api/v1/ports", json.dumps(PORTS).encode())
+        answer_node(node)
         node.answer("/api/v1/jobs", json.dumps(JOBS).encode())
     await gateway.list(**{f"node{number}": node.url for number, node in enumerate(nodes)})
     return nodes
@@ -118,6 +117,7 @@ async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(tmp_path: Pat
         full, empty = await list_nodes(gateway, servers, 2)
         empty.answer("/api/v1/jobs", json.dumps({"known": True, "jobs": [{**JOBS["jobs"][0], "ports": []}]}).encode())
         for node, rails in ((full, ("mlx5_0:1",)), (empty, ())):
+            node.answer("/api/v1/clock", json.dumps({"time_ns": (begin + 2000) * 10**6}).encode())
             body, head = window(np.full((len(rails), 2, 200), 7e6), begin, rails).encode()
             node.answer("/api/v1/window", body, NPY_TYPE, "200 OK", f"{WINDOW_HEADER}: {head}")
         await gateway.table.poll_all()

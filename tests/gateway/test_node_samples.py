@@ -31,6 +31,7 @@ def window(values: np.ndarray, start_ms: int = START, rails: Sequence[str] = RAI
         "end_ms": start_ms + 10 * points,
         "points": points,
         "holes": 0,
+        "implausible": NodeImplausible(merged=0, unexplained=0, places=[]),
         "history": NodeHistory(oldest_ms=START, newest_ms=start_ms),
         "coverage": "",
         "series": [f"{name} {way}" for name in rails for way in ("transmit", "receive")],

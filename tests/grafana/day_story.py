@@ -84,8 +84,7 @@ class Story:
         self.trees[node] = stack.enter_context(simulated(own / "sys", workload, interval=interval, ports=2))
         (own / "jobs").mkdir(mode=0o755)
         self.work(node, JOBS[node])
-        flags = FLAGS if node in FAST else (*FLAGS, "--analysis.timescales=50ms,100ms,1s")
-        daemon = Running(self.trees[node], own / "ring", *flags, f"--jobs.owners-dir={own / 'jobs'}", interval=interval)
+        daemon = Running(self.trees[node], own / "ring", *FLAGS, f"--jobs.owners-dir={own / 'jobs'}", interval=interval)
         daemon.launch()
         stack.callback(daemon.stop)
         self.daemons[node] = daemon

@@ -103,7 +103,7 @@ def running_fleet(directory: Path, plans: Mapping[str, tuple[str, str]]) -> Iter
 def _start(stack: ExitStack, directory: Path, workload: str, interval: str) -> Node:
     directory.mkdir()
     tree = stack.enter_context(simulated(directory / "sys", workload, interval=interval, ports=4))
-    flags = (*FLAGS, "--analysis.timescales=50ms,100ms,1s") if interval == "50ms" else FLAGS
+    flags: tuple[str, ...] = FLAGS
     if directory.name == JOB_NODE:
         owners = directory / "owners"
         owners.mkdir(mode=0o755)

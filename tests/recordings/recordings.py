@@ -111,7 +111,7 @@ def recordings(draw: st.DrawFn) -> Recording:
 
 
 def members(**changes: Any) -> Mapping[str, Any]:
-    """The metadata of a small recording as the JSON of version 1 has it."""
+    """The metadata of a small recording as JSON."""
     port = {"device": "mlx5_0", "port": 1}
     made = {"ibpulse_recording_version": 1, "host": "a", "interval_ns": INTERVAL_NS, "ports": [port], "source": "x"}
     return {**made, **changes}

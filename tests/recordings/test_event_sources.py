@@ -132,15 +132,6 @@ async def test_a_daemon_that_does_not_answer_is_asked_again(server: Canned, conn
     assert [event.text for event in await source.read()] == ["down; it is not recorded"]
 
 
-async def test_a_daemon_without_an_event_log_is_asked_once(
-    server: Canned, connection: DaemonConnection, caplog: pytest.LogCaptureFixture
-) -> None:
-    source = DaemonEvents(connection, lambda: 1, PORTS)
-    assert [*await source.read(), *await source.read()] == []
-    assert len(server.asked) == 1
-    assert caplog.text.count("has no event log, so the recording has no events") == 1
-
-
 def test_a_port_of_a_daemon_that_cannot_be_read_has_a_problem_and_one_that_disappeared_is_not_recorded() -> None:
     fine = RemotePort("mlx5_0", 1, True, "ACTIVE", 50e9, True, "words", 0.01, PortIdentity())
     ports = [fine, replace(fine, device="mlx5_1", state="unreadable"), replace(fine, device="x", state="disappeared")]

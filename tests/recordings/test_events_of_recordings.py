@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from ibpulse.events import Event
@@ -163,16 +162,6 @@ def test_a_recording_does_not_repeat_the_ports_of_a_start_nor_the_place_in_a_rin
     (members,) = events_to_json([event])
     assert members["details"] == {"version": "0.2"}
     assert not members.keys() & {"tick", "ring"}
-
-
-def test_a_recording_of_version_1_keeps_its_ports_constant(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    save(path, recording_of(FLAP))
-    table = pq.read_table(path)
-    header = table.schema.metadata[b"ibpulse_recording"].replace(b'_version":2', b'_version":1', 1)
-    pq.write_table(table.replace_schema_metadata({b"ibpulse_recording": header}), path)
-    assert load(path).meta.events == ()
-    assert actives(load(path)) == [True] * 10
 
 
 def test_too_many_events_are_refused() -> None:

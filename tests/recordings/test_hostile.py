@@ -30,9 +30,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.parquet"
 
 
-def of_version_2(**changes: Any) -> bytes:
-    """The metadata of a small recording of version 2."""
-    return json.dumps(members(ibpulse_recording_version=2, **changes)).encode()
+def header(**changes: Any) -> bytes:
+    """The metadata of a small recording with other members."""
+    return json.dumps(members(**changes)).encode()
 
 
 def of_port(**changes: float) -> bytes:
@@ -91,10 +91,10 @@ def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
         (b"{", "has metadata that is not JSON; copy the file again"),
         (b"\xff", "has metadata that is not JSON"),
         (b"[" * 100_000, "has metadata that is not JSON"),
-        (b"[]", "is of version None, this program reads version 1 and 2; use a newer ibpulse"),
+        (b"[]", "is of version None, this program reads version 1; use a newer ibpulse"),
         (
             json.dumps(members(ibpulse_recording_version=3)).encode(),
-            "is of version 3, this program reads version 1 and 2; use a newer",
+            "is of version 3, this program reads version 1; use a newer",
         ),
         (json.dumps(members(ibpulse_recording_version="1")).encode(), "is of version '1', this program reads"),
         (json.dumps(members(ibpulse_recording_version=True)).encode(), "is of version True, this program"),
@@ -110,14 +110,14 @@ def test_a_file_that_is_cut_off_is_damaged(path: Path, part: float) -> None:
         (of_port(rate_bytes_per_second=float("nan")), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (of_port(resolution_seconds=float("inf")), "invalid metadata: a number of port mlx5_0:1 is out of bounds"),
         (json.dumps(members(interval_ns="10")).encode(), "interval_ns: '10' is not a whole number"),
-        (of_version_2(events=[{}] * 4001), "has 4001 events; at most 4000 are read"),
+        (header(events=[{}] * 4001), "has 4001 events; at most 4000 are read"),
         (
-            of_version_2(events=[{**EVENT, "time_ns": -1}]),
+            header(events=[{**EVENT, "time_ns": -1}]),
             "invalid metadata: events: time_ns of an event is not a number",
         ),
-        (of_version_2(events={**EVENT, "time_ns": "x"}), "has invalid metadata: events: time_ns of an event"),
-        (of_version_2(events=7), "has invalid metadata: events: an event is not an object"),
-        (of_version_2(events=[{**EVENT, "before": {"active": 1}}]), "events: active of a port's state is not valid"),
+        (header(events={**EVENT, "time_ns": "x"}), "has invalid metadata: events: time_ns of an event"),
+        (header(events=7), "has invalid metadata: events: an event is not an object"),
+        (header(events=[{**EVENT, "before": {"active": 1}}]), "events: active of a port's state is not valid"),
         (json.dumps(members(host="x" * 4_000_001)).encode(), "has metadata of 4000... bytes; at most 4000000 are read"),
     ],
     ids=range(22),
@@ -266,13 +266,10 @@ def test_a_stream_with_a_huge_batch_is_refused(tmp_path: Path, monkeypatch: pyte
 JUDGED = [f"{way}_{what}" for way in ("transmit", "receive") for what in ("uncertainty", "merged")]
 
 
-def test_a_file_without_uncertainties_counts_as_certain(path: Path) -> None:
-    whole = load(path)
+def test_a_file_without_uncertainties_is_refused(path: Path) -> None:
     rewrite(path, lambda table: table.drop_columns(JUDGED))
-    found = load(path)
-    assert (found.steps, found.merged) == (None, None)
-    np.testing.assert_array_equal(found.bytes_per_second, whole.bytes_per_second)
-    np.testing.assert_array_equal(found.peaks, whole.bytes_per_second)
+    with pytest.raises(RecordingError, match="lacks the column transmit_uncertainty, or has it with another type"):
+        load(path)
 
 
 def test_an_uncertainty_of_any_size_is_read_as_the_greatest(path: Path) -> None:

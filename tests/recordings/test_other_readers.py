@@ -58,6 +58,6 @@ def test_duckdb_reads_times_ports_holes_and_metadata(path: Path, recording: Reco
         (f"mlx5_{row}", START_NS, 1000, np.nanmax(rates[row, 0]), np.isnan(rates[row, 1]).sum()) for row in range(3)
     ]
     members = json.loads(about[0][0])
-    assert members["ibpulse_recording_version"] == 2
+    assert members["ibpulse_recording_version"] == 1
     assert (members["host"], members["reason"], members["labels"]) == ("node7", "rail-lost", {"alertname": "RailLost"})
     assert [port["device"] for port in members["ports"]] == ["mlx5_0", "mlx5_1", "mlx5_2"]

@@ -16,6 +16,7 @@ from tests.client.servers import Canned, canned
 PORT = {
     "device": "mlx5_0", "port": 1, "active": True, "state": "ACTIVE", "rate_bytes_per_second": 50e9, "rail": True,
     "source": {"name": "port_data", "resolution_seconds": 0.01}, "identity": {"link_layer": "InfiniBand"},
+    "since": None, "role": "compute",
 }  # fmt: skip
 
 
@@ -24,6 +25,7 @@ def server() -> Iterator[Canned]:
     with canned() as state:
         ports = {"interval_seconds": 0.01, "ports": [PORT], "simulated": True}
         state.answer("/api/v1/ports", json.dumps(ports).encode())
+        state.answer("/api/v1/jobs", b'{"jobs": []}')
         yield state
 
 
@@ -31,7 +33,8 @@ def answer(server: Canned, values: np.ndarray) -> None:  # type: ignore[type-arg
     """A window from 100 s to 110 s; the port sends and receives the same."""
     about = {
         "interval_ms": 10, "resolution_ms": 10, "start_ms": 100_000, "points": len(values),
-        "history": {"newest_ms": 110_000}, "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
+        "history": {"newest_ms": 110_000}, "implausible": {"places": []},
+        "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
     }  # fmt: skip
     body = io.BytesIO()
     np.save(body, np.stack([values, values]).astype(np.float32))

@@ -51,7 +51,7 @@ def test_faults_are_read_with_a_workload() -> None:
         ('{"workload": "sparse"}', 'here: unknown workload "sparse"; choose one of dense, moe'),
         (
             '{"workload": {"name": "moe", "stretch": 0}}',
-            "here: workload: stretch: 0 is not valid; give a number from 0.1 to 10",
+            "here: workload: stretch: 0 is not valid; give a number between 0.1 and 10",
         ),
         ('{"workload": {"name": "moe", "stretch": true}}', "here: workload: stretch: true is not valid; give a number"),
         ("{", "here: not JSON"),

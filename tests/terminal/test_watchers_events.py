@@ -78,17 +78,6 @@ def test_only_the_first_question_covers_an_hour(server: Canned) -> None:
     assert recent.events == ()
 
 
-def test_a_daemon_without_events_is_not_asked_again(server: Canned) -> None:
-    recent, connection = RecentEvents(), DaemonConnection(server.url)
-    recent.update(connection, NOW_NS)
-    recent.due = True
-    recent.update(connection, NOW_NS)
-    assert len(server.asked) == 1
-    assert recent.events == ()
-    # of 0.1: the state of now says nothing about the past
-    assert recent.history([port("mlx5_0", active=False, state="DOWN")]).names() == []
-
-
 def test_the_past_follows_from_the_events_and_from_the_state_of_now(server: Canned) -> None:
     recent = RecentEvents()
     answer(server, change(20, UP, DOWN), change(10, DOWN, UP), change(5, UP, None, "mlx5_1:1"))

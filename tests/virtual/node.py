@@ -320,7 +320,7 @@ class Node:
         paths = {
             "metrics": "/metrics",
             "window": "/api/v1/window?last=10s&format=csv",
-            "summary": "/api/v1/summary?window=10s",
+            "summary": "/api/v1/summary?last=10s",
             "ports": "/api/v1/ports",
             "events": "/api/v1/events",
             "jobs": "/api/v1/jobs",

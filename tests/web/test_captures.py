@@ -369,7 +369,7 @@ async def test_a_hung_disk_of_captures_holds_up_nothing_else(
     for _ in range(DISK_THREADS):
         assert await asyncio.to_thread(hung.acquire, True, 20)
     async with asyncio.timeout(20):
-        for path in ("/", "/static/main.js", "/metrics", "/api/v1/window", "/api/v1/summary?window=5s", "/-/healthy"):
+        for path in ("/", "/static/main.js", "/metrics", "/api/v1/window", "/api/v1/summary?last=5s", "/-/healthy"):
             assert (await client.get(path)).status_code == 200, path
         await asyncio.gather(*(asyncio.to_thread(os.getpid) for _ in range(50)))
     assert not any(task.done() for task in waiting)

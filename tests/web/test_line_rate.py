@@ -128,7 +128,7 @@ async def every_view(told: Story, path: Path) -> dict[str, Found]:
         summarize=lambda seconds, end_ns, had: aggregator.summarize(ring.fabric.ports, seconds, end_ns, had=had),
     )
     async with make_client(parts) as client:
-        answer = await client.get("/api/v1/summary", params={"window": "10s", "to": str(LAST / 100)})
+        answer = await client.get("/api/v1/summary", params={"from": str(LAST / 100 - 10), "to": str(LAST / 100)})
     assert answer.status_code == 200, answer.text
     found["summary"] = node_members(answer.json()["node"], answer.json()["node"])
     async with served(parts) as client, listening(client, "?every=100ms") as listener:

@@ -55,7 +55,7 @@ def problem(answer: httpx.Response, status: int) -> dict:
         ("max_points=" + "9" * 5000, "max_points: "),
         ("statistic=median", "statistic: 'median' is not known; choose max, mean or min"),
         ("direction=up", "direction: 'up' is not known; choose transmit, receive or both"),
-        ("unit=bits", "unit: 'bits' is not known; choose bytes_per_second, bytes or ratio"),
+        ("unit=bits", "unit: 'bits' is not known; choose bytes_per_second or ratio"),
         ("format=xml", "format: 'xml' is not known; choose json, csv, npy or grafana"),
         ("formt=csv", "formt: no such name; did you mean format?"),
         ("last=5s&last=6s", "query: a parameter is given more than once; only port may be repeated"),
@@ -86,9 +86,9 @@ async def test_a_port_that_is_not_sampled_says_why(client: httpx.AsyncClient) ->
 
 async def test_too_many_values_are_refused_with_the_bound(client: httpx.AsyncClient) -> None:
     document = problem(await client.get(WINDOW, params={"last": "90000d"}), 422)
-    assert document["bound"] == {"name": "max_values", "limit": 1_000_000, "asked": 3_110_400_000_000}
+    assert document["bound"] == {"name": "max_values", "limit": 200_000, "asked": 3_110_400_000_000}
     assert document["detail"] == (
-        "The window has 3110400000000 values (777600000000 points of 4 series); the maximum is 1000000. "
+        "The window has 3110400000000 values (777600000000 points of 4 series); the maximum is 200000. "
         "Use max_points, a coarser resolution, a shorter span or fewer ports."
     )
 

@@ -38,13 +38,13 @@ async def refusal(client: httpx.AsyncClient, **params: str) -> str:
 
 
 async def test_the_window_is_the_newest_whole_seconds(client: httpx.AsyncClient) -> None:
-    found = await ask(client, window="5s")
+    found = await ask(client, last="5s")
     assert (found["start_ms"], found["end_ms"]) == ((EPOCH + 400) * 10, (EPOCH + 900) * 10)
     assert found["window_seconds"] == 5
 
 
 async def test_a_port_has_the_means_and_peaks_of_its_good_samples(client: httpx.AsyncClient, node: Node) -> None:
-    found = await ask(client, window="5s")
+    found = await ask(client, last="5s")
     for name, port_found in zip(NAMES, found["ports"], strict=True):
         rates, seconds = good_samples(node, name, EPOCH + 401, EPOCH + 900)
         assert port_found["port"] == name
@@ -61,7 +61,7 @@ async def test_a_port_has_the_means_and_peaks_of_its_good_samples(client: httpx.
 
 
 async def test_the_node_is_the_sum_of_its_rails(client: httpx.AsyncClient) -> None:
-    node = (await ask(client, window="5s"))["node"]
+    node = (await ask(client, last="5s"))["node"]
     assert (node["rails"], node["active_rails"]) == (2, 2)
     assert node["bandwidth_peak_bytes_per_second"] == pytest.approx(25e9 + 26e9 + 3e9, rel=1e-6)
     assert node["receive_bytes_per_second"] == pytest.approx(3e9, rel=1e-6)
@@ -76,25 +76,6 @@ async def test_the_node_is_the_sum_of_its_rails(client: httpx.AsyncClient) -> No
     assert node["bursts"] == {"count": 0, "mean_seconds": None, "mean_bytes": None}
 
 
-async def test_a_window_may_end_in_the_past(client: httpx.AsyncClient) -> None:
-    found = await ask(client, window="2s", to=str((EPOCH + 555) * 10))
-    assert (found["start_ms"], found["end_ms"]) == ((EPOCH + 300) * 10, (EPOCH + 500) * 10)
-
-
-async def test_an_end_alone_is_that_of_a_minute_as_in_0_1(tmp_path: Path) -> None:
-    node = make_node(tmp_path, capacity=8192)
-    node.now_tick = EPOCH + 999
-    async with make_client(node.parts()) as client:
-        found = await ask(client, to=str((EPOCH + 555) * 10))
-        assert await ask(client, window="1m", to=str((EPOCH + 555) * 10)) == found
-    assert (found["window_seconds"], found["end_ms"]) == (60, (EPOCH + 500) * 10)
-
-
-@pytest.mark.parametrize("last", ["1s", "5s", "10s"])
-async def test_the_two_names_of_a_length_mean_the_same(client: httpx.AsyncClient, last: str) -> None:
-    assert await ask(client, last=last) == await ask(client, window=last)
-
-
 @pytest.mark.parametrize(("begin", "end"), [(300, 500), (301, 499), (399, 400), (300, 401), (0, 900)])
 async def test_two_times_choose_the_seconds_of_the_bins_of_a_window(
     client: httpx.AsyncClient, begin: int, end: int
@@ -106,7 +87,6 @@ async def test_two_times_choose_the_seconds_of_the_bins_of_a_window(
     assert (found["start_ms"], found["end_ms"]) == ((EPOCH + first * 100) * 10, (EPOCH + last * 100) * 10)
     assert (found["start_ms"], found["end_ms"]) == (bins["start_ms"], bins["end_ms"])
     assert found["window_seconds"] == last - first
-    assert found == await ask(client, window=f"{last - first}s", to=str((EPOCH + last * 100) * 10))
 
 
 async def test_a_span_up_to_now_ends_with_the_newest_complete_second(client: httpx.AsyncClient) -> None:
@@ -163,7 +143,7 @@ def test_what_is_finer_than_the_resolution_of_a_port_is_null(tmp_path: Path) -> 
 
 async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:
     async with make_client(make_node(tmp_path).parts()) as client:
-        found = await ask(client, window="5s")
+        found = await ask(client, last="5s")
     assert found["node"]["bandwidth_peak_bytes_per_second"] is None
     assert found["ports"][0]["transmit"] == dict.fromkeys(
         ("mean_bytes_per_second", "peak_bytes_per_second", "duty_cycle_ratio", "burstiness_cv")
@@ -173,27 +153,15 @@ async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({"window": "1500ms"}, "window: 1500ms is not a whole number of seconds; write it like 30s or 5m"),
-        ({"window": "5m"}, "window: 5m exceeds the history, 40s; shorten the window or raise sampler.history"),
-        ({"window": "0s"}, "window: 0s must be longer than 0s"),
-        ({"window": "5"}, "window: 5 has no unit; write it like 10ms, 5s or 1h30m"),
-        (
-            {"window": "5s", "to": "4000000000.0"},
-            "to: 4000000000.0 is in the future; check both clocks",
-        ),
-        ({"window": "5s", "port": "mlx5_0"}, "port: no such name; use last, from, to, window or job"),
-        ({"type": "5s"}, "type: no such name; use last, from, to, window or job"),
+        ({"last": "0s"}, "last: 0s must be longer than 0s"),
+        ({"last": "5"}, "last: 5 has no unit; write it like 10ms, 5s or 1h30m"),
+        ({"last": "5s", "port": "mlx5_0"}, "port: no such name; use last, from, to or job"),
+        ({"type": "5s"}, "type: no such name; use last, from, to or job"),
+        ({"window": "5s"}, "window: no such name; use last, from, to or job"),
         ({"last": "1500ms"}, "last: 1500ms is not a whole number of seconds; write it like 30s or 5m"),
         ({"last": "5m"}, "last: 5m exceeds the history, 40s; shorten the span or raise sampler.history"),
         ({"last": "5s", "to": "1763683200000"}, "last: cannot be combined with from and to"),
-        (
-            {"window": "5s", "last": "5s"},
-            "window: cannot be combined with last or from; use last=30s, or from and to",
-        ),
-        (
-            {"window": "5s", "from": "1763683200000", "to": "1763683201000"},
-            "window: cannot be combined with last or from; use last=30s, or from and to",
-        ),
+        ({"to": "1763683200000"}, "to: requires from; for the most recent data, use last=1m"),
         (
             {"from": "1763683100000", "to": "1763683200000"},
             "from: the span of 1m40s exceeds the history, 40s; shorten the span or raise sampler.history",
@@ -213,5 +181,5 @@ async def test_what_cannot_be_answered_is_refused(
 
 
 async def test_a_parameter_given_twice_is_refused(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/api/v1/summary?window=5s&window=6s")
+    answer = await client.get("/api/v1/summary?last=5s&last=6s")
     assert answer.json()["detail"] == "query: a parameter is given more than once"

@@ -343,7 +343,6 @@ async def test_csv_holds_what_json_holds(client: httpx.AsyncClient) -> None:
     [
         ({}, "bytes_per_second", "mlx5_0:1 transmit bytes_per_second"),
         ({"unit": "bytes_per_second"}, "bytes_per_second", "mlx5_0:1 transmit bytes_per_second"),
-        ({"unit": "bytes"}, "bytes", "mlx5_0:1 transmit"),
         ({"unit": "ratio"}, "ratio", "mlx5_0:1 transmit ratio"),
     ],
 )
@@ -358,13 +357,6 @@ async def test_every_format_names_the_unit(
     assert json.loads(answers["npy"].headers["x-ibpulse-window"])["unit"] == word
     assert answers["grafana"].json()["schema"]["meta"]["custom"]["unit"] == word
     assert answers["csv"].text.splitlines()[0].split(",")[1] == column
-
-
-async def test_the_unit_of_0_1_has_the_values_of_its_new_name(client: httpx.AsyncClient) -> None:
-    (_, old), (_, new) = [await table_of(client, format="csv", unit=unit) for unit in ("bytes", "bytes_per_second")]
-    assert old.text.splitlines()[1:] == new.text.splitlines()[1:]
-    _, frame = await table_of(client, format="grafana", unit="bytes")
-    assert frame.json()["schema"]["fields"][1]["config"] == {"unit": "Bps"}
 
 
 async def test_npy_holds_what_json_holds(client: httpx.AsyncClient) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ibpulse.config.setting_table import DEPRECATED, GROUPS, ROWS, SettingRow
+from ibpulse.config.setting_table import GROUPS, ROWS, SettingRow
 from ibpulse.errors import ConfigError
 from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 
@@ -122,18 +122,11 @@ def value_schema(row: SettingRow) -> dict[str, Any]:
 
 
 def _of_group(group: str) -> dict[str, Any]:
-    known = {
+    return {
         row.name.removeprefix(f"{group}."): value_schema(row) | {"description": row.sentence}
         for row in ROWS
         if row.group == group
     }
-    # the program accepts any value as well
-    deprecated = {
-        old.name.removeprefix(f"{group}."): {"deprecated": True, "description": f"Deprecated: {old.warning}."}
-        for old in DEPRECATED
-        if old.group == group
-    }
-    return known | deprecated
 
 
 def _single(metavar: str) -> dict[str, Any]:

@@ -10,36 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS, Alert
 from tools.grafana.rule_files import SHARDED, TABLE, Document, alert_groups, recording_groups, thresholds_of
 from tools.grafana.rule_numbers import ADDRESSES, EVALUATION, QUERIES, Threshold, fill, places, unless
 
 HEAD = "{{/* Written by `make chart`: change the program in tools/, not this file. */}}\n"
-# fmt: off
-RETIRED = (
-    "moe_window", "saturated_window", "reset_window", "step_score", "step_recent", "step_memory", "stall_steps",
-    "read_errors_window", "missed_window", "heartbeat_age", "throttled_for", "recorder_window", "at_once", "pcie_ratio",
-)
-# fmt: on
-"""Thresholds that were values of the chart in 0.1. 0.2 still applies them, with a warning; 0.3 drops them."""
-_FLAPS = "IBPulseLinkWentDown replaces IBPulsePortFlapping; set linkDrops instead."
-REPLACED = {
-    "flap_window": ("15m", _FLAPS),
-    "flap_changes": ("4", _FLAPS),
-    "rail_missing_memory": ("1h", "Set config.ports.expected-rails to the number of rails that a node should have."),
-    "stall_memory": ("30m", "Set stallFor instead; the alert now ends with the job."),
-    "step_other_job": ("2", "Set stepSlower instead; another job is now known by its id."),
-}
-"""Thresholds of 0.1 whose rules are gone: their old values, and what to do. They are accepted throughout 0.2."""
-REPLACED_ALERTS = {"IBPulsePortFlapping": "IBPulseLinkWentDown"}
-"""Alerts of 0.1 that are gone, and those that replace them."""
-
 _TUNABLE = tuple(number for number in TABLE if number.tunable)
 _FIXED = {number.name: number.value for number in TABLE if not number.tunable}
 _ADDRESSES = {address.name: address for address in ADDRESSES}
 _OWN = {row.name for row in (*QUERIES, *EVALUATION)}
-"""Names of values that are not thresholds and that 0.1 did not have."""
+"""Names of values that are not thresholds."""
 _DURATION = r"^[0-9]+(ms|s|m|h|d)$"
 # characters that cannot end a quoted matcher or an unquoted address
 _MATCHER_TEXT = {"type": "string", "pattern": r"^[^\s'\"\\]+$"}
@@ -52,12 +32,12 @@ _MORE = {
 
 
 def rules_template() -> str:
-    """The templates `ibpulse.rules`, the groups of rules, and `ibpulse.retired…`, advice on removed values."""
+    """The template `ibpulse.rules`: the groups of rules."""
     begin = [
         '{{- define "ibpulse.rules" -}}',
         "{{- $rule := .Values.prometheusRule }}",
         "{{- $shards := int $rule.shards }}",
-        '{{- $jobs := dig "jobs" $rule.jobs $rule.thresholds }}',
+        "{{- $jobs := $rule.jobs }}",
         f'{{{{- if eq $jobs "{_ADDRESSES["jobs"].value}" }}}}',
         # monitors take the label from the name
         '{{- $name := include "ibpulse.name" . }}',
@@ -66,10 +46,7 @@ def rules_template() -> str:
     ]
     recordings = [line for group in recording_groups(_fill_for_helm) for line in _recording_group(group)]
     alerts = [line for group in alert_groups(_fill_for_helm) for line in _alert_group(group)]
-    thresholds = ['{{- define "ibpulse.retiredThresholds" -}}', *_retired(), "{{- end }}"]
-    gone = (f"{old}: Its replacement is prometheusRule.alerts.{new}." for old, new in REPLACED_ALERTS.items())
-    names = ['{{- define "ibpulse.retiredAlerts" -}}', *gone, "{{- end }}"]
-    return HEAD + "\n".join([*begin, *recordings, *alerts, "{{- end }}", "", *thresholds, "", *names]) + "\n"
+    return HEAD + "\n".join([*begin, *recordings, *alerts, "{{- end }}"]) + "\n"
 
 
 def rules_values() -> str:
@@ -99,33 +76,18 @@ def rules_schemas() -> dict[str, dict[str, Any]]:
     """JSON schemas of the values that `rules_values` writes, by the names of their definitions."""
     severity = {"type": "string", "enum": ["critical", "warning", "info"]}
     switch = {"enabled": {"type": "boolean"}, "severity": severity}
-    gone = {
-        old: _closed({}, switch) | {"description": f"Replaced by {new}.", "deprecated": True}
-        for old, new in REPLACED_ALERTS.items()
-    }
     jobs = f"a regular expression without blanks, quotation marks and backslashes, like {_ADDRESSES['jobs'].value}"
     addresses = {
         "jobs": _form(jobs, _MATCHER_TEXT),
         "address": _form("an address without blanks and quotation marks", {"type": "string", "pattern": _ADDRESS}),
     }
-    retired = {name: _form_of(number) for number in TABLE if (name := number.name) in RETIRED}
-    retired |= {name: _form_of(Threshold(name, value, "")) for name, (value, _) in REPLACED.items()}
-    retired |= {name: addresses.get(name, addresses["address"]) for name in _ADDRESSES}
-    sentences = _replacements()
     return {
         **addresses,
         "query": _form("PromQL in one line", {"type": "string", "pattern": r"^[^\n]*$"}),
         "alerts": _closed(
-            {alert.name: _closed(switch | ({"otherwise": severity} if alert.otherwise else {})) for alert in ALERTS},
-            gone,
+            {alert.name: _closed(switch | ({"otherwise": severity} if alert.otherwise else {})) for alert in ALERTS}
         ),
-        "thresholds": _closed(
-            {camel(number.name): _form_of(number) for number in _TUNABLE},
-            {
-                camel(name): form | {"description": sentences[name], "deprecated": True}
-                for name, form in retired.items()
-            },
-        ),
+        "thresholds": _closed({camel(number.name): _form_of(number) for number in _TUNABLE}),
     }
 
 
@@ -141,7 +103,7 @@ def _fill_for_helm(text: str) -> str:
 
 
 def _value(name: str) -> str:
-    """Template code for a value of the rules; a value under its name in 0.1 takes precedence."""
+    """Template code for a value of the rules."""
     if name == "unless":
         return f"{{{{ with $rule.maintenance }}}}{unless('{{ . }}')}{{{{ end }}}}"
     if name in _OWN:
@@ -149,9 +111,7 @@ def _value(name: str) -> str:
     if name == "jobs":
         return "{{ $jobs }}"
     if name in _ADDRESSES:
-        return f'{{{{ dig "{name}" $rule.{name} $rule.thresholds | trimSuffix "/" }}}}'
-    if name in RETIRED:
-        return f'{{{{ dig "{camel(name)}" "{_FIXED[name]}" $rule.thresholds }}}}'
+        return f'{{{{ $rule.{name} | trimSuffix "/" }}}}'
     return _FIXED.get(name) or f"{{{{ $rule.thresholds.{camel(name)} }}}}"
 
 
@@ -243,30 +203,6 @@ def _values_of(alert: Alert) -> list[str]:
     return sorted([*numbers, *(f"prometheusRule.{name}" for name in places(alert.expr) & set(_ADDRESSES))])
 
 
-def _retired() -> Iterator[str]:
-    """A line for each removed value of 0.1: its name, and what to do instead."""
-    return (f"{camel(name)}: {sentence}" for name, sentence in _replacements().items())
-
-
-def _replacements() -> dict[str, str]:
-    recorded = {name for group in recording_rules.GROUPS.values() for rule in group for name in places(rule.expr)}
-    still = "This version still applies it, 0.3 will not. Set prometheusRule."
-    sentences = {name: f"{still}{name} instead." for name in _ADDRESSES}
-    for name in RETIRED:
-        users = " and ".join(f"alerts.{alert.name}.enabled=false" for alert in _users(name))
-        sentences[name] = still + (
-            "enabled=false, and load the rules that a checkout writes with your number by "
-            f"`python -m tools.grafana rules DIR --set {name}=VALUE`."
-            if name in recorded
-            else f"{users}, and put rules of your own under prometheusRule.extraGroups."
-        )
-    return sentences | {name: f"It has no effect. {advice}" for name, (_, advice) in REPLACED.items()}
-
-
-def _users(name: str) -> Iterable[Alert]:
-    return (alert for alert in ALERTS if name in {number.name for number in thresholds_of(alert)})
-
-
 def _form_of(number: Threshold) -> dict[str, Any]:
     like = f"like {number.value}"
     if re.fullmatch(_DURATION, number.value):
@@ -279,10 +215,10 @@ def _form(sentence: str, wanted: dict[str, Any]) -> dict[str, Any]:
     return {"if": wanted, "else": {"const": sentence}}
 
 
-def _closed(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _closed(members: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": list(required),
-        "properties": {**required, **(optional or {})},
+        "required": list(members),
+        "properties": dict(members),
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions
-from ibpulse.config.setting_table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingRow
+from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS, SettingRow
 from ibpulse.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown
@@ -22,11 +22,6 @@ from tools.reference.overlap_rules_page import overlap_rules_markdown
 from tools.reference.packages_picture import packages_svg
 
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
-_DEPRECATED = """\
-## Deprecated settings
-
-These settings of version 0.1 are still accepted throughout 0.2, with any value, from every source. Each gives one
-warning in the log. Remove them before 0.3."""
 _EXIT_CODES = """\
 Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments or configuration, with one
 line per error; 130 ended by Ctrl-C. The settings, which most commands accept as flags, are described in
@@ -51,12 +46,7 @@ def configuration_markdown() -> str:
         for group, sentence in GROUPS.items()
     ]
     table = _settings_table([CONFIG_FILE])
-    return "\n\n".join([WRITTEN_BY, _CONFIGURATION.format(table=table), *sections, _deprecated()]) + "\n"
-
-
-def _deprecated() -> str:
-    rows = "\n".join(f"| `{old.name}` | {old.warning} |" for old in DEPRECATED)
-    return f"{_DEPRECATED}\n\n| setting | |\n|---|---|\n{rows}"
+    return "\n\n".join([WRITTEN_BY, _CONFIGURATION.format(table=table), *sections]) + "\n"
 
 
 def cli_markdown() -> str:

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import SignatureOptions
-from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, TIMESCALES_NS, TRAFFIC_WINDOW_NS, WINDOWS_NS
-from ibpulse.units import SECOND_NS
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, TRAFFIC_WINDOW_NS
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
+
+# labels of metrics, which rules and dashboards name
+WINDOWS_NS = (10 * SECOND_NS, 60 * SECOND_NS, 300 * SECOND_NS)
+TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS, SECOND_NS)
 
 
 @dataclass(frozen=True, slots=True)

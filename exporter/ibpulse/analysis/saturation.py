@@ -17,8 +17,6 @@ from ibpulse.defaults import (
     MOE_SATURATION_DUTY,
     MOE_SATURATION_HOLD_NS,
     MOE_SATURATION_PEAK,
-    SATURATION_LEVEL,
-    SATURATION_WINDOW_NS,
 )
 from ibpulse.units import SECOND_NS
 
@@ -30,8 +28,8 @@ class SaturationOptions:
     At least the fraction `least_observed` of the window must have been observed.
     """
 
-    level: float = SATURATION_LEVEL
-    window_seconds: int = SATURATION_WINDOW_NS // SECOND_NS
+    level: float = 0.85
+    window_seconds: int = 30
     least_observed: float = 0.5
 
 

@@ -81,7 +81,7 @@ class NodeConnection:
         """
         answer = self.ports()
         meta = self._meta(answer)
-        newest, knows = ask_means(self._connection, [("last", "1s")], with_uncertainty=True)
+        newest = ask_means(self._connection, [("last", "1s")])
         now_ns = newest.start_ns + newest.values.shape[1] * newest.step_ns
         last = "5s" if (last, start, end) == (None, None, None) else last
         begin, finish = read_span(0, now_ns, start, end, last)
@@ -90,11 +90,11 @@ class NodeConnection:
         finish = min(finish, now_ns)
         if begin >= finish:
             raise ValueError(f"there is nothing between these times; the newest sample is of {_text(now_ns)}")
-        recording = self._ask_samples(meta, begin, finish, knows)
+        recording = self._ask_samples(meta, begin, finish)
         samples = SampledRates(replace(recording, meta=self._with_past(meta, recording)), self.place)
         return samples.select(*ports) if ports else samples
 
-    def _ask_samples(self, meta: RecordingMeta, begin_ns: int, end_ns: int, knows: bool) -> Recording:
+    def _ask_samples(self, meta: RecordingMeta, begin_ns: int, end_ns: int) -> Recording:
         # rates and uncertainties of both directions
         most_ns = max(1, MAX_VALUES // (4 * len(meta.ports))) * meta.interval_ns
         pieces: list[Recording] = []
@@ -104,10 +104,10 @@ class NodeConnection:
                 ("from", begin_ns // MILLISECOND_NS),
                 ("to", -(-until // MILLISECOND_NS)),
             ]
-            window, knows = ask_means(self._connection, query, with_uncertainty=knows)
+            window = ask_means(self._connection, query)
             if not window.values.shape[1]:
                 break
-            pieces.append(take_samples(window, meta, window.values.shape[1], with_uncertainty=knows))
+            pieces.append(take_samples(window, meta, window.values.shape[1]))
             begin_ns = pieces[-1].end_ns
         if not pieces:
             raise DaemonError(f"{self.place} has no samples of this time yet; ask again later")
@@ -159,14 +159,12 @@ class NodeConnection:
 
         Raises:
             ValueError: a time is invalid.
-            DaemonError: the daemon, of version 0.1, keeps no events.
+            DaemonError: the daemon does not answer, or refuses.
         """
         begin_ns = end_ns = None
         if (last, start, end) != (None, None, None):
             begin_ns, end_ns = read_span(0, time.time_ns(), start, end, last)
         answer = ask_events(self._connection, begin_ns, end_ns)
-        if answer is None:
-            raise DaemonError(f"{self.place} keeps no events; it needs version 0.2")
         return Events(answer.events, answer.left_out)
 
     def jobs(self) -> Jobs:

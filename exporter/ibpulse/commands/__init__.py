@@ -15,14 +15,14 @@ from ibpulse.errors import ConfigError
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
-    from ibpulse.config.setting_table import DeprecatedSetting, SettingRow
+    from ibpulse.config.setting_table import SettingRow
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
-PORTS = ("ports.include", "ports.exclude", "ports.rails", "ports.roles")
+PORTS = ("ports.include", "ports.exclude", "ports.roles")
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", *PORTS, "topology", "slow.interval")
 """Settings read by a verb that samples this node itself."""
 GATEWAY_WEB = ("web.listen-address", "web.config.file", "web.hosts")
-GATEWAY_CAPTURES = ("capture.before", "capture.after", "capture.cooldown", "capture.allow-unauthenticated")
+GATEWAY_CAPTURES = ("capture.before", "capture.after", "capture.allow-unauthenticated")
 DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
 DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
 
@@ -45,16 +45,14 @@ class Command(Protocol):
 class Verb:
     """A verb: its line in `ibpulse --help`, its example, and the settings it reads.
 
-    `settings` lists groups or single names. The remaining flags of the groups in `ignored` have no effect; they are
-    accepted with a warning, because version 0.1 accepted them. `reads_files` marks verbs that read files of unknown
-    origin, with bounded memory.
+    `settings` lists groups or single names. `reads_files` marks verbs that read files of unknown origin, with bounded
+    memory.
     """
 
     name: str
     summary: str
     example: str
     settings: tuple[str, ...]
-    ignored: tuple[str, ...] = ()
     module: str = ""
     reads_files: bool = False
 
@@ -67,19 +65,6 @@ class Verb:
         from ibpulse.config.setting_table import ROWS  # not for the list of commands
 
         return [row for row in ROWS if self.reads(row)]
-
-    def ignored_rows(self) -> list[SettingRow]:
-        """The settings whose flags are accepted without an effect."""
-        from ibpulse.config.setting_table import ROWS  # not for the list of commands
-
-        return [row for row in ROWS if row.group in self.ignored and not self.reads(row)]
-
-    def deprecated(self) -> list[DeprecatedSetting]:
-        """The settings of version 0.1 whose flags are still accepted, with a warning."""
-        from ibpulse.config.setting_table import DEPRECATED  # not for the list of commands
-
-        groups = {name.partition(".")[0] for name in (*self.settings, *self.ignored)}
-        return [old for old in DEPRECATED if old.group in groups]
 
     def load(self) -> Command:
         """Import the verb's module; its name differs from the verb's only where that is a Python keyword."""
@@ -101,7 +86,6 @@ VERBS = {
             "Serve a simulated fabric with a simulated training job; needs no hardware.",
             "ibpulse demo --workload=moe --web.listen-address=127.0.0.1:10055",
             settings=tuple(group for group in EVERY_SETTING if group not in ("path", "ring")),
-            ignored=EVERY_SETTING,
         ),
         Verb(
             "gateway",
@@ -120,14 +104,12 @@ VERBS = {
             "Check whether this node's measurements can be trusted; works with or without a running daemon.",
             "ibpulse doctor --path.sysfs=/host/sys --format=json",
             settings=("path", "sampler", "ring", *PORTS, "topology", "web.listen-address", *DOCTOR),
-            ignored=EVERY_SETTING,
         ),
         Verb(
             "record",
             "Record the samples of this node or of a running daemon to a file.",
             "ibpulse record run.parquet --duration=60s",
             settings=(*SAMPLING, "analysis.active-threshold", "log"),
-            ignored=EVERY_SETTING,
         ),
         Verb(
             "replay",
@@ -140,15 +122,13 @@ VERBS = {
             "top",
             "Show a live view of this node's rails in the terminal.",
             "ibpulse top --url=http://node7:10055",
-            settings=(*SAMPLING, "analysis.active-threshold", "analysis.timescales", "web.listen-address"),
-            ignored=EVERY_SETTING,
+            settings=(*SAMPLING, "analysis.active-threshold", "web.listen-address"),
         ),
         Verb(
             "report",
             "Compare recordings side by side and flag statistically significant differences.",
             "ibpulse report before.parquet after.parquet --trim",
             settings=("analysis.active-threshold",),
-            ignored=("analysis", "log"),
             reads_files=True,
         ),
         Verb(
@@ -156,7 +136,6 @@ VERBS = {
             "Plot recordings: a heatmap of all rails, an animation, or the distribution of their bandwidth.",
             "ibpulse render dense.parquet moe.parquet -o rails.png",
             settings=("analysis.active-threshold",),
-            ignored=("analysis", "log"),
             reads_files=True,
         ),
         Verb(
@@ -164,7 +143,6 @@ VERBS = {
             "Convert another program's counter log (CSV or Parquet) into a recording.",
             "ibpulse import log.csv.gz -o log.parquet --time=when --port=port --transmit=tx --receive=rx --unit=words",
             settings=(),
-            ignored=("log",),
             module="import_log",
             reads_files=True,
         ),
@@ -173,7 +151,6 @@ VERBS = {
             "Predict the traffic of a training job from its parallelism and the hardware.",
             "ibpulse model --model=mixtral-8x7b --nodes=2 --step=1444ms",
             settings=("analysis.active-threshold",),
-            ignored=("analysis", "log"),
             reads_files=True,
         ),
         Verb(
@@ -188,7 +165,6 @@ VERBS = {
             "Compare results of nccl-tests, perftest or NCCL Inspector with the hardware and with a recording.",
             "ibpulse nccl all_reduce.json --rails=8 --rate=50GB/s --against=run.parquet",
             settings=("analysis.active-threshold",),
-            ignored=("analysis", "log"),
             reads_files=True,
         ),
         Verb(
@@ -210,7 +186,6 @@ VERBS = {
             "Compare the steps of a job before and after a change, with the bounds that the wire sets.",
             "ibpulse overlap compare before.parquet after.parquet --trim",
             settings=("analysis.active-threshold",),
-            ignored=("analysis", "log"),
             reads_files=True,
         ),
         Verb(

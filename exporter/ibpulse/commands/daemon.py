@@ -301,7 +301,7 @@ class Daemon:
             summarize=self._summarize,
             version=__version__,
             node=find_node_name(self._settings),
-            limits=WebLimits(max_values=self._settings.web.max_points),
+            limits=WebLimits(),
             counts=self._counts,
             snapshot=self._current.get,
             ending=self._ending,

@@ -95,7 +95,7 @@ class Gateway:
             version=__version__,
             registry=exposition.process_registry(),
             counts=counts,
-            captures=GatewayCaptures(capture.before, capture.after, capture.cooldown),
+            captures=GatewayCaptures(capture.before, capture.after),
             web_config=self._web_config,
             hosts=HostCheck(self._address.host, settings.web.hosts),
             allow_unauthenticated=capture.allow_unauthenticated,

@@ -6,12 +6,9 @@ import json
 import logging
 import textwrap
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from ibpulse.text import escape_controls
-
-log = logging.getLogger(__name__)
 
 
 class TextFormatter(logging.Formatter):
@@ -89,10 +86,3 @@ def set_up_log(level: str, form: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # the daemon logs its address and its end itself
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-
-
-def log_warnings(warnings: Iterable[str], level: str, form: str) -> None:
-    """Set up logging, and log the warnings about the command line and the settings."""
-    set_up_log(level, form)
-    for warning in warnings:
-        log.warning("%s", warning)

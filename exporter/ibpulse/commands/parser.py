@@ -10,18 +10,17 @@ from itertools import groupby
 from typing import Any, NoReturn
 
 from ibpulse.commands import Verb
-from ibpulse.config.setting_table import CONFIG_FILE, DEPRECATED, GROUPS, ROWS, SettingName, advice
+from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS, advice
 from ibpulse.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A parsed command line: the verb's own arguments, the settings' flags as text, errors, and warnings."""
+    """A parsed command line: the verb's own arguments, the settings' flags as text, and errors."""
 
     arguments: argparse.Namespace
     flags: Mapping[str, Sequence[str]]
     faults: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
 
 
 class Parser(argparse.ArgumentParser):
@@ -71,9 +70,6 @@ def build_parser(verb: Verb, *, show_settings: bool = False) -> Parser:
     needed = [_usage_word(action) for action in own_actions(parser) if action.required]
     parser.usage = " ".join([parser.prog, *needed, "[flag ...]"])
     _add_settings(parser, verb, show_settings)
-    hidden: list[SettingName] = [*verb.ignored_rows(), *verb.deprecated()]
-    for setting in hidden:
-        parser.add_argument(setting.flag, dest=setting.name, action="append", help=argparse.SUPPRESS)
     return parser
 
 
@@ -93,7 +89,7 @@ def _add_settings(parser: Parser, verb: Verb, shown: bool) -> None:
 
 def own_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """The arguments declared so far except help and settings; argparse has no public list of them."""
-    settings = {row.flag for row in (CONFIG_FILE, *ROWS, *DEPRECATED)}
+    settings = {row.flag for row in (CONFIG_FILE, *ROWS)}
     return [
         action
         for action in parser._actions
@@ -110,12 +106,10 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     parser = build_parser(verb, show_settings=True)
     arguments, unknown = parser.parse_known_args(words)
     values = vars(arguments)
-    flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS, *DEPRECATED) if row.name in values}
+    flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS) if row.name in values}
     known = [flag for action in parser._actions if action.help != argparse.SUPPRESS for flag in action.option_strings]
     faults = _unknown_faults(unknown, known, f"see `{parser.prog} --help`")
-    ignored = (row for row in verb.ignored_rows() if flags[row.name])
-    warnings = [f"flag {row.flag}: has no effect on `{parser.prog}`" for row in ignored]
-    return Parsed(arguments, flags, tuple(faults), tuple(warnings))
+    return Parsed(arguments, flags, tuple(faults))
 
 
 def _usage_word(action: argparse.Action) -> str:

@@ -9,13 +9,14 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
+from ibpulse.aggregator.options import TIMESCALES_NS, WINDOWS_NS
+from ibpulse.analysis.saturation import MoeSaturationOptions
 from ibpulse.clocks import Clock
 from ibpulse.config import Settings
 from ibpulse.events import EventLog, PortHistory
 from ibpulse.events.event_file import NAME as EVENTS_NAME
 from ibpulse.events.event_file import EventFile
-from ibpulse.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.flightrecorder.alertmanager import COOLDOWN_NS, AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder, WriteCapture
 from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.flightrecorder.store import CaptureOptions
@@ -50,7 +51,7 @@ def make_inventory(
         Path(settings.path.sysfs),
         ports.include,
         ports.exclude,
-        ports.roles_by_pattern(),
+        ports.roles,
         counters=counters,
         overrides=overrides,
         errors=errors,
@@ -122,12 +123,9 @@ def aggregator_options(settings: Settings) -> AggregatorOptions:
     analysis = settings.analysis
     return AggregatorOptions(
         active_bytes_per_second=analysis.active_threshold,
-        windows_ns=tuple(analysis.windows),
-        timescales_ns=tuple(analysis.timescales),
+        windows_ns=tuple(window_ns for window_ns in WINDOWS_NS if window_ns <= settings.sampler.history),
+        timescales_ns=tuple(scale_ns for scale_ns in TIMESCALES_NS if scale_ns % settings.sampler.interval == 0),
         traffic_window_ns=analysis.traffic_window,
-        saturation=SaturationOptions(
-            level=analysis.saturation_level, window_seconds=analysis.saturation_window // SECOND_NS
-        ),
         moe_saturation=MoeSaturationOptions(
             least_duty=analysis.moe_saturation_duty,
             least_peak_utilization=analysis.moe_saturation_peak,
@@ -164,7 +162,6 @@ def make_flight_recorder(
         host=find_node_name(settings),
         before_ns=capture.before,
         after_ns=capture.after,
-        max_count=capture.max_count,
         max_bytes=capture.max_bytes,
         min_free_bytes=capture.min_free,
     )
@@ -174,9 +171,9 @@ def make_flight_recorder(
 def make_local_rules(settings: Settings) -> LocalRules:
     """The local rules that trigger captures."""
     options = RuleOptions(traffic_window_seconds=settings.analysis.traffic_window / SECOND_NS)
-    return LocalRules(settings.capture.rules, settings.capture.cooldown, options)
+    return LocalRules(settings.capture.rules, COOLDOWN_NS, options)
 
 
 def make_alert_receiver(settings: Settings) -> AlertReceiver:
     """The receiver of Alertmanager's webhook for this node."""
-    return AlertReceiver(settings.capture.node or (socket.gethostname(),), settings.capture.cooldown)
+    return AlertReceiver(settings.capture.node or (socket.gethostname(),), COOLDOWN_NS)

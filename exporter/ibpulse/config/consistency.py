@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ibpulse.config.setting_types import find_overlaps
 from ibpulse.config.settings import Settings
-from ibpulse.model import COMPUTE
 from ibpulse.units import SECOND_NS, format_duration
 
 
@@ -17,11 +15,6 @@ class Rule:
 
     names: tuple[str, ...]
     find: Callable[[Settings], Iterator[str]]
-
-
-def fit_timescales(settings: Settings) -> tuple[int, ...]:
-    """The timescales that are multiples of the sampling interval."""
-    return tuple(scale for scale in settings.analysis.timescales if scale % settings.sampler.interval == 0)
 
 
 def fit_traffic_window(settings: Settings) -> int:
@@ -49,15 +42,6 @@ def _history_covers_captures(settings: Settings) -> Iterator[str]:
         )
 
 
-def _history_covers_windows(settings: Settings) -> Iterator[str]:
-    history, longest = settings.sampler.history, max(settings.analysis.windows)
-    if history < longest:
-        yield (
-            f"{format_duration(history)} is shorter than the longest of analysis.windows; "
-            f"raise sampler.history to {format_duration(longest)} or remove that window"
-        )
-
-
 def _history_covers_traffic(settings: Settings) -> Iterator[str]:
     history, window = settings.sampler.history, settings.analysis.traffic_window
     if history < window:
@@ -67,34 +51,12 @@ def _history_covers_traffic(settings: Settings) -> Iterator[str]:
         )
 
 
-def _timescales_fit_interval(settings: Settings) -> Iterator[str]:
-    fitting = fit_timescales(settings)
-    for scale in settings.analysis.timescales:
-        if scale not in fitting:
-            yield (
-                f"{format_duration(scale)} is not a multiple of sampler.interval, "
-                f"{format_duration(settings.sampler.interval)}; remove it or change the interval"
-            )
-
-
-def _roles_agree(settings: Settings) -> Iterator[str]:
-    ports = settings.ports
-    if ports.rails and COMPUTE in ports.roles:
-        yield "compute is given in ports.roles as well; give the rails in one of them"
-    elif ports.rails:
-        yield from find_overlaps(ports.roles_by_pattern())
-
-
 RULES = (
-    Rule(("ports.rails", "ports.roles"), _roles_agree),
-    Rule(("sampler.history", "analysis.windows"), _history_covers_windows),
     Rule(("sampler.history", "analysis.traffic-window"), _history_covers_traffic),
     Rule(("capture.before", "capture.after", "sampler.history"), _history_covers_captures),
-    Rule(("analysis.timescales", "sampler.interval"), _timescales_fit_interval),
 )
 
 FITTED: dict[str, Callable[[Settings], object]] = {
-    "analysis.timescales": fit_timescales,
     "analysis.traffic-window": fit_traffic_window,
     "capture.after": fit_capture_after,
     "capture.before": fit_capture_before,

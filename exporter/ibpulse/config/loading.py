@@ -13,12 +13,10 @@ from ibpulse import owned_files
 from ibpulse.config.consistency import FITTED, RULES
 from ibpulse.config.setting_table import (
     CONFIG_FILE,
-    DEPRECATED,
     GROUP_TYPES,
     GROUPS,
     PREFIX,
     ROWS,
-    DeprecatedSetting,
     advice,
     describe,
     row,
@@ -44,22 +42,15 @@ DEFAULT = "default"
 
 @dataclass(slots=True)
 class SettingSource:
-    """One source's values as text and their places, by setting; its errors; and its deprecated settings."""
+    """One source's values as text and their places, by setting; and its errors."""
 
     texts: dict[str, Given] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    deprecated: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, text: Given, place: str) -> None:
         """Set the text of a setting; `place` says where it was given."""
         self.texts[name], self.places[name] = text, place
-
-    def add_deprecated(self, old: DeprecatedSetting, text: Given | None, place: str) -> None:
-        """Accept a setting of version 0.1; its new name takes precedence if the source gives both."""
-        self.deprecated[old.name] = f"{place}: {old.warning}"
-        if old.replacement and text is not None and old.replacement not in self.texts:
-            self.add(old.replacement, text, place)
 
 
 def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
@@ -72,10 +63,6 @@ def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
         texts = flags.get(known.name, ())
         if texts:
             source.add(known.name, tuple(texts) if known.is_list else texts[-1], f"flag {known.flag}")
-    for old in DEPRECATED:
-        texts = flags.get(old.name, ())
-        if texts:
-            source.add_deprecated(old, tuple(texts) if len(texts) > 1 else texts[0], f"flag {old.flag}")
     return source
 
 
@@ -83,13 +70,10 @@ def read_environment(environ: Mapping[str, str]) -> SettingSource:
     """Settings from the variables that begin with `IBPULSE_`, except those that Kubernetes sets for services."""
     source = SettingSource()
     names = {row.variable: row.name for row in describe()}
-    deprecated = {old.variable: old for old in DEPRECATED}
     for variable, text in environ.items():
         place = f"environment variable {variable}"
         if variable in names:
             source.add(names[variable], text, place)
-        elif variable in deprecated:
-            source.add_deprecated(deprecated[variable], text, place)
         elif variable.startswith(PREFIX) and not _is_service_link(variable, text):
             source.faults.append(f"{place}: no such setting; {advice(variable, names)}")
     return source
@@ -115,7 +99,6 @@ def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) 
     """Read the file's two levels: groups, and their settings."""
     known = [row.name for row in ROWS]
     mappings = {row.name for row in ROWS if row.kind.mapping}
-    deprecated = {old.name: old for old in DEPRECATED}
     for group, line, node in _entries(root, file, "the file"):
         if group not in GROUPS:
             file.refuse(line, f"{group}: no such group of settings; {_group_advice(group)}")
@@ -124,9 +107,7 @@ def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) 
             name = f"{group}.{last}"
             text = _pairs(inner) if name in mappings and is_mapping(inner) else _text(inner)
             place = f"{file.path}:{inner_line}: {name}"
-            if name in deprecated:
-                source.add_deprecated(deprecated[name], text, place)
-            elif name not in known:
+            if name not in known:
                 file.refuse(inner_line, f"{name}: no such setting; {advice(name, known)}")
             elif text is None:
                 file.refuse(inner_line, f"{name}: not a value; give one value or a plain list")
@@ -169,11 +150,10 @@ def _pairs(node: yaml.MappingNode) -> Given | None:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Checked settings, the origin of each by name, and a warning per deprecated setting."""
+    """Checked settings, and the origin of each by name."""
 
     settings: Settings
     origins: Mapping[str, str]
-    warnings: tuple[str, ...] = ()
 
 
 def load(
@@ -210,10 +190,7 @@ def resolve(
     faults += wrong
     if faults:
         raise ConfigError(faults)
-    deprecated: dict[str, str] = {}
-    for source in given:
-        deprecated = source.deprecated | deprecated
-    return Resolved(settings, origins, tuple(deprecated.values()))
+    return Resolved(settings, origins)
 
 
 def find_ring_directory(environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY) -> Path:

@@ -1,4 +1,4 @@
-"""The table of settings: one row per setting, with its flag and variable, and the deprecated settings."""
+"""The table of settings: one row per setting, with its flag and variable."""
 
 from __future__ import annotations
 
@@ -14,10 +14,18 @@ PREFIX = "IBPULSE_"
 
 
 @dataclass(frozen=True, slots=True)
-class SettingName:
-    """The name of a setting, like `sampler.interval`, with its flag and its environment variable."""
+class SettingRow:
+    """One setting: its name such as `sampler.interval`, type, default as text, help sentence, and field.
+
+    `shown` describes a default that is computed at startup or has no text.
+    """
 
     name: str
+    kind: Kind[Any]
+    default: str
+    sentence: str
+    shown: str = ""
+    field: str = ""
 
     @property
     def group(self) -> str:
@@ -34,20 +42,6 @@ class SettingName:
         """The environment variable."""
         return PREFIX + self.name.upper().replace(".", "__").replace("-", "_")
 
-
-@dataclass(frozen=True, slots=True)
-class SettingRow(SettingName):
-    """One setting: its name, type, default as text, help sentence, and field.
-
-    `shown` describes a default that is computed at startup or has no text.
-    """
-
-    kind: Kind[Any]
-    default: str
-    sentence: str
-    shown: str = ""
-    field: str = ""
-
     @property
     def metavar(self) -> str:
         """The placeholder of its value in help."""
@@ -63,37 +57,6 @@ class SettingRow(SettingName):
         """The default as shown in help and docs."""
         return self.shown or self.default
 
-
-@dataclass(frozen=True, slots=True)
-class DeprecatedSetting(SettingName):
-    """A setting of version 0.1 that every source still accepts, with any value and one warning.
-
-    `instead` describes the current behaviour. The value is passed on to the setting named `replacement`, if any, else
-    ignored.
-    """
-
-    instead: str
-    replacement: str = ""
-
-    @property
-    def warning(self) -> str:
-        """The warning, without the place where the setting was given."""
-        what = f"is now {self.replacement}" if self.replacement else "was removed and is ignored"
-        return f"{what}; {self.instead}"
-
-
-DEPRECATED = (
-    DeprecatedSetting("analysis.burst-low", "a burst ends at analysis.active-threshold"),
-    DeprecatedSetting("analysis.signature-dense", "the reference of dense_like is fixed"),
-    DeprecatedSetting("analysis.signature-moe", "the reference of moe_like is fixed"),
-    DeprecatedSetting("analysis.signature-tolerance", "the tolerances of the workload signature are fixed"),
-    DeprecatedSetting(
-        "analysis.signature-confidence", "the minimum confidence of the workload signature is fixed at 0.3"
-    ),
-    DeprecatedSetting("web.max-wide-requests", "the limit of wide window requests is fixed at 2"),
-    DeprecatedSetting("web.max-viewers", "the limit of viewers is fixed at 16"),
-)
-"""Settings of version 0.1 that version 0.2 still accepts."""
 
 GROUP_TYPES: dict[str, Any] = get_type_hints(Settings)
 """The class of each group of settings, by the group's name."""

@@ -200,11 +200,6 @@ def seconds(lowest: str, highest: str) -> Kind[int]:
     return duration(lowest, highest, _whole_seconds)
 
 
-def count(lowest: int, highest: int) -> Kind[int]:
-    """A whole number with inclusive bounds."""
-    return one("COUNT", _integer, _between(lowest, highest), write=_as_it_is)
-
-
 def _divides_second(period_ns: int) -> None:
     if period_ns not in GRID_NS:
         below = max((one for one in GRID_NS[:-1] if one < period_ns), default=GRID_NS[0])
@@ -288,16 +283,6 @@ def _listen_address(text: str) -> ListenAddress:
     return ListenAddress(match[1] or match[2] or "", int(match[3]))
 
 
-def _ascending(periods_ns: tuple[int, ...]) -> tuple[int, ...]:
-    """The periods in ascending order; raises a ValueError if there are none, or duplicates."""
-    if not periods_ns:
-        raise ValueError("the list is empty; give at least one duration")
-    twice = next((period_ns for period_ns in periods_ns if periods_ns.count(period_ns) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{format_duration(twice)} is given twice; give it once")
-    return tuple(sorted(periods_ns))
-
-
 def _switch(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"unknown value {text!r}; choose true or false")
@@ -336,8 +321,6 @@ def _or_none(value: object) -> str | None:
 PATH = one("PATH", _path)
 OPTIONAL_PATH = one("PATH", _optional_path, write=_or_none)
 INTERVAL = duration("1ms", "1s", _divides_second)
-WINDOWS = many(one("DURATION", parse_duration, _lasting("1s", "1h"), _whole_seconds, write=format_duration), _ascending)
-TIMESCALES = many(one("DURATION", parse_duration, _divides_second, write=format_duration), _ascending)
 RATE = one("RATE", parse_rate, write=format_rate)
 SIZE = one("SIZE", parse_size, write=format_size)
 RATIO = one("RATIO", _ratio)

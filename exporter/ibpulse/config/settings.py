@@ -28,11 +28,8 @@ from ibpulse.config.setting_types import (
     SOURCES,
     SWITCH,
     TICK_BYTES,
-    TIMESCALES,
-    WINDOWS,
     ListenAddress,
     choice,
-    count,
     duration,
     seconds,
     some_of,
@@ -41,24 +38,17 @@ from ibpulse.defaults import (
     ACTIVE_BYTES_PER_SECOND,
     CAPTURE_AFTER_NS,
     CAPTURE_BEFORE_NS,
-    CAPTURE_COOLDOWN_NS,
     CAPTURE_RULES,
     HISTORY_NS,
     MAX_CAPTURE_BYTES,
-    MAX_CAPTURES,
     MIN_FREE_BYTES,
     MOE_SATURATION_DUTY,
     MOE_SATURATION_HOLD_NS,
     MOE_SATURATION_PEAK,
     SAMPLING_INTERVAL_NS,
-    SATURATION_LEVEL,
-    SATURATION_WINDOW_NS,
     SCAN_INTERVAL_NS,
-    TIMESCALES_NS,
     TRAFFIC_WINDOW_NS,
-    WINDOWS_NS,
 )
-from ibpulse.model import COMPUTE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +73,7 @@ class SamplerSettings:
     history: int = setting(
         duration("10s", "1h"),
         HISTORY_NS,
-        "Span of raw samples kept, 10s to 1h; at least the longest of analysis.windows.",
+        "Span of raw samples kept, 10s to 1h. Rolling windows of 1m and 5m need that much.",
     )
     scheduler: Literal["other", "fifo"] = setting(
         choice("other", "fifo"),
@@ -116,9 +106,6 @@ class PortSettings:
     exclude: tuple[str, ...] = setting(
         PORTS, "", "Ports never to open. Takes precedence over ports.include.", shown="none"
     )
-    rails: tuple[str, ...] = setting(
-        PORTS, "", "Ports for compute, which carry the job's traffic: short for compute in ports.roles.", shown="none"
-    )
     roles: dict[str, tuple[str, ...]] = setting(
         ROLE_PORTS,
         "",
@@ -130,38 +117,17 @@ class PortSettings:
         RAILS, "", "Number of rails this node should have, 0 to 256.", shown="the most rails ibpulse has evidence of"
     )
 
-    def roles_by_pattern(self) -> dict[str, tuple[str, ...]]:
-        """The patterns of `roles` and of its alias `rails`, by role."""
-        return self.roles | {COMPUTE: self.rails} if self.rails else self.roles
-
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSettings:
     """Statistics computed from the samples."""
 
     active_threshold: int = setting(RATE, ACTIVE_BYTES_PER_SECOND, "Rate above which a sample counts as active.")
-    windows: tuple[int, ...] = setting(
-        WINDOWS, WINDOWS_NS, "Rolling windows of peak, duty cycle and burstiness, 1s to 1h in whole seconds."
-    )
-    timescales: tuple[int, ...] = setting(
-        TIMESCALES,
-        TIMESCALES_NS,
-        "Timescales of burstiness; multiples of sampler.interval that divide one second. "
-        "Defaults that are not a multiple are dropped.",
-    )
     traffic_window: int = setting(
         seconds("10s", "10m"),
         TRAFFIC_WINDOW_NS,
         "Window used to find the step period and the signature, 10s to 10m in whole seconds. "
         "Steps up to a quarter of it can be found. The default is limited to sampler.history.",
-    )
-    saturation_level: float = setting(
-        RATIO, SATURATION_LEVEL, "Median utilisation at or above which a link or the node is saturated."
-    )
-    saturation_window: int = setting(
-        seconds("5s", "10m"),
-        SATURATION_WINDOW_NS,
-        "Window of the median for analysis.saturation-level, 5s to 10m in whole seconds.",
     )
     moe_saturation_hold: int = setting(
         duration("1s", "1h"),
@@ -178,8 +144,7 @@ class AnalysisSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SlowSettings:
-    """Data read less often than the byte counters: port state, rate, devices that appeared or disappeared, "
-    "error counters."""
+    """Data read less often than the byte counters: port state, rate, error counters, devices that come and go."""
 
     interval: int = setting(
         duration("1s", "10m"), SCAN_INTERVAL_NS, "How often port state and devices are re-read, 1s to 10m."
@@ -262,11 +227,6 @@ class WebSettings:
         "listens on a loopback address serves only these, localhost and loopback addresses; see docs/security.md.",
         shown="any, unless listening on a loopback address",
     )
-    max_points: int = setting(
-        count(1_000, 100_000_000),
-        "200000",
-        "Maximum number of values in one window response (ports x 2 directions x bins), 1000 to 100000000.",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,16 +256,6 @@ class CaptureSettings:
         some_of("RULE", *CAPTURE_RULES),
         CAPTURE_RULES,
         "Local rules that trigger captures, or none; see docs/captures.md.",
-    )
-    cooldown: int = setting(
-        duration("1s", "30d"),
-        CAPTURE_COOLDOWN_NS,
-        "Minimum time between captures of the same rule or alert, 1s to 30d.",
-    )
-    max_count: int = setting(
-        count(1, 100_000),
-        MAX_CAPTURES,
-        "Maximum number of captures, 1 to 100000; the oldest is deleted to make room for a new one.",
     )
     max_bytes: int = setting(
         SIZE, MAX_CAPTURE_BYTES, "Maximum total size of captures; the oldest are deleted to make room for a new one."

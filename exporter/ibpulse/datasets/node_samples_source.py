@@ -31,8 +31,6 @@ MADE_BY = "fleet collect"
 # of one answer, so that the node answers without delay: rates and uncertainties
 MAX_VALUES = 100_000
 ANSWER_SECONDS = 10.0
-# as daemons of 0.2 and of 0.1 call it
-RATE_UNITS = ("bytes_per_second", "bytes")
 MAX_EVENTS = 10_000
 # a node or a gateway that is busy, and a short break of the network
 ATTEMPTS, PAUSE_SECONDS = 4, 1.0
@@ -63,7 +61,6 @@ class NodeSource:
         self.ports = _describe_ports(state.ports, self.interval_ns)
         if not self.ports:
             raise DaemonError("has no ports with byte counters", kind="bad-answer")
-        self._knows_uncertainty = True
         self._plain = RecordingMeta(name, self.interval_ns, self.ports, MADE_BY)
 
     async def ask_history(self) -> KeptSamples:
@@ -111,13 +108,7 @@ class NodeSource:
 
     async def _ask_events(self, begin_ns: int) -> tuple[Event, ...]:
         query = [("from", str(begin_ns // MILLISECOND_NS)), ("limit", str(MAX_EVENTS))]
-        try:
-            found = await ask_node(self._node, NodeEvents, "/api/v1/events", query)
-        except DaemonError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                # a daemon of 0.1
-                return ()
-            raise
+        found = await ask_node(self._node, NodeEvents, "/api/v1/events", query)
         try:
             return tuple(from_json(_event_members(event.model_dump(exclude_none=True))) for event in found.events)
         except ValueError as error:
@@ -143,29 +134,18 @@ class NodeSource:
         if (window.head.start_ms * MILLISECOND_NS, window.head.points) != (begin_ns, ticks):
             raise DaemonError(f"its answer has another span than asked for; {NOT_OURS}", kind="bad-answer")
         try:
-            return _make_piece(self._plain, begin_ns, window, knows_uncertainty=self._knows_uncertainty)
+            return _make_piece(self._plain, begin_ns, window)
         except ValueError as error:
             raise DaemonError(f"its samples are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error
 
     def _check_grid(self, head: NodeWindowHead) -> None:
         sampled_ns = {head.interval_ms * MILLISECOND_NS, head.resolution_ms * MILLISECOND_NS}
-        if sampled_ns != {self.interval_ns} or head.statistic != "mean" or head.unit not in RATE_UNITS:
+        if sampled_ns != {self.interval_ns} or (head.statistic, head.unit) != ("mean", "bytes_per_second"):
             raise DaemonError(f"its samples are not those of every {self.interval_ns / 1e6:g} ms", kind="bad-answer")
 
     async def _ask(self, query: list[tuple[str, str]]) -> NodeArray:
-        query = [*query, ("format", "npy")]
-        if self._knows_uncertainty:
-            try:
-                return await self._try([*query, ("uncertainty", "true")])
-            except DaemonError as error:
-                if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
-                    raise
-                # a daemon of 0.1
-                self._knows_uncertainty = False
-        return await self._try(query)
-
-    async def _try(self, query: list[tuple[str, str]]) -> NodeArray:
         """The answer of one of several attempts."""
+        query = [*query, ("uncertainty", "true"), ("format", "npy")]
         for attempt in range(ATTEMPTS):
             try:
                 return read_array(await self._node.get("/api/v1/window", query, seconds=ANSWER_SECONDS))
@@ -176,7 +156,7 @@ class NodeSource:
         raise AssertionError("an attempt returns or raises")
 
 
-def _make_piece(meta: RecordingMeta, start_ns: int, window: NodeArray, *, knows_uncertainty: bool) -> Recording:
+def _make_piece(meta: RecordingMeta, start_ns: int, window: NodeArray) -> Recording:
     rows = {name: row for row, name in enumerate(window.head.series)}
     shape = len(meta.ports), 2, window.head.points
     rates, unsure = np.full(shape, np.nan), np.zeros(shape)
@@ -189,7 +169,7 @@ def _make_piece(meta: RecordingMeta, start_ns: int, window: NodeArray, *, knows_
             if doubt is not None:
                 unsure[place, way] = np.nan_to_num(window.values[doubt])
     seconds = np.where(np.isnan(rates), 0.0, meta.interval_ns / SECOND_NS)
-    steps = np.rint(np.minimum(unsure, MOST_STEPS / STEPS) * STEPS).astype(np.uint16) if knows_uncertainty else None
+    steps = np.rint(np.minimum(unsure, MOST_STEPS / STEPS) * STEPS).astype(np.uint16)
     return Recording(meta, start_ns, rates, seconds, steps, _find_merged(meta, window))
 
 
@@ -200,8 +180,7 @@ def _find_merged(meta: RecordingMeta, window: NodeArray) -> Any:
         for place, port in enumerate(meta.ports)
         for way, direction in enumerate(DIRECTIONS)
     }
-    implausible = window.head.implausible
-    for row, first, count in implausible.places if implausible else ():
+    for row, first, count in window.head.implausible.places:
         name = window.head.series[row] if row < len(window.head.series) else ""
         if name in places:
             merged[(*places[name], slice(first, first + count))] = True

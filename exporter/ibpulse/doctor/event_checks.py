@@ -32,7 +32,7 @@ def check_events(facts: Facts) -> Iterator[Finding]:
         )
         return
     if not log.events:
-        yield passed("", "The running daemon has no event log; version 0.2 and later have one.")
+        yield passed("", "The event log is empty.")
         return
     findings = [*_find_renamed(facts), *_find_unreadable(facts, log), *_find_flaps(log), *_find_steps(log)]
     yield from findings

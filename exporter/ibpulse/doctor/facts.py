@@ -237,7 +237,7 @@ class Machine:
 class EventFacts:
     """The events of the running daemon in the order in which they were noticed, read at the wall time `now_ns`.
 
-    `problem` is the reason if the log cannot be read; a daemon of version 0.1 has no log and thus no events.
+    `problem` is the reason if the log cannot be read.
     """
 
     events: tuple[Event, ...] = ()

@@ -1,4 +1,4 @@
-"""The known answers of a daemon, of 0.1 and 0.2, checked member by member; nothing else of an answer is passed on.
+"""The known answers of a daemon, checked member by member; nothing else of an answer is passed on.
 
 Names with control characters are refused, sentences with them are escaped. Unknown members are dropped. An answer is
 encoded anew from its model. `web.schemas` describes the same members to clients.
@@ -17,7 +17,7 @@ from ibpulse.events.event import MAX_INTEGER
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.targets import is_node_name
-from ibpulse.model import MAX_PORT_NUMBER, ROLES, UNKNOWN_ROLE, settle_role
+from ibpulse.model import MAX_PORT_NUMBER, ROLES, UNKNOWN_ROLE
 from ibpulse.text import escape_controls
 from ibpulse.validation import explain, show
 
@@ -135,34 +135,30 @@ class NodePortSource(NodeMember):
 
 
 class NodePort(NodeMember):
-    """One port; 0.1 gives neither `since` nor `role`."""
+    """One port."""
 
     name: Name
     device: Name
     port: Annotated[int, Field(ge=0, le=MAX_PORT_NUMBER)]
     state: Name
-    since: Name | None = None
+    since: Name | None
     active: bool
     rate_bytes_per_second: Amount | None
     rail: bool
-    role: Role = UNKNOWN_ROLE
+    role: Role
     source: NodePortSource | None
     problem: Sentence = ""
     identity: NodePortIdentity = NodePortIdentity()
 
-    def model_post_init(self, _: object, /) -> None:
-        """The role of a rail of 0.1 follows from its being one."""
-        object.__setattr__(self, "role", settle_role(self.rail, self.role))
-
 
 class NodePorts(NodeMember):
-    """`/api/v1/ports`; 0.1 does not say whether they are simulated."""
+    """`/api/v1/ports`."""
 
     interval_seconds: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False), AfterValidator(_whole_ms)]
     ports: Annotated[list[NodePort], at_most(MAX_PORTS)]
     notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = []
     stuck_devices: Names = []
-    simulated: bool | None = None
+    simulated: bool
 
 
 class NodeJob(NodeMember):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from http import HTTPStatus
-from typing import Literal, TypeVar
+from typing import Literal
 
 from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError, DaemonFault
@@ -27,7 +26,6 @@ FIGURES_EVERY = 6
 # exchanges with the clock of a node in a poll, until it is known well enough
 MAX_EXCHANGES, CERTAIN_NS = 4, 500_000
 MAX_STATE_BYTES, MAX_CLOCK_BYTES = 1_000_000, 1000
-T = TypeVar("T")
 NO_FIGURES = NodeFigures(None, None)
 State = Literal["down", "degraded", "waiting", "up"]
 STATES: Sequence[State] = ("down", "degraded", "waiting", "up")
@@ -40,7 +38,7 @@ class NodeState:
 
     `problem` is a sentence, empty if all is well, and `kind` how the daemon fails, if it does; `since_ns` is the wall
     time at which that changed, None if it never did. `seen_ns` is the wall time of the last answer. `offset` is None
-    for a daemon of 0.1, which does not give its clock. A node that is down keeps its last answers.
+    until its clock was asked often enough. A node that is down keeps its last answers.
     """
 
     target: Target
@@ -109,10 +107,7 @@ class PolledNode:
 
     async def _read_clock(self, node: Node) -> None:
         for _ in range(MAX_EXCHANGES):
-            answer = await _if_known(node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES))
-            if answer is None:
-                self.state = replace(self.state, clock=None)
-                return
+            answer = await node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES)
             clock = read_answer(NodeClock, answer)
             self.state = replace(self.state, clock=clock)
             self._offsets.add(answer.sent_ns, answer.received_ns, clock.time_ns)
@@ -121,7 +116,7 @@ class PolledNode:
                 return
 
     async def _read_jobs(self, node: Node) -> None:
-        jobs = await _if_known(ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES))
+        jobs = await ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES)
         self.state = replace(self.state, jobs=jobs)
 
     async def _read_figures(self, node: Node) -> None:
@@ -134,16 +129,6 @@ def read_clocks(clock: Clock = time) -> tuple[int, int]:
     reads = ((clock.monotonic_ns(), clock.time_ns(), clock.monotonic_ns()) for _ in range(3))
     before, wall, after = min(reads, key=lambda read: read[2] - read[0])
     return (before + after) // 2, wall
-
-
-async def _if_known(asked: Awaitable[T]) -> T | None:
-    """The answer, or None from a daemon of 0.1, which does not know the path."""
-    try:
-        return await asked
-    except DaemonError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
 
 
 def _find_problem(ports: NodePorts) -> str:

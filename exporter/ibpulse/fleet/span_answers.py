@@ -127,17 +127,17 @@ class NodeRuns(NodeMember):
 
 
 class NodeRailTraffic(NodeMember):
-    """The sum over the rails in a summary; 0.1 gives neither line rate nor the peak in relation to it."""
+    """The sum over the rails in a summary."""
 
     rails: Count
     active_rails: Count
-    line_rate_bytes_per_second: Amount | None = None
+    line_rate_bytes_per_second: Amount | None
     observed_seconds: Amount
     transmit_bytes_per_second: Amount | None
     receive_bytes_per_second: Amount | None
     bandwidth_peak_bytes_per_second: Amount | None
     bandwidth_active_mean_bytes_per_second: Amount | None
-    bandwidth_peak_utilization_ratio: Amount | None = None
+    bandwidth_peak_utilization_ratio: Amount | None
     peak_to_mean_ratio: Amount | None
     duty_cycle_ratio: Amount | None
     burstiness_cv: Annotated[dict[Name, Amount | None], Few]
@@ -160,10 +160,10 @@ class NodeDirectionTraffic(NodeMember):
 
 
 class NodePortTraffic(NodeMember):
-    """One port in a summary; 0.1 gives no state."""
+    """One port in a summary."""
 
     port: Name
-    state: Name | None = None
+    state: Name
     rail: bool
     observed_seconds: Amount
     transmit: NodeDirectionTraffic
@@ -201,7 +201,7 @@ class NodeCaptureJob(NodeMember):
 
 
 class NodeCapture(NodeMember):
-    """A finished capture; `jobs` is null if they are not known, as for all of 0.1."""
+    """A finished capture; `jobs` is null if they are not known."""
 
     name: CaptureFile
     trigger_ms: Count

@@ -54,7 +54,7 @@ class StreamState(NodeMember):
 
 
 class StreamPort(NodeMember):
-    """A port of the event `ports`; 0.1 gives neither `role` nor `states`."""
+    """A port of the event `ports`."""
 
     port: Name
     rail: bool

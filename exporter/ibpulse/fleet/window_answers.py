@@ -57,17 +57,17 @@ class NodeHistory(NodeMember):
 
 
 class NodeWindowGrid(NodeMember):
-    """The members that describe the values of a window; 0.1 does not mark samples above the line rate."""
+    """The members that describe the values of a window."""
 
     interval_ms: Annotated[int, Field(ge=1, le=1000)]
     resolution_ms: Annotated[int, Field(ge=1, le=10**12)]
     statistic: Literal["max", "mean", "min"]
-    unit: Literal["bytes_per_second", "bytes", "ratio"]
+    unit: Literal["bytes_per_second", "ratio"]
     start_ms: Count
     end_ms: Count
     points: Annotated[int, Field(ge=0, le=MAX_VALUES)]
     holes: Count
-    implausible: NodeImplausible | None = None
+    implausible: NodeImplausible
     history: NodeHistory
     coverage: Sentence
     job: NodeJobPorts | None = None

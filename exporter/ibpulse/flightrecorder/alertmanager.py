@@ -13,9 +13,12 @@ from dataclasses import dataclass
 
 from ibpulse.flightrecorder.rules import ALERTMANAGER, Trigger
 from ibpulse.instants import parse_rfc3339
+from ibpulse.units import SECOND_NS
 
 NODE_LABELS = ("instance", "node", "nodename", "hostname")
 REMEMBERED = 1000
+# between two captures of the same rule or alert
+COOLDOWN_NS = 600 * SECOND_NS
 _LABEL_LENGTH = 1000
 _BRACKETED = re.compile(r"\[(.*)\](?::[0-9]+)?")
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ibpulse import owned_files
-from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, MAX_CAPTURE_BYTES, MAX_CAPTURES, MIN_FREE_BYTES
+from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, MAX_CAPTURE_BYTES, MIN_FREE_BYTES
 from ibpulse.errors import CaptureError
 from ibpulse.units import MILLISECOND_NS, format_size
 
@@ -21,6 +21,7 @@ REASON_LENGTH = 40
 _NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([a-z0-9][a-z0-9-]{0,39})-([0-9a-f]{8})\.parquet", re.ASCII)
 _FORMAT = "%Y%m%dT%H%M%S"
 TEMPORARY = ".tmp"
+MAX_CAPTURES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ class CaptureStore:
         """The reason why one more capture of this size does not fit, or an empty string."""
         options = self._options
         if len(stored) >= options.max_count:
-            return f"capture.max-count of {options.max_count} leaves no room; raise it"
+            return f"{options.max_count} captures are stored, which is the maximum"
         if _total_bytes(stored) + size_bytes > options.max_bytes:
             limit = format_size(options.max_bytes)
             return f"a capture of about {_megabytes(size_bytes)} exceeds capture.max-bytes, {limit}; raise it"

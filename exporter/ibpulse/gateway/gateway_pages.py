@@ -63,7 +63,7 @@ _NODE_LINKS = (
 )
 _JOB_LINKS = (
     ("window?last=5s&max_points=500", "newest samples of every node"),
-    ("summary?window=10s", "statistics of every node in the last ten seconds"),
+    ("summary?last=10s", "statistics of every node in the last ten seconds"),
     ("events?last=1h", "events of the nodes in the last hour"),
     ("captures", "captures of the flight recorders"),
 )

@@ -91,7 +91,7 @@ class NodePoll:
             self.data.problem = ("", "")
             if self._clock.monotonic() >= self._slow_at:
                 self._slow_at = self._clock.monotonic() + SLOW_SECONDS
-                query = [("job", job), ("window", f"{SUMMARY_MS}ms")]
+                query = [("job", job), ("last", f"{SUMMARY_MS}ms")]
                 self.data.summary = await ask_node(node, NodeSpanSummary, "/api/v1/summary", query)
                 await self._read_events(node)
         except DaemonError as error:

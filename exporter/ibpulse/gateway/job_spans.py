@@ -17,22 +17,23 @@ from ibpulse.gateway.job_rows import RowsQuery, choose_rows
 from ibpulse.gateway.job_summary import SummarySpan, describe_job, describe_rows
 from ibpulse.gateway.node_samples import NodeSamples
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.parameters import INSTANT_FORMS, OptionalDuration, OptionalInstant, read_duration, read_instant
+from ibpulse.units import SECOND_NS
+from ibpulse.web.parameters import OptionalDuration, SpanQuery
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.routes.events_route import EventsQuery
 
-DEFAULT_WINDOW = "10s"
-MAX_WINDOW_MS = 60_000
+DEFAULT_LAST = "10s"
+MAX_SECONDS = 60
 # of all nodes together
 MAX_EVENTS = 20_000
 
 
-class JobSummaryQuery(RowsQuery):
+class JobSummaryQuery(SpanQuery, RowsQuery):
     """The query parameters of `/api/v1/jobs/ID/summary`, unparsed."""
 
-    window: OptionalDuration = Field(None, description=f"Length of the span, up to 1m (default: {DEFAULT_WINDOW}).")
-    to: OptionalInstant = Field(None, description=INSTANT_FORMS + "End of the span, rounded down to a second.")
+    last: OptionalDuration = Field(
+        None, description=f"Length of the newest span in whole seconds, up to 1m (default: {DEFAULT_LAST})."
+    )
 
 
 async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) -> dict[str, Any]:
@@ -44,20 +45,15 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
     states = {state.name: state for state in parts.table.rows()}
     job = choose_job(states.values(), text)
     rows = choose_rows(job, states, query.node, rails=query.rows == "rails")
-    window_ms = read_duration("window", query.window or DEFAULT_WINDOW) // MILLISECOND_NS
-    if not 1000 <= window_ms <= MAX_WINDOW_MS or window_ms % 1000:
-        raise bad_parameter("window", f"{query.window} is not 1s to 60s in whole seconds")
-    newest_ms = parts.clock.time_ns() // MILLISECOND_NS - 1000
-    to_ms = newest_ms if query.to is None else min(newest_ms, read_instant("to", query.to) // MILLISECOND_NS)
-    to_ms = to_ms // 1000 * 1000
+    from_ms, to_ms = _choose_span(query, parts.clock.time_ns())
+    window_ms = to_ms - from_ms
     nodes = {name: JobNode(each, states.get(name), GONE) for name, each in job.nodes.items()}
 
     async def ask(node: Node) -> tuple[NodeSamples, NodeSpanSummary]:
-        span = [("from", str(to_ms - window_ms)), ("to", str(to_ms))]
+        span = [("from", str(from_ms)), ("to", str(to_ms))]
         window = await ask_samples(node, job.text, span)
         samples = NodeSamples(window.head.interval_ms, window_ms).add(window)
-        of_job = [("job", job.text), ("window", f"{window_ms}ms"), ("to", str(to_ms))]
-        return samples, await ask_node(node, NodeSpanSummary, "/api/v1/summary", of_job)
+        return samples, await ask_node(node, NodeSpanSummary, "/api/v1/summary", [("job", job.text), *span])
 
     asked = [node for name in nodes if (node := parts.nodes.get(name)) is not None]
     async for node, answer in parts.nodes.ask_each(asked, ask):
@@ -69,6 +65,23 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
     span = SummarySpan(to_ms, window_ms, window_ms)
     numbers = describe_job(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes, window_ms))
     return {"window_seconds": window_ms // 1000, **describe_rows(numbers, rows)}
+
+
+def _choose_span(query: JobSummaryQuery, now_ns: int) -> tuple[int, int]:
+    """The whole seconds of a query that are complete on all nodes, as begin and end in milliseconds.
+
+    Raises:
+        ProblemError: a parameter is invalid, or the span is too long or too short.
+    """
+    span = query.span(now_ns, DEFAULT_LAST)
+    newest = now_ns // SECOND_NS - 1
+    if span.newest:
+        first, end = newest - span.length_ns // SECOND_NS, newest
+    else:
+        first, end = span.from_ns // SECOND_NS, min(-(-span.to_ns // SECOND_NS), newest)
+    if not 1 <= end - first <= MAX_SECONDS or (span.newest and span.length_ns % SECOND_NS):
+        raise bad_parameter("last" if span.newest else "from", f"the span is not 1s to {MAX_SECONDS}s in whole seconds")
+    return first * 1000, end * 1000
 
 
 async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery) -> dict[str, Any]:

@@ -111,9 +111,8 @@ class JobWindow:
         end_ms = min(to_ms, samples.end_ms // self.bin_ms * self.bin_ms)
         begin = -(-from_ms // head.interval_ms) * head.interval_ms
         part = slice((from_ms - self.start_ms) // self.bin_ms, max(0, end_ms - self.start_ms) // self.bin_ms)
-        if head.implausible:
-            self.merged += head.implausible.merged
-            self.unexplained += head.implausible.unexplained
+        self.merged += head.implausible.merged
+        self.unexplained += head.implausible.unexplained
         for place, row in enumerate(self.rows):
             if row.node == node and part.start < part.stop:
                 end = -(-end_ms // head.interval_ms) * head.interval_ms

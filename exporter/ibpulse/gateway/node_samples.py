@@ -108,7 +108,7 @@ class NodeSamples:
         self.start_ms = max(self.start_ms, self.end_ms - self._size * self.interval_ms)
 
     def _mark(self, head: NodeWindowHead, rails: Sequence[str], first_ms: int) -> None:
-        for series, first, count in head.implausible.places if head.implausible else ():
+        for series, first, count in head.implausible.places:
             begin = max(head.start_ms // self.interval_ms + first, first_ms // self.interval_ms)
             end = min(head.start_ms // self.interval_ms + first + count, self.end_ms // self.interval_ms)
             if series < 2 * len(rails) and begin < end:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 
 from ibpulse.clocks import Clock
-from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, CAPTURE_COOLDOWN_NS
+from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
+from ibpulse.flightrecorder.alertmanager import COOLDOWN_NS
 from ibpulse.metrics.web import WebCounts
 from ibpulse.units import SECOND_NS
 from ibpulse.web.auth.reload import WebConfigReloader
@@ -36,7 +37,7 @@ class GatewayCaptures:
 
     before_ns: int = CAPTURE_BEFORE_NS
     after_ns: int = CAPTURE_AFTER_NS
-    cooldown_ns: int = CAPTURE_COOLDOWN_NS
+    cooldown_ns: int = COOLDOWN_NS
 
 
 class Viewers:

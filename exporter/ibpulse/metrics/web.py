@@ -54,7 +54,7 @@ REQUESTS = Subject(("code", "path"), _requests)
 DURATION = Subject(("path",), _durations)
 PART = Subject(("part",), _internal_errors)
 
-# counts are exported as floats (`3.0`), for compatibility with 0.1
+# counts are exported as floats (`3.0`)
 ROWS = (
     PART.counter(
         "ibpulse_internal_errors_total",

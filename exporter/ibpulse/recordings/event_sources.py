@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -112,7 +111,6 @@ class DaemonEvents:
         self._newest_ns = 0
         self._names = {str(port.id) for port in ports}
         self._seen: set[tuple[int, str, str, str]] = set()
-        self._none = False
 
     async def read(self) -> Sequence[Event]:
         """The events that the daemon lists since the last call; none while it does not answer."""
@@ -120,7 +118,7 @@ class DaemonEvents:
 
     def _ask(self) -> Sequence[Event]:
         first_ns = self._begin()
-        if self._none or first_ns is None:
+        if first_ns is None:
             return []
         # what happened to jobs since they were asked for is followed
         begin_ns = max(0, max(first_ns, self._newest_ns) - LATE_NS)
@@ -129,10 +127,6 @@ class DaemonEvents:
         except DaemonError as error:
             # the source of samples reports it if it lasts
             log.debug("%s; retrying", error)
-            return []
-        if answer is None:
-            self._none = True
-            log.warning("%s has no event log, so the recording has no events", self._connection.place)
             return []
         fresh = [
             event
@@ -159,17 +153,12 @@ def mark_others(events: Sequence[Event], names: Collection[str]) -> Sequence[Eve
 
 
 def ask_jobs(connection: DaemonConnection) -> tuple[JobRecord, ...]:
-    """The jobs of a daemon's node: those that run and those that ended within its history; none of a 0.1 daemon.
+    """The jobs of a daemon's node: those that run and those that ended within its history.
 
     Raises:
         DaemonError: there is no answer, or it is not one of an ibpulse daemon.
     """
-    try:
-        body = connection.get("/api/v1/jobs").body
-    except DaemonError as error:
-        if error.status == http.client.NOT_FOUND:
-            return ()
-        raise
+    body = connection.get("/api/v1/jobs").body
     with reading(connection):
         return tuple(job_from_json(_in_ns(entry)) for entry in orjson.loads(body)["jobs"][:MOST_JOBS])
 

@@ -46,9 +46,7 @@ __all__ = ["pa", "pq"]
 KEY = b"ibpulse_recording"
 """The key of the JSON among the metadata of the file's schema."""
 VERSION_MEMBER = "ibpulse_recording_version"
-VERSION = 2
-VERSIONS = (1, 2)
-_VERSIONS_TEXT = " and ".join(map(str, VERSIONS))
+VERSION = 1
 EVENTS_KEY = b"events"
 """The key of the JSON of events among the metadata of a batch, in a file that still grows."""
 MAX_HEADER_BYTES = 4_000_000
@@ -62,7 +60,7 @@ def write_header(meta: RecordingMeta) -> bytes:
 
 
 def read_header(raw: bytes) -> RecordingMeta:
-    """The metadata in a header of this version or an older one.
+    """The metadata in a header.
 
     Raises:
         ValueError: the header is not valid; the message continues a sentence that begins with the file name.
@@ -71,13 +69,10 @@ def read_header(raw: bytes) -> RecordingMeta:
         raise ValueError(f"has metadata of {len(raw)} bytes; at most {MAX_HEADER_BYTES} are read")
     members = _parse(raw)
     version = members.pop(VERSION_MEMBER, None) if isinstance(members, dict) else None
-    if type(version) is not int or version not in VERSIONS:
+    if type(version) is not int or version != VERSION:
         shown = repr(version)[:20]
-        raise ValueError(f"is of version {shown}, this program reads version {_VERSIONS_TEXT}; use a newer ibpulse")
+        raise ValueError(f"is of version {shown}, this program reads version {VERSION}; use a newer ibpulse")
     events, jobs = members.pop("events", []), members.pop("jobs", [])
-    if version == 1:
-        # it has neither
-        events, jobs = [], []
     return dataclasses.replace(_read_members(members), events=events_from_json(events), jobs=jobs_from_json(jobs))
 
 
@@ -154,18 +149,15 @@ _FIELDS = (
     pa.field("port", pa.int16(), nullable=False),
     *(pa.field(name, pa.float64()) for name in RATE_COLUMNS),
     *(pa.field(name, pa.float64()) for name in SECONDS_COLUMNS),
-)
-# files of version 1 lack them
-_OPTIONAL = (
     *(pa.field(name, pa.float32()) for name in UNCERTAINTY_COLUMNS),
     *(pa.field(name, pa.bool_()) for name in MERGED_COLUMNS),
 )
-COLUMNS = frozenset(field.name for field in (*_FIELDS, *_OPTIONAL))
+COLUMNS = frozenset(field.name for field in _FIELDS)
 
 
 def schema(meta: RecordingMeta) -> Any:
     """The Arrow schema of a recording, with `meta` in its metadata."""
-    return pa.schema((*_FIELDS, *_OPTIONAL), metadata={KEY: write_header(meta)})
+    return pa.schema(_FIELDS, metadata={KEY: write_header(meta)})
 
 
 def missing_column(found: Any) -> str:
@@ -173,9 +165,8 @@ def missing_column(found: Any) -> str:
     types = {field.name: field.type for field in found}
     if len(types) != len(found):
         return "each column once"
-    wanted = (*_FIELDS, *(field for field in _OPTIONAL if field.name in types))
     return next(
-        (field.name for field in wanted if field.name not in types or not _like(types[field.name], field.type)), ""
+        (field.name for field in _FIELDS if field.name not in types or not _like(types[field.name], field.type)), ""
     )
 
 
@@ -252,9 +243,7 @@ def decode(batch: Any, meta: RecordingMeta) -> Recording:
     return Recording(meta, start_ns, rates, seconds, _read_steps(batch, ports), _read_merged(batch, ports))
 
 
-def _read_steps(batch: Any, ports: int) -> Steps | None:
-    if any(name not in batch.schema.names for name in UNCERTAINTY_COLUMNS):
-        return None
+def _read_steps(batch: Any, ports: int) -> Steps:
     return np.stack(
         [_count_steps(_floats(batch, name, 0.0, ports, np.float32)) for name in UNCERTAINTY_COLUMNS], axis=1
     )
@@ -268,9 +257,7 @@ def _count_steps(uncertainty: npt.NDArray[np.float32]) -> Steps:
     return steps
 
 
-def _read_merged(batch: Any, ports: int) -> Bools | None:
-    if any(name not in batch.schema.names for name in MERGED_COLUMNS):
-        return None
+def _read_merged(batch: Any, ports: int) -> Bools:
     columns = []
     for name in MERGED_COLUMNS:
         array = batch.column(name)

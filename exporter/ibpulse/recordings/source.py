@@ -36,7 +36,6 @@ MAX_VALUES = 100_000
 # statuses of permanent refusals
 REFUSED = range(400, 500)
 TOO_MANY = 429
-UNKNOWN_PARAMETER = 422
 FIRST_SAMPLE_SECONDS = 10.0
 POLL_SECONDS = 0.05
 # ticks; longer than any recording
@@ -61,7 +60,6 @@ class DaemonFollower:
         self._settle_ns = ticks_to_settle(meta.interval_ns, widest) * meta.interval_ns
         # rates and uncertainties of both directions
         self._most_ns = max(1, MAX_VALUES // (4 * len(meta.ports))) * meta.interval_ns
-        self._knows_uncertainty = True
         self.begin_ns: int | None = None
         self._next_ns: int | None = None
         self._silent = False
@@ -91,9 +89,7 @@ class DaemonFollower:
                 ("to", (self._next_ns + self._most_ns) // MILLISECOND_NS),
             ]
         try:
-            window, self._knows_uncertainty = ask_means(
-                self._connection, query, with_uncertainty=self._knows_uncertainty
-            )
+            window = ask_means(self._connection, query)
         except DaemonError as error:
             if self._next_ns is None or (error.status in REFUSED and error.status != TOO_MANY):
                 raise
@@ -123,38 +119,27 @@ class DaemonFollower:
         if count <= 0:
             return None
         self._next_ns = window.start_ns + count * self.meta.interval_ns
-        return take_samples(window, self.meta, count, with_uncertainty=self._knows_uncertainty)
+        return take_samples(window, self.meta, count)
 
 
-def take_samples(window: RemoteWindow, meta: RecordingMeta, count: int, *, with_uncertainty: bool) -> Recording:
+def take_samples(window: RemoteWindow, meta: RecordingMeta, count: int) -> Recording:
     """The first `count` samples of a window of means as a piece of a recording."""
     names = [str(port.id) for port in meta.ports]
     values = np.stack([window.both(name) for name in names])[:, :, :count].astype(np.float64)
     seconds = np.where(np.isnan(values), 0.0, meta.interval_ns / SECOND_NS)
     merged = np.stack([window.marks(name) for name in names])[:, :, :count]
-    steps = None
-    if with_uncertainty:
-        unsure = np.stack([window.both(name, "uncertainty") for name in names])[:, :, :count]
-        steps = np.rint(np.nan_to_num(unsure) * STEPS).astype(np.uint16)
+    unsure = np.stack([window.both(name, "uncertainty") for name in names])[:, :, :count]
+    steps = np.rint(np.nan_to_num(unsure) * STEPS).astype(np.uint16)
     return Recording(meta, window.start_ns, values, seconds, steps, merged)
 
 
-def ask_means(
-    connection: DaemonConnection, query: Sequence[tuple[str, str | int]], *, with_uncertainty: bool
-) -> tuple[RemoteWindow, bool]:
-    """The mean rate of each sample, and whether the daemon knows their uncertainty; one of version 0.1 does not.
+def ask_means(connection: DaemonConnection, query: Sequence[tuple[str, str | int]]) -> RemoteWindow:
+    """The mean rate of each sample, and its uncertainty.
 
     Raises:
         DaemonError: as `ask_window`.
     """
-    query = [("statistic", "mean"), *query]
-    if with_uncertainty:
-        try:
-            return ask_window(connection, [*query, ("uncertainty", "true")]), True
-        except DaemonError as error:
-            if error.status != UNKNOWN_PARAMETER:
-                raise
-    return ask_window(connection, query), False
+    return ask_window(connection, [("statistic", "mean"), *query, ("uncertainty", "true")])
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ then it zeroes each record, fills it, and writes the record's tick last. A reade
 from __future__ import annotations
 
 MAGIC = int.from_bytes(b"IBPULSE\0", "little")
-VERSION = 2
+VERSION = 1
 WORD = 8
 ABSENT = 2**64 - 1
 

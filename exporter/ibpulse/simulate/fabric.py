@@ -80,7 +80,7 @@ def _parse_workload(entry: object, place: str) -> Workload:
     factor = named.get("stretch", 1.0)
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0.1 <= factor <= 10:
         raise ConfigError(
-            [f"{place}: workload: stretch: {json.dumps(factor)} is not valid; give a number from 0.1 to 10"]
+            [f"{place}: workload: stretch: {json.dumps(factor)} is not valid; give a number between 0.1 and 10"]
         )
     try:
         workload = make_workload(named["name"])

@@ -18,8 +18,6 @@ from ibpulse.sysfs.inventory import SIMULATED_FILE
 log = logging.getLogger(__name__)
 
 TOP = ("class", "devices", "bus", "jobs")
-# the last two are files of a fabric and of a replay, whose trees had no other marker in version 0.1
-MARKERS = (SIMULATED_FILE, "faults.json", "replay.json")
 # from inotify.h
 IN_ACCESS = 0x1
 # number of the watch, mask, cookie, length of the name; a watched file has no name
@@ -93,7 +91,7 @@ def clear_tree(directory: Path) -> None:
     Raises FabricError if it holds anything else.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    if any(directory.iterdir()) and not any((directory / marker).exists() for marker in MARKERS):
+    if any(directory.iterdir()) and not (directory / SIMULATED_FILE).exists():
         raise FabricError(f"{directory} is not empty and holds no simulated fabric: use a new or an empty directory")
     for top in TOP:
         if (directory / top).is_dir():

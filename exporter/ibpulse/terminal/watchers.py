@@ -104,15 +104,9 @@ class DaemonWatcher:
         return self._view(self._ports, points, wanted_ns)
 
     def _ask_summary(self) -> Summary:
-        answer = self._connection.get("/api/v1/summary", [("window", f"{SUMMARY_WINDOW_SECONDS}s")])
+        answer = self._connection.get("/api/v1/summary", [("last", f"{SUMMARY_WINDOW_SECONDS}s")])
         with reading(self._connection):
-            document = orjson.loads(answer.body)
-            # daemons of version 0.1 do not give these
-            for name in ("line_rate_bytes_per_second", "bandwidth_peak_utilization_ratio"):
-                document["node"].setdefault(name, None)
-            for port in document["ports"]:
-                port.setdefault("state", "")
-            return _SUMMARY.validate_python(document)
+            return _SUMMARY.validate_python(orjson.loads(answer.body))
 
     def _view(self, ports: RemotePorts, points: int, wanted_ns: int) -> View:
         bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
@@ -141,7 +135,7 @@ class DaemonWatcher:
 
 
 def ask_owners(connection: DaemonConnection) -> Mapping[str, tuple[str, ...]]:
-    """The ids of the running jobs on each port; none of a daemon of version 0.1.
+    """The ids of the running jobs on each port.
 
     Raises:
         DaemonError: the daemon does not answer, or refuses.
@@ -180,12 +174,11 @@ def _newest(events: Iterable[Event], from_ns: int) -> tuple[Event, ...]:
 
 
 class RecentEvents:
-    """The events of a daemon's last hour, asked for bit by bit; none of a daemon of version 0.1."""
+    """The events of a daemon's last hour, asked for bit by bit."""
 
     def __init__(self) -> None:
         self.events: tuple[Event, ...] = ()
         self.due = True
-        self._kept = True
         self._asked_ns = 0
 
     def update(self, connection: DaemonConnection, now_ns: int) -> None:
@@ -194,22 +187,21 @@ class RecentEvents:
         Raises:
             DaemonError: there is no answer, or it is not one of an ibpulse daemon.
         """
-        if not (self.due and self._kept):
+        if not self.due:
             return
         from_ns = max(now_ns - EVENTS_NS, self._asked_ns - LATE_NS, 0)
         found = ask_events(connection, from_ns)
-        self.due, self._asked_ns, self._kept = False, now_ns, found is not None
-        if found is not None:
-            older = [event for event in self.events if now_ns - EVENTS_NS <= event.time_ns < from_ns]
-            self.events = (*older, *found.events)[-MOST_EVENTS:]
+        self.due, self._asked_ns = False, now_ns
+        older = [event for event in self.events if now_ns - EVENTS_NS <= event.time_ns < from_ns]
+        self.events = (*older, *found.events)[-MOST_EVENTS:]
 
     def history(self, ports: Sequence[RemotePort]) -> PortHistory:
-        """The states of the ports; its ticks are wall times in ns. Without events nothing is known of the past."""
+        """The states of the ports; its ticks are wall times in ns."""
         history = PortHistory()
         for event in self.events:
             if (event.before, event.after) != (None, None):
                 history.change(event.subject, event.time_ns, event.before, event.after)
-        for port in ports if self._kept else ():
+        for port in ports:
             problem = port.state if port.state in TROUBLES else ""
             history.begin(port.name, PortState(port.state, active=port.active, problem=problem))
         return history

@@ -34,7 +34,7 @@ class WebLimits:
 
     max_wide_requests: int = 2
     wide_values: int = 100_000
-    max_values: int = 1_000_000
+    max_values: int = 200_000
     max_query_bytes: int = 16_384
     max_body_bytes: int = 1_048_576
     max_ports: int = 256

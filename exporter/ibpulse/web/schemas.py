@@ -101,7 +101,7 @@ class WindowAnswer(BaseModel):
     interval_ms: int
     resolution_ms: int
     statistic: Literal["max", "mean", "min"]
-    unit: Literal["bytes_per_second", "bytes", "ratio"] = Field(description="As in the query.")
+    unit: Literal["bytes_per_second", "ratio"] = Field(description="As in the query.")
     start_ms: int
     end_ms: int
     points: int

@@ -20,7 +20,7 @@ objects, `.profile` is the profile, or absent for all other nodes, and `.Values.
 {{- if .profile }}{{ include "ibpulse.nameWith" (list . .profile.name) }}{{ else }}{{ include "ibpulse.fullname" . }}{{ end }}
 {{- end }}
 
-{{/* The label that tells the pods of a profile from all others. Those of no profile have none, as in 0.1: a selector cannot change. */}}
+{{/* The label that tells the pods of a profile from all others. Those of no profile have none. */}}
 {{- define "ibpulse.profileLabels" -}}
 {{- with .profile }}ibpulse-profile: {{ .name }}{{ end }}
 {{- end }}

@@ -2,7 +2,7 @@
 {{- define "ibpulse.rules" -}}
 {{- $rule := .Values.prometheusRule }}
 {{- $shards := int $rule.shards }}
-{{- $jobs := dig "jobs" $rule.jobs $rule.thresholds }}
+{{- $jobs := $rule.jobs }}
 {{- if eq $jobs ".*ibpulse.*" }}
 {{- $name := include "ibpulse.name" . }}
 {{- if not (contains "ibpulse" $name) }}{{ $jobs = printf ".*(ibpulse|%s).*" $name }}{{ end }}
@@ -124,17 +124,17 @@
   - record: instance:ibpulse_step_period_seconds:scored
     expr: |-
       max by (cluster, job, instance, node) (ibpulse_node_step_period_seconds)
-      and on (cluster, job, instance, node) (max by (cluster, job, instance, node) (ibpulse_node_step_period_score) >= {{ dig "stepScore" "0.4" $rule.thresholds }})
+      and on (cluster, job, instance, node) (max by (cluster, job, instance, node) (ibpulse_node_step_period_score) >= 0.4)
   {{- end }}
   {{- if eq (mod 8 $shards) $shard }}
   - record: instance:ibpulse_moe_saturated:ratio
     expr: |-
-      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_node_moe_saturated_seconds_total[{{ dig "moeWindow" "10m" $rule.thresholds }}])))
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_node_moe_saturated_seconds_total[10m])))
   {{- end }}
   {{- if eq (mod 9 $shards) $shard }}
   - record: instance:ibpulse_bandwidth_saturated:ratio
     expr: |-
-      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_node_bandwidth_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}])))
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_node_bandwidth_saturated_seconds_total[15m])))
   {{- end }}
   {{- if eq (mod 10 $shards) $shard }}
   - record: instance_device_port:ibpulse_congested:bool
@@ -149,9 +149,9 @@
   {{- if eq (mod 11 $shards) $shard }}
   - record: instance:ibpulse_missed_ticks:ratio
     expr: |-
-      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_missed_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}])))
-      / (sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}])))
-         + sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_missed_ticks_total[{{ dig "missedWindow" "10m" $rule.thresholds }}]))))
+      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_missed_ticks_total[10m])))
+      / (sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_ticks_total[10m])))
+         + sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_missed_ticks_total[10m]))))
   {{- end }}
   {{- if eq (mod 12 $shards) $shard }}
   - record: instance:ibpulse_used:bool
@@ -425,11 +425,11 @@
       summary: |-
         A job's traffic looks like MoE training that saturates its rails.
       description: |-
-        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "moeWindow" "10m" $rule.thresholds }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. A warning says that counters also show waiting, congestion marks or lost packets.
+        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last 10m in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. A warning says that counters also show waiting, congestion marks or lost packets.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseSustainedMoESaturation.enabled }}
@@ -461,11 +461,11 @@
       summary: |-
         A job's traffic looks like MoE training that saturates its rails.
       description: |-
-        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "moeWindow" "10m" $rule.thresholds }} in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. A warning says that counters also show waiting, congestion marks or lost packets.
+        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last 10m in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. A warning says that counters also show waiting, congestion marks or lost packets.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulsePortSaturated.enabled }}
@@ -473,8 +473,8 @@
     expr: |-
       (
         (
-          sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_transmit_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}]))) > {{ $rule.thresholds.saturatedShare }}
-          or sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_receive_saturated_seconds_total[{{ dig "saturatedWindow" "15m" $rule.thresholds }}]))) > {{ $rule.thresholds.saturatedShare }}
+          sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_transmit_saturated_seconds_total[15m]))) > {{ $rule.thresholds.saturatedShare }}
+          or sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_receive_saturated_seconds_total[15m]))) > {{ $rule.thresholds.saturatedShare }}
         )
         and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
         and on (cluster, job, instance, node, device, port) instance_device_port:ibpulse_congested:bool
@@ -492,11 +492,11 @@
       summary: |-
         A rail is at its line rate almost all the time, and its traffic waits.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last {{ dig "saturatedWindow" "15m" $rule.thresholds }}: the median of its 10 ms samples was near the line rate, and its counters show waiting, congestion marks or lost packets.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last 15m: the median of its 10 ms samples was near the line rate, and its counters show waiting, congestion marks or lost packets.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortSaturated.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulsePortSaturated.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseTrafficStalled.enabled }}
@@ -506,7 +506,7 @@
         ((instance_job_id:ibpulse_stopped_early:seconds == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds)) and on (cluster, job, job_id) count by (cluster, job, job_id) ((instance_job_id:ibpulse_stopped_early:seconds == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds))) == 1)
         or on (cluster, job, job_id) max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds)
       )
-      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > {{ dig "stallSteps" "10" $rule.thresholds }}
+      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > 10
     for: |-
       {{ $rule.thresholds.stallFor }}
     keep_firing_for: |-
@@ -522,19 +522,19 @@
       description: |-
         No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps. First to stop: {{`{{ $labels.instance }}`}}, {{`{{ $value | humanizeDuration }}`}} before the last node, which means something only if it is more than the clocks of the nodes differ. No node is named if several stopped at the same time.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseTrafficStalled.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseTrafficStalled.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseStepTimeRegressed.enabled }}
   - alert: IBPulseStepTimeRegressed
     expr: |-
       (
-        quantile_over_time(0.5, job_id:ibpulse_step_period_seconds:median[{{ dig "stepRecent" "10m" $rule.thresholds }}])
-        / quantile_over_time(0.5, job_id:ibpulse_step_period_seconds:median[{{ dig "stepMemory" "1h" $rule.thresholds }}] offset {{ dig "stepRecent" "10m" $rule.thresholds }})
+        quantile_over_time(0.5, job_id:ibpulse_step_period_seconds:median[10m])
+        / quantile_over_time(0.5, job_id:ibpulse_step_period_seconds:median[1h] offset 10m)
       ) > {{ $rule.thresholds.stepSlower }} < 1.9
-      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[{{ dig "stepMemory" "1h" $rule.thresholds }}] offset {{ dig "stepRecent" "10m" $rule.thresholds }}) > 20
+      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[1h] offset 10m) > 20
       and on (cluster, job, job_id) job_id:ibpulse_step_period_seconds:median
     for: |-
       {{ $rule.thresholds.stepFor }}
@@ -549,11 +549,11 @@
       summary: |-
         The training step of a job has become longer.
       description: |-
-        The step of job {{`{{ $labels.job_id }}`}}, as seen in its traffic, took {{`{{ $value | humanize }}`}} times as long in the last {{ dig "stepRecent" "10m" $rule.thresholds }} as in the {{ dig "stepMemory" "1h" $rule.thresholds }} before.
+        The step of job {{`{{ $labels.job_id }}`}}, as seen in its traffic, took {{`{{ $value | humanize }}`}} times as long in the last 10m as in the 1h before.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseStepTimeRegressed.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseStepTimeRegressed.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseNodeBehindItsJob.enabled }}
@@ -578,9 +578,9 @@
       description: |-
         While active, {{`{{ $labels.instance }}`}} carries {{`{{ $value | humanizePercentage }}`}} of what the median node of job {{`{{ $labels.job_id }}`}} carries. In a collective, the slowest node sets the pace.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseNodeBehindItsJob.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseNodeBehindItsJob.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
@@ -601,8 +601,7 @@
         and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
         and on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1)
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ dig "atOnce" "0s" $rule.thresholds }}
+    for: 0s
     keep_firing_for: |-
       {{ $rule.thresholds.keepCauseFor }}
     labels:
@@ -616,9 +615,9 @@
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was down for {{`{{ $value | humanize }}`}} s of the last 10m, and the node has or recently had a job.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseLinkDownInJob.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseLinkDownInJob.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 1 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled }}
@@ -643,9 +642,9 @@
       description: |-
         {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailMissing.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailMissing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 2 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled }}
@@ -670,9 +669,9 @@
       description: |-
         {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailMissing.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailMissing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 3 $shards) $shard) $rule.alerts.IBPulsePortDown.enabled }}
@@ -696,9 +695,9 @@
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has not been ACTIVE for {{ $rule.thresholds.portDownFor }}.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePortDown.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulsePortDown.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 4 $shards) $shard) $rule.alerts.IBPulseLinkWentDown.enabled }}
@@ -711,8 +710,7 @@
         ) >= {{ $rule.thresholds.linkDrops }}
         and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ dig "atOnce" "0s" $rule.thresholds }}
+    for: 0s
     keep_firing_for: |-
       {{ $rule.thresholds.keepFor }}
     labels:
@@ -726,9 +724,9 @@
       description: |-
         The link of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} went down {{`{{ $value | humanize }}`}} times in the last 5m. A collective that uses it at that moment fails or waits.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseLinkWentDown.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseLinkWentDown.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 5 $shards) $shard) $rule.alerts.IBPulseRailTrainedDown.enabled }}
@@ -751,9 +749,9 @@
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is ACTIVE, but slower than other rails of the same make on its node.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailTrainedDown.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailTrainedDown.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 6 $shards) $shard) $rule.alerts.IBPulseSymbolErrors.enabled }}
@@ -778,9 +776,9 @@
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} counts {{`{{ $value | humanize }}`}} symbol errors per 10^15 bits.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSymbolErrors.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSymbolErrors.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 7 $shards) $shard) $rule.alerts.IBPulseAckTimeouts.enabled }}
@@ -790,8 +788,7 @@
         sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_local_ack_timeout_errors_total[5m]))) > {{ $rule.thresholds.ackTimeouts }}
         and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ dig "atOnce" "0s" $rule.thresholds }}
+    for: 0s
     keep_firing_for: |-
       {{ $rule.thresholds.keepFor }}
     labels:
@@ -805,9 +802,9 @@
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} waited in vain for {{`{{ $value | humanize }}`}} acknowledgements in the last 5m: packets were lost, a path is dead, or a peer's process was killed.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseAckTimeouts.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseAckTimeouts.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 8 $shards) $shard) $rule.alerts.IBPulseRailIdle.enabled }}
@@ -832,9 +829,9 @@
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of its job, or of the node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the routing, and whether the counters still count.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailIdle.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailIdle.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 9 $shards) $shard) $rule.alerts.IBPulseRailSlow.enabled }}
@@ -858,16 +855,16 @@
       description: |-
         Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median of the other rails of its job, or of the node if no job is known, for {{ $rule.thresholds.railSlowFor }}. In a collective, the slowest rail sets the pace.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRailSlow.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailSlow.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if and (eq (mod 10 $shards) $shard) $rule.alerts.IBPulsePcieDegraded.enabled }}
   - alert: IBPulsePcieDegraded
     expr: |-
       (
-        max by (cluster, job, instance, node, device) (ibpulse_device_pcie_bytes_per_second) / max by (cluster, job, instance, node, device) (ibpulse_device_pcie_max_bytes_per_second) < {{ dig "pcieRatio" "0.99" $rule.thresholds }}
+        max by (cluster, job, instance, node, device) (ibpulse_device_pcie_bytes_per_second) / max by (cluster, job, instance, node, device) (ibpulse_device_pcie_max_bytes_per_second) < 0.99
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.pcieFor }}
@@ -884,9 +881,9 @@
       description: |-
         The PCIe path of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} runs at {{`{{ $value | humanizePercentage }}`}} of its possible rate. A link trained at a lower speed or width: reseat the card, or check the slot.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulsePcieDegraded.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulsePcieDegraded.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
@@ -920,9 +917,9 @@
       description: |-
         {{`{{ $value | humanizePercentage }}`}} of the nodes have no exporter that Prometheus can scrape.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseExportersMissing.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseExportersMissing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseExporterDown.enabled }}
@@ -947,9 +944,9 @@
       description: |-
         Prometheus has not been able to scrape {{`{{ $labels.instance }}`}} for {{ $rule.thresholds.exporterFor }}.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseExporterDown.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseExporterDown.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseNumbersStale.enabled }}
@@ -972,16 +969,16 @@
       description: |-
         {{`{{ $labels.instance }}`}} has aggregated no new sample for 3m: what it shows is old.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseNumbersStale.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseNumbersStale.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseSamplerDown.enabled }}
   - alert: IBPulseSamplerDown
     expr: |-
       (
-        max by (cluster, job, instance, node) (ibpulse_sampler_heartbeat_age_seconds) > {{ dig "heartbeatAge" "10" $rule.thresholds }}
+        max by (cluster, job, instance, node) (ibpulse_sampler_heartbeat_age_seconds) > 10
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.samplerFor }}
@@ -998,9 +995,9 @@
       description: |-
         The sampler of {{`{{ $labels.instance }}`}} has not sent a heartbeat for {{`{{ $value | humanizeDuration }}`}}; no counters are read.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerDown.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSamplerDown.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseReadsFailing.enabled }}
@@ -1009,8 +1006,8 @@
       (
         max by (cluster, job, instance, node, device, port) (ibpulse_port_left_alone) == 1
         or (
-          sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_sampler_read_errors_total[{{ dig "readErrorsWindow" "10m" $rule.thresholds }}])))
-          / on (cluster, job, instance, node) group_left () sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_ticks_total[{{ dig "readErrorsWindow" "10m" $rule.thresholds }}]))) > {{ $rule.thresholds.readErrorsRatio }}
+          sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_sampler_read_errors_total[10m])))
+          / on (cluster, job, instance, node) group_left () sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_ticks_total[10m]))) > {{ $rule.thresholds.readErrorsRatio }}
         )
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
@@ -1028,9 +1025,9 @@
       description: |-
         Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. Failed reads are missing data, never zeros.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseReadsFailing.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseReadsFailing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseDeviceQuarantined.enabled }}
@@ -1054,9 +1051,9 @@
       description: |-
         A read of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} hung; the device has been quarantined (sampled by a separate process) for {{ $rule.thresholds.quarantineFor }}. The other devices are not affected.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseDeviceQuarantined.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseDeviceQuarantined.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseSamplerMissingTicks.enabled }}
@@ -1078,11 +1075,11 @@
       summary: |-
         The sampler misses samples.
       description: |-
-        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its samples in the last {{ dig "missedWindow" "10m" $rule.thresholds }}. Short peaks may be hidden in the missing samples.
+        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its samples in the last 10m. Short peaks may be hidden in the missing samples.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseSamplerMissingTicks.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSamplerMissingTicks.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseCpuThrottled.enabled }}
@@ -1091,8 +1088,7 @@
       (
         sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_cgroup_throttled_periods_total[10m]))) > {{ $rule.thresholds.throttledRate }}
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ dig "throttledFor" "10m" $rule.thresholds }}
+    for: 10m
     keep_firing_for: |-
       {{ $rule.thresholds.keepCauseFor }}
     labels:
@@ -1106,19 +1102,18 @@
       description: |-
         The kernel throttles the exporter of {{`{{ $labels.instance }}`}} in {{`{{ $value | humanize }}`}} periods per second. Each costs samples: remove the CPU limit; a request is enough.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCpuThrottled.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseCpuThrottled.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseRecorderFailing.enabled }}
   - alert: IBPulseRecorderFailing
     expr: |-
       (
-        sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (increase(ibpulse_capture_errors_total[{{ dig "recorderWindow" "15m" $rule.thresholds }}]))) > 0
+        sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (increase(ibpulse_capture_errors_total[15m]))) > 0
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ dig "atOnce" "0s" $rule.thresholds }}
+    for: 0s
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseRecorderFailing.severity }}
@@ -1128,11 +1123,11 @@
       summary: |-
         Captures cannot be written.
       description: |-
-        The flight recorder of {{`{{ $labels.instance }}`}} failed to write {{`{{ $value | humanize }}`}} captures in the last {{ dig "recorderWindow" "15m" $rule.thresholds }}. Its log gives the reason.
+        The flight recorder of {{`{{ $labels.instance }}`}} failed to write {{`{{ $value | humanize }}`}} captures in the last 15m. Its log gives the reason.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseRecorderFailing.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRecorderFailing.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseCounterSourceDegraded.enabled }}
@@ -1156,9 +1151,9 @@
       description: |-
         The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are correct.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCounterSourceDegraded.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseCounterSourceDegraded.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseIntervalLengthened.enabled }}
@@ -1182,19 +1177,18 @@
       description: |-
         Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse samples it at a longer interval than the other devices. Its numbers are correct at that longer interval.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseIntervalLengthened.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseIntervalLengthened.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseCountersReset.enabled }}
   - alert: IBPulseCountersReset
     expr: |-
       (
-        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_resets_total[{{ dig "resetWindow" "15m" $rule.thresholds }}]))) > {{ $rule.thresholds.resetCount }}
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_resets_total[15m]))) > {{ $rule.thresholds.resetCount }}
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ dig "atOnce" "0s" $rule.thresholds }}
+    for: 0s
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseCountersReset.severity }}
@@ -1204,11 +1198,11 @@
       summary: |-
         A port's counters are reset repeatedly.
       description: |-
-        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} were reset {{`{{ $value | humanize }}`}} times in the last {{ dig "resetWindow" "15m" $rule.thresholds }}. Some tool clears them, or the firmware restarts; errors counted in between are lost to every reader.
+        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} were reset {{`{{ $value | humanize }}`}} times in the last 15m. Some tool clears them, or the firmware restarts; errors counted in between are lost to every reader.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseCountersReset.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseCountersReset.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseErrorCounterStuck.enabled }}
@@ -1231,9 +1225,9 @@
       description: |-
         The counter {{`{{ $labels.counter }}`}} of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is at its largest value: further errors are invisible until it is cleared.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseErrorCounterStuck.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseErrorCounterStuck.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseFabricNotice.enabled }}
@@ -1256,39 +1250,10 @@
       description: |-
         The last scan of the devices of {{`{{ $labels.instance }}`}} gave {{`{{ $value }}`}} notices; its log and its page show them.
       runbook_url: |-
-        {{ dig "runbooks" $rule.runbooks $rule.thresholds | trimSuffix "/" }}/IBPulseFabricNotice.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseFabricNotice.md
       dashboard_url: |-
-        {{ dig "grafana" $rule.grafana $rule.thresholds | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}
-{{- end }}
-
-{{- define "ibpulse.retiredThresholds" -}}
-jobs: This version still applies it, 0.3 will not. Set prometheusRule.jobs instead.
-runbooks: This version still applies it, 0.3 will not. Set prometheusRule.runbooks instead.
-grafana: This version still applies it, 0.3 will not. Set prometheusRule.grafana instead.
-moeWindow: This version still applies it, 0.3 will not. Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set moe_window=VALUE`.
-saturatedWindow: This version still applies it, 0.3 will not. Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set saturated_window=VALUE`.
-resetWindow: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseCountersReset.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-stepScore: This version still applies it, 0.3 will not. Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set step_score=VALUE`.
-stepRecent: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-stepMemory: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseStepTimeRegressed.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-stallSteps: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseTrafficStalled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-readErrorsWindow: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseReadsFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-missedWindow: This version still applies it, 0.3 will not. Set prometheusRule.enabled=false, and load the rules that a checkout writes with your number by `python -m tools.grafana rules DIR --set missed_window=VALUE`.
-heartbeatAge: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseSamplerDown.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-throttledFor: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseCpuThrottled.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-recorderWindow: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseRecorderFailing.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-atOnce: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulseLinkDownInJob.enabled=false and alerts.IBPulseLinkWentDown.enabled=false and alerts.IBPulseAckTimeouts.enabled=false and alerts.IBPulseRecorderFailing.enabled=false and alerts.IBPulseCountersReset.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-pcieRatio: This version still applies it, 0.3 will not. Set prometheusRule.alerts.IBPulsePcieDegraded.enabled=false, and put rules of your own under prometheusRule.extraGroups.
-flapWindow: It has no effect. IBPulseLinkWentDown replaces IBPulsePortFlapping; set linkDrops instead.
-flapChanges: It has no effect. IBPulseLinkWentDown replaces IBPulsePortFlapping; set linkDrops instead.
-railMissingMemory: It has no effect. Set config.ports.expected-rails to the number of rails that a node should have.
-stallMemory: It has no effect. Set stallFor instead; the alert now ends with the job.
-stepOtherJob: It has no effect. Set stepSlower instead; another job is now known by its id.
-{{- end }}
-
-{{- define "ibpulse.retiredAlerts" -}}
-IBPulsePortFlapping: Its replacement is prometheusRule.alerts.IBPulseLinkWentDown.
 {{- end }}

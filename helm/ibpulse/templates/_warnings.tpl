@@ -34,18 +34,6 @@ WARNING: {{ $value }}.enabled, but this cluster has no {{ $kind }} resource: ins
 resource definitions first, or set {{ $value }}.enabled=false.
 {{- end }}
 {{- end }}
-{{- range $name, $instead := include "ibpulse.retiredThresholds" . | fromYaml }}
-{{- if hasKey $.Values.prometheusRule.thresholds $name }}
-
-WARNING: prometheusRule.thresholds.{{ $name }} is deprecated. {{ $instead }}
-{{- end }}
-{{- end }}
-{{- range $name, $instead := include "ibpulse.retiredAlerts" . | fromYaml }}
-{{- if hasKey $.Values.prometheusRule.alerts $name }}
-
-WARNING: prometheusRule.alerts.{{ $name }} is deprecated. It has no effect. {{ $instead }}
-{{- end }}
-{{- end }}
 {{- with .Values.prometheusRule }}
 {{- if and .enabled (not (and (contains "://" .runbooks) (contains "://" .grafana))) }}
 

@@ -9,26 +9,18 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections import Counter
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tests.archives import extract
 from tests.campaigns.chart.api_server import Cluster, build, running_cluster
-from tests.campaigns.chart.rendering import CASES, CHART, ROOT
+from tests.campaigns.chart.rendering import CASES, CHART
 from tests.campaigns.chart.schemas import operator_directory
 from tests.running import eventually
 
-OLD_CHART = "8d228af"
-"""The last commit of the chart of 0.1."""
 GPU = "nvidia.com/gpu.product"
 EVICTED = {"key": "dedicated", "value": "research", "effect": "NoExecute"}
 KINDS: dict[str, tuple[int, dict[str, str], list[dict[str, str]]]] = {
@@ -66,7 +58,6 @@ def main() -> int:
         refuse_misspelt_fields(cluster)
         place_one_pod_on_every_node(cluster)
         obey_pod_security(cluster)
-        upgrade_and_roll_back(cluster, Path(name))
         schedule_the_test(cluster)
     return 0
 
@@ -224,44 +215,6 @@ def obey_pod_security(cluster: Cluster) -> None:
     cluster.kubectl("label", "--overwrite", "namespace", SPACE, f"{level}=privileged")
     wait_for_pods(cluster, LINUX)
     say("the level baseline refuses the pods for the mount of /sys alone; privileged takes them")
-    remove(cluster, "r")
-
-
-def upgrade_and_roll_back(cluster: Cluster, folder: Path) -> None:
-    """From the chart of 0.1 with all its values to this one, back, and forward again."""
-    packed = subprocess.run(
-        ["git", "archive", OLD_CHART, "helm/ibpulse"], cwd=ROOT, check=True, capture_output=True
-    ).stdout
-    with tarfile.open(fileobj=BytesIO(packed)) as tar:
-        extract(tar, folder)
-    old, values = folder / "helm" / "ibpulse", Path(__file__).parent / "values-0.1.yaml"
-    tolerant = yaml.safe_load(values.read_text())
-    tolerated = [name for name, (_, _, taints) in KINDS.items() if not taints or name == "h200"]
-    count = sum(KINDS[name][0] for name in tolerated if name != "windows")
-    assert tolerant["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    same = (f"--namespace={SPACE}", f"--values={values}")
-    cluster.helm("install", "r", str(old), *same)
-    before = {each["metadata"]["uid"] for each in wait_for_pods(cluster, count)}
-    begin = time.monotonic()
-    done = cluster.helm("upgrade", "r", str(CHART), *same)
-    after = {each["metadata"]["uid"] for each in wait_for_pods(cluster, count)}
-    assert not before & after
-    warned = len(re.findall("(?m)^WARNING: .* is deprecated", done.stdout))
-    say(f"0.1 with all its values upgrades in {time.monotonic() - begin:.0f} s, with {warned} warnings")
-    cluster.helm("rollback", "r", "1", f"--namespace={SPACE}")
-    wait_for_pods(cluster, count)
-    (one,) = items(cluster, "daemonsets", f"--namespace={SPACE}")
-    assert one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/version"] == "0.1.0"
-    say("and rolls back")
-    again = ("upgrade", "r", str(CHART), f"--namespace={SPACE}")
-    refused = cluster.helm(*again, "--reuse-values", check=False)
-    assert "missing propert" in refused.stderr, refused
-    cluster.helm(*again, "--reset-then-reuse-values")
-    wait_for_pods(cluster, count)
-    say("without a file, --reset-then-reuse-values upgrades, and --reuse-values is refused")
-    cluster.helm(*again, "--reset-values")
-    wait_for_pods(cluster, LINUX)
-    say(f"with the values of this version, it reaches {LINUX} nodes instead of {count}")
     remove(cluster, "r")
 
 

@@ -22,7 +22,7 @@ from tests.campaigns.chart.rendering import (
     render,
 )
 from tests.tables import for_each
-from tools.chart.rules_template import RETIRED, camel
+from tools.chart.rules_template import camel
 from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS
 from tools.grafana.rule_files import (
@@ -62,8 +62,8 @@ def test_with_the_charts_own_values_the_rules_are_those_of_the_files() -> None:
 
 
 def other_numbers() -> dict[str, str]:
-    """Another value for every threshold that the chart knows, also for those of 0.1."""
-    return {number.name: OTHER[kind(number.value)] for number in TABLE if number.tunable or number.name in RETIRED}
+    """Another value for every threshold that the chart knows."""
+    return {number.name: OTHER[kind(number.value)] for number in TABLE if number.tunable}
 
 
 def other_addresses() -> dict[str, str]:
@@ -74,12 +74,10 @@ def as_values(others: dict[str, str]) -> Document:
     return {camel(name): float(value) if value == OTHER["number"] else value for name, value in others.items()}
 
 
-@pytest.mark.parametrize("in_thresholds", [False, True], ids=["as-in-0.2", "as-in-0.1"])
-def test_another_value_for_every_number_gives_the_rules_that_the_program_writes_with_them(in_thresholds: bool) -> None:
+def test_another_value_for_every_number_gives_the_rules_that_the_program_writes_with_them() -> None:
     numbers, addresses = other_numbers(), other_addresses()
     fill = fill_for_prometheus(resolve(numbers | addresses))
-    thresholds = as_values(numbers) | (addresses if in_thresholds else {})
-    document = spec(thresholds=thresholds, **({} if in_thresholds else addresses))
+    document = spec(thresholds=as_values(numbers), **addresses)
     assert document["groups"] == divided([*recording_groups(fill), *alert_groups(fill)], shards=1)
 
 
@@ -191,8 +189,8 @@ def test_every_group_can_have_more_fields() -> None:
         ({"thresholds": {"moeFor": "5"}}, "value must be 'a Prometheus duration with one unit, like 5m'"),
         ({"thresholds": {"moeFor": None}}, "missing property 'moeFor'"),
         ({"thresholds": {"moeShare": "0.8"}}, "value must be 'a number, like 0.8'"),
-        ({"thresholds": {"jobs": 'a"} or vector(1)'}}, "value must be 'a regular expression without blanks"),
-        ({"thresholds": {"runbooks": "{{ here }}"}}, "value must be 'an address without blanks and quotation marks'"),
+        ({"jobs": 'a"} or vector(1)'}, "value must be 'a regular expression without blanks"),
+        ({"runbooks": "{{ here }}"}, "value must be 'an address without blanks and quotation marks'"),
         ({"thresholds": {"moefor": "5m"}}, "additional properties 'moefor' not allowed"),
         ({"alerts": {"IBPulsePortDown": {"enabled": "no"}}}, "got string, want boolean"),
         ({"alerts": {"IBPulsePortDown": {"severity": "page"}}}, "must be one of 'critical', 'warning', 'info'"),

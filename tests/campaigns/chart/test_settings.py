@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ibpulse.config.setting_table import DEPRECATED, GROUPS, ROWS
+from ibpulse.config.setting_table import GROUPS, ROWS
 from ibpulse.ring import layout
 from ibpulse.units import parse_duration
 from tests.campaigns.chart.rendering import CASES, case_values, container, needs_helm, refusal, render, settings
@@ -40,14 +40,15 @@ def test_the_program_takes_the_settings_of_each_case(case: Path, tmp_path: Path)
 
 
 def test_the_chart_decides_where_the_mounts_are_and_leaves_the_rest_as_given() -> None:
-    given = {"sampler": {"interval": "20ms", "cpu": 2}, "web": {"max-points": 100000000}}
+    given = {"sampler": {"interval": "20ms", "cpu": 2}, "ports": {"expected-rails": 8}}
     found = settings(render({"config": given, "port": 9000, "fifo": {"enabled": True}}))
     assert found == {
         "path": {"sysfs": "/host/sys"},
         "ring": {"dir": "/run/ibpulse"},
         "capture": {"dir": "/var/lib/ibpulse/captures"},
         "sampler": {"interval": "20ms", "cpu": 2, "scheduler": "fifo"},
-        "web": {"listen-address": ":9000", "max-points": 100000000},
+        "ports": {"expected-rails": 8},
+        "web": {"listen-address": ":9000"},
     }
     mounts = {mount["name"]: mount["mountPath"] for mount in container(render())["volumeMounts"]}
     assert mounts == {
@@ -100,18 +101,9 @@ def test_the_schema_takes_every_default_of_the_table_and_knows_every_setting() -
             jsonschema.validate(default, value_schema(row))
     groups = settings_schema()["properties"]
     assert list(groups) == list(GROUPS)
-    named = {
-        f"{group}.{name}": value for group, schema in groups.items() for name, value in schema["properties"].items()
-    }
-    assert [name for name, value in named.items() if "deprecated" not in value] == [row.name for row in ROWS]
-    assert {name for name, value in named.items() if "deprecated" in value} == {old.name for old in DEPRECATED}
-
-
-def test_the_chart_takes_the_settings_of_0_1() -> None:
-    given = {"analysis": {"burst-low": "0.05GB/s", "signature-dense": [1, 2]}, "web": {"max-viewers": 3}}
-    found = settings(render({"config": given}))
-    assert found["analysis"] == given["analysis"]
-    assert found["web"]["max-viewers"] == 3
+    assert [f"{group}.{name}" for group, schema in groups.items() for name in schema["properties"]] == [
+        row.name for row in ROWS
+    ]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +112,8 @@ def test_the_chart_takes_the_settings_of_0_1() -> None:
         ("sampler.interval", 10, "value must be 'a duration with its unit, like 10ms, 5m or 1h30m'"),
         ("sampler.history", "5 minutes", "value must be 'a duration with its unit, like 10ms, 5m or 1h30m'"),
         ("analysis.active-threshold", "0.1", "value must be 'a rate in bytes, like 0.1GB/s or 50MB/s'"),
-        ("analysis.saturation-level", 2, "value must be 'a ratio from 0 to 1, like 0.85'"),
-        ("web.max-points", "many", "value must be 'a whole number, like 2'"),
+        ("analysis.moe-saturation-duty", 2, "value must be 'a ratio from 0 to 1, like 0.85'"),
+        ("ports.expected-rails", "many", "value must be 'a whole number, like 2'"),
         ("sampler.cpu", "all", "value must be 'a CPU number, like 2'"),
         ("log.level", "loud", "value must be one of 'debug', 'info', 'warning', 'error'"),
         ("sampler.intervall", "10ms", "at '/config/sampler': additional properties 'intervall' not allowed"),

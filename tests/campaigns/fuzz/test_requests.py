@@ -43,8 +43,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def daemon(directory: Path) -> Iterator[Running]:
-    flags = ("--sampler.history=10s", "--analysis.windows=10s", "--capture.before=1s", "--capture.after=0s")
-    opened = ("--capture.allow-unauthenticated=true", "--capture.max-count=20")
+    flags = ("--sampler.history=10s", "--capture.before=1s", "--capture.after=0s")
+    opened = ("--capture.allow-unauthenticated=true", "--capture.max-bytes=20MB")
     with (
         simulated(directory / "sys", "moe") as tree,
         Running(tree, directory / "ring", *flags, *opened) as running,

@@ -31,8 +31,6 @@ from tests.grafana.servers import free_address
 from tests.running import eventually
 from tools.release import ROOT
 
-OLD = "8d228af"
-"""The last commit of 0.1."""
 DEBIAN = "bookworm"
 PYTHON = "3.11"
 PACKAGES = "systemd,systemd-sysv,dbus,python3,python3-venv,procps,rpm"
@@ -82,11 +80,11 @@ def run(*command: str, **more: Any) -> str:
 
 
 def make_release(folder: Path) -> None:
-    """Wheels of 0.1, and of this checkout as 0.2.0 and as 0.2.1, with their packages and all that they need."""
-    for version, commit in (("0.1.0", OLD), ("0.2.0", "HEAD"), ("0.2.1", "HEAD")):
+    """Wheels of this checkout as 0.2.0 and as 0.2.1, with their packages and all that they need."""
+    for version in ("0.2.0", "0.2.1"):
         source = folder / version
         source.mkdir(parents=True)
-        packed = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+        packed = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
         with tarfile.open(fileobj=BytesIO(packed)) as tar:
             extract(tar, source)
         package = source / "exporter" / "ibpulse" / "__init__.py"
@@ -96,9 +94,8 @@ def make_release(folder: Path) -> None:
         wheels = ("-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:")
         given = (f"--python-version={PYTHON}", "--platform=manylinux_2_28_x86_64", "--platform=manylinux2014_x86_64")
         run(sys.executable, *wheels, *given, f"--dest={folder / 'wheels'}", "-r", str(source / "requirements/run.txt"))
-        if version != "0.1.0":
-            wheel = folder / f"ibpulse-{version}-py3-none-any.whl"
-            run(sys.executable, "-m", "tools.packages", str(wheel), str(folder), f"--python={PYTHON}", cwd=ROOT)
+        wheel = folder / f"ibpulse-{version}-py3-none-any.whl"
+        run(sys.executable, "-m", "tools.packages", str(wheel), str(folder), f"--python={PYTHON}", cwd=ROOT)
         for pattern in ("docker/systemd/*.service", "docker/systemd/*.sh", "slurm/*.sh"):
             for path in source.glob(pattern):
                 shutil.copy(path, source)
@@ -173,9 +170,7 @@ class Node:
         missing = "".join(" " if each is None else "x" for each in since).split("x")
         seconds = max(map(len, missing)) * INTERVAL_MS / 1000
         say(f"{command}: {version} has the history and {len(captures)} captures; {seconds:.1f} s missing")
-        # the filter of system calls in the unit of 0.1 makes every capture fail
-        if version != "0.1.0":
-            self.take_capture()
+        self.take_capture()
 
     def refuse(self, command: str, reason: str) -> None:
         """Run a command that must fail with this reason and change nothing."""
@@ -203,20 +198,12 @@ def known(value: float | None) -> float:
 
 
 def install_with_script(node: Node) -> None:
-    """0.1 by hand, as its page says; then the script, forth and back."""
+    """The script, forth and back."""
     newer = "sh /release/0.2.1/install.sh"
-    node.run(
-        "python3 -m venv /opt/ibpulse; cd /release/0.1.0;"
-        "/opt/ibpulse/bin/pip install --quiet --no-deps --require-hashes -r requirements/run.txt;"
-        "/opt/ibpulse/bin/pip install --quiet --no-deps /release/ibpulse-0.1.0-py3-none-any.whl;"
-        "cp ibpulse.service /etc/systemd/system/; systemctl daemon-reload; systemctl enable --now ibpulse"
-    )
+    node.run(TO_NEW)
     node.wait()
-    say("0.1.0 is installed by hand")
     time.sleep(8)
-    node.change(TO_NEW, "0.2.0")
-    node.change(f"{SCRIPT} --rollback", "0.1.0")
-    node.change(TO_NEW, "0.2.0")
+    node.take_capture()
     node.change(f"{newer} /release/ibpulse-0.2.1-py3-none-any.whl /release/0.2.1/requirements/run.txt", "0.2.1")
     assert node.run("cd /opt; ls -d *").split() == ["ibpulse", "ibpulse-0.2.0", "ibpulse-0.2.1"]
     node.change(f"{newer} --rollback", "0.2.0")

@@ -59,7 +59,7 @@ def test_scripts_are_shell(script: Path) -> None:
     assert re.match(r"#!/bin/sh\n", script.read_text())
 
 
-@pytest.mark.parametrize(("call", "refused"), [("upgrade 0.1.0", False), ("2", False), ("install", True), ("1", True)])
+@pytest.mark.parametrize(("call", "refused"), [("upgrade 0.2.0", False), ("2", False), ("install", True), ("1", True)])
 def test_a_package_does_not_install_over_another_installation(call: str, refused: bool, tmp_path: Path) -> None:
     """A unit of the administrator in /etc is no reason to refuse an upgrade."""
     unit = tmp_path / "ibpulse.service"

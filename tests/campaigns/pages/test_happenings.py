@@ -24,7 +24,6 @@ def capturing(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "--capture.allow-unauthenticated=true",
         "--capture.before=2s",
         "--capture.after=1s",
-        "--analysis.windows=10s",
     )
     with Running(tree, tmp_path_factory.mktemp("short") / "ring", "--sampler.history=20s", *flags) as found:
         yield found

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("prometheus", "promtool")
 
 PORT = 'device="mlx5_0",port="1"'
 MEAN = (
-    "rate(ibpulse_port_transmit_{0}seconds_total{{{1}}}[20s]) / rate(ibpulse_port_observed_seconds_total{{{1}}}[20s])"
+    "rate(ibpulse_port_transmit_{0}seconds_total{{{1}}}[10s]) / rate(ibpulse_port_observed_seconds_total{{{1}}}[10s])"
 )
 
 
@@ -59,10 +59,9 @@ class Prometheus:
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Prometheus]]:
     """A daemon over a square wave of 200 ms, 40 % on at 20 GB/s, scraped every second for a while."""
     directory = tmp_path_factory.mktemp("prometheus")
-    flags = ("--analysis.windows=20s",)
     with (
         simulated(directory / "sys", "square", period="200ms", duty=0.4, rate="20GB/s") as tree,
-        Running(tree, directory / "ring", *flags) as daemon,
+        Running(tree, directory / "ring") as daemon,
     ):
         server = Prometheus(directory, daemon.url.removeprefix("http://"))
         try:
@@ -81,10 +80,10 @@ def test_mean_duty_and_burstiness_in_promql_agree_with_the_gauges(scraped: tuple
     cv = f"sqrt(clamp_min(({q}) / ({active}) - (({u}) / ({active})) ^ 2, 0)) / (({u}) / ({active}))"
 
     def agree() -> bool:
-        """Whether both say the same. The wave repeats a hundred times in a window, but pauses on a busy machine."""
+        """Whether both say the same. The wave repeats fifty times in a window, but pauses on a busy machine."""
         metrics = daemon.metrics()
-        duty = metrics.port("transmit_duty_cycle_ratio", "mlx5_0", window="20s")
-        burstiness = metrics.port("transmit_burstiness_cv", "mlx5_0", window="20s")
+        duty = metrics.port("transmit_duty_cycle_ratio", "mlx5_0", window="10s")
+        burstiness = metrics.port("transmit_burstiness_cv", "mlx5_0", window="10s")
         same_duty = server.query(active) == pytest.approx(duty, rel=0.02)
         return same_duty and server.query(cv) == pytest.approx(burstiness, abs=0.02)
 
@@ -95,14 +94,14 @@ def test_mean_duty_and_burstiness_in_promql_agree_with_the_gauges(scraped: tuple
 
 def test_the_histogram_gives_the_share_of_time_at_full_rate(scraped: tuple[Running, Prometheus]) -> None:
     _, server = scraped
-    bucket = 'rate(ibpulse_port_transmit_utilization_ratio_bucket{%s,le="%s"}[20s])'
+    bucket = 'rate(ibpulse_port_transmit_utilization_ratio_bucket{%s,le="%s"}[10s])'
     below = bucket % (PORT, "0.1") + " / ignoring(le) " + bucket % (PORT, "+Inf")
     eventually(lambda: server.query(below) == pytest.approx(0.6, abs=0.06), 90.0)
 
 
 def test_every_scrape_is_accepted(scraped: tuple[Running, Prometheus]) -> None:
     _, server = scraped
-    assert server.query("min_over_time(up[20s])") == 1.0
+    assert server.query("min_over_time(up[10s])") == 1.0
 
 
 def test_promtool_finds_nothing_to_say(scraped: tuple[Running, Prometheus]) -> None:

@@ -15,7 +15,7 @@ from ibpulse.aggregator.summary import Summary
 from ibpulse.ring.window import place_ports, settled_tick, widest_stride
 from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.web.job_choice import JOB_HELP, ChosenJob, OptionalJob, choose_job
-from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_duration, read_instant, refuse_repeated
+from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_duration, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.schemas import JobPortsAnswer, problems
@@ -37,9 +37,6 @@ class SummaryQuery(SpanQuery):
     last: OptionalDuration = Field(
         None,
         description=f"Length of the newest span in whole seconds, like 30s or 5m (default: {DEFAULT_LAST}).",
-    )
-    window: OptionalDuration = Field(
-        None, description="The name of last in version 0.1; with to, the span ends there, rounded down to a second."
     )
     job: OptionalJob = Field(None, description=JOB_HELP)
 
@@ -78,31 +75,17 @@ def choose_seconds(query: SummaryQuery, parts: WebParts) -> tuple[int, int | Non
     Raises:
         ProblemError: a parameter or the combination is invalid, or the span exceeds the history.
     """
-    if query.window is not None and (query.last, query.from_) != (None, None):
-        raise bad_parameter("window", "cannot be combined with last or from; use last=30s, or from and to")
-    if query.window is not None or (query.to is not None and (query.last, query.from_) == (None, None)):
-        length = DEFAULT_LAST if query.window is None else query.window
-        return _whole_seconds("window", length, parts), _past_ns(query.to, parts)
     span = query.span(parts.wall_clock_ns(), DEFAULT_LAST)
     if span.newest:
-        return _whole_seconds("last", DEFAULT_LAST if query.last is None else query.last, parts), None
+        return _whole_seconds(DEFAULT_LAST if query.last is None else query.last, parts), None
     return _widen(span, parts)
 
 
-def _whole_seconds(parameter: str, text: str, parts: WebParts) -> int:
-    length_ns = read_duration(parameter, text)
+def _whole_seconds(text: str, parts: WebParts) -> int:
+    length_ns = read_duration("last", text)
     if length_ns % SECOND_NS:
-        raise bad_parameter(parameter, f"{text} is not a whole number of seconds; write it like 30s or 5m")
-    return _refuse_long(parameter, text, length_ns // SECOND_NS, parts)
-
-
-def _past_ns(text: str | None, parts: WebParts) -> int | None:
-    if text is None:
-        return None
-    end_ns = read_instant("to", text)
-    if end_ns > parts.wall_clock_ns():
-        raise bad_parameter("to", f"{text} is in the future; check both clocks")
-    return end_ns
+        raise bad_parameter("last", f"{text} is not a whole number of seconds; write it like 30s or 5m")
+    return _refuse_long("last", text, length_ns // SECOND_NS, parts)
 
 
 def _widen(span: TimeSpan, parts: WebParts) -> tuple[int, int]:
@@ -127,8 +110,5 @@ def _refuse_long(parameter: str, text: str, seconds: int, parts: WebParts) -> in
     history = parts.reader.capacity * parts.reader.interval_ns // SECOND_NS
     if seconds > history:
         held = format_duration(history * SECOND_NS)
-        what = "window" if parameter == "window" else "span"
-        raise bad_parameter(
-            parameter, f"{text} exceeds the history, {held}; shorten the {what} or raise sampler.history"
-        )
+        raise bad_parameter(parameter, f"{text} exceeds the history, {held}; shorten the span or raise sampler.history")
     return seconds

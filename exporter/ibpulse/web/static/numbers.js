@@ -116,7 +116,8 @@ export class Numbers {
     const { endMs } = view;
     const whole = Math.ceil(view.spanMs / 1000);
     const seconds = Math.max(1, Math.min(this.mostSeconds, whole));
-    const answer = await fetch(this.page.address("summary", { window: `${seconds}s`, to: Math.round(endMs) })).catch(() => null);
+    const to = Math.floor(endMs / 1000) * 1000;
+    const answer = await fetch(this.page.address("summary", { from: to - seconds * 1000, to })).catch(() => null);
     if (view.endMs !== endMs) return undefined;
     if (!answer?.ok) {
       byId("numbers-about").textContent = "Statistics of this view are not available now.";

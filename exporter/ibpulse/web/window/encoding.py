@@ -91,9 +91,7 @@ def _grafana(window: WindowValues) -> Response:
 
 def _csv(window: WindowValues) -> Response:
     head = io.StringIO()
-    # clients that say bytes were written for version 0.1, whose columns have no unit
-    unit = () if window.plan.unit == "bytes" else (window.plan.unit,)
-    csv.writer(head, lineterminator="\n").writerow(["time_ms", *map(csv_text, window.columns(*unit))])
+    csv.writer(head, lineterminator="\n").writerow(["time_ms", *map(csv_text, window.columns(window.plan.unit))])
     # orjson encodes the times and the values as a whole, which is a sixth faster than row by row: the text [1,2]
     # is split at its commas, [[0.5,null],[1.5,2.5]] between its rows; an empty text replaces null
     times = orjson.dumps(window.times_ms(), option=_NUMPY)[1:-1].split(b",")

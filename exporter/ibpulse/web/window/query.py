@@ -34,10 +34,7 @@ class WindowQuery(SpanQuery):
     )
     job: OptionalJob = Field(None, description=JOB_HELP)
     direction: Direction = Field("both", description="Direction of traffic, from the port's point of view.")
-    unit: Unit = Field(
-        "bytes_per_second",
-        description="Bytes per second (bytes in version 0.1, still accepted), or the ratio to the port's data rate.",
-    )
+    unit: Unit = Field("bytes_per_second", description="Bytes per second, or the ratio to the port's data rate.")
     resolution: OptionalDuration = Field(None, description="Width of a bin: a multiple of the interval.")
     max_points: Annotated[
         int | None, Field(ge=2, le=10_000_000), WithJsonSchema({"type": "integer", "minimum": 2, "maximum": 10_000_000})

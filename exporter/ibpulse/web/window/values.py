@@ -23,7 +23,7 @@ from ibpulse.web.job_choice import ChosenJob
 UNCERTAINTY = "uncertainty"
 # of merged samples; they are in the header of an NPY answer
 MOST_PLACES = 200
-Unit = Literal["bytes_per_second", "bytes", "ratio"]
+Unit = Literal["bytes_per_second", "ratio"]
 
 
 @dataclass(frozen=True, slots=True)

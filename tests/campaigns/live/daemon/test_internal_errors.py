@@ -277,7 +277,7 @@ def test_nothing_is_imported_after_the_start(tree: Path, tmp_path: Path, monkeyp
     daemon.launch()
     begun = len(imports.read_text().splitlines())
     daemon.wait_until_counting()
-    for path in ("/", "/metrics", "/nowhere", "/api/v1/ports", "/api/v1/captures", "/api/v1/summary?window=10s"):
+    for path in ("/", "/metrics", "/nowhere", "/api/v1/ports", "/api/v1/captures", "/api/v1/summary?last=10s"):
         daemon.ask(path)
     # the first search for a step
     eventually(lambda: daemon.metrics().find("ibpulse_node_step_period_score"), 60.0)

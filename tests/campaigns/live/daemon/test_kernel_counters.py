@@ -57,9 +57,7 @@ def test_totals_are_the_kernels_and_rates_are_the_truth(
 ) -> None:
     sender, receiver = interfaces
     tree = link_tree(tmp_path / "sys", {"mlx5_0": sender, "mlx5_1": receiver})
-    with Running(
-        tree, tmp_path / "ring", "--sampler.history=1m", "--analysis.windows=10s", interval=interval
-    ) as daemon:
+    with Running(tree, tmp_path / "ring", "--sampler.history=1m", interval=interval) as daemon:
         before = {name: kernel_bytes(name, which) for name, which in ((sender, "tx"), (receiver, "rx"))}
         totals = daemon.metrics()
         log = np.array(send(sender, 0.4e9, 6.0))

@@ -366,7 +366,7 @@ def replayed(recorded: Path, memory: Path) -> tuple[Path, Path, dict[str, Any]]:
         done = ibpulse("record", str(remote), *until, f"--from={running.url}")
         assert done.returncode == 0, done.stderr
         end_ns = load(remote).end_ns // SECOND_NS * SECOND_NS
-        summary = running.ask("/api/v1/summary", window="6s", to=end_ns // 10**6).json()
+        summary = running.ask("/api/v1/summary", **{"from": end_ns // 10**6 - 6000, "to": end_ns // 10**6}).json()
     assert replay.communicate(timeout=30)[0] == "end of the recording; the counters no longer change\n"
     assert recorder.wait(timeout=30) == 0
     return node, remote, summary

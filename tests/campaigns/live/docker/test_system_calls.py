@@ -57,7 +57,7 @@ def test_the_daemon_needs_no_other_call(tmp_path: Path) -> None:
 
 
 def test_where_the_priority_cannot_be_lowered_captures_are_taken_all_the_same(tmp_path: Path) -> None:
-    """As under the units of 0.1."""
+    """Under a filter of system calls that refuses it."""
     unit = tmp_path / "ibpulse.service"
     unit.write_text(DAEMON.read_text().replace("SystemCallFilter=setpriority\n", ""))
     say = "import os; from ibpulse.deadline import yield_to_others; yield_to_others(5); print(os.getpriority(0, 0))"

@@ -17,18 +17,16 @@ from pathlib import Path
 import bcrypt
 import httpx
 
-from tests import ROOT
 from tests.fleet.hostile import Hostile, drip, endless, hostile
 from tests.gateway.gateway_process import GatewayProcess
 from tests.running import Running, eventually
 
-RELEASED = ROOT / "tests/upgrade/released"
 MARK = b"pwned-7141"
 HTML = b"<html><script>" + MARK + b"</script></html>"
 ASKING, VIEWING = ("gateway", "secret-of-the-nodes"), ("ops", "secret-of-the-gateway")
 PORTS = 2
 # servers that are listed as nodes, and two that are not: one gives a list, and one is what a redirect names
-SERVERS = ("huge", "slow", "types", "html", "redirects", "old", "liar", "list", "trap")
+SERVERS = ("huge", "slow", "types", "html", "redirects", "liar", "list", "trap")
 JOB_PATHS = ("window", "summary", "events", "captures", "stream")
 
 
@@ -60,15 +58,13 @@ class HostileServers:
             await self._ending.wait()
 
     def lie(self) -> None:
-        """Answer as no daemon would, but for `liar` and `old`, which do later or seldom."""
+        """Answer as no daemon would, but for `liar`, which does later or seldom."""
         self["huge"].handlers["/api/v1/ports"] = endless
         self["slow"].handlers["/api/v1/ports"] = drip
         self["types"].answer("/api/v1/ports", b'{"interval_seconds": "0.01", "ports": {"name": ["' + MARK + b'"]}}')
         self["html"].answer("/api/v1/ports", HTML, "text/html")
         trap = f"Location: {self['trap'].url}/api/v1/ports"
         self["redirects"].answer("/api/v1/ports", HTML, "text/html", "302 Found", trap)
-        self["old"].answer("/api/v1/ports", (RELEASED / "ports.json").read_bytes())
-        self["old"].answer("/metrics", b'ibpulse_build_info{version="0.1.0"} 1\n', "text/plain")
 
     def pretend(self, daemon: Running) -> None:
         """Let `liar` answer like a daemon about its ports and jobs."""

@@ -81,7 +81,7 @@ def ask_everything(seen: Seen) -> None:
         ),
         *(partial(seen.of_job, name) for name in ("window", "summary", "events", "captures")),
         partial(seen.gateway.ask, f"{job}/window?last=2s&unit=ratio&format=npy&rows=rails"),
-        *(partial(ask_node, name, path) for name in (seen.fleet.healthy[0], "old", "liar") for path in NODE_PATHS),
+        *(partial(ask_node, name, path) for name in (seen.fleet.healthy[0], "liar") for path in NODE_PATHS),
         *(partial(ask_node, name, "ports") for name in [*seen.fleet.names, *SERVERS]),
         partial(view, seen.fleet.healthy[1], lambda viewer: viewer.counts.get("batch") or viewer.problem),
         partial(view, "liar", lambda viewer: viewer.problem.startswith("502")),
@@ -125,7 +125,7 @@ def all_known(fleet: HostileFleet, gateway: GatewayProcess) -> bool:
     honest = all(name in nodes and nodes[name]["jobs"] and nodes[name]["clock"] for name in [*fleet.names, "liar"])
     others = ("huge", "slow", "types", "html", "redirects", "listed")
     failed = all(name in nodes and nodes[name]["problem"] for name in others)
-    return honest and failed and bool(nodes.get("old", {}).get("version"))
+    return honest and failed
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,6 @@ def test_the_list_says_of_each_node_how_it_fails(seen: Seen) -> None:
         "html": "bad-answer",
         "listed": "bad-answer",
         "redirects": "bad-answer",
-        "old": "",
         # what it says of its ports and jobs is right
         "liar": "",
     }
@@ -156,8 +155,6 @@ def test_the_list_says_of_each_node_how_it_fails(seen: Seen) -> None:
     nodes = soon(seen.gateway.nodes, lambda nodes: {name: node["problem"] for name, node in nodes.items()} == expected)
     for name, (_, part) in seen.failing.items():
         assert name == "liar" or part in nodes[name]["problem_text"]
-    old = nodes["old"]
-    assert (old["version"], old["clock"], old["jobs"], old["rails"] > 0) == ("0.1.0", None, [], True)
 
 
 def soon(ask: Callable[[], dict[str, Any]], expected: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -234,7 +231,7 @@ def test_nothing_of_a_page_of_a_server_is_passed_on(seen: Seen) -> None:
 def test_passwords_are_sent_to_listed_nodes_only(seen: Seen) -> None:
     servers = seen.fleet.servers
     expected = f"Basic {encode(*ASKING)}"
-    for name in ("huge", "slow", "types", "html", "redirects", "old", "liar"):
+    for name in ("huge", "slow", "types", "html", "redirects", "liar"):
         assert servers.passwords(name) == {expected}, name
     assert servers.passwords("list") == {""}
     # a redirect is not followed

@@ -161,7 +161,7 @@ async def test_a_node_that_does_not_answer_is_missing_with_the_reason_and_null(
 
 
 async def test_the_straggler_is_late_and_the_hot_rail_is_found(gateway: Gateway) -> None:
-    job_path = f"/{await job_id(gateway)}/summary?window=10s"
+    job_path = f"/{await job_id(gateway)}/summary?last=10s"
     # on a busy machine, some windows of ten seconds have too few bursts to compare
     for _ in range(10):
         await gateway.table.poll_all()
