@@ -25,7 +25,12 @@ SHOWN_ROWS = 40
 def file_goldens(folder: Path) -> list[Golden]:
     """The files of a node with one rail, a recording of a simulated one, a dataset of another. The folder is empty."""
     with surroundings(folder):
-        flags = ("--analysis.windows=10s", "--sampler.history=10s", "--slow.interval=1s", "--capture.allow-unauthenticated=true")
+        flags = (
+            "--analysis.windows=10s",
+            "--sampler.history=10s",
+            "--slow.interval=1s",
+            "--capture.allow-unauthenticated=true",
+        )
         with Node(Path("node"), *flags, rails=1, interval="100ms", workload="moe") as node:
             node.run(3)
             node.post("/api/v1/captures", {"before": "1s", "after": "500ms", "labels": {"ticket": "12"}})
@@ -60,11 +65,14 @@ def dump_words(data: bytes) -> str:
 
 
 def describe_parquet(data: bytes) -> str:
-    """Schema, metadata, compression and rows. The bytes are the Parquet library's, which writes its version into them."""
+    """Schema, metadata, compression and rows; the bytes are those of the Parquet library, with its version."""
     file = pq.ParquetFile(io.BytesIO(data))
     about, schema = file.metadata, file.schema_arrow
     codecs = sorted({about.row_group(0).column(at).compression for at in range(about.num_columns)})
-    lines = [f"{about.num_rows} rows, groups {about.num_row_groups}, {' '.join(codecs)}", schema.to_string(show_schema_metadata=False)]
+    lines = [
+        f"{about.num_rows} rows, groups {about.num_row_groups}, {' '.join(codecs)}",
+        schema.to_string(show_schema_metadata=False),
+    ]
     for name, value in sorted((schema.metadata or {}).items()):
         lines.append(f"{name.decode()}: {value.decode()}")
     rows = file.read().to_pylist()
