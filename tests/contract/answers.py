@@ -99,6 +99,7 @@ LOGINS: Mapping[str, Mapping[str, str]] = {
     "alice with a wrong password": {"authorization": "Basic " + base64.b64encode(b"alice:wrong").decode()},
     "a header without a user": {"authorization": "Basic !"},
     "a token": {"authorization": "Bearer x"},
+    "a host name that is not served": {"host": "evil.example"},
 }
 
 
@@ -161,7 +162,9 @@ def _of_fleet(fleet: Fleet) -> Iterable[Golden]:
 
 def _of_logins(folder: Path) -> Iterator[tuple[str, str]]:
     Path("web.yml").write_text(WEB_CONFIG)
-    with Node(folder, "--web.config.file=web.yml", rails=1, workload="constant", name="guarded") as node:
+    with Node(
+        folder, "--web.config.file=web.yml", "--web.hosts=node7.example", rails=1, workload="constant", name="guarded"
+    ) as node:
         node.run(2)
         for who, headers in LOGINS.items():
             for path in ("/api/v1/clock", "/-/healthy"):
