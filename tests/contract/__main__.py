@@ -10,6 +10,7 @@ from tests.contract.answers import answer_goldens
 from tests.contract.dependencies import dependency_goldens
 from tests.contract.files import file_goldens
 from tests.contract.goldens import Golden, write
+from tests.contract.tables import table_goldens
 from tests.contract.verbs import verb_goldens
 from tests.virtual.conftest import make_folder
 
@@ -17,6 +18,7 @@ GROUPS: Mapping[str, Callable[[Path], Iterable[Golden]]] = {
     "verbs": verb_goldens,
     "answers": answer_goldens,
     "files": file_goldens,
+    "tables": table_goldens,
     "dependencies": dependency_goldens,
 }
 
