@@ -57,12 +57,9 @@ def unpack_old(wheel: Path, revision: str, into: Path) -> list[Path]:
     with zipfile.ZipFile(wheel) as archive:
         revision = revision or find_revision(archive)
         archive.extractall(into / "program")
-    # the newest change of the tests that left the program as it is
-    last = git("log", "--format=%H", "--ancestry-path", f"{revision}..HEAD", "--", PACKAGE).decode().split()
-    tests = git("rev-parse", f"{last[-1]}^").decode().strip() if last else revision
-    with tarfile.open(fileobj=BytesIO(git("archive", tests, *TESTS))) as archive:
+    with tarfile.open(fileobj=BytesIO(git("archive", revision, *TESTS))) as archive:
         archive.extractall(into, filter="data")
-    print(f"{wheel.name}: the program of commit {revision[:8]} with the tests of {tests[:8]}")
+    print(f"{wheel.name} was built from commit {revision[:8]}")
     return [into / "program", into]
 
 
@@ -122,7 +119,8 @@ def main(words: Sequence[str]) -> int:
             "new": [ROOT / "exporter", ROOT],
         }
         processes = [start(places, folder / side) for side, places in paths.items()]
-        if any([process.wait() for process in processes]):
+        codes = [process.wait() for process in processes]
+        if any(codes):
             print("a version did not answer all inputs")
             return 1
         old, new = (read_answers(folder / side) for side in paths)
