@@ -12,6 +12,8 @@ from tests.contract.goldens import Golden
 from tests.contract.inputs import write_inputs
 from tests.contract.surroundings import run, surroundings
 
+# its default depends on the machine
+RING = "--ring.dir=/run/ibpulse"
 # by golden; `ibpulse`, `--help` and `--help-all` of every verb come by themselves
 COMMANDS: Mapping[str, Sequence[str]] = {
     "ibpulse": (
@@ -30,13 +32,13 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     ),
     "completion": ("completion bash", "completion zsh", "completion fish", "completion tcsh"),
     "config": (
-        "config check",
-        "config check --config.file=settings.yaml --sampler.history=10m",
-        "config check --web.config.file=web.yml",
+        f"config check {RING}",
+        f"config check {RING} --config.file=settings.yaml --sampler.history=10m",
+        f"config check {RING} --web.config.file=web.yml",
         "config check --config.file=wrong.yaml",
         "config check --config.file=none.yaml",
-        "config print",
-        "config print --format=json",
+        f"config print {RING}",
+        f"config print {RING} --format=json",
         "config",
     ),
     "serve": ("serve --sampler.interval=10xs", "serve --config.file=wrong.yaml"),

@@ -86,8 +86,8 @@ def differences(old: bytes, new: bytes) -> list[str]:
         first = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
         return [] if old == new else [f"-{len(old)} bytes", f"+{len(new)} bytes, other ones from byte {first} on"]
     # a JSON document in one line has a line for each member
-    texts = (re.sub(r'(?<=[,{\[])(?=["{\[])', "\n", part.decode(errors="replace")).splitlines() for part in (old, new))
-    lines = difflib.unified_diff(*texts, lineterm="", n=0)
+    before, after = (re.sub(r'(?<=[,{\[])(?=["{\[])', "\n", each.decode(errors="replace")) for each in (old, new))
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 

@@ -42,6 +42,7 @@ from tests.families.table import FAMILIES  # noqa: E402
 from tests.nccl.benchmark_writers import nccl_json, nccl_text, perftest  # noqa: E402
 from tests.overlap import played_traces  # noqa: E402
 from tests.reports import recordings as simulated  # noqa: E402
+from tests.virtual import node  # noqa: E402
 from tests.virtual.fleet import Fleet  # noqa: E402
 from tests.virtual.node import Node  # noqa: E402
 from tests.virtual.scenarios import SCENARIOS  # noqa: E402
@@ -65,7 +66,7 @@ Answers = Iterator[tuple[str, bytes]]
 # nodes
 
 
-class Still:
+class Still(node.Replay):  # type: ignore[name-defined, misc]
     """A tree whose counters do not move."""
 
     def __init__(self, directory: Path) -> None:
@@ -84,11 +85,10 @@ def families() -> Answers:
         folder = Path("families", family.name)
         folder.mkdir(parents=True)
         family.build(folder / "sys")
-        still: Any = Still(folder / "sys")
-        with Node(folder, "--slow.interval=1s", tree=still) as node:
-            node.run(3)
+        with Node(folder, "--slow.interval=1s", tree=Still(folder / "sys")) as made:
+            made.run(3)
             for path in ("/metrics", "/api/v1/ports", "/api/v1/topology"):
-                yield f"family {family.name} {path}", answer(node.ask(path))
+                yield f"family {family.name} {path}", answer(made.ask(path))
 
 
 def scenarios() -> Answers:
@@ -98,10 +98,10 @@ def scenarios() -> Answers:
         owners = folder / "owners"
         owners.mkdir(parents=True, mode=0o755)
         flags = (f"--jobs.owners-dir={owners.absolute()}", *JOB_FLAGS, "--capture.rules=rail-lost")
-        with Node(folder, *flags, rails=4, workload=workload) as node:
-            node.run(3)
-            scenario(node)
-            said = node.said()
+        with Node(folder, *flags, rails=4, workload=workload) as made:
+            made.run(3)
+            scenario(made)
+            said = made.said()
         for name, content in said.items():
             yield f"scenario {scenario.__name__} {name}", content
         yield f"scenario {scenario.__name__} event file", (folder / "ring" / "events").read_bytes()
@@ -162,15 +162,15 @@ def served() -> Answers:
     Path("fleet").mkdir()
     flags = (f"--jobs.owners-dir={owners.absolute()}", *JOB_FLAGS)
     with Fleet(Path("fleet"), 2, *flags, rails=2, workload="moe") as fleet:
-        node = fleet.nodes[0]
+        made = fleet.nodes[0]
         fleet.run(8)
-        node.fault({"link-flap": ["mlx5_1"]})
+        made.fault({"link-flap": ["mlx5_1"]})
         fleet.run(3)
-        node.fault()
+        made.fault()
         fleet.run(3)
         viewers = {
-            "stream node": node.view("/api/v1/stream?every=100ms"),
-            "stream of a job of a node": node.view("/api/v1/stream?job=7"),
+            "stream node": made.view("/api/v1/stream?every=100ms"),
+            "stream of a job of a node": made.view("/api/v1/stream?job=7"),
             "stream gateway": fleet.view("/api/v1/jobs/7/stream"),
             "stream gateway rails": fleet.view("/api/v1/jobs/7/stream?rows=rails"),
             "stream of a node of the gateway": fleet.view("/node/node-1/api/v1/stream"),
@@ -179,15 +179,16 @@ def served() -> Answers:
         for name, viewer in viewers.items():
             yield name, bytes(viewer.received)
             viewer.leave()
-        for body in ({"before": "2s", "after": "1s"}, {"before": "99h"}, {"labels": {"a": "b"}, "reason": "x y"}, []):
-            yield f"node POST captures {body}", answer(node.send("POST", "/api/v1/captures", json=body))
+        bodies: tuple[object, ...] = ({"before": "2s", "after": "1s"}, {"before": "99h"}, {"labels": {"a": "b"}}, [])
+        for body in bodies:
+            yield f"node POST captures {body}", answer(made.send("POST", "/api/v1/captures", json=body))
         for path in node_queries(random.Random(1)):
-            yield f"node {path}", answer(node.ask(path))
+            yield f"node {path}", answer(made.ask(path))
         for path in gateway_queries():
             yield f"gateway {path}", answer(fleet.loop.run_frozen(fleet._request("GET", path)))
         fleet.run(4)
-        for path in sorted(node.captures.glob("*.parquet")):
-            yield f"capture {path.name}", path.read_bytes()
+        for file in sorted(made.captures.glob("*.parquet")):
+            yield f"capture {file.name}", file.read_bytes()
 
 
 def logins() -> Answers:
@@ -200,17 +201,17 @@ def logins() -> Answers:
         "a token": {"authorization": "Bearer x"},
         "a foreign site": {"origin": "http://x.example"},
     }
-    with Node(Path("guarded"), "--web.config.file=web.yml", rails=1, workload="constant", name="guarded") as node:
-        node.run(2)
+    with Node(Path("guarded"), "--web.config.file=web.yml", rails=1, workload="constant", name="guarded") as made:
+        made.run(2)
         for who, given in headers.items():
             for method, path in (("GET", "/api/v1/clock"), ("GET", "/-/healthy"), ("POST", "/api/v1/captures")):
-                yield f"login {who} {method} {path}", answer(node.send(method, path, headers=given))
+                yield f"login {who} {method} {path}", answer(made.send(method, path, headers=given))
 
 
 def answer(response: Any) -> bytes:
     """Status, headers and body."""
     headers = "".join(f"{name}: {value}\n" for name, value in sorted(response.headers.items()))
-    return f"{response.status_code}\n{headers}\n".encode() + response.content
+    return b"%d\n%b\n%b" % (response.status_code, headers.encode(), response.content)
 
 
 # the command line
@@ -321,7 +322,7 @@ def answer_all(into: Path) -> None:
     """Write the answer to each input, numbered, and the names of the inputs."""
     os.environ["COLUMNS"] = "100"
     warnings.simplefilter("ignore")
-    logging.lastResort = None
+    logging.getLogger().addHandler(logging.NullHandler())
     platform.node = lambda: "node7"
     platform.python_version = lambda: "3.99.0"
     logging.time = SimpleNamespace(**{**vars(time), "time": lambda: NOW, "time_ns": lambda: int(NOW * 1e9)})  # type: ignore[attr-defined]
