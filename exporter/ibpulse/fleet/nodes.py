@@ -180,7 +180,8 @@ class Nodes:
                 done, waiting = await asyncio.wait(
                     waiting, timeout=max(0.0, deadline - loop.time()), return_when=asyncio.FIRST_COMPLETED
                 )
-                for task in done:
+                # a set has another order in every process
+                for task in sorted(done, key=lambda task: tasks[task].name):
                     yield tasks[task], task.result()
                 if not done:
                     break

@@ -45,6 +45,7 @@ from ibpulse.web.routes.capture_bodies import (
     request_schema,
 )
 from ibpulse.web.routes.captures_route import check_writer
+from ibpulse.web.schemas import operation
 
 log = logging.getLogger(__name__)
 
@@ -242,6 +243,7 @@ def alert_router(parts: GatewayParts) -> APIRouter:
 
     @router.post(
         PATH,
+        **operation("receive_alerts"),
         responses={200: {"description": "Notification accepted."}, **refusals(403, 413, 422, 503)},
         response_class=Response,
         openapi_extra=request_schema(Notification, required=True),

@@ -18,7 +18,7 @@ from ibpulse.gateway.parts import GatewayParts
 from ibpulse.metrics import web
 from ibpulse.metrics.row import Labels, Subject
 from ibpulse.units import SECOND_NS
-from ibpulse.web.schemas import text
+from ibpulse.web.schemas import operation, text
 
 OUTCOMES = (ANSWERED, *get_args(DaemonFault))
 
@@ -90,7 +90,12 @@ def gateway_metrics_router(parts: GatewayParts) -> APIRouter:
     """The metrics route."""
     router = APIRouter()
 
-    @router.get("/metrics", responses={200: text("The metrics of the gateway.")}, response_class=Response)
+    @router.get(
+        "/metrics",
+        **operation("get_metrics"),
+        responses={200: text("The metrics of the gateway.")},
+        response_class=Response,
+    )
     async def metrics(request: Request) -> Response:
         """Metrics for Prometheus."""
         body, media_type = render_metrics(parts, request.headers.get("accept"))

@@ -34,6 +34,7 @@ from ibpulse.web.parameters import read_duration
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.capture_bodies import CaptureRequest, json_response, read_body, refusals, request_schema
 from ibpulse.web.routes.captures_route import check_writer
+from ibpulse.web.schemas import operation
 
 CAPTURES = "/api/v1/captures"
 PATH = "/api/v1/jobs/{job}/captures"
@@ -78,7 +79,11 @@ def captures_router(parts: GatewayParts) -> APIRouter:
     archives = asyncio.Semaphore(MAX_ARCHIVES)
     lists = Places(MAX_LISTS, "lists of captures of jobs")
 
-    @router.get(PATH, responses={200: {"description": "The captures of the job."}, **refusals(404, 503)})
+    @router.get(
+        PATH,
+        **operation("list_job_captures"),
+        responses={200: {"description": "The captures of the job."}, **refusals(404, 503)},
+    )
     async def list_captures(request: Request, job: str) -> Response:
         """The captures of a job: those of all its nodes together, and those of single nodes."""
         async with lists.place(request):
@@ -87,6 +92,7 @@ def captures_router(parts: GatewayParts) -> APIRouter:
 
     @router.get(
         PATH + "/{group}",
+        **operation("download_job_capture"),
         responses={
             200: {"description": "A tar archive.", "content": {"application/x-tar": {"schema": {"type": "string"}}}},
             **refusals(404, 503),
@@ -114,6 +120,7 @@ def captures_writing_router(parts: GatewayParts) -> APIRouter:
 
     @router.post(
         PATH,
+        **operation("take_job_capture"),
         status_code=202,
         responses={202: {"description": "The pending captures."}, **refusals(403, 404, 413, 422, 503)},
         response_class=Response,

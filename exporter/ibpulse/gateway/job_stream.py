@@ -25,7 +25,7 @@ from ibpulse.web.parameters import refuse_repeated as once
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.routes.events_route import EventsQuery
 from ibpulse.web.routes.stream_route import MEDIA_TYPE, EventStream, LastEventId
-from ibpulse.web.schemas import problems
+from ibpulse.web.schemas import operation, problems
 
 PATH = "/api/v1/jobs/{job}"
 MAX_SPANS = 4
@@ -47,13 +47,14 @@ def job_router(parts: GatewayParts) -> APIRouter:
     router = APIRouter()
     hub = JobHub(parts)
 
-    @router.get("/api/v1/jobs", responses=_described("The jobs of all nodes.", JSON))
+    @router.get("/api/v1/jobs", **operation("list_jobs"), responses=_described("The jobs of all nodes.", JSON))
     async def jobs() -> Response:
         """The jobs of all nodes: those that run, and those that ended within the history, with begin and end."""
         return _json(describe_jobs(parts.table.rows()))
 
     @router.get(
         PATH + "/stream",
+        **operation("get_job_stream"),
         responses={**_described("Events like those of a node's stream.", MEDIA_TYPE), **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[once("node")],
@@ -79,6 +80,7 @@ def _span_router(parts: GatewayParts) -> APIRouter:
 
     @router.get(
         PATH + "/window",
+        **operation("get_job_window"),
         responses={**_described("The window; missing samples are null.", JSON), **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[once("node")],
@@ -89,6 +91,7 @@ def _span_router(parts: GatewayParts) -> APIRouter:
 
     @router.get(
         PATH + "/summary",
+        **operation("get_job_summary"),
         responses={**_described("The numbers of the job and its rows.", JSON), **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[once("node")],
@@ -100,6 +103,7 @@ def _span_router(parts: GatewayParts) -> APIRouter:
 
     @router.get(
         PATH + "/events",
+        **operation("list_job_events"),
         responses={**_described("The events of the nodes.", JSON), **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[once("kind")],

@@ -21,7 +21,7 @@ from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.places import Places
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.problems import ProblemError
-from ibpulse.web.schemas import problems
+from ibpulse.web.schemas import operation, problems
 
 API = "/node/{name}/api/v1/"
 CSV_UTF8 = "text/csv; charset=utf-8"
@@ -34,9 +34,10 @@ MAX_LARGE = 4
 
 @dataclass(frozen=True, slots=True)
 class NodeResource:
-    """A path of the API of a node, what is there as a sentence, and how its answer is read."""
+    """A path of the API of a node, its operation, what is there as a sentence, and how its answer is read."""
 
     path: str
+    operation: str
     sentence: str
     read: Callable[[PeerAnswer, str], Response]
     repeatable: tuple[str, ...] = ()
@@ -90,14 +91,35 @@ def _summary(answer: PeerAnswer, _: str) -> Response:
 
 
 RESOURCES = (
-    NodeResource("ports", "Every port of the node: identity, state, and files of its byte counters.", _json(NodePorts)),
-    NodeResource("topology", "The devices of the node with their PCIe links, and its GPUs.", _json(NodeTopology)),
-    NodeResource("jobs", "The jobs of the node and the ports that carry their traffic.", _json(NodeJobs)),
-    NodeResource("events", "What happened on the node and when.", _json(NodeEvents), ("kind", "port")),
-    NodeResource("summary", "All statistics of one span of whole seconds.", _summary),
-    NodeResource("captures", "The captures of the node.", _json(NodeCaptures)),
-    NodeResource("clock", "The wall clock of the node.", _json(NodeClock)),
-    NodeResource("window", "Rates of single samples, or of bins of samples.", _window, ("port",), MAX_WINDOW_BYTES),
+    NodeResource(
+        "ports",
+        "list_node_ports",
+        "Every port of the node: identity, state, and files of its byte counters.",
+        _json(NodePorts),
+    ),
+    NodeResource(
+        "topology",
+        "get_node_topology",
+        "The devices of the node with their PCIe links, and its GPUs.",
+        _json(NodeTopology),
+    ),
+    NodeResource(
+        "jobs", "list_node_jobs", "The jobs of the node and the ports that carry their traffic.", _json(NodeJobs)
+    ),
+    NodeResource(
+        "events", "list_node_events", "What happened on the node and when.", _json(NodeEvents), ("kind", "port")
+    ),
+    NodeResource("summary", "get_node_summary", "All statistics of one span of whole seconds.", _summary),
+    NodeResource("captures", "list_node_captures", "The captures of the node.", _json(NodeCaptures)),
+    NodeResource("clock", "get_node_clock", "The wall clock of the node.", _json(NodeClock)),
+    NodeResource(
+        "window",
+        "get_node_window",
+        "Rates of single samples, or of bins of samples.",
+        _window,
+        ("port",),
+        MAX_WINDOW_BYTES,
+    ),
 )
 
 
@@ -109,13 +131,19 @@ def node_router(parts: GatewayParts) -> APIRouter:
         router.add_api_route(
             API + resource.path,
             _answer_with(parts, resource, large),
+            **operation(resource.operation),
             description=resource.sentence,
             response_class=Response,
             responses=problems(404, 422, 502, 503, 504),
             dependencies=[refuse_repeated(*resource.repeatable)],
         )
 
-    @router.get(API + "captures/{file}", responses=problems(404, 502, 503, 504), response_class=Response)
+    @router.get(
+        API + "captures/{file}",
+        **operation("download_node_capture"),
+        responses=problems(404, 502, 503, 504),
+        response_class=Response,
+    )
     async def download(request: Request, name: str, file: str) -> Response:
         """A finished capture, as Parquet."""
         node = find_node(parts, name)

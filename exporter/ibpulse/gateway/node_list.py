@@ -13,6 +13,7 @@ from ibpulse.fleet.discovery import SourceState
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.schemas import operation
 
 _ANSWER = {"description": "The nodes and their sources."}
 
@@ -21,7 +22,7 @@ def node_list_router(parts: GatewayParts) -> APIRouter:
     """The route of all nodes."""
     router = APIRouter()
 
-    @router.get("/api/v1/nodes", responses={200: _ANSWER}, response_class=Response)
+    @router.get("/api/v1/nodes", **operation("list_nodes"), responses={200: _ANSWER}, response_class=Response)
     async def nodes() -> Response:
         """All nodes, those with problems first."""
         document = {

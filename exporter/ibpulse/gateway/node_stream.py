@@ -20,7 +20,7 @@ from ibpulse.web.middleware import HEAD
 from ibpulse.web.open_connections import client_of
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.routes.stream_route import EventStream
-from ibpulse.web.schemas import problems
+from ibpulse.web.schemas import operation, problems
 from ibpulse.web.stream.hub import Viewer
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ def node_stream_router(parts: GatewayParts) -> APIRouter:
 
     @router.get(
         API + "stream",
+        **operation("get_node_stream"),
         responses={200: _ANSWER, **problems(404, 422, 502, 503, 504)},
         response_class=Response,
         dependencies=[refuse_repeated()],

@@ -17,7 +17,7 @@ from ibpulse.web.page_parts import PageFiles, page
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.captures_route import may_write
 from ibpulse.web.routes.pages_route import reference_body
-from ibpulse.web.schemas import text
+from ibpulse.web.schemas import operation, text
 
 
 def page_router(parts: GatewayParts, schema: Callable[[], dict[str, Any]]) -> APIRouter:
@@ -81,12 +81,14 @@ def probe_router(parts: GatewayParts) -> APIRouter:
         503: text("The check failed; the text gives the reason."),
     }
 
-    @router.get("/-/healthy", responses={200: answers[200]}, response_class=PlainTextResponse)
+    @router.get(
+        "/-/healthy", **operation("check_health"), responses={200: answers[200]}, response_class=PlainTextResponse
+    )
     async def healthy() -> PlainTextResponse:
         """Liveness: whether the gateway serves."""
         return PlainTextResponse("Healthy.\n")
 
-    @router.get("/-/ready", responses=answers, response_class=PlainTextResponse)
+    @router.get("/-/ready", **operation("check_readiness"), responses=answers, response_class=PlainTextResponse)
     async def ready() -> PlainTextResponse:
         """Readiness: whether a source of nodes has answered."""
         if all(source.age_seconds is None for source in parts.discovery.sources()):

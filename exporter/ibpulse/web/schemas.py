@@ -29,6 +29,11 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _REASONS[status], "content": content} for status in statuses}
 
 
+def operation(name: str) -> dict[str, Any]:
+    """The name of a route in the OpenAPI document, which clients are generated from; functions can be renamed."""
+    return {"operation_id": name, "name": name}
+
+
 def text(description: str, media_type: str = "text/plain") -> dict[str, Any]:
     """OpenAPI description of a plain-text response."""
     return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}

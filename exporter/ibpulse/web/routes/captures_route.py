@@ -33,6 +33,7 @@ from ibpulse.web.routes.capture_bodies import (
     request_schema,
 )
 from ibpulse.web.routes.capture_download import MEDIA_TYPE, send_capture
+from ibpulse.web.schemas import operation
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
 
     @router.get(
         PATH,
+        **operation("list_captures"),
         responses={200: {"model": CapturesAnswer, "description": "The captures."}, **refusals(503)},
         response_class=Response,
     )
@@ -84,6 +86,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
 
     @router.get(
         PATH + "/{name}",
+        **operation("download_capture"),
         responses={
             200: {"description": "The file.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
             206: {"description": "The requested range.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
@@ -111,6 +114,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
 
     @router.post(
         PATH,
+        **operation("take_capture"),
         status_code=202,
         responses={
             202: {"model": PendingAnswer, "description": "The pending capture."},
@@ -130,6 +134,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
 
     @router.post(
         f"{PATH}/alertmanager",
+        **operation("receive_alerts"),
         responses={
             200: {"model": NotificationAnswer, "description": "Notification accepted."},
             **refusals(403, 413, 422, 503),
@@ -142,7 +147,13 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         check_writer(request, allow_unauthenticated=captures.allow_unauthenticated)
         return _take_alerts(parts, captures, read_body(Notification, await request.body()))
 
-    @router.delete(PATH + "/{name}", status_code=204, responses=refusals(403, 404, 503), response_class=Response)
+    @router.delete(
+        PATH + "/{name}",
+        **operation("delete_capture"),
+        status_code=204,
+        responses=refusals(403, 404, 503),
+        response_class=Response,
+    )
     async def delete_capture(request: Request, name: str) -> Response:
         """Delete a finished capture."""
         check_writer(request, allow_unauthenticated=captures.allow_unauthenticated)

@@ -9,14 +9,18 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import ClockAnswer
+from ibpulse.web.schemas import ClockAnswer, operation
 
 
 def clock_router(parts: WebParts) -> APIRouter:
     """The clock route."""
     router = APIRouter()
 
-    @router.get("/api/v1/clock", responses={200: {"model": ClockAnswer, "description": "The clock of the node."}})
+    @router.get(
+        "/api/v1/clock",
+        **operation("get_clock"),
+        responses={200: {"model": ClockAnswer, "description": "The clock of the node."}},
+    )
     async def clock() -> Response:
         """The time of this moment by the clock that the samples follow, and whether the clock is synchronised."""
         return Response(orjson.dumps(describe_clock(parts)), media_type="application/json")

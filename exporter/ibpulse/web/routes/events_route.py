@@ -19,7 +19,7 @@ from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError, bad_parameter
-from ibpulse.web.schemas import EventsAnswer, problems
+from ibpulse.web.schemas import EventsAnswer, operation, problems
 from ibpulse.web.wide_requests import WideRequests
 
 DEFAULT_LIMIT = 1000
@@ -50,6 +50,7 @@ def events_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/events",
+        **operation("list_events"),
         responses={200: {"model": EventsAnswer, "description": "Events by time."}, **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated("kind")],

@@ -12,14 +12,18 @@ from ibpulse.instants import format_rfc3339
 from ibpulse.jobs.job_history import JobRecord
 from ibpulse.web.job_choice import describe_moment, known_jobs
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import JobsAnswer
+from ibpulse.web.schemas import JobsAnswer, operation
 
 
 def jobs_router(parts: WebParts) -> APIRouter:
     """The jobs route."""
     router = APIRouter()
 
-    @router.get("/api/v1/jobs", responses={200: {"model": JobsAnswer, "description": "Jobs of the node."}})
+    @router.get(
+        "/api/v1/jobs",
+        **operation("list_jobs"),
+        responses={200: {"model": JobsAnswer, "description": "Jobs of the node."}},
+    )
     async def jobs() -> Response:
         """Jobs that run, and those that ended within the history, with their ports, begin and end."""
         return Response(orjson.dumps(describe_jobs(parts)), media_type="application/json")

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ibpulse.exposition import accepts_gzip, compress
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import problems, text
+from ibpulse.web.schemas import operation, problems, text
 
 
 def metrics_router(parts: WebParts) -> APIRouter:
@@ -19,7 +19,9 @@ def metrics_router(parts: WebParts) -> APIRouter:
     answer["content"]["application/openmetrics-text; version=1.0.0; charset=utf-8"] = {"schema": {"type": "string"}}
 
     @router.get("/metrics/", include_in_schema=False)
-    @router.get("/metrics", responses={200: answer, **problems(422)}, response_class=Response)
+    @router.get(
+        "/metrics", **operation("get_metrics"), responses={200: answer, **problems(422)}, response_class=Response
+    )
     async def metrics(
         name: Annotated[
             list[str], Query(alias="name[]", description="Only metrics with these names.", default_factory=list)

@@ -17,7 +17,7 @@ from ibpulse.units import SECOND_NS
 from ibpulse.web.page_parts import NODE_WORDS, PageFiles, links, live_document, page, table
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import KINDS
-from ibpulse.web.schemas import text
+from ibpulse.web.schemas import operation, text
 
 LEAST_BOUND_SECONDS = 5.0
 BOUND_INTERVALS = 20
@@ -43,12 +43,12 @@ def health_router(parts: WebParts) -> APIRouter:
     healthy_answers = _answers("The sampler's heartbeat is recent.")
     ready_answers = _answers("The first sample has arrived.")
 
-    @router.get("/-/healthy", responses=healthy_answers, response_class=PlainTextResponse)
+    @router.get("/-/healthy", **operation("check_health"), responses=healthy_answers, response_class=PlainTextResponse)
     async def healthy() -> PlainTextResponse:
         """Liveness: whether the sampler's heartbeat is recent."""
         return _answer(*judge_health(parts))
 
-    @router.get("/-/ready", responses=ready_answers, response_class=PlainTextResponse)
+    @router.get("/-/ready", **operation("check_readiness"), responses=ready_answers, response_class=PlainTextResponse)
     async def ready() -> PlainTextResponse:
         """Readiness: whether the first sample has arrived."""
         return _answer(*parts.ready())

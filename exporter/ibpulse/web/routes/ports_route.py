@@ -14,14 +14,18 @@ from ibpulse.instants import format_rfc3339
 from ibpulse.model import Port, Topology
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import PortsAnswer, TopologyAnswer
+from ibpulse.web.schemas import PortsAnswer, TopologyAnswer, operation
 
 
 def ports_router(parts: WebParts) -> APIRouter:
     """The ports route."""
     router = APIRouter()
 
-    @router.get("/api/v1/ports", responses={200: {"model": PortsAnswer, "description": "All ports of the node."}})
+    @router.get(
+        "/api/v1/ports",
+        **operation("list_ports"),
+        responses={200: {"model": PortsAnswer, "description": "All ports of the node."}},
+    )
     async def ports() -> Response:
         """Every port of the node: identity, state, and files of its byte counters."""
         return Response(orjson.dumps(describe_ports(parts)), media_type="application/json")
@@ -75,7 +79,11 @@ def topology_router(parts: WebParts) -> APIRouter:
     """The topology route."""
     router = APIRouter()
 
-    @router.get("/api/v1/topology", responses={200: {"model": TopologyAnswer, "description": "The node's topology."}})
+    @router.get(
+        "/api/v1/topology",
+        **operation("get_topology"),
+        responses={200: {"model": TopologyAnswer, "description": "The node's topology."}},
+    )
     async def topology() -> Response:
         """Every RDMA device with its PCIe links, every GPU, and the distances between them."""
         return Response(orjson.dumps(describe_topology(parts.fabric().topology)), media_type="application/json")

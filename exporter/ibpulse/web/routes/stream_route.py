@@ -26,7 +26,7 @@ from ibpulse.web.parameters import (
 )
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
-from ibpulse.web.schemas import problems
+from ibpulse.web.schemas import operation, problems
 from ibpulse.web.stream.hub import Hub, Viewer
 
 SHORTEST_NS, LONGEST_NS = 100 * MILLISECOND_NS, 250 * MILLISECOND_NS
@@ -69,6 +69,7 @@ def stream_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/stream",
+        **operation("get_stream"),
         responses={200: _ANSWER, **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated()],

@@ -18,7 +18,7 @@ from ibpulse.web.job_choice import JOB_HELP, ChosenJob, OptionalJob, choose_job
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_duration, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
-from ibpulse.web.schemas import JobPortsAnswer, problems
+from ibpulse.web.schemas import JobPortsAnswer, operation, problems
 from ibpulse.web.wide_requests import WideRequests
 
 DEFAULT_LAST = "1m"
@@ -48,6 +48,7 @@ def summary_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/summary",
+        **operation("get_summary"),
         responses={200: {"model": SummaryAnswer, "description": "The summary."}, **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated()],

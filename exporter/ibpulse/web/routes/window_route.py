@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, inline_parts, problems
+from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, inline_parts, operation, problems
 from ibpulse.web.wide_requests import WideRequests
 from ibpulse.web.window.encoding import CSV_TYPE, NPY_HEADER, NPY_TYPE, write_window
 from ibpulse.web.window.query import Format, WindowQuery, plan_window
@@ -54,6 +54,7 @@ def window_router(parts: WebParts) -> APIRouter:
 
     @router.get(
         "/api/v1/window",
+        **operation("get_window"),
         responses={200: _ANSWER, **problems(404, 422, 503)},
         response_class=Response,
         dependencies=[refuse_repeated("port")],

@@ -1,0 +1,1 @@
+"""Whether another version of the program answers the same inputs with the same bytes."""
