@@ -29,8 +29,8 @@ class FleetPlan:
     the share of lost samples. The steps of node i are those from `first_step[i]` on; those of `stage_ms` end and begin
     later by so much. Nodes of `late_ms` are late from the part `late_from` of the steps on. The traffic of a step is
     one burst for a `duty` of it, or `bursts`: begin and length of each as parts of a step. Nodes stop sending at
-    `stop_ms`, and go on at `resume_ms`. Counters are read every `stride` samples. `seconds` is the length of the
-    samples, 0 for all steps.
+    `stop_ms`, and go on at `resume_ms`; at `left_ms`, they stop receiving as well. Counters are read every `stride`
+    samples. `seconds` is the length of the samples, 0 for all steps.
     """
 
     nodes: int = 8
@@ -51,6 +51,7 @@ class FleetPlan:
     stage_ms: Mapping[int, float] = field(default_factory=dict)
     stop_ms: Mapping[int, float] = field(default_factory=dict)
     resume_ms: float = np.inf
+    left_ms: Mapping[int, float] = field(default_factory=dict)
     stride: Mapping[int, int] = field(default_factory=dict)
     bursts: tuple[tuple[float, float], ...] = ()
     step_sd: float = 0.0
@@ -80,6 +81,7 @@ class SyntheticFleet:
         lengths = np.full(plan.steps, plan.period_ms)
         if plan.step_sd:
             lengths *= 1 + plan.step_sd * np.clip(rng.normal(size=plan.steps), -3, 3)
+        self.step_ms = float(np.median(lengths))
         starts = 53.0 + np.cumsum(lengths) - lengths
         late = np.array([plan.late_ms.get(node, 0.0) for node in range(plan.nodes)])[:, np.newaxis]
         late = late * (np.arange(plan.steps) >= plan.late_from * plan.steps)
@@ -123,6 +125,7 @@ class SyntheticFleet:
         others = [node - 1] if plan.ring else [other for other in stage if other != node] or [node]
         # a node whose clock is ahead takes its first sample earlier
         edges = INTERVAL_MS * np.arange(plan.samples + 1) - self.clock_errors_ms[node]
+        edges = np.minimum(edges, plan.left_ms.get(node, np.inf))
         level = plan.level * plan.rails * LINE
         first = plan.first_step.get(node, 0)
         sent = self._busy(node, first, edges)

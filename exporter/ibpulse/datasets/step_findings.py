@@ -167,9 +167,9 @@ def describe_rhythms(report: FleetReport) -> list[FleetFinding]:
     """Nodes whose steps have another length than those of others with the same job and ports."""
     rhythms: dict[float, list[str]] = {}
     for row in report.steps:
-        if row.rhythm_ms is not None:
+        if row.rhythm_ms is not None and not report.nodes[row.node].coarse:
             rhythms.setdefault(row.rhythm_ms, []).append(row.node)
-    if not rhythms:
+    if len(rhythms) < 2:
         return []
     order = sorted(rhythms, key=lambda rhythm: -len(rhythms[rhythm]))
     parts = [f"{milliseconds_text(rhythm)} on {shown_names(rhythms[rhythm])}" for rhythm in order[:MOST_LATE]]
