@@ -198,10 +198,12 @@ def count_steps(
 
 def _count(name: str, numbers: NodeNumbers, spans: Floats, margin: float, peers: int) -> StepCount:
     before = after = 0
-    for begin, end in numbers.quiet if numbers.traffic else ():
-        lost = int(np.count_nonzero((spans[0] >= begin + margin) & (spans[1] <= end - margin)))
-        before += lost if end <= numbers.traffic[0] else 0
-        after += lost if begin >= numbers.traffic[1] else 0
+    if numbers.traffic is not None:
+        begins, ends = numbers.traffic
+        for begin, end in numbers.quiet:
+            lost = int(np.count_nonzero((spans[0] >= begin + margin) & (spans[1] <= end - margin)))
+            before += lost if end <= begins else 0
+            after += lost if begin >= ends else 0
     return StepCount(name, before, after, peers)
 
 

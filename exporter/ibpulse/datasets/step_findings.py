@@ -77,7 +77,7 @@ def describe_late(report: FleetReport) -> list[FleetFinding]:
     if not compared:
         return [_unknown_late(report)]
     late = sorted(
-        ((row, found) for row in compared if (found := row.late) is not None), key=lambda one: -one[1].lateness_ms
+        ((row, each) for row in compared if (each := row.late) is not None), key=lambda one: -one[1].lateness_ms
     )
     doubtful = [row for row in compared if _lateness(row).start.stands_out and row.late is None]
     found = [_describe_late(report, row, each) for row, each in late[:MOST_LATE]]

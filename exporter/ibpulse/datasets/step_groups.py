@@ -95,7 +95,8 @@ def find_least_idle(rates: Floats, idle_below: float, interval_ns: int) -> int |
     places = np.flatnonzero(active)
     if not len(places):
         return None
-    rates, active = (each[places[0] : places[-1] + 1] for each in (rates, active))
+    inside = slice(places[0], places[-1] + 1)
+    rates, active = rates[inside], active[inside]
     known = ~np.isnan(rates)
     found = find_sampled_period([(np.where(active, rates, 0.0), known)], interval_ns / SECOND_NS)
     first, end = find_runs(~active)

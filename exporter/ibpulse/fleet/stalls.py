@@ -137,11 +137,11 @@ def find_silences(
         idle = known[(known > last) & (known < end)]
         # without a known idle sample there is only missing data
         if len(idle) and len(idle) * interval >= shortest:
-            ways = [_last_traffic(way[: idle[0] + 1], times, idle_below) for way in rates]
+            sent, received = (_last_traffic(way[: idle[0] + 1], times, idle_below) for way in rates)
             until = times.start + (int(idle[-1]) + 1) * interval
             back = times.start + end * interval if end < len(total) else math.inf
             low, high = times.last_traffic(last, int(idle[0]))
-            found.append(Silence(low, high, back, until, *ways, times.bound is not None))
+            found.append(Silence(low, high, back, until, sent, received, times.bound is not None))
     return found
 
 
