@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.fleet_sentences import count_sentences
 from bench.machine import describe
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
 from ibpulse.fleet.clock_offsets import ClockOffset
@@ -60,9 +61,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet_accuracy", description=__doc__)
     parser.add_argument("--runs", type=int, default=300, help="Runs with 8 nodes; a tenth with 64 (default: 300)")
     parser.add_argument("--output", type=Path, default=PAGE, help="Output file (default: docs/fleet-accuracy.md)")
+    parser.add_argument("--seeds", type=int, default=10, help="Seeds of each job of the sentences (default: 10)")
     options = parser.parse_args()
     begun = time.process_time()
-    parts = [*_late_tables(options.runs), *_case_table(options.runs)]
+    parts = [*count_sentences(options.seeds), *_late_tables(options.runs), *_case_table(options.runs)]
     lines = [*describe(), f"- the runs took {time.process_time() - begun:.0f} s of CPU time"]
     options.output.write_text("\n".join([PREFACE, *lines, "", *parts, ""]))
     print(options.output.read_text())

@@ -66,7 +66,10 @@ def write_dataset(
             [np.repeat(each.rates[name][np.newaxis] / each.plan.rails, each.plan.rails, axis=0) for each in fleets]
         )
         rates *= chosen.weights(node, len(rates), plan.samples)[:, np.newaxis]
-        ports = tuple(RecordedPort(f"mlx5_{rail}", 1, 2 * LINE, state="ACTIVE") for rail in range(len(rates)))
+        stride = plan.stride.get(node, 1)
+        ports = tuple(
+            RecordedPort(f"mlx5_{rail}", 1, 2 * LINE, state="ACTIVE", stride=stride) for rail in range(len(rates))
+        )
         meta = RecordingMeta(name, TICK_NS, ports, "record", simulated=True)
         seconds = np.where(np.isnan(rates), 0.0, TICK_NS / 1e9)
         recording = Recording(meta, start_ns + TICK_NS, rates, seconds)

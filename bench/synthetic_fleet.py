@@ -22,10 +22,15 @@ AHEAD_MS = 0.4
 class FleetPlan:
     """A job whose nodes begin each step on time, or later by `late_ms`, and end it together.
 
-    Every start has jitter with a standard deviation of `jitter_ms`, every end one of `ends_ms`; clocks are ahead by a
-    normal error of `clock_ms`, or by those of `clocks_ms`. In a `ring`, a node that is on time sends a little ahead and
-    waits for the latest one. `noise` is that of the rates at the plateau, `missing` the share of lost samples. The
-    steps of node i are those from `first_step[i]` on; those of `stage_ms` end and begin later by so much.
+    Every start has jitter with a standard deviation of `jitter_ms`, every end one of `ends_ms`, and the length of a
+    step one of `step_sd` of it. Clocks are ahead by a normal error of `clock_ms`, or by those of `clocks_ms`. A node
+    receives what the others of its stage send, on the average; in a `ring` only from the one before it, and a node that
+    is on time sends a little ahead and waits for the latest one. `noise` is that of the rates at the plateau, `missing`
+    the share of lost samples. The steps of node i are those from `first_step[i]` on; those of `stage_ms` end and begin
+    later by so much. Nodes of `late_ms` are late from the part `late_from` of the steps on. The traffic of a step is
+    one burst for a `duty` of it, or `bursts`: begin and length of each as parts of a step. Nodes stop sending at
+    `stop_ms`, and go on at `resume_ms`; at `left_ms`, they stop receiving as well. Counters are read every `stride`
+    samples. `seconds` is the length of the samples, 0 for all steps.
     """
 
     nodes: int = 8
@@ -45,11 +50,20 @@ class FleetPlan:
     first_step: Mapping[int, int] = field(default_factory=dict)
     stage_ms: Mapping[int, float] = field(default_factory=dict)
     stop_ms: Mapping[int, float] = field(default_factory=dict)
+    resume_ms: float = np.inf
+    left_ms: Mapping[int, float] = field(default_factory=dict)
+    stride: Mapping[int, int] = field(default_factory=dict)
+    bursts: tuple[tuple[float, float], ...] = ()
+    step_sd: float = 0.0
+    late_from: float = 0.0
+    seconds: float = 0.0
     seed: int = 0
 
     @property
     def samples(self) -> int:
         """The number of samples of a node."""
+        if self.seconds:
+            return int(1e3 * self.seconds / INTERVAL_MS)
         return int((self.steps + 1) * self.period_ms / INTERVAL_MS) + 10
 
 
@@ -64,12 +78,23 @@ class SyntheticFleet:
         for node, error in plan.clocks_ms.items():
             self.clock_errors_ms[node] = error
         self._rng = rng
-        starts = 53.0 + plan.period_ms * np.arange(plan.steps)
-        late = np.array([plan.late_ms.get(node, 0.0) for node in range(plan.nodes)])
+        lengths = np.full(plan.steps, plan.period_ms)
+        if plan.step_sd:
+            lengths *= 1 + plan.step_sd * np.clip(rng.normal(size=plan.steps), -3, 3)
+        self.step_ms = float(np.median(lengths))
+        starts = 53.0 + np.cumsum(lengths) - lengths
+        late = np.array([plan.late_ms.get(node, 0.0) for node in range(plan.nodes)])[:, np.newaxis]
+        late = late * (np.arange(plan.steps) >= plan.late_from * plan.steps)
         stage = np.array([plan.stage_ms.get(node, 0.0) for node in range(plan.nodes)])[:, np.newaxis]
         shape = (plan.nodes, plan.steps)
-        self._starts = starts + late[:, np.newaxis] + stage + rng.normal(0.0, plan.jitter_ms, shape)
-        self._ends = starts + plan.duty * plan.period_ms + stage + rng.normal(0.0, plan.ends_ms, shape)
+        (_, first), *others = plan.bursts or ((0.0, plan.duty),)
+        self._starts = starts + late + stage + rng.normal(0.0, plan.jitter_ms, shape)
+        self._ends = starts + first * plan.period_ms + stage + rng.normal(0.0, plan.ends_ms, shape)
+        self._others = [
+            starts + part * plan.period_ms + stage + rng.normal(0.0, plan.ends_ms, shape)
+            for begin, length in others
+            for part in (begin, begin + length)
+        ]
         self.rates = {name: self._make_rates(node) for node, name in enumerate(self.names)}
 
     def clocks(self, bound_ms: float = 0.1, claimed_ms: Mapping[int, float] | None = None) -> dict[str, ClockOffset]:
@@ -95,27 +120,41 @@ class SyntheticFleet:
 
     def _make_rates(self, node: int) -> Floats:
         plan = self.plan
-        sent = self._bursts(node)
-        received = self._bursts(node - 1) if plan.ring else sent
-        error, stop = self.clock_errors_ms[node], plan.stop_ms.get(node, np.inf)
+        # a collective stays within a stage
+        stage = [other for other in range(plan.nodes) if plan.stage_ms.get(other) == plan.stage_ms.get(node)]
+        others = [node - 1] if plan.ring else [other for other in stage if other != node] or [node]
         # a node whose clock is ahead takes its first sample earlier
-        edges = INTERVAL_MS * np.arange(plan.samples + 1) - error
+        edges = INTERVAL_MS * np.arange(plan.samples + 1) - self.clock_errors_ms[node]
+        edges = np.minimum(edges, plan.left_ms.get(node, np.inf))
         level = plan.level * plan.rails * LINE
-        busy = [np.diff(_busy_ms(begin, end, np.minimum(edges, stop))) / INTERVAL_MS for begin, end in (sent, received)]
-        rates = level * np.array(busy) * self._rng.normal(1.0, plan.noise, (2, plan.samples))
+        first = plan.first_step.get(node, 0)
+        sent = self._busy(node, first, edges)
+        received = np.mean([self._busy(other, first, edges) for other in others], axis=0)
+        rates = level * np.diff([sent, received]) / INTERVAL_MS * self._rng.normal(1.0, plan.noise, (2, plan.samples))
         rates[:, self._rng.random(plan.samples) < plan.missing] = np.nan
+        if (stride := plan.stride.get(node, 1)) > 1:
+            group = np.arange(plan.samples) // stride
+            rates = np.array([(np.bincount(group, way) / np.bincount(group))[group] for way in rates])
         return np.asarray(np.clip(rates, 0.0, None))
 
-    def _bursts(self, node: int) -> tuple[Floats, Floats]:
-        """Begin and end of every burst of a node in true time, in order."""
+    def _busy(self, node: int, first: int, times: Floats) -> Floats:
+        """For how long a node had sent until each of the times, in its steps from one on."""
         node %= self.plan.nodes
+        stop, resume = self.plan.stop_ms.get(node, np.inf), self.plan.resume_ms
+        begins, ends = self._bursts(node, first)
+        before, after = (_busy_ms(begins, ends, each) for each in (np.minimum(times, stop), np.maximum(times, resume)))
+        return np.asarray(before + (after - after[0] if np.isfinite(resume) else 0.0))
+
+    def _bursts(self, node: int, first: int) -> tuple[Floats, Floats]:
+        """Begin and end of every burst of a node from a step on, in true time, in order."""
         begins, ends = self._starts[node], self._ends[node]
+        every = [begins, ends]
         if self.plan.ring:
             together = self._starts.max(axis=0)
-            ahead = np.minimum(begins + AHEAD_MS, together)
-            begins, ends = np.stack([begins, together], axis=1), np.stack([ahead, ends], axis=1)
-        first = self.plan.first_step.get(node, 0)
-        return begins[first:].ravel(), ends[first:].ravel()
+            every = [begins, np.minimum(begins + AHEAD_MS, together), together, ends]
+        first = max(first, self.plan.first_step.get(node, 0))
+        edges = np.stack([*every, *(other[node] for other in self._others)], axis=1)[first:].ravel()
+        return edges[::2], edges[1::2]
 
 
 def _busy_ms(begins: Floats, ends: Floats, times: Floats) -> Floats:

@@ -9,7 +9,7 @@ from bench.synthetic_fleet import SyntheticFleet
 from ibpulse.datasets.finding_sentences import find_sentences
 from ibpulse.datasets.fleet_finding import FleetFinding
 from ibpulse.datasets.fleet_report import describe_dataset
-from ibpulse.datasets.report_source import DatasetChoice
+from ibpulse.datasets.report_source import DatasetChoice, ReportSource
 from tests.datasets.fleets import busy_report, dataset, findings, named_by, plan
 
 QUIET = {"nobody-late", "clocks"}
@@ -33,7 +33,7 @@ def test_a_straggler_a_hot_rail_a_sick_port_and_a_failover_are_named_with_eviden
 
 def test_where_nothing_is_wrong_nothing_is_claimed() -> None:
     found = findings("quiet", [plan(seed=4)])
-    assert kinds(found) == QUIET
+    assert [finding.kind for finding in found] == ["nobody-late", "clocks"]
     assert "would not be named" in found[0].limit
 
 
@@ -60,12 +60,13 @@ def test_stages_are_compared_within_if_they_are_known_and_nobody_is_named_across
     assert sorted(named_by(found, "ends-apart")) == [("node5",), ("node6",)]
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_a_node_that_is_steps_behind_joined_late(steps: int) -> None:
+@pytest.mark.parametrize(("steps", "words"), [(2, "step"), (3, "2 steps")])
+def test_a_node_that_is_steps_behind_joined_late(steps: int, words: str) -> None:
     found = findings(f"behind{steps}", [plan(first_step={3: steps})])
     assert kinds(found) == {*QUIET, "fewer-steps"}
     (behind,) = (finding for finding in found if finding.kind == "fewer-steps")
-    assert behind.sentence.startswith("node4 joined late")
+    # no silence is before the first step of all, so it is not counted
+    assert behind.sentence == f"node4 joined late: it is silent during the first {words} of its peers."
 
 
 @pytest.mark.parametrize(("before_ms", "first"), [(110.0, [("node4",)]), (0.5, [()])])
@@ -121,3 +122,79 @@ def test_places_are_listed_and_jobs_that_share_a_leaf_are_named() -> None:
 def test_a_port_that_carries_nothing_is_idle() -> None:
     found = findings("idle", [plan()], RailPlan(ports={(1, 3): 0.0}))
     assert named_by(found, "idle-port") == [("node2", "mlx5_3:1")]
+
+
+def test_a_node_that_is_late_from_half_time_on_is_named() -> None:
+    for late_from, words in ((0.5, "in the second half, from +"), (0.0, None)):
+        found = findings(f"half{late_from:g}", [plan(late_ms={2: 12.0}, late_from=late_from, clock_ms=2.0)], clocks={})
+        assert named_by(found, "late") == [("node3",)]
+        assert (words is None) or words in found[0].sentence
+        assert ("in the other half" in found[0].sentence) == (words is not None)
+        assert "nobody-late" not in kinds(found)
+
+
+def test_steps_of_counters_that_change_rarely_are_not_compared() -> None:
+    found = findings("coarse", [plan(stride={1: 10}, late_ms={2: 12.0})])
+    assert kinds(found) == {"late", "coarse", "clocks"}
+    assert named_by(found, "late") == [("node3",)]
+    assert named_by(found, "coarse") == [("node2",)]
+
+
+def test_edges_are_known_to_the_stride_at_least() -> None:
+    source = ReportSource(dataset("strides", [plan(stride={1: 10})]), DatasetChoice())
+    groups = {group.node: group.columns for group in source.steps()}
+    assert source.nodes["node2"].resolution_ns == 100_000_000
+    source.close()
+    for name in ("begin", "transmit_first", "receive_first"):
+        assert groups["node2"][f"{name}_bound"].min() >= 100e6
+        assert not groups["node2"][f"{name}_resolved"].any()
+        assert groups["node1"][f"{name}_bound"].max() <= 10e6
+
+
+def test_fewer_than_three_peers_are_named_for_nothing() -> None:
+    found = findings("pair", [plan(nodes=2, late_ms={1: 20.0})], RailPlan(ports={(1, 2): 0.5}))
+    assert kinds(found) == {"unknown-late", "clocks"}
+    assert "no node has 3 peers" in found[0].sentence
+    few = findings("few", [plan(nodes=3, rails=3, late_ms={1: 20.0})], RailPlan(hot={1: 1.5}))
+    assert kinds(few) == {"unknown-late", "clocks"}
+
+
+def test_a_recording_that_ends_between_the_stages_loses_no_step() -> None:
+    """The last step of the first stages ends before the samples do, that of the last stage after."""
+    stages = {node: 30.0 * (node // 2) for node in range(6)}
+    for seconds in (6.30, 6.34, 6.38, 6.42, 6.46, 6.50, 6.54, 6.58):
+        found = findings(f"cut{seconds}", [plan(stage_ms=stages, seconds=seconds)])
+        assert named_by(found, "fewer-steps") == []
+
+
+def test_steps_whose_edges_were_lost_are_not_missing() -> None:
+    for seed in range(4):
+        found = findings(f"lost{seed}", [plan(missing=0.1, step_sd=0.08, seed=seed)])
+        assert named_by(found, "fewer-steps") == []
+
+
+def test_a_node_that_leaves_is_said_to_leave_unless_its_clock_is_unknown() -> None:
+    leaving = plan(left_ms={3: 6000.0})
+    (left,) = (one for one in findings("leaves", [leaving]) if one.kind == "fewer-steps")
+    assert left.sentence.startswith("node4 left early: it is silent during the last ")
+    assert named_by(findings("leaves0", [leaving], clocks={}), "fewer-steps") == []
+
+
+def test_without_clocks_a_slow_one_makes_nobody_the_first_to_stop() -> None:
+    stopped = plan(stop_ms=dict.fromkeys(range(6), 5900.0), clocks_ms={3: -80.0}, ring=True)
+    found = findings("slow", [stopped], clocks={})
+    assert "first is not known: their clocks are not known" in found[0].sentence
+    assert named_by(found, "stall") == [()]
+
+
+def test_many_ends_that_lie_apart_are_one_sentence() -> None:
+    found = findings("scattered", [plan(stage_ms={node: 30.0 * node for node in range(6)})])
+    (apart,) = (one for one in found if one.kind == "ends-apart")
+    assert "label the nodes with their stage" in apart.limit
+
+
+def test_findings_come_in_the_order_of_their_severity() -> None:
+    found = [finding.kind for finding in find_sentences(busy_report())]
+    assert found == ["late", "failover", "different-port", "hot-rail", "clocks"]
+    stopped = findings("ordered", [plan(stop_ms=dict.fromkeys(range(6), 5900.0))])
+    assert [finding.kind for finding in stopped] == ["stall", "nobody-late", "clocks"]

@@ -63,9 +63,22 @@ def test_inside_a_ring_a_lateness_below_a_sample_is_not_claimed_and_a_longer_one
     assert [name for name, each in late[20.0].items() if each.own and each.own.stands_out] == ["node3"]
 
 
-def test_two_nodes_are_compared_with_each_other() -> None:
-    assert late_nodes(found_in(FleetPlan(nodes=2, late_ms={1: 20.0}))) == ["node2"]
-    assert late_nodes(found_in(FleetPlan(nodes=2))) == []
+def test_fewer_than_three_peers_name_nobody() -> None:
+    for nodes, named in ((2, []), (3, []), (4, ["node2"])):
+        found = found_in(FleetPlan(nodes=nodes, late_ms={1: 20.0}))
+        assert late_nodes(found) == named
+        assert [each.peers for each in found.values()] == [nodes - 1] * nodes
+        assert found["node2"].lateness_ms == pytest.approx(20.0, abs=2.0)
+
+
+@pytest.mark.parametrize(("nodes", "named"), [(4, False), (6, False), (8, True)])
+def test_few_peers_need_the_own_edges(nodes: int, named: bool) -> None:
+    """A node begins 5 ms late in every step, but receives as late as it transmits."""
+    starts = [300.0 * step for step in range(20)]
+    ends = edges([start - 100.0 for start in starts])
+    begins = {f"node{number}": edges([start + 5.0 * (number == 1) for start in starts]) for number in range(nodes)}
+    found = compare_nodes({node: StepTimes(ends, own, own, 10 * MILLISECOND_NS) for node, own in begins.items()})
+    assert late_nodes(found) == (["node1"] if named else [])
 
 
 def test_a_wrong_clock_bound_is_noticed_and_makes_nobody_late() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ibpulse.arrays import Floats
-from ibpulse.fleet.stalls import Silence, find_silences, find_stalls, shortest_stall
+from ibpulse.fleet.stalls import SampleTimes, Silence, find_silences, find_stalls, shortest_stall
 
 INTERVAL = 0.01
 
@@ -22,8 +22,8 @@ def traffic(*silent: tuple[float, float], seconds: float = 10.0) -> Floats:
     return np.tile(np.where(busy, 1e9, 0.0), (2, 1))
 
 
-def silences(rates: Floats, bound: float = 0.001) -> list[Silence]:
-    return find_silences(rates, 0.0, INTERVAL, bound, 1e6, shortest_stall(0.3))
+def silences(rates: Floats, bound: float | None = 0.001, resolution: float = 0.0) -> list[Silence]:
+    return find_silences(rates, SampleTimes(0.0, INTERVAL, bound, resolution), 1e6, shortest_stall(0.3))
 
 
 def test_a_silence_of_more_than_three_steps_is_found_with_the_bounds_of_its_moment() -> None:
@@ -56,12 +56,37 @@ def test_the_first_to_fall_silent_is_named_only_beyond_the_bounds() -> None:
     assert stall.whole
     assert stall.first == ("b",)
     assert stall.silent[0] == "b"
-    assert 0.1 < stall.gap < 0.14
+    assert 0.1 < stall.sending.gap < 0.14
     assert math.isinf(stall.until)
     vague = {name: silences(traffic((begin, 20.0)), 0.1) for name, begin in (("a", 4.25), ("b", 4.11))}
     (stall,) = find_stalls(vague, dict.fromkeys(vague, WHOLE))
-    assert set(stall.first) == {"a", "b"}
-    assert stall.gap == 0.0
+    assert set(stall.sending.nodes) == {"a", "b"}
+    assert (stall.first, stall.sending.gap) == ((), 0.0)
+
+
+@pytest.mark.parametrize(("bound", "resolution"), [(None, 0.0), (0.001, 0.2)])
+def test_no_order_without_clocks_or_beyond_the_counters(bound: float | None, resolution: float) -> None:
+    found = {"a": silences(traffic((4.25, 20.0)), bound, resolution), "b": silences(traffic((4.11, 20.0)))}
+    (stall,) = find_stalls(found, dict.fromkeys(found, WHOLE))
+    assert stall.first == ()
+    assert stall.receiving.gap == 0.0
+
+
+def test_who_stops_sending_first_still_receives() -> None:
+    # b stops sending at 4.11 s and receives what a sends until 4.25 s
+    stopped = np.stack([traffic((4.11, 20.0))[0], traffic((4.25, 20.0))[1]])
+    found = {"a": silences(traffic((4.25, 20.0))), "b": silences(stopped)}
+    (stall,) = find_stalls(found, dict.fromkeys(found, WHOLE))
+    assert stall.first == ("b",)
+    # the last sample with traffic ends between 0.12 and 0.14 s earlier
+    assert stall.sending.gap == pytest.approx(0.13, abs=0.011)
+    assert set(stall.receiving.nodes) == {"a", "b"}
+
+
+def test_a_node_whose_samples_end_does_not_keep_moving() -> None:
+    found = {"a": silences(traffic((4.0, 20.0))), "b": []}
+    (stall,) = find_stalls(found, {"a": WHOLE, "b": [(0.0, 4.5)]}, shortest_stall(0.3))
+    assert stall.moving == ()
 
 
 def test_nodes_that_keep_moving_did_not_stop_first() -> None:

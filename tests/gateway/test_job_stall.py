@@ -37,7 +37,7 @@ def test_the_first_node_to_fall_silent_is_named_on_the_clock_of_the_gateway() ->
     assert stall is not None
     assert (stall.first, stall.whole) == (("b",), True)
     # b has a silence between steps from 5.0 s on
-    assert 0.13 <= stall.gap <= 0.15
+    assert 0.13 <= stall.sending.gap <= 0.15
     job = describe_job(nodes, {}, SummarySpan(START + 10_000), stall).job["stall"]
     assert job["rows"][0] == "b"
     assert job["first"] == ["b"]

@@ -13,7 +13,7 @@ from ibpulse.reports.span import ReportOptions
 from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import Square
-from tests.reports.recordings import LINE, SECOND_NS, START_NS, TICK_NS, play, record, run_of, wave
+from tests.reports.recordings import LINE, SECOND_NS, START_NS, TICK_NS, play, record, report_of, run_of, wave
 
 SECONDS = 60
 GB = 1e9
@@ -270,3 +270,24 @@ def test_quantiles_when_active_are_those_of_the_samples_above_the_threshold() ->
     assert values["active_p50_bytes_per_second"] == pytest.approx(50.5e9)
     assert values["active_p95_bytes_per_second"] == pytest.approx(95.05e9)
     assert run_of(record(rates[:, :, :1].repeat(5, axis=2))).values["active_p50_bytes_per_second"] is None
+
+
+# below the threshold of 100 MB/s nothing is active, however regular it is
+
+
+def test_a_report_without_active_samples_has_no_row_of_steps() -> None:
+    chatter = np.zeros((1, 2, 12_000))
+    chatter[:, :, ::3000] = 1.75e5
+    report = report_of(record(chatter))
+    assert [row.key for row in report.rows if row.section in ("Steps", "Overlap, bounds from the wire")] == []
+    assert value(report.runs[0], "mean_bytes_per_second") == pytest.approx(3.5e5 / 3000, rel=1e-6)
+
+
+def test_the_period_is_that_of_the_active_samples() -> None:
+    """Chatter every 2 s between single bursts, which have no period."""
+    rates = np.zeros((1, 2, 6_000))
+    rates[:, :, ::200] = 4e7
+    rates[:, :, [1001, 1733, 4096]] = 1e8
+    run = run_of(record(rates))
+    assert run.values["step_period_seconds"] is None
+    assert run.values["steps"] == 0

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.bins import rate_bins
 from ibpulse.analysis.quantiles import quantile
-from ibpulse.arrays import Floats
+from ibpulse.arrays import Bools, Floats
 
 BIN_SECONDS = 0.05
 """Bin width that averages out layers and collectives but keeps steps of 0.25 s and longer."""
@@ -103,6 +104,34 @@ def find_rails_period(bins: Sequence[Floats], bin_seconds: float) -> StepPeriod:
     known = np.count_nonzero(~np.isnan(bins), axis=0)
     mean = np.where(known > 0, np.nansum(bins, axis=0) / np.maximum(known, 1), np.nan)
     return find_period(mean, bin_seconds)
+
+
+def find_sampled_period(
+    rails: Sequence[tuple[Floats, Bools]], interval_seconds: float, coarsest_ticks: int = 1
+) -> StepPeriod:
+    """Period of the sum over rails whose samples are given: rates (samples,), and which of them are known.
+
+    Unlike the daemon, samples have no counters that cover missing data: missing rates are interpolated linearly, unless
+    they span more than two bins.
+    """
+    bin_seconds = choose_bin_seconds(coarsest_ticks, interval_seconds)
+    span = max((len(rates) for rates, _ in rails), default=0) * interval_seconds
+    bins = int(span / bin_seconds)
+    if bins < 1:
+        return NONE
+    edges = span - bin_seconds * np.arange(bins, -1, -1, dtype=np.float64)
+    return find_rails_period([_bins_of(*rail, interval_seconds, edges) for rail in rails], bin_seconds)
+
+
+def _bins_of(rates: Floats, good: Bools, interval_seconds: float, edges: Floats) -> Floats:
+    at = np.arange(len(good))
+    if not good.all():
+        rates = np.interp(at, at[good], rates[good])
+    seconds = np.arange(len(good) + 1, dtype=np.float64) * interval_seconds
+    moved = np.concatenate(([0.0], np.cumsum(rates * interval_seconds)))
+    # the running sum is known only on either side of a known sample
+    kept = np.concatenate((good, [False])) | np.concatenate(([False], good))
+    return rate_bins(seconds[kept], moved[kept], edges)
 
 
 def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:

@@ -9,10 +9,9 @@ import numpy as np
 
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers, join_groups
-from ibpulse.analysis.bins import rate_bins
 from ibpulse.analysis.bursts import RunStatistics, Thresholds, describe_runs, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeStatistics, line_rate, usual_peak
-from ibpulse.analysis.period import StepPeriod, choose_bin_seconds, find_rails_period
+from ibpulse.analysis.period import StepPeriod, find_sampled_period
 from ibpulse.analysis.quantiles import quantiles
 from ibpulse.analysis.rail_series import RailGroup, RailSeries
 from ibpulse.analysis.resampling_units import (
@@ -103,7 +102,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     rails = sum_over_span(series, active)
     means = rails.mean_rates()
     lines = find_lines(series)
-    period, steps = find_rhythm(series)
+    period, steps = find_rhythm(series, active)
     units, step_sums = split(sums, series, steps, period.seconds)
     whole = _with_peak(describe_units(sums.whole(), series, sums.timescales_ns), series)
     line = _mean_line(series, lines)
@@ -203,40 +202,26 @@ def _mean_line(series: RailSeries, lines: Floats) -> float:
     return float(np.where(measured > 0, lines * measured, 0.0).sum() / measured.sum())
 
 
-def find_rhythm(series: RailSeries) -> tuple[StepPeriod, Steps]:
+def find_rhythm(series: RailSeries, active_bytes_per_second: float) -> tuple[StepPeriod, Steps]:
     """The period of the sum over the rails, and the steps, whose bounds are positions in the series."""
-    period = find_period_between(series, 0, len(series.whole))
+    period = find_period_between(series, 0, len(series.whole), active_bytes_per_second)
     if math.isnan(period.seconds):
         return period, NONE
     return period, find_steps(series.bandwidth, period.seconds / series.interval_seconds)
 
 
-def find_period_between(series: RailSeries, first: int, end: int) -> StepPeriod:
-    """The period of the sum over the rails in the samples from `first` to before `end`.
-
-    Unlike the daemon, a series has no counters that cover missing data: missing rates are interpolated linearly, unless
-    they span more than two bins.
-    """
-    bin_seconds = choose_bin_seconds(max(series.coarsest_stride, series.resolution_ticks), series.interval_seconds)
-    span = (end - first) * series.interval_seconds
-    bins = int(span / bin_seconds)
+def find_period_between(series: RailSeries, first: int, end: int, active_bytes_per_second: float) -> StepPeriod:
+    """The period of the sum over the rails in the samples from `first` to before `end`; inactive samples count as 0."""
     known = np.flatnonzero(series.rails.ever_up & series.good[:, first:end].any(axis=1))
-    if bins < 1 or not len(known):
-        return find_rails_period([], bin_seconds)
-    edges = span - bin_seconds * np.arange(bins, -1, -1, dtype=np.float64)
-    chosen = [(series.rates[rail, :, first:end].sum(axis=0), series.good[rail, first:end]) for rail in known]
-    return find_rails_period([_bins_of(*rail, series.interval_seconds, edges) for rail in chosen], bin_seconds)
-
-
-def _bins_of(rates: Floats, good: Bools, interval_seconds: float, edges: Floats) -> Floats:
-    at = np.arange(len(good))
-    if not good.all():
-        rates = np.interp(at, at[good], rates[good])
-    seconds = np.arange(len(good) + 1, dtype=np.float64) * interval_seconds
-    moved = np.concatenate(([0.0], np.cumsum(rates * interval_seconds)))
-    # the running sum is known only on either side of a known sample
-    kept = np.concatenate((good, [False])) | np.concatenate(([False], good))
-    return rate_bins(seconds[kept], moved[kept], edges)
+    idle = series.bandwidth[first:end] <= active_bytes_per_second
+    return find_sampled_period(
+        [
+            (np.where(idle, 0.0, series.rates[rail, :, first:end].sum(axis=0)), series.good[rail, first:end])
+            for rail in known
+        ],
+        series.interval_seconds,
+        max(series.coarsest_stride, series.resolution_ticks),
+    )
 
 
 def _with_peak(statistics: UnitStatistics, series: RailSeries) -> UnitStatistics:

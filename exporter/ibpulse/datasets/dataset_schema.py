@@ -84,6 +84,7 @@ SCHEMAS = {
             _field("start_ns", pa.int64(), known=True),
             _field("end_ns", pa.int64(), known=True),
             _field("interval_ns", pa.int64(), known=True),
+            _field("resolution_ns", pa.int64(), known=True),
             _field("samples", pa.int64(), known=True),
             _field("ports", pa.int16(), known=True),
             _field("rails", pa.int16(), known=True),

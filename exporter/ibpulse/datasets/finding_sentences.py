@@ -1,12 +1,15 @@
-"""The findings of a report as plain sentences, each with its evidence and its limit, the most important first."""
+"""The findings of a report as plain sentences, each with its evidence and its limit, the most severe first."""
 
 from __future__ import annotations
 
-from ibpulse.datasets.fleet_finding import FleetFinding
+from typing import get_args
+
+from ibpulse.datasets.fleet_finding import FleetFinding, Kind
 from ibpulse.datasets.fleet_report import FleetReport
 from ibpulse.datasets.place_findings import describe_changes, describe_clocks, describe_missing, describe_places
 from ibpulse.datasets.rail_findings import describe_failovers, describe_idle, describe_splits
 from ibpulse.datasets.step_findings import (
+    describe_coarse,
     describe_counts,
     describe_ends,
     describe_late,
@@ -26,10 +29,13 @@ _PARTS = (
     describe_places,
     describe_changes,
     describe_missing,
+    describe_coarse,
     describe_clocks,
 )
+_SEVERITY = get_args(Kind)
 
 
 def find_sentences(report: FleetReport) -> list[FleetFinding]:
-    """All findings of a report."""
-    return [finding for part in _PARTS for finding in part(report)]
+    """All findings of a report, in the order of their kinds."""
+    found = [finding for part in _PARTS for finding in part(report)]
+    return sorted(found, key=lambda finding: _SEVERITY.index(finding.kind))

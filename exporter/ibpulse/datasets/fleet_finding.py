@@ -12,23 +12,25 @@ from ibpulse.units import MILLISECOND_NS
 Kind = Literal[
     "stall",
     "late",
-    "nobody-late",
-    "unknown-late",
-    "rhythm",
+    "fewer-steps",
     "failover",
     "idle-port",
+    "different-port",
     "hot-rail",
     "different-node",
-    "different-port",
-    "ends-apart",
-    "fewer-steps",
     "place",
-    "shared-leaf",
     "change",
+    "ends-apart",
+    "rhythm",
+    "shared-leaf",
     "missing",
     "not-collected",
+    "coarse",
+    "unknown-late",
+    "nobody-late",
     "clocks",
 ]
+"""The kinds of findings, the most severe first; what was not found, and what limits a report, comes last."""
 
 
 @dataclass(frozen=True, slots=True)

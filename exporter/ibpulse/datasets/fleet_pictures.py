@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.arrays import Floats
 from ibpulse.datasets.fleet_picture_data import FleetColumns, fill_columns, find_close_up, follow_lateness, sort_nodes
-from ibpulse.datasets.fleet_report import FleetReport, StepRow
+from ibpulse.datasets.fleet_report import FleetReport
 from ibpulse.datasets.report_source import ReportSource
-from ibpulse.fleet.lateness import ENOUGH_MS
+from ibpulse.fleet.lateness import ENOUGH_MS, Lateness
 from ibpulse.fleet.rail_split import RailSplit
-from ibpulse.pictures.figure import COLOUR_MAP, SMALL, THEMES, TINY, Axes, Colours, Figure, matplotlib, settings, ticker
+from ibpulse.pictures.figure import COLOUR_MAP, SMALL, THEMES, TINY, Axes, Figure, matplotlib, settings, ticker
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.panels import LETTER_INCHES, LINE_STEP, Page, hatch_missing, plain, time_unit, wrap
 from ibpulse.text import escape_controls, moment_text
@@ -118,19 +117,19 @@ def _draw_columns(fleet: _Fleet, axes: Axes, columns: FleetColumns, highest: flo
     axes.set_xlabel(f"time since the beginning ({sign})", fontsize=SMALL)
 
 
-def _late_rows(report: FleetReport) -> dict[str, StepRow]:
-    found: dict[str, StepRow] = {}
+def _late_nodes(report: FleetReport) -> dict[str, Lateness]:
+    found: dict[str, Lateness] = {}
     for row in report.steps:
-        if row.lateness is not None and row.lateness.late:
-            found.setdefault(row.node, row)
+        if row.late is not None:
+            found.setdefault(row.node, row.late)
     return found
 
 
 def _write_late(fleet: _Fleet, axes: Axes, nodes: Sequence[str]) -> None:
     """How late the late nodes are, next to their rows."""
-    for name, row in _late_rows(fleet.report).items():
-        if row.lateness is not None and name in nodes:
-            text = f"◂ {row.lateness.lateness_ms:.1f} ms"
+    for name, late in _late_nodes(fleet.report).items():
+        if name in nodes:
+            text = f"◂ {late.lateness_ms:.1f} ms"
             style: dict[str, Any] = {"fontsize": TINY, "color": fleet.colours.down, "va": "center"}
             place = 1 - (nodes.index(name) + 0.5) / len(nodes)
             axes.text(1.003, place, text, transform=axes.transAxes, clip_on=False, **style)
@@ -198,12 +197,17 @@ def draw_lateness(source: ReportSource, report: FleetReport, _: str, options: Pi
     fleet.write_head("Lateness of nodes over time")
     axes = fleet.page.axes(MARGIN + 0.6, HEAD + TITLE, options.width_inches - MARGIN - 0.6 - 1.3, 3.2)
     size, sign = time_unit(report.seconds)
-    late = sorted(_late_rows(report), key=lambda name: -_lateness_of(report, name))[:NAMED_LATE]
+    found = _late_nodes(report)
+    late = sorted(found, key=lambda name: -found[name].lateness_ms)[:NAMED_LATE]
     for name, values in series.lateness.items():
         if name not in late:
             axes.plot(series.seconds / size, values, color=fleet.colours.faint, linewidth=0.6, alpha=0.5)
     for place, name in enumerate(late):
-        _draw_late(axes, series.seconds / size, series.lateness[name], _late_rows(report)[name], fleet.colours, place)
+        label = f"{escape_controls(name)} ± {found[name].uncertainty_ms:.1f} ms"
+        colour = (*fleet.colours.runs, fleet.colours.text, fleet.colours.down)[place % (len(fleet.colours.runs) + 2)]
+        values, bound = series.lateness[name], found[name].uncertainty_ms
+        axes.fill_between(series.seconds / size, values - bound, values + bound, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(series.seconds / size, values, color=colour, linewidth=1.2, label=label)
     axes.axhspan(-ENOUGH_MS, ENOUGH_MS, color=fleet.colours.grid, alpha=0.5, linewidth=0, zorder=0)
     axes.set_xlim(0.0, report.seconds / size)
     axes.set_xlabel(f"time since the beginning ({sign})", fontsize=SMALL)
@@ -215,20 +219,6 @@ def draw_lateness(source: ReportSource, report: FleetReport, _: str, options: Pi
     bottom = HEAD + TITLE + 3.2 + AXIS
     fleet.page.write(MARGIN, bottom, foot, SMALL, color=fleet.colours.faint)
     return fleet.page.figure
-
-
-def _lateness_of(report: FleetReport, name: str) -> float:
-    late = _late_rows(report)[name].lateness
-    return late.lateness_ms if late else 0.0
-
-
-def _draw_late(axes: Axes, times: Floats, values: Floats, row: StepRow, colours: Colours, place: int) -> None:
-    assert row.lateness is not None
-    colour = (*colours.runs, colours.text, colours.down)[place % (len(colours.runs) + 2)]
-    bound = row.lateness.uncertainty_ms
-    axes.fill_between(times, values - bound, values + bound, color=colour, alpha=0.15, linewidth=0)
-    label = f"{escape_controls(row.node)} ± {bound:.1f} ms"
-    axes.plot(times, values, color=colour, linewidth=1.2, label=label)
 
 
 Draw = Callable[[ReportSource, FleetReport, str, PictureOptions], Figure]

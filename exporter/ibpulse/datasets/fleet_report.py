@@ -10,7 +10,15 @@ import numpy as np
 
 from ibpulse.arrays import Floats
 from ibpulse.datasets.node_numbers import NodeNumbers, NodeRails, describe_node, describe_rails
-from ibpulse.datasets.peer_groups import PeerGroup, StepCount, compare_peers, count_steps, find_peers, step_numbers
+from ibpulse.datasets.peer_groups import (
+    Halves,
+    PeerGroup,
+    StepCount,
+    compare_peers,
+    count_steps,
+    find_peers,
+    step_numbers,
+)
 from ibpulse.datasets.report_source import DatasetChoice, FleetNode, ReportSource
 from ibpulse.datasets.span_comparison import FleetChanges, compare_spans, step_sums
 from ibpulse.fleet.lateness import Lateness
@@ -22,7 +30,8 @@ from ibpulse.text import natural_key
 @dataclass(frozen=True, slots=True)
 class StepRow:
     """The steps of a group of ports of a node: their number, usual length in ms, bytes and silent share, and lateness;
-    None where a value is unknown. `rhythm_ms` is the usual step of its peers if other nodes have another one."""
+    None where a value is unknown. `rhythm_ms` is the usual step of its peers if other nodes have another one. `halves`
+    is the lateness in each half of the time."""
 
     node: str
     ports: tuple[str, ...]
@@ -33,7 +42,19 @@ class StepRow:
     step_bytes: float | None
     silent_ratio: float | None
     lateness: Lateness | None
-    compared_with: int
+    halves: Halves | None
+
+    @property
+    def compared_with(self) -> int:
+        """The number of its peers."""
+        return self.lateness.peers if self.lateness else 0
+
+    @property
+    def late(self) -> Lateness | None:
+        """Its lateness if it is late: in all steps, or in one half of them."""
+        if self.lateness is not None and self.lateness.late:
+            return self.lateness
+        return self.halves.late if self.halves else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +120,14 @@ def describe_dataset(path: Path, choice: DatasetChoice, against: DatasetChoice |
         missing = tuple(source.missing())
     finally:
         source.close()
+    # those whose ends are apart may belong to another stage, which begins and ends at other times
+    apart = {row.node for row in rows if row.lateness is not None and row.lateness.ends_apart}
     silences = {name: each.silences for name, each in numbers.items()}
-    stalls = find_stalls(silences, {name: each.observed for name, each in numbers.items()})
+    stalls = find_stalls(silences, {name: each.observed for name, each in numbers.items()}, shortest)
     return FleetReport(
         *(path, choice, source.origin_ns, source.end_ns, source.nodes, numbers),
         tuple(sorted(rows, key=lambda row: (natural_key(row.node), row.ports))),
-        tuple(count for each in peers for count in count_steps(each, source.nodes)),
+        tuple(count for each in peers for count in count_steps(each, source.nodes, numbers) if count.node not in apart),
         tuple(rails),
         _split(rails),
         tuple(stalls),
@@ -132,13 +155,13 @@ def _number_nodes(source: ReportSource, shortest: float) -> dict[str, NodeNumber
 
 
 def _step_rows(peers: PeerGroup, nodes: Mapping[str, FleetNode]) -> list[StepRow]:
-    late = compare_peers(peers, nodes)
+    late, halves = compare_peers(peers, nodes)
     return [
         StepRow(
             *(name, group.ports, peers.text, peers.step_ms, len(group.columns["step"])),
             *step_numbers(group),
             late.get(name),
-            max(0, len(late) - 1) if name in late else 0,
+            halves.get(name),
         )
         for name, group in peers.groups.items()
     ]
@@ -159,10 +182,7 @@ def _split(rails: Sequence[NodeRails]) -> tuple[RailSplit, ...]:
 def _group_places(
     nodes: Mapping[str, FleetNode], numbers: Mapping[str, NodeNumbers], rows: Sequence[StepRow]
 ) -> list[PlaceRow]:
-    late: dict[str, list[Lateness]] = {}
-    for row in rows:
-        if row.lateness is not None:
-            late.setdefault(row.node, []).append(row.lateness)
+    late = {row.node for row in rows if row.late}
     found = []
     for kind in ("leaf", "rack"):
         members: dict[str, list[str]] = {}
@@ -172,14 +192,14 @@ def _group_places(
         for place in sorted(members, key=natural_key):
             mine = members[place]
             rates = [numbers[name].active_bandwidth for name in mine if name in numbers]
-            delays = [each.lateness_ms for name in mine for each in late.get(name, ())]
+            delays = [row.lateness.lateness_ms for row in rows if row.node in mine and row.lateness]
             found.append(
                 PlaceRow(
                     *(kind, place, tuple(mine)),
                     tuple(dict.fromkeys(job for name in mine for job in nodes[name].jobs)),
                     _median([rate for rate in rates if rate is not None]),
                     _median(delays),
-                    tuple(name for name in mine if any(each.late for each in late.get(name, ()))),
+                    tuple(name for name in mine if name in late),
                 )
             )
     return found

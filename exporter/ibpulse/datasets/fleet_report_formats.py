@@ -14,6 +14,7 @@ from ibpulse import __version__
 from ibpulse.datasets.finding_sentences import find_sentences
 from ibpulse.datasets.fleet_finding import milliseconds_text
 from ibpulse.datasets.fleet_report import FleetReport, StepRow
+from ibpulse.datasets.peer_groups import Halves
 from ibpulse.datasets.report_source import FleetNode
 from ibpulse.fleet.lateness import Estimate
 from ibpulse.instants import format_rfc3339
@@ -164,11 +165,17 @@ def _step_json(row: StepRow) -> dict[str, Any]:
         "step_bytes": row.step_bytes,
         "silent_ratio": row.silent_ratio,
         "compared_with": row.compared_with,
-        "late": late.late if late else None,
+        "late": row.late is not None if late else None,
+        "halves": _halves_json(row.halves) if row.halves else None,
         "start": _estimate_json(late.start) if late else None,
         "own": _estimate_json(late.own) if late and late.own else None,
         "ends": _estimate_json(late.ends) if late and late.ends else None,
     }
+
+
+def _halves_json(halves: Halves) -> dict[str, Any]:
+    first, second = (_estimate_json(each.start) for each in (halves.first, halves.second))
+    return {"at_seconds": halves.at, "first": first, "second": second}
 
 
 def _estimate_json(estimate: Estimate) -> dict[str, float | None]:
@@ -256,11 +263,18 @@ def _late_table(report: FleetReport) -> ShownTable:
                 f"{late.start.z:.1f}" if late else NOT_KNOWN,
                 _estimate(late.own if late else None),
                 _estimate(late.ends if late else None),
-                "late" if late and late.late else "ends apart" if late and late.ends_apart else "",
+                _verdict(row),
             )
         )
     heads = ("node", "ports", "steps", "peers", "late", "z", "own", "ends", "")
     return ShownTable("Lateness, the latest first", heads, tuple(rows))
+
+
+def _verdict(row: StepRow) -> str:
+    apart = row.lateness is not None and row.lateness.judged and row.lateness.ends_apart
+    if row.late is row.lateness:
+        return "late" if row.late else ""
+    return "late in a half" if row.late else "ends apart" if apart else ""
 
 
 def _estimate(estimate: Estimate | None) -> str:

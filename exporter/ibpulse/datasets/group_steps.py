@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,20 @@ from ibpulse.datasets.dataset_schema import EDGES
 from ibpulse.datasets.step_groups import find_least_idle
 from ibpulse.fleet.step_edges import IDLE_PART, MOST_MISSING, EdgeTimes, find_step_edges
 from ibpulse.units import SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTiming:
+    """The first sample ends at `start_ns`; each is `interval_ns` long. Counters change every `resolution_ns`."""
+
+    start_ns: int
+    interval_ns: int
+    resolution_ns: int
+
+    @property
+    def least_bound_ns(self) -> int:
+        """By how much any edge may be wrong: an interval in which counters change several times adds nothing."""
+        return self.resolution_ns if self.resolution_ns > self.interval_ns else 0
 
 
 def sum_ports(rates: npt.NDArray[np.floating]) -> Floats:
@@ -33,20 +48,20 @@ def sum_ports(rates: npt.NDArray[np.floating]) -> Floats:
 
 
 def describe_steps(
-    rates: npt.NDArray[np.floating], start_ns: int, interval_ns: int, line_rate: float | None, idle_below: float
+    rates: npt.NDArray[np.floating], timing: SampleTiming, line_rate: float | None, idle_below: float
 ) -> Mapping[str, npt.NDArray[Any]]:
     """The columns of the tier `steps` about the steps of a group; times are in whole ns, NaN if unknown.
 
-    `rates` are those of the ports of the group, (ports, 2, samples), NaN for missing data; the first sample ends at
-    `start_ns`. Only steps that lie between two silences are listed.
+    `rates` are those of the ports of the group, (ports, 2, samples), NaN for missing data. Only steps that lie between
+    two silences are listed.
     """
+    interval_ns = timing.interval_ns
     summed = sum_ports(rates)
     observed: Floats = np.asarray(np.nansum(rates, axis=0, dtype=np.float64))
     threshold = max(idle_below, IDLE_PART * float(np.max(observed, initial=0.0)))
     least = find_least_idle(summed.max(axis=0), threshold, interval_ns)
     found = find_step_edges(summed, interval_ns, line_rate, least_idle=least)
     first, end = found.first_idle[:-1], found.first_idle[1:]
-    begin_ns = start_ns - interval_ns
     times = found.times
     of_edges = {
         "begin": _part(times.end_before, slice(None, -1)),
@@ -57,8 +72,8 @@ def describe_steps(
     }
     columns: dict[str, npt.NDArray[Any]] = {"step": np.arange(len(first), dtype=np.int32)}
     for name in EDGES:
-        columns |= _edge_columns(name, of_edges[name], begin_ns)
-    columns["end_ns"] = _edge_columns("end", _part(times.end_before, slice(1, None)), begin_ns)["end_ns"]
+        columns |= _edge_columns(name, of_edges[name], timing)
+    columns["end_ns"] = _edge_columns("end", _part(times.end_before, slice(1, None)), timing)["end_ns"]
     missing: Bools = np.asarray(np.isnan(summed).any(axis=0))
     silent: Bools = ~missing & (observed.max(axis=0) <= threshold)
     known = _total(~missing, first, end)
@@ -76,15 +91,16 @@ def _part(times: EdgeTimes, part: slice) -> EdgeTimes:
     return EdgeTimes(times.low[part], times.at[part], times.high[part], times.resolved[part])
 
 
-def _edge_columns(name: str, times: EdgeTimes, begin_ns: int) -> dict[str, npt.NDArray[Any]]:
+def _edge_columns(name: str, times: EdgeTimes, timing: SampleTiming) -> dict[str, npt.NDArray[Any]]:
     """The time of an edge as whole ns since the epoch. As float64 they would be wrong by up to 128 ns."""
     known = ~np.isnan(times.at)
+    begin_ns, least = timing.start_ns - timing.interval_ns, timing.least_bound_ns
     at = np.where(known, begin_ns + np.rint(np.nan_to_num(times.at)).astype(np.int64), -1)
-    bound = np.ceil(np.fmax(times.at - times.low, times.high - times.at))
+    bound = np.maximum(np.ceil(np.fmax(times.at - times.low, times.high - times.at)), least)
     return {
         f"{name}_ns": np.ma.masked_array(at, ~known),
         f"{name}_bound_ns": bound,
-        f"{name}_resolved": np.where(known, times.resolved.astype(np.float64), np.nan),
+        f"{name}_resolved": np.where(known, (times.resolved & (not least)).astype(np.float64), np.nan),
     }
 
 

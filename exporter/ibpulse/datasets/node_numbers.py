@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ibpulse.analysis.regular_steps import find_runs
 from ibpulse.arrays import Counts, Floats
 from ibpulse.datasets.report_source import FleetNode, NodeSums
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.fleet.failovers import Failover, find_failovers
-from ibpulse.fleet.stalls import Silence, find_silences
+from ibpulse.fleet.stalls import SILENT_PERIODS, SampleTimes, Silence, find_silences
+from ibpulse.fleet.step_edges import MOST_MISSING
 from ibpulse.units import SECOND_NS
 
 # as in the per-node stage: below it, a sample is silent
@@ -25,7 +27,8 @@ class NodeNumbers:
 
     `active_bandwidth` is the mean of the samples with traffic, in bytes per second, `variation` their standard
     deviation over it. `silent_ratio` is the share of known samples without traffic, `missing_ratio` that of all
-    samples that are missing, `partial_ratio` that of sums without all rails.
+    samples that are missing, `partial_ratio` that of sums without all rails. Between the times of `quiet`, in seconds
+    after the origin, it certainly moves nothing, for a step or longer; `traffic` is from its first to its last traffic.
     """
 
     node: str
@@ -36,6 +39,8 @@ class NodeNumbers:
     partial_ratio: float
     silences: tuple[Silence, ...]
     observed: tuple[tuple[float, float], ...]
+    quiet: tuple[tuple[float, float], ...]
+    traffic: tuple[float, float] | None
 
 
 def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: float) -> NodeNumbers:
@@ -47,7 +52,10 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
     mean = float(active.mean()) if active.size else None
     interval = samples.interval_ns / SECOND_NS
     start = (samples.start_ns - samples.interval_ns - origin_ns - node.offset_ns) / SECOND_NS
-    silences = find_silences(samples.rates, start, interval, (node.bound_ns or 0) / SECOND_NS, threshold, shortest)
+    bound = None if node.bound_ns is None else node.bound_ns / SECOND_NS
+    times = SampleTimes(start, interval, bound, node.resolution_ns / SECOND_NS)
+    silences = find_silences(samples.rates, times, threshold, shortest)
+    places = np.flatnonzero(total > threshold).tolist()
     partial = (samples.rails_observed < samples.rails) & (samples.rails_observed > 0)
     return NodeNumbers(
         node.name,
@@ -58,6 +66,22 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
         float(partial.mean()),
         tuple(silences),
         _observed(np.flatnonzero(~np.isnan(total)), start, interval),
+        _quiet(total, threshold, times, shortest / SILENT_PERIODS),
+        (start + places[0] * interval, start + (places[-1] + 1) * interval) if places else None,
+    )
+
+
+def _quiet(total: Floats, threshold: float, times: SampleTimes, shortest: float) -> tuple[tuple[float, float], ...]:
+    """Spans without traffic, between which less is missing than a step needs."""
+    missing = np.isnan(total)
+    unknown = np.zeros(len(total), dtype=np.bool_)
+    for first, end in zip(*find_runs(missing), strict=True):
+        unknown[first:end] = end - first > MOST_MISSING
+    runs = zip(*(each.tolist() for each in find_runs(~(total > threshold) & ~unknown)), strict=True)
+    return tuple(
+        (times.start + first * times.interval, times.start + end * times.interval)
+        for first, end in runs
+        if (end - first) * times.interval >= shortest
     )
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ibpulse.analysis.resolution import coarsest_ticks, finest_ticks
 from ibpulse.arrays import Bools, Singles
 from ibpulse.datasets.dataset_columns import make_table, repeat_words
 from ibpulse.datasets.dataset_schema import NODE_SUMS, RAIL_SECONDS, SCHEMAS, STEPS
-from ibpulse.datasets.group_steps import describe_steps
+from ibpulse.datasets.group_steps import SampleTiming, describe_steps
 from ibpulse.datasets.rail_seconds import RailSeconds
 from ibpulse.datasets.step_groups import PortOwner, StepGroup, find_groups, read_stages
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
@@ -53,10 +54,14 @@ class TierOptions:
 
 @dataclass(frozen=True, slots=True)
 class NodeTiers:
-    """The tables of the small tiers by their names, and what the tier `files` says about the samples."""
+    """The tables of the small tiers by their names, and what the tier `files` says about the samples.
+
+    `resolution_ns` is the longest time between two changes of the counters of a rail.
+    """
 
     tables: Mapping[str, Any]
     rails: int
+    resolution_ns: int
     line_rate_bytes_per_second: float | None
     observed_ratio: float
     step_groups: int
@@ -111,7 +116,14 @@ def compute_tiers(extent: PartExtent, pieces: Iterable[Recording], options: Tier
     }
     observed = float((~np.isnan(rates)).mean()) if rates.size else 0.0
     line_rate = None if None in known else float(sum(rate or 0.0 for rate in known))
-    return NodeTiers(tables, len(rows), line_rate, observed, groups)
+    return NodeTiers(tables, len(rows), find_resolution(meta, rows), line_rate, observed, groups)
+
+
+def find_resolution(meta: RecordingMeta, rows: Iterable[int]) -> int:
+    """The longest time between two changes of the counters of some ports, in ns."""
+    ports = [meta.ports[row] for row in rows]
+    ticks = (max(port.stride, finest_ticks(port.resolution_seconds, meta.interval_ns, port.stride)) for port in ports)
+    return coarsest_ticks(ticks) * meta.interval_ns
 
 
 def _node_table(extent: PartExtent, rates: Singles) -> Any:
@@ -179,12 +191,12 @@ def _group_table(
     extent: PartExtent, rows: list[int], rates: Singles, numbered: tuple[int, StepGroup], options: TierOptions
 ) -> Any:
     number, group = numbered
-    ports = [extent.meta.ports[rows[place]] for place in group.rows]
+    mine = [rows[place] for place in group.rows]
+    ports = [extent.meta.ports[row] for row in mine]
     lines = [port.rate_bytes_per_second for port in ports]
     line_rate = None if None in lines else sum(rate or 0.0 for rate in lines)
-    columns = describe_steps(
-        rates[list(group.rows)], extent.start_ns, extent.meta.interval_ns, line_rate, options.idle_bytes_per_second
-    )
+    timing = SampleTiming(extent.start_ns, extent.meta.interval_ns, find_resolution(extent.meta, mine))
+    columns = describe_steps(rates[list(group.rows)], timing, line_rate, options.idle_bytes_per_second)
     count = len(columns["step"])
     once = np.zeros(count, dtype=np.intp)
     words = {

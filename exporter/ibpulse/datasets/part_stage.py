@@ -101,6 +101,7 @@ def _file_table(extent: PartExtent, tiers: NodeTiers, origin: PartOrigin) -> Any
         "start_ns": extent.start_ns,
         "end_ns": extent.end_ns,
         "interval_ns": meta.interval_ns,
+        "resolution_ns": tiers.resolution_ns,
         "samples": extent.ticks,
         "ports": len(meta.ports),
         "rails": tiers.rails,

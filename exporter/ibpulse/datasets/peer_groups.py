@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ibpulse.arrays import Bools, Counts, Floats
+from ibpulse.arrays import Floats
+from ibpulse.datasets.node_numbers import NodeNumbers
 from ibpulse.datasets.report_source import FleetNode, GroupSteps
-from ibpulse.fleet.lateness import FEWEST_STEPS, Lateness, compare_nodes, match_steps
+from ibpulse.defaults import FEWEST_PEERS
+from ibpulse.fleet.lateness import ENOUGH_MS, FEWEST_STEPS, Lateness, compare_nodes, match_steps
 from ibpulse.fleet.step_edges import EdgeTimes, StepTimes
 from ibpulse.text import first_names
-from ibpulse.units import MILLISECOND_NS
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 # groups of ports of two nodes are the same if they share this part of all their ports
 SAME_PORTS = 0.5
 # nodes whose usual steps differ by more than this factor do not make the same steps
 SAME_RHYTHM = 1.25
 NAMED_PORTS = 4
-# samples at the ends of a part, and its share of missing data, at which a step may be cut off
-MARGIN_SAMPLES, WHOLE_RATIO = 5, 0.999
-# a node that lacks more of the steps of its peers makes other steps
-MOST_LOST = 0.4
+# a lateness that changes is told only from so many steps on either side
+FEWEST_OF_HALF = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,34 @@ class PeerGroup:
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """Steps of a node against those of its peers: `before` its first one, `after` its last one, and lost `within`."""
+    """Steps of its peers during which a node was silent: `before` its first traffic, and `after` its last."""
 
     node: str
     before: int
-    within: int
     after: int
     peers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """The lateness of a node in the steps up to `at` and in those after it, in seconds after the origin."""
+
+    at: float
+    first: Lateness
+    second: Lateness
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is certainly later in one half than in the other."""
+        unsure = self.first.uncertainty_ms + self.second.uncertainty_ms
+        return abs(self.second.lateness_ms - self.first.lateness_ms) > max(ENOUGH_MS, unsure)
+
+    @property
+    def late(self) -> Lateness | None:
+        """That of the half in which it is late, if it is not late in both."""
+        if not self.changed or self.first.late == self.second.late:
+            return None
+        return self.second if self.second.late else self.first
 
 
 def find_peers(groups: Sequence[GroupSteps]) -> list[PeerGroup]:
@@ -123,59 +144,67 @@ def _edge(columns: Mapping[str, Floats], name: str) -> EdgeTimes:
     return EdgeTimes(at - bound, at, at + bound, columns[f"{name}_resolved"] == 1.0)
 
 
-def compare_peers(peers: PeerGroup, nodes: Mapping[str, FleetNode]) -> dict[str, Lateness]:
-    """The lateness of each node among its peers."""
-    clocks = {name: clock for name in peers.groups if (clock := nodes[name].clock) is not None}
-    return compare_nodes(peers.times(), clocks)
+def compare_peers(peers: PeerGroup, nodes: Mapping[str, FleetNode]) -> tuple[dict[str, Lateness], dict[str, Halves]]:
+    """The lateness of each node among its peers, in all steps and in each half of the time.
 
-
-def count_steps(peers: PeerGroup, nodes: Mapping[str, FleetNode]) -> list[StepCount]:
-    """Nodes that have fewer steps than their peers, within the samples that they have.
-
-    Steps are matched by the time at which the traffic before them ended, on the clocks as they were measured.
+    Nodes whose counters change rarely are left out: an edge of theirs lies anywhere in that time.
     """
-    names = [name for name, group in peers.groups.items() if len(group.columns["begin"]) >= FEWEST_STEPS]
-    if len(names) < 2:
+    times = {name: each for name, each in peers.times().items() if not nodes[name].coarse and len(each)}
+    clocks = {name: clock for name in times if (clock := nodes[name].clock) is not None}
+    begins = {name: each.end_before.at - nodes[name].offset_ns for name, each in times.items()}
+    if not begins:
+        return {}, {}
+    ends = [each.min() for each in begins.values()], [each.max() for each in begins.values()]
+    middle = (min(ends[0]) + max(ends[1])) / 2
+    first, second = (
+        compare_nodes({name: each.chosen((begins[name] >= middle) == later) for name, each in times.items()}, clocks)
+        for later in (False, True)
+    )
+    halves = {
+        name: Halves(middle / SECOND_NS, first[name], second[name])
+        for name in first.keys() & second.keys()
+        if min(first[name].steps, second[name].steps) >= FEWEST_OF_HALF
+    }
+    return compare_nodes(times, clocks), halves
+
+
+def count_steps(
+    peers: PeerGroup, nodes: Mapping[str, FleetNode], numbers: Mapping[str, NodeNumbers]
+) -> list[StepCount]:
+    """Nodes that were certainly silent while their peers made their first or last steps.
+
+    A step whose edges were not found is not lost, so only silence counts, by clocks that are known.
+    """
+    names = [
+        name
+        for name, group in peers.groups.items()
+        if len(group.columns["begin"]) >= FEWEST_STEPS and nodes[name].bound_ns is not None and name in numbers
+    ]
+    if len(names) <= FEWEST_PEERS:
         return []
-    ends = [peers.groups[name].columns["begin"] - nodes[name].offset_ns for name in names]
-    places = match_steps(ends)
-    reference = ends[max(range(len(ends)), key=lambda row: np.count_nonzero(~np.isnan(ends[row])))]
-    usual = (places >= 0).mean(axis=0) > 0.5
-    length = float(np.nanmedian(np.diff(reference)))
-    found = []
-    for row, name in enumerate(names):
-        covered = _covered(nodes[name], reference, length, peers.groups[name].origin_ns)
-        count = _count(nodes[name], (places[row] >= 0)[usual], covered[usual], len(names))
-        if count is not None:
-            found.append(count)
-    return found
+    begins = [peers.groups[name].columns["begin"] - nodes[name].offset_ns for name in names]
+    found = np.count_nonzero(match_steps(begins) >= 0, axis=0)
+    row = max(range(len(names)), key=lambda row: np.count_nonzero(~np.isnan(begins[row])))
+    columns = peers.groups[names[row]].columns
+    usual = (2 * found > len(names)) & (found >= FEWEST_PEERS)
+    first = np.fmin(columns["transmit_first"], columns["receive_first"]) - nodes[names[row]].offset_ns
+    spans = np.stack([first, begins[row] + columns["length"]])[:, usual] / SECOND_NS
+    counts = []
+    for name in names:
+        margin = sum(nodes[one].resolution_ns + (nodes[one].bound_ns or 0) for one in (name, names[row])) / SECOND_NS
+        counts.append(_count(name, numbers[name], spans, margin, len(names) - 1))
+    return [count for count in counts if count.before or count.after]
 
 
-def _covered(node: FleetNode, times: Floats, length: float, origin_ns: int) -> Bools:
-    """Whether the samples of a node certainly include the steps that begin at times after the origin."""
-    margin = MARGIN_SAMPLES * node.interval_ns + (node.bound_ns or 0)
-    found = np.zeros(len(times), dtype=np.bool_)
-    for part in node.parts:
-        begin, end = (each - node.offset_ns - origin_ns for each in (part.start_ns, part.end_ns))
-        found |= (times >= begin + margin) & (times + length < end - margin)
-    return found
-
-
-def _count(node: FleetNode, has: Bools, covered: Bools, nodes: int) -> StepCount | None:
-    mine = np.flatnonzero(has)
-    if not len(mine):
-        return None
-    lost: Counts = np.flatnonzero(~has & covered)
-    before, after = int(np.count_nonzero(lost < mine[0])), int(np.count_nonzero(lost > mine[-1]))
-    within = len(lost) - before - after
-    if len(lost) > MOST_LOST * len(has):
-        # these are not the same steps
-        return None
-    # with missing data, the edges of single steps are lost
-    if node.observed_ratio < WHOLE_RATIO:
-        within = 0
-        before, after = (count if count > 1 else 0 for count in (before, after))
-    return StepCount(node.name, before, within, after, nodes - 1) if before or after or within else None
+def _count(name: str, numbers: NodeNumbers, spans: Floats, margin: float, peers: int) -> StepCount:
+    before = after = 0
+    if numbers.traffic is not None:
+        begins, ends = numbers.traffic
+        for begin, end in numbers.quiet:
+            lost = int(np.count_nonzero((spans[0] >= begin + margin) & (spans[1] <= end - margin)))
+            before += lost if end <= begins else 0
+            after += lost if begin >= ends else 0
+    return StepCount(name, before, after, peers)
 
 
 def step_numbers(group: GroupSteps) -> tuple[float | None, float | None, float | None]:

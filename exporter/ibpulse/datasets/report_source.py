@@ -28,7 +28,8 @@ SETTINGS: Mapping[str, Any] = {
 }
 MAX_STEPS = 3_000_000
 _FILE_COLUMNS = (
-    *("start_ns", "end_ns", "interval_ns", "rails", "line_rate_bytes_per_second", "observed_ratio", "simulated"),
+    *("start_ns", "end_ns", "interval_ns", "resolution_ns", "rails", "line_rate_bytes_per_second", "observed_ratio"),
+    "simulated",
     *("clock_offset_ns", "clock_bound_ns", "clock_synchronised", "leaf", "rack", "rank", "stage"),
 )
 _EDGES = ("begin", "transmit_first", "receive_first")
@@ -59,12 +60,16 @@ class NodePart:
 
 @dataclass(frozen=True, slots=True)
 class FleetNode:
-    """A node of a dataset: its parts in order of time, its labels and its clock; None where a value is unknown."""
+    """A node of a dataset: its parts in order of time, its labels and its clock; None where a value is unknown.
+
+    `resolution_ns` is the longest time between two changes of the counters of a rail.
+    """
 
     name: str
     parts: tuple[NodePart, ...]
     jobs: tuple[str, ...]
     interval_ns: int
+    resolution_ns: int
     rails: int
     line_rate: float | None
     observed_ratio: float
@@ -77,6 +82,11 @@ class FleetNode:
     def offset_ns(self) -> int:
         """How far its clock is ahead, 0 if unknown."""
         return self.clock.offset_ns if self.clock else 0
+
+    @property
+    def coarse(self) -> bool:
+        """Whether its counters change so rarely that its edges cannot be compared with those of others."""
+        return self.resolution_ns > self.interval_ns
 
     @property
     def bound_ns(self) -> int | None:
@@ -273,6 +283,7 @@ def _make_node(name: str, rows: Sequence[tuple[Part, Mapping[str, Any]]]) -> Fle
         tuple(NodePart(part, row["start_ns"], row["end_ns"]) for part, row in rows),
         tuple(dict.fromkeys(part.job for part, _ in rows if part.job)),
         last["interval_ns"],
+        max(row["resolution_ns"] for _, row in rows),
         last["rails"],
         last["line_rate_bytes_per_second"],
         observed / max(1, sum(samples)),

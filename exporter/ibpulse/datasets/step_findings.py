@@ -6,7 +6,8 @@ import math
 
 from ibpulse.datasets.fleet_finding import FleetFinding, bound_text, milliseconds_text, shown_names
 from ibpulse.datasets.fleet_report import FleetReport, StepRow
-from ibpulse.fleet.lateness import COINCIDE_MS, ENOUGH_MS, Lateness
+from ibpulse.defaults import FEWEST_PEERS
+from ibpulse.fleet.lateness import COINCIDE_MS, ENOUGH_MS, ENOUGH_PEERS, Lateness
 from ibpulse.fleet.stalls import FleetStall
 from ibpulse.text import count_text, escape_controls
 from ibpulse.units import MILLISECOND_NS
@@ -35,12 +36,16 @@ def _describe_stall(report: FleetReport, stall: FleetStall) -> FleetFinding:
     who = f"All {count_text(count, 'node')}" if stall.whole else f"{count} of {count + len(stall.moving)} nodes"
     verb = "is" if count == 1 else "are"
     sentence = f"{who} {verb} silent {for_how_long}, {'up to the end' if lasts else 'and then continue'}."
-    sentence += f" {_first_sentence(stall)}"
     bounds = [report.nodes[name].bound_ns for name in stall.silent]
     known = [bound for bound in bounds if bound is not None]
+    sentence += f" {_first_sentence(stall, len(known) == len(bounds))}"
     clocks = f"clocks are known to ± {milliseconds_text(max(known) / MILLISECOND_NS)}" if known else ""
     if len(known) < len(bounds):
         clocks = "the clocks of some of these nodes are not known, so no order is certain"
+    receiving = stall.receiving
+    if len(receiving.nodes) == 1 < len(stall.silent):
+        gap = milliseconds_text(1e3 * receiving.gap)
+        clocks = f"{shown_names(receiving.nodes)} stopped receiving first, at least {gap} before the next; {clocks}"
     moving = f"; {shown_names(stall.moving)} kept moving bytes and did not stop first" if stall.moving else ""
     limit = "A job that ended looks the same" if lasts else "A checkpoint or an evaluation looks the same"
     return FleetFinding(
@@ -48,41 +53,42 @@ def _describe_stall(report: FleetReport, stall: FleetStall) -> FleetFinding:
         sentence,
         f"No traffic for more than three steps{moving}; {clocks}.",
         f"{limit}. Moments are known to one sample and the clock bound.",
-        stall.first if _order_is_known(report, stall) else (),
+        stall.first,
     )
 
 
-def _order_is_known(report: FleetReport, stall: FleetStall) -> bool:
-    bounds = [report.nodes[name].bound_ns for name in stall.silent]
-    return len(stall.first) < len(stall.silent) and None not in bounds
-
-
-def _first_sentence(stall: FleetStall) -> str:
+def _first_sentence(stall: FleetStall, clocks: bool) -> str:
     if len(stall.silent) == 1:
         return f"It is {escape_controls(stall.silent[0])}."
     if len(stall.first) == 1:
-        gap = milliseconds_text(1e3 * stall.gap)
-        return f"{escape_controls(stall.first[0])} fell silent first, at least {gap} before the next one."
-    if len(stall.first) < len(stall.silent):
-        return f"The first is one of {shown_names(stall.first)}; their order is not known."
-    return "Which one was the first is not known: they fell silent closer together than the clocks and samples resolve."
+        gap = milliseconds_text(1e3 * stall.sending.gap)
+        return f"{escape_controls(stall.first[0])} stopped sending first, at least {gap} before the next one."
+    if stall.first:
+        return f"The first to stop sending is one of {shown_names(stall.first)}; their order is not known."
+    reason = (
+        "they stopped closer together than the clocks and samples resolve" if clocks else "their clocks are not known"
+    )
+    return f"Which one stopped sending first is not known: {reason}."
 
 
 def describe_late(report: FleetReport) -> list[FleetFinding]:
     """Who begins steps late, or that nobody does."""
-    compared = [row for row in report.steps if row.lateness is not None]
+    compared = [row for row in report.steps if row.lateness is not None and row.lateness.judged]
     if not compared:
         return [_unknown_late(report)]
-    late = sorted((row for row in compared if _is_late(row)), key=lambda row: -_lateness(row).lateness_ms)
-    doubtful = [row for row in compared if _lateness(row).start.stands_out and not _is_late(row)]
-    found = [_describe_late(report, row) for row in late[:MOST_LATE]]
+    late = sorted(
+        ((row, each) for row in compared if (each := row.late) is not None), key=lambda one: -one[1].lateness_ms
+    )
+    doubtful = [row for row in compared if _lateness(row).start.stands_out and row.late is None]
+    found = [_describe_late(report, row, each) for row, each in late[:MOST_LATE]]
     if len(late) > MOST_LATE:
-        names = shown_names(row.node for row in late[MOST_LATE:])
+        names = shown_names(row.node for row, _ in late[MOST_LATE:])
         found.append(
             FleetFinding("late", f"{len(late) - MOST_LATE} more nodes are late: {names}.", "", RING_LIMIT + ".")
         )
-    if not late:
-        found.append(_nobody_late(compared))
+    others = [row for row in compared if row not in doubtful]
+    if others and not late:
+        found.append(_nobody_late(others))
     return found + [_describe_doubtful(row) for row in doubtful]
 
 
@@ -91,49 +97,54 @@ def _lateness(row: StepRow) -> Lateness:
     return row.lateness
 
 
-def _is_late(row: StepRow) -> bool:
-    return row.lateness is not None and row.lateness.late
-
-
-def _describe_late(report: FleetReport, row: StepRow) -> FleetFinding:
-    late = _lateness(row)
+def _describe_late(report: FleetReport, row: StepRow, late: Lateness) -> FleetFinding:
     which = f" ({row.peers})" if row.peers else ""
     sentence = (
         f"{escape_controls(row.node)}{escape_controls(which)} begins each step {milliseconds_text(late.lateness_ms)} "
-        f"later than its peers (± {milliseconds_text(late.uncertainty_ms)})."
+        f"later than its peers (± {milliseconds_text(late.uncertainty_ms)})"
     )
-    evidence = f"Median of {late.steps} steps against {row.compared_with} peers, {late.start.z:.0f} robust deviations"
-    if late.own is not None and late.own.stands_out:
+    evidence = f"Median of {late.steps} steps against {late.peers} peers, {late.start.z:.0f} robust deviations"
+    if late.waits and late.own is not None:
         evidence += f"; by its own edges it receives {milliseconds_text(late.own.ms)} before it transmits"
     elif late.own is not None:
         evidence += "; its own receive edges do not show a wait"
+    halves = row.halves
+    if halves is not None and halves.late is late:
+        when, other = (
+            ("first half, up to", halves.second) if late is halves.first else ("second half, from", halves.first)
+        )
+        sentence += f" in the {when} +{halves.at:.1f} s; in the other half {_size_text(other)}"
+    elif halves is not None and halves.changed:
+        evidence += f"; {_size_text(halves.first)} up to +{halves.at:.1f} s, then {_size_text(halves.second)}"
     clock = f"Its clock {bound_text(report.nodes[row.node].bound_ns)}; the ends of the steps correct it in band"
-    return FleetFinding("late", sentence, f"{evidence}.", f"{clock}. {RING_LIMIT}.", (row.node,))
+    return FleetFinding("late", f"{sentence}.", f"{evidence}.", f"{clock}. {RING_LIMIT}.", (row.node,))
+
+
+def _size_text(late: Lateness) -> str:
+    return f"{milliseconds_text(late.lateness_ms)} ± {milliseconds_text(late.uncertainty_ms)}"
 
 
 def _describe_doubtful(row: StepRow) -> FleetFinding:
     late = _lateness(row)
-    return FleetFinding(
-        "unknown-late",
-        f"Whether {escape_controls(row.node)} is late is not known: it begins {milliseconds_text(late.lateness_ms)} "
-        "later than its peers after its own traffic ended, but its traffic does not end with theirs.",
-        f"Median of {late.steps} steps.",
-        "A stage of a pipeline has a rhythm of its own; label the nodes with their stage to compare within it.",
-        (row.node,),
-    )
+    text = f"Whether {escape_controls(row.node)} is late is not known: it begins {milliseconds_text(late.lateness_ms)} "
+    limit = "A stage of a pipeline has a rhythm of its own; label the nodes with their stage to compare within it."
+    if late.ends_apart:
+        text += "later than its peers after its own traffic ended, but its traffic does not end with theirs."
+    else:
+        text += f"later than its {late.peers} peers, but its own edges do not show a wait."
+        limit = f"With {ENOUGH_PEERS} peers or more, their spread would be known well enough."
+    return FleetFinding("unknown-late", text, f"Median of {late.steps} steps.", limit, (row.node,))
 
 
 def _nobody_late(compared: list[StepRow]) -> FleetFinding:
     most = max(compared, key=lambda row: _lateness(row).lateness_ms)
     largest = max(_lateness(row).uncertainty_ms for row in compared)
-    alone = all(row.compared_with < 2 for row in compared)
     return FleetFinding(
         "nobody-late",
         f"No node begins its steps late, of {len(compared)} that were compared.",
-        f"The largest lateness is {milliseconds_text(_lateness(most).lateness_ms)} ± "
-        f"{milliseconds_text(_lateness(most).uncertainty_ms)}, {escape_controls(most.node)}.",
+        f"The largest lateness is {_size_text(_lateness(most))}, {escape_controls(most.node)}.",
         f"A lateness below {milliseconds_text(max(ENOUGH_MS, largest))} would not be named, and inside one ring one "
-        "below a sample does not show" + ("; two nodes are few to compare" if alone else "") + ".",
+        "below a sample does not show.",
     )
 
 
@@ -142,13 +153,13 @@ def _unknown_late(report: FleetReport) -> FleetFinding:
     reason = (
         "no node has steps with silences between them"
         if not steps
-        else "no two nodes have ports of one job and stage with at least three common steps"
+        else f"no node has {FEWEST_PEERS} peers with ports of one job and stage and at least three common steps"
     )
     return FleetFinding(
         "unknown-late",
         f"Who is late is not known: {reason}.",
         f"{count_text(steps, 'step')} on {count_text(len(report.nodes), 'node')}.",
-        "Lateness needs silences of at least three samples between steps, on two nodes or more.",
+        f"Lateness needs silences of at least three samples between steps, on {FEWEST_PEERS + 1} nodes or more.",
     )
 
 
@@ -156,9 +167,9 @@ def describe_rhythms(report: FleetReport) -> list[FleetFinding]:
     """Nodes whose steps have another length than those of others with the same job and ports."""
     rhythms: dict[float, list[str]] = {}
     for row in report.steps:
-        if row.rhythm_ms is not None:
+        if row.rhythm_ms is not None and not report.nodes[row.node].coarse:
             rhythms.setdefault(row.rhythm_ms, []).append(row.node)
-    if not rhythms:
+    if len(rhythms) < 2:
         return []
     order = sorted(rhythms, key=lambda rhythm: -len(rhythms[rhythm]))
     parts = [f"{milliseconds_text(rhythm)} on {shown_names(rhythms[rhythm])}" for rhythm in order[:MOST_LATE]]
@@ -176,10 +187,14 @@ def describe_rhythms(report: FleetReport) -> list[FleetFinding]:
 
 def describe_ends(report: FleetReport) -> list[FleetFinding]:
     """Nodes whose traffic does not end with that of their peers."""
+    judged = [row.lateness for row in report.steps if row.lateness is not None and row.lateness.judged]
+    apart = [late.ends.ms for late in judged if late.ends is not None and late.ends_apart]
+    if 2 * len(apart) > len(judged):
+        return [_describe_scattered(apart, len(judged))]
     found = []
     for row in report.steps:
         late = row.lateness
-        if late is None or late.ends is None or not late.ends_apart:
+        if late is None or late.ends is None or not (late.judged and late.ends_apart):
             continue
         way = "after" if late.ends.ms > 0 else "before"
         found.append(
@@ -194,36 +209,64 @@ def describe_ends(report: FleetReport) -> list[FleetFinding]:
                 (row.node,),
             )
         )
-    if len(found) > MOST_LATE:
-        names = shown_names(one for each in found[MOST_LATE:] for one in each.subjects)
-        found[MOST_LATE:] = [FleetFinding("ends-apart", f"The same holds for {names}.", "", "")]
-    return found
+    return _shorten(found)
+
+
+def _describe_scattered(apart: list[float], nodes: int) -> FleetFinding:
+    return FleetFinding(
+        "ends-apart",
+        f"The steps of {len(apart)} of {nodes} nodes end apart from those of the others, by up to "
+        f"{milliseconds_text(max(map(abs, apart)))}.",
+        "More than the bounds of their clocks allow.",
+        "That is how the stages of a pipeline look; label the nodes with their stage to compare within it.",
+    )
+
+
+def _shorten(found: list[FleetFinding]) -> list[FleetFinding]:
+    """The first ones, and the names of the others in one sentence."""
+    if len(found) <= MOST_LATE:
+        return found
+    more = tuple(one for each in found[MOST_LATE:] for one in each.subjects)
+    return [*found[:MOST_LATE], FleetFinding(found[0].kind, f"The same holds for {shown_names(more)}.", "", "", more)]
 
 
 def describe_counts(report: FleetReport) -> list[FleetFinding]:
-    """Nodes with fewer steps than their peers."""
+    """Nodes that join late or leave early: they are silent while their peers make steps."""
     found = []
     for count in report.counts:
         name = escape_controls(count.node)
-        clock = f"Its clock {bound_text(report.nodes[count.node].bound_ns)}."
-        if count.before:
-            text = f"{name} joined late: it has no steps while its peers make their first {_steps_text(count.before)}."
-            found.append(
-                FleetFinding("fewer-steps", text, f"Against {count.peers} peers, within its samples.", clock, (name,))
+        parts = [f"joined late: it is silent during the first {_steps_text(count.before)}"] if count.before else []
+        parts += [f"left early: it is silent during the last {_steps_text(count.after)}"] if count.after else []
+        found.append(
+            FleetFinding(
+                "fewer-steps",
+                f"{name} {', and '.join(parts)} of its peers.",
+                f"Against {count.peers} peers, by the samples of the node.",
+                f"Its clock {bound_text(report.nodes[count.node].bound_ns)}.",
+                (count.node,),
             )
-        if count.after:
-            text = f"{name} left early: it has no steps while its peers make their last {_steps_text(count.after)}."
-            found.append(
-                FleetFinding("fewer-steps", text, f"Against {count.peers} peers, within its samples.", clock, (name,))
-            )
-        if count.within:
-            text = f"{name} has {count_text(count.within, 'step')} fewer than its peers between its first and its last."
-            limit = (
-                "Steps that lost samples at their edges are not counted; lost data and a skipped step look the same."
-            )
-            found.append(FleetFinding("fewer-steps", text, f"Against {count.peers} peers.", limit, (name,)))
-    return found
+        )
+    return _shorten(found)
+
+
+def describe_coarse(report: FleetReport) -> list[FleetFinding]:
+    """Nodes whose counters change too rarely to compare their steps."""
+    coarse = [node for node in report.nodes.values() if node.coarse]
+    if not coarse:
+        return []
+    longest = max(node.resolution_ns for node in coarse) / MILLISECOND_NS
+    names = tuple(node.name for node in coarse)
+    return [
+        FleetFinding(
+            "coarse",
+            f"The steps of {shown_names(names)} are not compared: their counters change every "
+            f"{milliseconds_text(longest)} only.",
+            "The stride and the resolution of the counters in the recordings.",
+            "An edge of theirs may lie anywhere in that time.",
+            names,
+        )
+    ]
 
 
 def _steps_text(count: int) -> str:
-    return "one" if count == 1 else str(count)
+    return "step" if count == 1 else f"{count} steps"

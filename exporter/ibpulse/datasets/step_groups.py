@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.analysis.period import BIN_SECONDS, find_period
+from ibpulse.analysis.period import find_sampled_period
 from ibpulse.analysis.regular_steps import find_runs
 from ibpulse.arrays import Bools, Floats, Singles
 from ibpulse.fleet.step_edges import IDLE_PART
@@ -88,21 +88,28 @@ def _correlate(active: Bools) -> Floats:
 def find_least_idle(rates: Floats, idle_below: float, interval_ns: int) -> int | None:
     """The shortest silence, in samples, that separates the steps of a group, by their period; None without one.
 
-    `rates` (samples,) is the sum over the group in both directions. Most steps have many short pauses and one long one.
+    `rates` (samples,) is the sum over the group in both directions, NaN for missing data. Most steps have many short
+    pauses and one long one. What is before the first traffic and after the last says nothing about steps.
     """
-    per_bin = max(1, round(BIN_SECONDS * SECOND_NS / interval_ns))
-    bins = len(rates) // per_bin
-    found = find_period(rates[: bins * per_bin].reshape(bins, per_bin).mean(axis=1), per_bin * interval_ns / SECOND_NS)
-    if not np.isfinite(found.seconds):
+    active = rates > idle_below
+    places = np.flatnonzero(active)
+    if not len(places):
+        return None
+    inside = slice(places[0], places[-1] + 1)
+    rates, active = rates[inside], active[inside]
+    known = ~np.isnan(rates)
+    found = find_sampled_period([(np.where(active, rates, 0.0), known)], interval_ns / SECOND_NS)
+    first, end = find_runs(~active)
+    if not np.isfinite(found.seconds) or not len(first):
         return None
     period = found.seconds * SECOND_NS / interval_ns
-    first, end = find_runs(~(rates > idle_below))
-    if not len(first):
-        return None
     # the longest silence that ends in each period
     longest = np.zeros(int(len(rates) // period) + 1)
     np.maximum.at(longest, (end // period).astype(np.int64), end - first)
-    usual = float(np.quantile(longest[:-1] if len(longest) > 1 else longest, USUAL_QUANTILE))
+    # a period without any traffic is part of a stall
+    moving = np.bincount((np.flatnonzero(active) // period).astype(np.int64), minlength=len(longest)) > 0
+    longest, moving = (longest[:-1], moving[:-1]) if len(longest) > 1 else (longest, moving)
+    usual = float(np.quantile(longest[moving], USUAL_QUANTILE)) if moving.any() else 0.0
     return max(FEWEST_IDLE, round(LEAST_GAP * usual)) if usual else None
 
 

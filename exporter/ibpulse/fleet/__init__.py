@@ -18,7 +18,7 @@ clock_offsets   how far the clock of a node is from this one, and how certain th
 node_table      the last state of every node
 step_edges      when the steps of a node begin and end, from its samples
 lateness        how much later a node begins a step than its peers
-stalls          which nodes fell silent for several steps, and which first
+stalls          which nodes fell silent for several steps, and which stopped sending first
 hot_rail        which rail carries more than its share on most nodes
 rail_split      what is common to a node, to a rail, and what a single port differs by
 failovers       one rail of a node falls silent, and another one carries twice as much

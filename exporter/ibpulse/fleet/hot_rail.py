@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from ibpulse.defaults import FEWEST_PEERS
+
 HOT_FACTOR = 1.15
 
 
@@ -22,13 +24,14 @@ class HotRail:
 def find_hot_rail(rails: Mapping[str, Mapping[str, float]]) -> HotRail | None:
     """The hot rail by the bytes of every rail on every node; None if there is none.
 
-    It carries the most on more than half of the nodes with traffic, and clearly more than an equal share.
+    It carries the most on more than half of the nodes with traffic, and clearly more than an equal share. Nodes with
+    fewer than four rails are left out.
     """
     shares: dict[str, list[tuple[float, float]]] = {}
     nodes = 0
     for carried in rails.values():
         total = sum(carried.values())
-        if total <= 0 or len(carried) < 2:
+        if total <= 0 or len(carried) <= FEWEST_PEERS:
             continue
         nodes += 1
         port = max(carried, key=carried.__getitem__)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.arrays import Counts, Floats
+from ibpulse.defaults import FEWEST_PEERS
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.fleet.step_edges import EdgeTimes, StepTimes
 from ibpulse.units import MILLISECOND_NS
@@ -25,6 +26,8 @@ ENOUGH_MS, ENOUGH_Z = 2.0, 5.0
 # how far the ends of a collective lie apart on its members
 COINCIDE_MS = 0.5
 STANDARD_ERRORS = 3.0
+# with fewer peers, their spread is hardly known, so that the own edges of a late node must show its wait
+ENOUGH_PEERS = 6
 # of a normal distribution: its standard deviation over the median of absolute deviations, and the standard error of a
 # median over that of a mean
 MAD_TO_DEVIATION, MEDIAN_ERROR = 1.4826, 1.2533
@@ -49,7 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late a node begins its steps, from `steps` of them that its peers have as well.
+    """How late a node begins its steps, from `steps` of them that its peers have as well, usually `peers` of them.
 
     `start` is its first transmission against that of the median of its peers, on the job's own clock. `own` is its
     first transmission minus its own first receipt, None if one direction is unknown. `ends` is how much later its
@@ -57,6 +60,7 @@ class Lateness:
     """
 
     steps: int
+    peers: int
     start: Estimate
     own: Estimate | None
     ends: Estimate | None
@@ -77,13 +81,23 @@ class Lateness:
         return self.ends is not None and abs(self.ends.ms) > max(self.ends.uncertainty_ms, ENOUGH_MS)
 
     @property
+    def waits(self) -> bool:
+        """Whether its own edges show that it transmits later than it receives."""
+        return self.own is not None and self.own.stands_out
+
+    @property
+    def judged(self) -> bool:
+        """Whether it has enough peers to be called late."""
+        return self.peers >= FEWEST_PEERS
+
+    @property
     def late(self) -> bool:
         """Whether it is certainly late, and by enough to say so.
 
         Where its ends are apart from those of its peers, they cannot correct its clock, so its own edges must agree.
         """
-        agrees = not self.ends_apart or (self.own is not None and self.own.stands_out)
-        return self.start.stands_out and agrees
+        agrees = self.waits or not (self.ends_apart or self.peers < ENOUGH_PEERS)
+        return self.judged and self.start.stands_out and agrees
 
 
 def compare_nodes(
@@ -107,10 +121,12 @@ def compare_nodes(
     own_delays = series.difference("transmit", "receive")
     owns = _describe_own(own_delays, series.width("transmit", "receive"))
     ends = _compare_ends(series, list(usual), known)
-    common = np.count_nonzero(~np.isnan(_against_others(silences)), axis=1)
+    shared = ~np.isnan(_against_others(silences))
+    common = np.count_nonzero(shared, axis=1)
+    others = np.count_nonzero(~np.isnan(silences), axis=0) - 1
     return {
-        node: Lateness(int(count), start, own, end)
-        for node, count, start, own, end in zip(usual, common, starts, owns, ends, strict=True)
+        node: Lateness(int(count), int(np.median(others[mine])), start, own, end)
+        for node, count, mine, start, own, end in zip(usual, common, shared, starts, owns, ends, strict=True)
         if count >= FEWEST_STEPS and start is not None
     }
 

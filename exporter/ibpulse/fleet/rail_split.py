@@ -14,6 +14,7 @@ import numpy as np
 
 from ibpulse.analysis.quantiles import quantile
 from ibpulse.arrays import Bools, Floats
+from ibpulse.defaults import FEWEST_PEERS
 from ibpulse.fleet.hot_rail import HOT_FACTOR
 
 # a rail below this part of the median of its node carries nothing
@@ -43,7 +44,9 @@ class RailSplit:
     def hot_rails(self) -> list[tuple[str, float, int]]:
         """Rails that carry clearly more on more than half of the nodes: name, factor, and number of these nodes."""
         relative = self.rail * self.rest
-        found = []
+        found: list[tuple[str, float, int]] = []
+        if np.count_nonzero(~np.isnan(self.rail)) <= FEWEST_PEERS:
+            return found
         for place, name in enumerate(self.rails):
             nodes = int(np.count_nonzero(relative[:, place] >= HOT_FACTOR))
             known = int(np.count_nonzero(~np.isnan(relative[:, place])))
@@ -53,12 +56,16 @@ class RailSplit:
 
     def differing_nodes(self) -> list[tuple[str, float]]:
         """Nodes whose rails carry clearly more or less than those of the others, with the factor."""
+        if np.count_nonzero(~np.isnan(self.node)) <= FEWEST_PEERS:
+            return []
         away = np.abs(np.log(self.node))
         return [(self.nodes[place], float(self.node[place])) for place in np.flatnonzero(away >= math.log(HOT_FACTOR))]
 
     def differing_ports(self) -> list[tuple[str, str, float]]:
         """Single ports that carry clearly more or less than their node and their rail explain: node, rail, factor."""
         away = np.abs(np.log(self.rest))
+        peers = [np.count_nonzero(np.isfinite(away), axis=axis, keepdims=True) - 1 for axis in (0, 1)]
+        away[np.minimum(*peers) < FEWEST_PEERS] = np.nan
         known = away[np.isfinite(away)]
         if not known.size:
             return []

@@ -59,6 +59,14 @@ class StepTimes:
     def __len__(self) -> int:
         return len(self.end_before)
 
+    def chosen(self, which: Bools) -> StepTimes:
+        """Some of the steps."""
+        ends, transmit, receive = (
+            EdgeTimes(each.low[which], each.at[which], each.high[which], each.resolved[which])
+            for each in (self.end_before, self.transmit, self.receive)
+        )
+        return StepTimes(ends, transmit, receive, self.interval_ns)
+
     def shifted(self, by_ns: float) -> StepTimes:
         """The same times after another origin."""
         ends, transmit, receive = (

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 
+from ibpulse.analysis.resolution import stands_still
 from ibpulse.arrays import Singles
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.fleet.lateness import Lateness, compare_nodes
 from ibpulse.fleet.node_answers import NodeJob, NodePort
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
-from ibpulse.fleet.stalls import FleetStall, Silence, find_silences, find_stalls, shortest_stall
+from ibpulse.fleet.stalls import FleetStall, SampleTimes, Silence, find_silences, find_stalls, shortest_stall
 from ibpulse.fleet.step_edges import IDLE_PART, find_step_edges
 from ibpulse.gateway.job_rows import rails_of
 from ibpulse.gateway.node_samples import NodeSamples
@@ -56,6 +57,13 @@ class JobNode:
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known and len(known) == len(rates) else None
 
+    @property
+    def resolution_seconds(self) -> float:
+        """The longest time between two changes of the counters of a rail, as far as it is known."""
+        return max(
+            (port.source.resolution_seconds for port in self.rails.values() if port and port.source), default=0.0
+        )
+
     def traffic(self) -> Mapping[str, NodePortTraffic]:
         """The statistics of its ports by name."""
         return {port.port: port for port in self.summary.ports} if self.summary else {}
@@ -73,8 +81,9 @@ def find_lateness(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Lat
     steps, clocks = {}, {}
     for name, node in nodes.items():
         rates = node.rates(tuple(node.rails), length_ms)
-        if rates is not None and node.samples is not None:
-            samples = node.samples
+        samples = node.samples
+        # an edge lies anywhere in the time between two changes of a counter
+        if rates is not None and samples and not stands_still(node.resolution_seconds, samples.interval_ms / 1000):
             begin_ms = samples.end_ms - rates.shape[1] * samples.interval_ms
             edges = find_step_edges(rates, samples.interval_ms * MILLISECOND_NS, node.line_rate)
             steps[name] = edges.times.shifted(float(begin_ms * MILLISECOND_NS))
@@ -98,16 +107,16 @@ def find_stall(nodes: Mapping[str, JobNode], length_ms: int) -> FleetStall | Non
         if rates is None or node.samples is None or np.isnan(rates).all():
             continue
         offset = node.state.offset if node.state else None
-        ahead, bound = (offset.offset_ns / SECOND_NS, offset.uncertainty_ns / SECOND_NS) if offset else (0.0, 0.0)
-        interval, end = node.samples.interval_ms / 1000, node.samples.end_ms / 1000 - ahead
+        interval, end = node.samples.interval_ms / 1000, node.samples.end_ms / 1000
+        end -= offset.offset_ns / SECOND_NS if offset else 0.0
         begin = end - rates.shape[1] * interval
+        bound = offset.uncertainty_ns / SECOND_NS if offset else None
+        times = SampleTimes(begin, interval, bound, node.resolution_seconds)
         idle_below = max(IDLE_BYTES_PER_SECOND, IDLE_PART * float(np.nanmax(rates)))
-        silences[name] = find_silences(rates, begin, interval, bound, idle_below, shortest)
+        silences[name] = find_silences(rates, times, idle_below, shortest)
         if not (rates > idle_below).any():
             # it fell silent before its oldest sample
-            silences[name] = [Silence(-math.inf, begin, math.inf, end)]
+            before = (-math.inf, begin)
+            silences[name] = [Silence(*before, math.inf, end, before, before, ordered=bound is not None)]
         observed[name] = [(begin, end)]
-    stall = next((stall for stall in find_stalls(silences, observed) if math.isinf(stall.until)), None)
-    if stall is not None and any(not (state := nodes[name].state) or not state.offset for name in stall.silent):
-        return replace(stall, first=stall.silent, gap=0.0)
-    return stall
+    return next((stall for stall in find_stalls(silences, observed, shortest) if math.isinf(stall.until)), None)

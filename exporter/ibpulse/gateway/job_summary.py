@@ -152,12 +152,12 @@ def _describe_stall(stall: FleetStall | None) -> dict[str, Any] | None:
     """Which rows are silent, and which first; `first` is empty if their order is not known."""
     if stall is None:
         return None
-    known = len(stall.first) < len(stall.silent)
+    gap = stall.sending.gap
     return {
         "rows": list(stall.silent),
-        "first": list(stall.first) if known else [],
+        "first": list(stall.first),
         "since_ms": round(1000 * stall.since) if math.isfinite(stall.since) else None,
-        "gap_ms": 1000 * stall.gap if known and math.isfinite(stall.gap) else None,
+        "gap_ms": 1000 * gap if stall.first and math.isfinite(gap) else None,
     }
 
 

@@ -43,7 +43,7 @@ def describe_phases(chosen: ReportSpan, active_bytes_per_second: float) -> Recor
     )
     phases = find_phases(
         traffic,
-        lambda first, end: find_period_between(series, series.lead + first, series.lead + end),
+        lambda first, end: find_period_between(series, series.lead + first, series.lead + end, active_bytes_per_second),
         PhaseRules(active_bytes_per_second),
     )
     active = np.flatnonzero(traffic.rails > active_bytes_per_second)

@@ -11,7 +11,9 @@ from ibpulse.arrays import Bools
 from ibpulse.reports.report_row import ReportRow, Unit, Value
 from ibpulse.units import format_duration
 
-__all__ = ["ReportRow", "Unit", "Value", "rows", "variation_key"]
+__all__ = ["STEPS", "ReportRow", "Unit", "Value", "rows", "variation_key"]
+
+STEPS = "Steps"
 
 
 def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
@@ -22,7 +24,7 @@ def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
 _throughput = partial(ReportRow, "Throughput")
 _burstiness = partial(ReportRow, "Burstiness")
 _bursts = partial(ReportRow, "Bursts")
-_steps = partial(ReportRow, "Steps")
+_steps = partial(ReportRow, STEPS)
 _bounds = partial(ReportRow, "Overlap, bounds from the wire", unit="seconds", finest=True, compared=False)
 _rails = partial(ReportRow, "Rails")
 _signature = partial(ReportRow, "Signature")

@@ -20,7 +20,7 @@ from ibpulse.jobs.job_history import JobRecord
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.recordings.recorded_jobs import trace_holdings
 from ibpulse.reports.recorded_phases import NO_PHASES, RecordedPhases, describe_phases
-from ibpulse.reports.rows import ReportRow, Value, rows
+from ibpulse.reports.rows import STEPS, ReportRow, Value, rows
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
 
 _Statistics = TypeVar("_Statistics", UnitStatistics, StepStatistics)
@@ -152,6 +152,9 @@ def _covered_jobs(meta: RecordingMeta, begin_ns: int, end_ns: int) -> tuple[JobR
 def _value(row: ReportRow, span: SpanStatistics) -> Value:
     """The value of a row, None if unknown."""
     if row.finest and span.series.resolution_ticks > 1:
+        return None
+    # without an active sample, there are neither steps nor a score of their period
+    if row.section == STEPS and math.isnan(span.active_p50):
         return None
     value = row.value(span)
     return None if isinstance(value, float) and not math.isfinite(value) else value
