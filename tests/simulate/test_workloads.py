@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_every_step_carries_the_bytes_of_its_collectives(model: Fsdp) -> None:
     for _ in range(3):
         step = model.step(rng)
         port_bytes = float((step.durations_ns * step.rates_bytes_per_second).sum()) / 1e9
-        assert port_bytes * 7 == pytest.approx(model.step_bytes, rel=1e-4)
+        assert port_bytes * 8 == pytest.approx(model.step_bytes, rel=1e-4)
 
 
 @pytest.mark.parametrize("model", [DENSE, MOE], ids=lambda model: model.name)
@@ -82,11 +83,25 @@ def test_a_rate_that_no_port_has_is_refused(name: str, rate: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["dense", "moe"])
-def test_one_rail_of_eight_is_idle_and_the_others_are_equal(name: str) -> None:
+def test_all_rails_carry_the_same(name: str) -> None:
     flowed = Schedule(make_workload(name), rails=16).cumulative_bytes(MINUTE_NS)
-    idle = (flowed == 0).all(axis=1)
-    assert np.flatnonzero(idle).tolist() == [6, 14]
-    assert len(np.unique(flowed[~idle])) == 1
+    assert len(np.unique(flowed)) == 1
+    assert flowed.min() > 0
+
+
+@pytest.mark.parametrize("model", [DENSE, MOE], ids=lambda model: model.name)
+def test_other_rails_carry_what_an_idle_one_does_not(model: Fsdp) -> None:
+    flowed = Schedule(replace(model, idle_rails=(6,))).cumulative_bytes(MINUTE_NS)
+    assert np.flatnonzero((flowed == 0).all(axis=1)).tolist() == [6]
+    assert flowed.sum() == pytest.approx(Schedule(model).cumulative_bytes(MINUTE_NS).sum(), rel=1e-9)
+
+
+def test_no_rail_passes_its_line_rate_for_idle_ones() -> None:
+    step = replace(MOE, idle_rails=(2, 6)).step(np.random.default_rng(1))
+    assert step.rates_bytes_per_second.max() == 50e9
+    whole = MOE.step(np.random.default_rng(1))
+    moved, before = (float(each.rates_bytes_per_second @ each.durations_ns) for each in (step, whole))
+    assert 6 * moved == pytest.approx(8 * before)
 
 
 def test_a_model_with_one_unit_gathers_computes_and_scatters_it() -> None:
@@ -108,7 +123,7 @@ def test_a_model_with_one_unit_gathers_computes_and_scatters_it() -> None:
     )
     step = model.step(np.random.default_rng(0))
     assert step.durations_ns.tolist() == [1e9, 2e9, 1e9, 4e9, 2e9, 1e9]
-    per_port = [15e9 / 7, 0, 15e9 / 7, 0, 7.5e9 / 7, 0]
+    per_port = [15e9 / 8, 0, 15e9 / 8, 0, 7.5e9 / 8, 0]
     assert step.rates_bytes_per_second.tolist() == pytest.approx(per_port)
 
 

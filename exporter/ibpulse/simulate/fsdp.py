@@ -12,7 +12,8 @@ root; the line rate, which no port passes.
 Fitted, so that a minute of the model shows what the published capture shows: the speed of a collective, the time of
 the compute, the tail, the gathers that run ahead, the jitter, and `wire_fraction`. The last is needed because the
 capture carries fewer bytes than the ring predicts, 74 % (dense) and 91 % (MoE) when its mean and its duty cycle are
-multiplied; the reason is unknown. One of eight rails is idle, as in the capture.
+multiplied; the reason is unknown. In the capture, one of eight rails was idle and the others carried everything; here
+that is a fault, `idle-rail=mlx5_6`.
 
 The capture's own reading of its MoE run, bright bands made by expert routing, does not hold: that run had no expert
 parallelism, and the gathers of its ten times larger layers explain the bytes and the burstiness. `expert-parallel`
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.simulate.timeline import NODE_RAILS, Step, build_step, even_weights
+from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, NODE_RAILS, Step, build_step, even_weights
 
 BYTES_PER_PARAMETER = 2
 
@@ -49,7 +50,7 @@ class Fsdp:
 
     `forward_seconds` is the forward compute of all units; backward takes twice that, and `recompute` adds it once
     more. `collective_bytes_per_second` is the node's speed in one direction; a reduce-scatter, which must also add, is
-    `scatter_slowness` times slower.
+    `scatter_slowness` times slower. The job does not use `idle_rails`; the others carry everything.
     """
 
     name: str
@@ -65,10 +66,10 @@ class Fsdp:
     wire_fraction: float
     compute_jitter: float
     speed_jitter: float
-    idle_rails: tuple[int, ...] = (6,)
+    idle_rails: tuple[int, ...] = ()
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
-        """Equal shares on all rails except the idle one."""
+        """Equal shares on all rails except the idle ones."""
         return even_weights(rails, self.idle_rails)
 
     def step(self, rng: np.random.Generator) -> Step:
@@ -136,10 +137,12 @@ class _Streams:
         sent = model.ring_bytes(model.units[unit].parameters) * model.wire_fraction
         if sent == 0:
             return issued
+        busy = NODE_RAILS - len(model.idle_rails)
         speed = model.collective_bytes_per_second / (slowness * self.slowness[len(self.spans)])
+        speed = min(speed, busy * LINE_BYTES_PER_SECOND)
         begin = max(issued, self.network_free) + model.latency_seconds
         self.network_free = begin + sent / speed
-        self.spans.append((begin, self.network_free, speed / (NODE_RAILS - len(model.idle_rails))))
+        self.spans.append((begin, self.network_free, speed / busy))
         return self.network_free
 
 
