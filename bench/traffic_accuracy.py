@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -79,8 +79,8 @@ SIGNALS = (
     Signal("eight rails, 800 ms, 30 % on, each an eighth later", shifted(0.8, 0.3), 0.1),
     Signal("ramp from 0 in every second", everywhere(ramp(1.0)), 1.0),
     Signal("bursts and gaps of random length, 30 and 80 ms on average", everywhere(poisson(0.03, 0.08))),
-    played("dense: Qwen2.5-7B, FSDP, one idle rail", replace(DENSE, idle_rails=IDLE)),
-    played("MoE: Mixtral-8x7B, FSDP, one idle rail", replace(MOE, idle_rails=IDLE)),
+    played("dense: Qwen2.5-7B, FSDP, one idle rail", DENSE, idle=IDLE),
+    played("MoE: Mixtral-8x7B, FSDP, one idle rail", MOE, idle=IDLE),
     played("expert-parallel", ExpertParallel()),
 )
 

@@ -21,8 +21,8 @@ IDLE = 6
 FULL_SECONDS, QUICK_SECONDS = 3600, 360
 LIMIT_SECONDS = 3.0
 METHOD = """\
-An hour of the simulated dense run at 10 ms on 8 rails, one of them idle, is written as a recording, with each read up
-to 0.2 ms late so that no two rates are equal. `ibpulse report` then reads it and prints the table with all intervals. The table gives the
+An hour of the simulated dense run at 10 ms on 8 rails is written as a recording, with each read up to 0.2 ms late so
+that no two rates are equal. `ibpulse report` then reads it and prints the table with all intervals. The table gives the
 wall time of the whole process, median of the rounds."""
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from ibpulse.errors import ConfigError, FabricError
 from ibpulse.simulate.fabric import SimulatedFabric, run_fabric
-from ibpulse.simulate.fsdp import DENSE
 from ibpulse.simulate.nic import REQUEST_BYTES, START_WORDS
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.tree_files import SimulatedCounterFile
@@ -267,18 +266,6 @@ def test_a_slow_refresh_shows_new_values_only_at_its_multiples(fabric: Simulated
         seen.append(count(fabric, "mlx5_0"))
     assert len(set(seen)) in (10, 11)
     assert {later - earlier for earlier, later in pairwise(seen)} == {0, WORDS_PER_SECOND // 10}
-
-
-def test_an_idle_rail_leaves_all_traffic_of_a_training_job_to_the_others(tmp_path: Path) -> None:
-    fabric = SimulatedFabric(tmp_path, Schedule(DENSE, start_ns=START), TICK)
-    fabric.build(START, {"idle-rail": {"mlx5_6": 1}})
-    advance(fabric, 5)
-    words = [count(fabric, f"mlx5_{number}") - START_WORDS[0] - number for number in range(8)]
-    fabric.close()
-    whole = Schedule(DENSE, start_ns=START).cumulative_bytes(START + 5 * SECOND)[:, 0].sum() / 4
-    assert words[6] == 0
-    assert len(set(words)) == 2
-    assert sum(words) == pytest.approx(whole, rel=1e-6)
 
 
 def test_unreadable_counters_say_so_and_recover(fabric: SimulatedFabric) -> None:

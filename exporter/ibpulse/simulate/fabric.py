@@ -6,17 +6,16 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
-from ibpulse.simulate.fsdp import Fsdp
 from ibpulse.simulate.nic import Nic
 from ibpulse.simulate.pacing import Pace, Slips, Stop
 from ibpulse.simulate.shared_job import SharedTraffic, Traffic
 from ibpulse.simulate.simulated_jobs import JOBS_FOLDER, SimulatedJob, SimulatedJobs, find_job_errors, plan_jobs
-from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, NODE_RAILS, Schedule, Workload
+from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.simulate.tree import list_function, make_devices
 from ibpulse.simulate.tree_files import CounterReads, clear_tree, write_listing
 from ibpulse.simulate.workloads import Constant, Idle, Stretched, make_workload
@@ -224,16 +223,7 @@ class SimulatedFabric:
             return
         self._wanted = wanted
         self.apply(wanted.faults, at_ns)
-        self.play(self._around(wanted), at_ns)
-
-    def _around(self, wanted: Control) -> Workload:
-        """The wanted workload; one that models a job on all rails of a node leaves out those that are idle."""
-        workload = wanted.workload or self._first_workload
-        idle = tuple(rail for rail, nic in enumerate(self._rails) if wanted.faults.get(nic.device.name, HEALTHY).idle)
-        alone = not isinstance(self.schedule, SharedTraffic)
-        if alone and isinstance(workload, Fsdp) and len(self._rails) <= NODE_RAILS and len(idle) < NODE_RAILS:
-            return replace(workload, idle_rails=idle)
-        return workload
+        self.play(wanted.workload or self._first_workload, at_ns)
 
     def play(self, workload: Workload, at_ns: int) -> None:
         """From an instant on, the rails carry this workload, from its first step if it is a new one."""

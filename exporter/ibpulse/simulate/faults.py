@@ -21,7 +21,7 @@ class Fault:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "idle-rail": Fault("no traffic on the port; the link stays up. The others carry all traffic of `dense` and `moe`"),
+    "idle-rail": Fault("no traffic on the port; the link stays up"),
     "slow-rail": Fault("the port carries only part of its traffic (default: 0.5)", 0.5, "part of the traffic, 0 to 1"),
     "link-flap": Fault("the link is down; port state and rate report it too"),
     "trained-down": Fault("the link has half its lanes: half its rate, and half its traffic"),
@@ -78,11 +78,6 @@ class DeviceFaults:
             "unreadable": self.unreadable,
         }
         return ", ".join(word for word, present in words.items() if present) or "no faults"
-
-    @property
-    def idle(self) -> bool:
-        """Whether the job does not use the port."""
-        return self.factor == 0
 
     @property
     def flow(self) -> float:
