@@ -24,7 +24,9 @@ from ibpulse.errors import DiscoveryError
 from ibpulse.fleet import nodes
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.http_peer import HttpPeer
+from ibpulse.fleet.node_answers import NodeJob, NodeJobs
 from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.fleet.node_table import PolledNode
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.recordings import Recording, load
 from ibpulse.web.app import create_app
@@ -193,6 +195,31 @@ async def test_a_node_of_0_1_is_read_without_what_it_lacks(fleet: Fleet, node: N
     (row,) = fleet.rows(FILES)
     assert (row["clock_offset_ns"], row["clock_bound_ns"], row["clock_synchronised"]) == (None, None, None)
     assert [span.reason for span in jobs.missing] == ["it does not say which jobs it has"]
+
+
+async def test_a_job_that_no_node_has_is_named_with_those_that_run(
+    fleet: Fleet, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = NodeJobs(known=True, jobs=[playing("1001", running=True), playing("1000", running=False)])
+    polled = PolledNode.view
+    monkeypatch.setattr(PolledNode, "view", lambda self, target: replace(polled(self, target), jobs=jobs))
+    async with served(create_app(node.parts())) as url:
+        unknown = await fleet.collect(replace(SPAN, job="9999"), a=url)
+        known = await fleet.collect(replace(SPAN, job="1000"), a=url)
+    assert unknown.problems == ["no node is known to have job '9999'; running: 1001"]
+    assert known.problems == []
+
+
+def playing(job_id: str, *, running: bool) -> NodeJob:
+    return NodeJob(
+        job_id=job_id, scheduler="slurm", source="slurm", ports=[], running=running, began_ms=1, ended_ms=None
+    )
+
+
+async def test_a_daemon_is_no_gateway(fleet: Fleet, node: Node) -> None:
+    async with served(create_app(node.parts())) as url:
+        result = await fleet.collect_from(Discovery([(GatewaySource(url, NodeConfigFile()), NodeConfigFile())]))
+    assert result.problems == [f"{url}: has no list of nodes, so it is no gateway; give the address of one"]
 
 
 async def test_a_gateway_gives_what_its_nodes_give(fleet: Fleet, node: Node, tmp_path: Path) -> None:

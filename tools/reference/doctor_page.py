@@ -105,8 +105,8 @@ first 64 bytes of the configuration space.
 {checks}
 
 A machine check concerns the machine on which doctor runs. If the tree does not come from a kernel (a simulated
-fabric, a fixture, a bundle), that machine is not the node; such findings are reported as SKIP, not judged. `--check=NAME`
-runs only the given checks.
+fabric, a fixture, a bundle), that machine is not the node; such findings are reported as SKIP, not judged.
+`--check=NAME` runs only the given checks.
 
 {details}
 
