@@ -97,8 +97,8 @@ format: $(VENV)/dev.stamp ## Format the code
 
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
 	$(BIN)/uv pip compile pyproject.toml --extra recording --extra gateway $(LOCK) -o requirements/run.txt
-	$(BIN)/uv pip compile pyproject.toml --extra recording --extra gateway --extra pictures \
-	  $(LOCK) -c requirements/run.txt -o requirements/pictures.txt
+	$(BIN)/uv pip compile pyproject.toml --extra recording --extra gateway --extra pictures --extra fleet \
+	  $(LOCK) -c requirements/run.txt -o requirements/all.txt
 	$(BIN)/uv pip compile --group build $(LOCK) -o requirements/build.txt
 	$(BIN)/uv pip compile --group release $(LOCK) -o requirements/release.txt
 	$(BIN)/uv pip compile pyproject.toml --extra pictures --group dev $(LOCK) -o requirements/dev.txt
@@ -113,8 +113,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("ibpulse needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/run.stamp: $(VENV)/bin/python requirements/pictures.txt requirements/build.txt pyproject.toml
-	$(PIP) --no-deps --require-hashes -r requirements/pictures.txt -r requirements/build.txt
+$(VENV)/run.stamp: $(VENV)/bin/python requirements/all.txt requirements/build.txt pyproject.toml
+	$(PIP) --no-deps --require-hashes -r requirements/all.txt -r requirements/build.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -82,12 +82,14 @@ def poisson(busy: float, idle: float) -> Callable[[Floats], Floats]:
     return lambda seconds: np.interp(seconds, edges, moved)
 
 
-def played(title: str, workload: Workload, tick_ns: int = TICK_NS) -> Signal:
-    """A simulated workload; its period is the mean step of its schedule."""
+def played(title: str, workload: Workload, tick_ns: int = TICK_NS, idle: Sequence[int] = ()) -> Signal:
+    """A simulated workload with idle rails; its period is the mean step of its schedule."""
+    carrying = np.ones((RAILS, 1))
+    carrying[list(idle)] = 0
     schedule = Schedule(workload, rails=RAILS)
     starts = schedule.step_starts_ns(0, SECONDS * 1_000_000_000)
     period = float(np.diff(starts).mean()) / 1e9
-    return Signal(title, lambda times: schedule.cumulative_bytes(times).astype(np.float64), period, tick_ns)
+    return Signal(title, lambda times: schedule.cumulative_bytes(times) * carrying, period, tick_ns)
 
 
 def slots(slot_ms: int) -> Signal:

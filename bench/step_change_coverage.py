@@ -1,6 +1,6 @@
 """Measures how often the interval of a change between two runs covers the truth, with correlated steps.
 
-`python -m bench.step_change_coverage [--pairs N]` prints the table of docs/overlap.md. Steps follow an AR(1) process;
+`python -m bench.step_change_coverage [--pairs N]` prints the table of docs/report.md. Steps follow an AR(1) process;
 both runs have the same mean, so the true change is 0. The columns for fixed blocks are plain percentiles of a circular
 block bootstrap, computed here without ibpulse.
 """
@@ -56,7 +56,7 @@ def _means(rng: np.random.Generator, runs: np.ndarray, block: int) -> np.ndarray
 
 
 def own_coverage(rng: np.random.Generator, runs: np.ndarray) -> float:
-    """Share of pairs whose interval, as in `ibpulse overlap compare`, holds 0."""
+    """Share of pairs whose interval, as in `ibpulse report`, holds 0."""
     held = 0
     for pair in zip(*runs, strict=True):
         found = []

@@ -40,6 +40,8 @@ from ibpulse.simulate.workloads import ExpertParallel
 PAGE = Path(__file__).parents[1] / "docs/traffic-accuracy.md"
 BEGIN_SECOND, WINDOW_SECONDS = 10, 60
 SCALE = 4
+# as in the runs that they are modelled on
+IDLE = (6,)
 REFRESH_NS = 10_000_000
 
 Times = npt.NDArray[np.int64]
@@ -77,8 +79,8 @@ SIGNALS = (
     Signal("eight rails, 800 ms, 30 % on, each an eighth later", shifted(0.8, 0.3), 0.1),
     Signal("ramp from 0 in every second", everywhere(ramp(1.0)), 1.0),
     Signal("bursts and gaps of random length, 30 and 80 ms on average", everywhere(poisson(0.03, 0.08))),
-    played("dense: Qwen2.5-7B, FSDP, one idle rail", DENSE),
-    played("MoE: Mixtral-8x7B, FSDP, one idle rail", MOE),
+    played("dense: Qwen2.5-7B, FSDP, one idle rail", DENSE, idle=IDLE),
+    played("MoE: Mixtral-8x7B, FSDP, one idle rail", MOE, idle=IDLE),
     played("expert-parallel", ExpertParallel()),
 )
 

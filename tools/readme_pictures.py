@@ -1,8 +1,8 @@
 """`python -m tools.readme_pictures docs/pictures`: the pictures that README.md has and no other page.
 
 `minute.png` shows one minute as scraped every 15 s and every 10 ms. The traffic is that of the simulated
-mixture-of-experts run, exact to the byte: the left half divides the bytes between two scrapes by 15 s, as `rate()`
-does, and the right half those between two samples by 10 ms. `small-*.png` are the upper parts of other pictures.
+mixture-of-experts run with an idle rail, exact to the byte: the left half divides the bytes between two scrapes by
+15 s, as `rate()` does, and the right half those between two samples by 10 ms. `small-*.png` are the upper parts of other pictures.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from PIL import Image
 
 from ibpulse.arrays import Floats
 from ibpulse.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, save_figure, settings
+from ibpulse.simulate.fsdp import CAPTURED_RAILS
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import make_workload
 
@@ -43,7 +44,7 @@ SMALL_WIDTH, SMALL_HEIGHT = 360, 203
 def bandwidth(interval_ns: int) -> Floats:
     """GB/s of the node, both directions of all ports, in each interval of the minute."""
     edges = np.arange(0, MINUTE_NS + 1, interval_ns)
-    moved = Schedule(make_workload(WORKLOAD)).cumulative_bytes(edges).sum(axis=(1, 2))
+    moved = Schedule(make_workload(WORKLOAD), rails=CAPTURED_RAILS).cumulative_bytes(edges).sum(axis=(1, 2))
     return np.asarray(np.diff(moved) / interval_ns, dtype=np.float64)
 
 

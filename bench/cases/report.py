@@ -17,6 +17,7 @@ from ibpulse.simulate.fsdp import DENSE
 from ibpulse.simulate.timeline import Schedule
 
 TICK_NS = 10_000_000
+IDLE = 6
 FULL_SECONDS, QUICK_SECONDS = 3600, 360
 LIMIT_SECONDS = 3.0
 METHOD = """\
@@ -46,7 +47,7 @@ def _record(seconds: int) -> Recording:
     rates, measured = [], []
     for rail in range(PORTS):
         times = ticks + rng.integers(0, 200_000, len(ticks))
-        moved = schedule.cumulative_bytes(times)[:, 0] * (rail != DENSE.idle_rails[0])
+        moved = schedule.cumulative_bytes(times)[:, 0] * (rail != IDLE)
         lasted = np.diff(times) / 1e9
         rates.append(np.diff(moved, axis=0).T / lasted)
         measured.append(np.broadcast_to(lasted, (2, len(lasted))))

@@ -82,6 +82,9 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if first in ("--help", "-h", "help"):
         print(overview(), end="")
         return 0
+    if first == "--help-all":
+        print(overview(every=True), end="")
+        return 0
     if first in ("--version", "version"):
         print(f"ibpulse {__version__}")
         return 0

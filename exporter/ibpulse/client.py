@@ -8,7 +8,8 @@ import io
 import math
 import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,17 @@ from ibpulse.errors import DaemonError
 from ibpulse.events.event import Event, from_json
 from ibpulse.instants import parse_rfc3339
 from ibpulse.model import DIRECTIONS, UNKNOWN_ROLE, PortId, PortIdentity
+from ibpulse.text import first_names
 from ibpulse.units import MILLISECOND_NS
 
 DEFAULT_PORT = 10055
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 64_000_000
 MAX_EVENTS = 10_000
+MAX_NAMED = 8
+# a daemon listens some seconds after its start
+MAX_WAIT_SECONDS = 15.0
+RETRY_SECONDS = 0.25
 WINDOW_HEADER = "x-ibpulse-window"
 
 
@@ -110,6 +116,16 @@ class DaemonConnection:
             self.close()
             raise self._silent(error) from error
 
+    def refuses(self) -> bool:
+        """Whether nothing listens at the address; the next request reports any other failure."""
+        try:
+            self._http.connect()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            self.close()
+        return False
+
     def close(self) -> None:
         """Close the connection; the next request opens a new one."""
         self._http.close()
@@ -145,6 +161,27 @@ class DaemonConnection:
         elif isinstance(error, ConnectionResetError) and self.place.startswith("http://") and not self._answered:
             advice = "does the server use TLS? if so, use https://"
         return DaemonError(f"{self.place} does not answer: {reason}; {advice}")
+
+
+def wait_for_daemon(
+    url: str,
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait for an address that refuses connections, up to 15 s, and say so once; a later request reports its failure.
+
+    Raises:
+        DaemonError: the URL is invalid.
+    """
+    connection = DaemonConnection(url)
+    deadline, waiting = clock() + MAX_WAIT_SECONDS, False
+    while connection.refuses() and clock() < deadline:
+        if not waiting:
+            say(f"waiting up to {MAX_WAIT_SECONDS:g} s for {connection.place}, which refuses connections")
+        waiting = True
+        sleep(RETRY_SECONDS)
+    connection.close()
 
 
 def _refuse(url: str) -> str:
@@ -266,12 +303,28 @@ def ask_ports(connection: DaemonConnection) -> RemotePorts:
     Raises:
         DaemonError: there is no answer, or it is not one of an ibpulse daemon.
     """
-    body = connection.get("/api/v1/ports").body
+    try:
+        body = connection.get("/api/v1/ports").body
+    except DaemonError as error:
+        if error.status == http.client.NOT_FOUND and (nodes := _gateway_nodes(connection)):
+            reason = (
+                f"{connection.place} is a gateway; name one of its nodes, such as {connection.place}/node/{nodes[0]}"
+            )
+            raise DaemonError(f"{reason}: {first_names(nodes, MAX_NAMED)}", error.status) from error
+        raise
     with reading(connection):
         document = orjson.loads(body)
         interval_ns = round(float(document["interval_seconds"]) * 1e9)
         simulated = bool(document["simulated"])
         return RemotePorts(interval_ns, tuple(map(_port, document["ports"])), simulated)
+
+
+def _gateway_nodes(connection: DaemonConnection) -> list[str]:
+    """The names of the nodes of a gateway; empty if it is none."""
+    try:
+        return [str(node["node"]) for node in orjson.loads(connection.get("/api/v1/nodes").body)["nodes"]]
+    except (DaemonError, ValueError, TypeError, KeyError):
+        return []
 
 
 def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | int]]) -> RemoteWindow:

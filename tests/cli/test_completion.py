@@ -46,13 +46,13 @@ def test_commands_are_completed(script: Path) -> None:
 @in_bash
 def test_commands_of_two_words_are_completed(script: Path) -> None:
     assert complete(script, "fleet", "") == ["collect", "report", "render"]
-    assert complete(script, "overlap", "compare", "--cl") == ["--claim"]
-    assert complete(script, "model", "skew", "--exch") == ["--exchange"]
+    assert complete(script, "model", "experts", "--exch") == ["--exchange"]
 
 
 @in_bash
 def test_flags_and_their_choices_are_completed(script: Path) -> None:
     assert complete(script, "report", "--br") == ["--brief"]
+    assert complete(script, "record", "--ur") == ["--url"]
     assert complete(script, "serve", "--sampler.h") == ["--sampler.history"]
     assert complete(script, "render", "--theme", "") == ["light", "dark"]
 

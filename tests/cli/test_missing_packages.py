@@ -1,3 +1,5 @@
+"""A missing package is named with the command that installs it here."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -6,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.cli import main
 from ibpulse.missing_packages import PIPX_FILE, UV_FILE, how_to_install
 
 
@@ -42,3 +45,24 @@ def test_an_environment_that_another_tool_made_is_extended_by_that_tool(prefix: 
 def test_an_image_without_pip_is_not_extended(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert how_to_install("matplotlib", "pillow").startswith("this installation has no pip")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("duckdb", "fleet report {0}"),
+        ("distributed", "fleet collect {0}/a.parquet -o {0}/set --processes=1 --scheduler=tcp://127.0.0.1:1"),
+        ("shtab", "completion bash"),
+    ],
+)
+def test_a_command_names_the_package_that_it_lacks(
+    name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    assert main(words.format(tmp_path).split(), {}) in (1, 2)
+    assert capsys.readouterr().err.endswith(f"; {how_to_install(name)}\n")
+
+
+def test_no_message_names_ibpulse_on_a_package_index() -> None:
+    package = Path(main.__code__.co_filename).parent
+    assert [path for path in package.rglob("*.py") if "install 'ibpulse" in path.read_text()] == []

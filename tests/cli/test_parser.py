@@ -19,9 +19,18 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def test_the_overview_names_every_verb_with_its_summary() -> None:
-    for verb in VERBS.values():
-        assert re.search(rf"^  {verb.name} +{re.escape(verb.summary)}$", overview(), re.MULTILINE)
+def test_the_overview_lists_every_verb_once_in_its_group() -> None:
+    listed = re.findall(r"(?m)^  (\S+(?: \S+)?)  +(\S.*)$", overview(every=True))
+    assert sorted(listed) == sorted((verb.name, verb.summary) for verb in VERBS.values())
+    assert re.findall(r"(?m)^(\w[\w ]*):$", overview()) == [
+        "look",
+        "run",
+        "record and compare",
+        "explain",
+        "many nodes",
+    ]
+    assert "simulate " not in overview().replace("simulates", "")
+    assert "start here: `ibpulse demo`" in overview()
 
 
 @for_each({row.name: row for row in describe()})
@@ -81,6 +90,44 @@ def test_what_nobody_knows_is_listed_and_never_guessed(words: list[str], faults:
 
 
 @pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("record x --from=http://node7:10055", "--from: no such flag; did you mean --url=http://node7:10055?"),
+        ("record x --from node7:10055", "--from: no such flag; did you mean --url=node7:10055?"),
+        ("fleet collect -o x --gateway=https://gw", "--gateway: no such flag; did you mean --url=https://gw?"),
+        ("trace x --recording=node7.parquet", "--recording: no such flag; did you mean --against?"),
+        ("demo --port=8", "--port: no such flag; did you mean --ports?"),
+        ("serve --workload=moe", "--workload: no such flag; it is a flag of `ibpulse demo`, `ibpulse simulate`"),
+        ("record x --xyzzy=1", "--xyzzy: no such flag; see `ibpulse record --help`"),
+    ],
+)
+def test_a_word_of_another_verb_gets_a_hint(words: str, hint: str) -> None:
+    verb, rest = split_verb(words.split())
+    assert parse(verb, rest).faults[0] == f"flag {hint}"
+
+
+def test_a_time_for_a_verb_without_times_names_verbs_with_times() -> None:
+    (fault,) = parse(VERBS["top"], ["--from=10s"]).faults
+    assert fault.startswith("flag --from: no such flag; it is a flag of `ibpulse report`, `ibpulse render`, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("demo --workload=mixtral", "flag --workload: unknown value 'mixtral'; did you mean model:mixtral-8x7b-fsdp?"),
+        ("demo --workload=dens", "flag --workload: unknown value 'dens'; did you mean dense?"),
+        ("completion tcsh", "SHELL: unknown value 'tcsh'; choose bash, zsh, fish"),
+        ("demo --jobs=7", "flag --jobs: unknown value '7'; choose 0, 1, 2"),
+    ],
+)
+def test_an_unknown_choice_is_refused_with_the_known_ones(words: str, sentence: str) -> None:
+    verb, rest = split_verb(words.split())
+    with pytest.raises(ConfigError) as refusal:
+        parse(verb, rest)
+    assert (sentence,) == refusal.value.faults
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ([], "the following arguments are required: check|print; see `ibpulse config --help`"),
@@ -96,7 +143,7 @@ def test_arguments_that_cannot_be_read_are_refused(words: list[str], sentence: s
 @for_each(VERBS)
 def test_help_of_a_verb_fits_one_screen_and_names_the_way_to_its_settings(verb: Verb) -> None:
     text = build_parser(verb).format_help()
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= 62
     assert "--help-all" in text
     assert [row.flag for row in ROWS if re.search(rf"{re.escape(row.flag)} ", text)] == []
 
@@ -106,6 +153,8 @@ def test_help_of_a_verb_fits_one_screen_and_names_the_way_to_its_settings(verb: 
     [
         ("srve", "did you mean serve?"),
         ("versoin", "did you mean version?"),
+        ("compare", "did you mean report?"),
+        ("collect", "did you mean fleet collect?"),
         ("xyzzy", f"choose {', '.join(VERBS)}"),
     ],
 )

@@ -102,7 +102,7 @@ def test_all_faults_of_the_arguments_are_told_together(capsys: pytest.CaptureFix
 def test_a_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     code, errors = refused(capsys)
     assert code == 2
-    assert "FILE" in errors
+    assert errors == "ibpulse: no recording is given; name a file, or the address of a daemon with --url\n"
 
 
 def test_a_killed_recording_is_reported_as_far_as_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

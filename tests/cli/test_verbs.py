@@ -112,8 +112,8 @@ def test_positional_arguments_stand_in_the_usage(probe: Probe) -> None:
 
 
 def test_the_usage_shows_what_must_be_given_and_what_may_be_given_more_than_once() -> None:
-    assert build_parser(VERBS["report"]).usage == "ibpulse report FILE... [flag ...]"
-    assert build_parser(VERBS["render"]).usage == "ibpulse render FILE... -o OUT [flag ...]"
+    assert build_parser(VERBS["report"]).usage == "ibpulse report [RECORDING...] [flag ...]"
+    assert build_parser(VERBS["render"]).usage == "ibpulse render [RECORDING...] -o OUT [flag ...]"
     assert build_parser(VERBS["import"]).usage == "ibpulse import FILE -o OUT --time=COLUMN [flag ...]"
 
 

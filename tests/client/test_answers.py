@@ -161,3 +161,12 @@ def test_metrics_are_added_up_over_their_labels(server: Canned) -> None:
     server.answer("/metrics", b"a b c\n<html>\n")
     with pytest.raises(DaemonError, match="sent an unexpected response"):
         ask_metrics(DaemonConnection(server.url), ["a"])
+
+
+def test_a_gateway_is_told_from_a_daemon_with_its_nodes(server: Canned) -> None:
+    server.answer("/api/v1/nodes", json.dumps({"nodes": [{"node": "moe"}, {"node": "dense"}]}).encode())
+    with pytest.raises(DaemonError) as refusal:
+        ask_ports(DaemonConnection(server.url))
+    assert str(refusal.value) == (
+        f"{server.url} is a gateway; name one of its nodes, such as {server.url}/node/moe: moe, dense"
+    )

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from ibpulse import client as module
-from ibpulse.client import DaemonConnection
+from ibpulse.client import MAX_WAIT_SECONDS, DaemonConnection, wait_for_daemon
 from ibpulse.errors import DaemonError
 from tests.client.servers import Canned, canned
 from tests.names import forget_invalid_names
@@ -170,3 +170,37 @@ def test_a_server_that_went_away_between_two_requests_does_not_answer(server: Ca
         connection.get("/a")
     with pytest.raises(DaemonError, match="does not answer: "):
         connection.get("/a")
+
+
+def test_an_address_that_refuses_is_waited_for() -> None:
+    said: list[str] = []
+    slept: list[float] = []
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            if len(slept) == 3:
+                listener.listen()
+
+        wait_for_daemon(place, said.append, lambda: sum(slept), sleep)
+        assert said == [f"waiting up to 15 s for http://{place}, which refuses connections"]
+        assert len(slept) == 3
+
+
+def test_an_address_that_goes_on_refusing_is_left_to_the_request() -> None:
+    slept: list[float] = []
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{reserved.getsockname()[1]}"
+        wait_for_daemon(place, lambda _: None, lambda: sum(slept), slept.append)
+        assert sum(slept) == MAX_WAIT_SECONDS
+        with pytest.raises(DaemonError, match="does not answer: Connection refused"):
+            DaemonConnection(place).get("/")
+
+
+def test_a_daemon_that_listens_is_not_waited_for(server: Canned) -> None:
+    said: list[str] = []
+    wait_for_daemon(server.url, said.append, lambda: 0.0, lambda _: None)
+    assert (said, server.asked) == ([], [])

@@ -24,7 +24,9 @@ from ibpulse.errors import DiscoveryError
 from ibpulse.fleet import nodes
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.http_peer import HttpPeer
+from ibpulse.fleet.node_answers import NodeJob, NodeJobs
 from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.fleet.node_table import PolledNode
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.recordings import Recording, load
 from ibpulse.web.app import create_app
@@ -161,6 +163,31 @@ async def test_what_is_missing_is_written_down_until_it_is_there(fleet: Fleet, n
     assert [row["reason"] for row in fleet.rows(MISSING) if row["node"] == "late" and row["from_ns"] < START_NS] == [
         "its history begins later"
     ]
+
+
+async def test_a_job_that_no_node_has_is_named_with_those_that_run(
+    fleet: Fleet, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = NodeJobs(known=True, jobs=[playing("1001", running=True), playing("1000", running=False)])
+    polled = PolledNode.view
+    monkeypatch.setattr(PolledNode, "view", lambda self, target: replace(polled(self, target), jobs=jobs))
+    async with served(create_app(node.parts())) as url:
+        unknown = await fleet.collect(replace(SPAN, job="9999"), a=url)
+        known = await fleet.collect(replace(SPAN, job="1000"), a=url)
+    assert unknown.problems == ["no node is known to have job '9999'; running: 1001"]
+    assert known.problems == []
+
+
+def playing(job_id: str, *, running: bool) -> NodeJob:
+    return NodeJob(
+        job_id=job_id, scheduler="slurm", source="slurm", ports=[], running=running, began_ms=1, ended_ms=None
+    )
+
+
+async def test_a_daemon_is_no_gateway(fleet: Fleet, node: Node) -> None:
+    async with served(create_app(node.parts())) as url:
+        result = await fleet.collect_from(Discovery([(GatewaySource(url, NodeConfigFile()), NodeConfigFile())]))
+    assert result.problems == [f"{url}: has no list of nodes, so it is no gateway; give the address of one"]
 
 
 async def test_a_gateway_gives_what_its_nodes_give(fleet: Fleet, node: Node, tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ from tests.datasets.known_traffic import Node, save_nodes
 @pytest.mark.parametrize(
     ("words", "faults"),
     [
-        ([], ["no source of samples; give nodes.sources, --gateway or files"]),
+        ([], ["no source of samples; give nodes.sources, the --url of a gateway, or files"]),
         (["a", "--last=x"], ["flag --last: 'x' is not a duration"]),
         (
             ["a", "--from=soon", "--to=2026-11-21"],
             ["flag --from: 'soon' is not a time", "flag --to: '2026-11-21' is not"],
         ),
         (["a", "--last=1m", "--from=1763683200000"], ["flag --last: cannot be combined with --from and --to"]),
-        (["--gateway=http://g", "a"], ["flag --gateway: cannot be combined with files or nodes.sources"]),
-        (["--gateway=http://g", "--to=1763683200000"], ["flag --to: needs --from; give both"]),
+        (["--url=http://g", "a"], ["flag --url: cannot be combined with files or nodes.sources"]),
+        (["--url=http://g", "--to=1763683200000"], ["flag --to: needs --from; give both"]),
         (["a", "--from=1763683200000", "--to=1763683200000"], ["flag --to: is not after --from; exchange them"]),
         (["a", "--processes=0"], ["flag --processes: 0 is not possible; choose 1 to 256"]),
     ],
@@ -65,9 +65,9 @@ def test_nodes_that_do_not_answer_are_said_and_a_finished_run_leaves_no_note(
     assert main(words, {}) == 1
     assert capsys.readouterr().out == "nothing new was collected\nsomething is missing of 1 node: gone\n"
     assert sorted(path.name for path in (tmp_path / "set").iterdir()) == ["dataset.json", "tier=missing"]
-    assert main([*words, "--gateway=http://127.0.0.1:1"], {}) == 2
+    assert main([*words, "--url=http://127.0.0.1:1"], {}) == 2
     capsys.readouterr()
-    assert main([*words[:2], "--gateway=http://127.0.0.1:1", *words[3:]], {}) == 1
+    assert main([*words[:2], "--url=http://127.0.0.1:1", *words[3:]], {}) == 1
     assert "http://127.0.0.1:1: it refuses connections" in capsys.readouterr().err
 
 

@@ -93,7 +93,7 @@ def test_an_svg_names_the_late_node_and_by_how_much(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["report", "{dataset}", "--job=9"], "has no complete part of job 9"),
+        (["report", "{dataset}", "--job=9"], "has no job '9'; it has "),
         (["report", "{dataset}", "--from=yesterday"], "'yesterday' is not a time"),
         (["report", "{dataset}", "--from=2025-11-21T00:00:02Z", "--to=2025-11-21T00:00:01Z"], "ends before it begins"),
         (["report", "{dataset}", "--from=2030-01-01T00:00:00Z"], "has no complete part of all jobs in this span"),

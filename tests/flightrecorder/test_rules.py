@@ -109,7 +109,7 @@ def test_a_rule_that_is_not_chosen_is_silent(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_has_what_happened_in_its_second(tmp_path: Path) -> None:
-    _, second = play(tmp_path, Act(DENSE, 2))
+    _, second = play(tmp_path, Act(DENSE, 2, flow={6: 0.0}))
     (observation,) = second.seconds
     assert observation.end_tick == 200
     assert observation.rate_bytes_per_second == pytest.approx(203e9, rel=0.1)

@@ -108,7 +108,7 @@ def test_the_command_with_a_placement(table: Path, tmp_path: Path, capsys: pytes
     plan.write_text(json.dumps(PLACED))
     words = [
         "model",
-        "skew",
+        "experts",
         str(table),
         f"--placement={plan}",
         "--ranks=8",
@@ -151,7 +151,7 @@ def test_csv_json_and_parquet_say_the_same(table: Path, tmp_path: Path) -> None:
 def test_windows_of_a_layer_are_added_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "windows.csv"
     path.write_text("layer,step,a,b,c\nmoe,1,1,2,3\nmoe,2,2,4,9\nother,1,5,5,6\n")
-    assert main(["model", "skew", str(path), "--format=json"], {}) == 0
+    assert main(["model", "experts", str(path), "--format=json"], {}) == 0
     layers = json.loads(capsys.readouterr().out)["layers"]
     assert [(one["layer"], one["windows"], one["persistence"]) for one in layers] == [
         ("moe", 2, pytest.approx(1.0)),
@@ -163,11 +163,11 @@ def test_windows_of_a_layer_are_added_and_compared(tmp_path: Path, capsys: pytes
 def test_shares_have_no_chance_without_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "shares.csv"
     path.write_text("0.2,0.3,0.5\n")
-    assert main(["model", "skew", str(path)], {}) == 0
+    assert main(["model", "experts", str(path)], {}) == 0
     assert capsys.readouterr().out.startswith(
         "uneven, but chance is unknown without the number of tokens; layer 0: rank 2 "
     )
-    assert main(["model", "skew", str(path), "--tokens=30"], {}) == 0
+    assert main(["model", "experts", str(path), "--tokens=30"], {}) == 0
     assert capsys.readouterr().out.startswith("skewed: 1 of 1 layer; layer 0: rank 2 has 1.5 x the mean, by chance 1.2")
 
 
@@ -237,7 +237,7 @@ def test_parquet_of_other_values_and_too_many_is_refused(tmp_path: Path) -> None
 def test_arguments_that_do_not_fit(
     table: Path, words: list[str], fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["model", "skew", str(table), *words], {}) == 2
+    assert main(["model", "experts", str(table), *words], {}) == 2
     assert fault in capsys.readouterr().err
 
 
@@ -256,5 +256,5 @@ def test_placements_that_do_not_fit(
 ) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
-    assert main(["model", "skew", str(table), "--ranks=2", f"--placement={path}"], {}) == 2
+    assert main(["model", "experts", str(table), "--ranks=2", f"--placement={path}"], {}) == 2
     assert fault in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_a_damaged_trace_is_read_or_refused_in_a_sentence(tmp_path: Path) -> Non
         if rng.randrange(COMMANDS) == 0:
             said = io.StringIO()
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                code = main(["overlap", "trace", str(path), "--format=json"], {})
+                code = main(["trace", str(path), "--format=json"], {})
             assert code == 0 or (code == 1 and said.getvalue().count("\n") == 1), said.getvalue()
     assert outcomes["read"] > FILES // 50
     assert outcomes["refused"] > FILES // 4

@@ -10,7 +10,7 @@ import pytest
 from ibpulse.recordings import Recording
 from ibpulse.reports.run import Run
 from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
+from ibpulse.simulate.fsdp import CAPTURED_RAILS, DENSE, MOE, Fsdp
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import Square
 from tests.reports.recordings import LINE, SECOND_NS, START_NS, TICK_NS, play, record, report_of, run_of, wave
@@ -80,8 +80,8 @@ def test_step_time_and_bytes_per_step_are_those_of_the_schedule(run: Run, schedu
     assert value(run, "step_seconds") == pytest.approx(truth.mean(), rel=2e-3)
     assert value(run, "step_period_seconds") == pytest.approx(truth.mean(), rel=3e-3)
     assert value(run, "step_spread_seconds") == pytest.approx(truth.std(), rel=0.2)
-    # seven rails of the eight, both directions
-    assert value(run, "step_bytes") == pytest.approx(2 * workload.step_bytes, rel=2e-3)
+    # both directions of eight rails
+    assert value(run, "step_bytes") == pytest.approx(2 * workload.step_bytes * 8 / CAPTURED_RAILS, rel=2e-3)
     assert run.values["steps"] in (len(truth) - 3, len(truth) - 2, len(truth) - 1)
 
 
@@ -96,7 +96,7 @@ def test_the_intervals_hold_the_truth_of_a_longer_run(run: Run, workload: Fsdp) 
     truth = Schedule(workload, seed=99).truth(0, 600 * SECOND_NS)
     for key, exact in {
         "step_seconds": starts.mean(),
-        "step_bytes": 2 * workload.step_bytes,
+        "step_bytes": 2 * workload.step_bytes * 8 / CAPTURED_RAILS,
         "duty_cycle_ratio": truth.duty,
         "mean_bytes_per_second": truth.mean,
         "burstiness_cv_10ms": truth.cv,
@@ -105,7 +105,10 @@ def test_the_intervals_hold_the_truth_of_a_longer_run(run: Run, workload: Fsdp) 
         assert low <= exact <= high, key
 
 
-def test_the_idle_rail_is_named_and_the_label_is_that_of_the_run(run: Run, workload: Fsdp) -> None:
+def test_the_idle_rail_is_named_and_the_label_is_that_of_the_run(workload: Fsdp) -> None:
+    recording = play(workload, SECONDS)
+    recording.bytes_per_second[6] = 0
+    run = run_of(recording)
     assert run.values["idle_rails"] == ("mlx5_6:1",)
     assert run.values["slow_rails"] == ()
     assert run.values["fairness_ratio"] == pytest.approx(7 / 8, abs=1e-9)

@@ -13,11 +13,14 @@ import pytest
 from ibpulse.cli import main
 from ibpulse.recordings import Recording
 from ibpulse.recordings.writing import save
+from ibpulse.reports.comparison import Report, assemble
+from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.reports.run import describe_run
 from ibpulse.reports.span import ReportOptions
-from ibpulse.reports.step_comparison import StepComparison, compare_steps, describe_steps_of
-from ibpulse.reports.step_comparison_text import ONE_RUN_EACH, remarks, render_json, render_text, verdict
+from ibpulse.reports.step_comparison import StepComparison, compare_steps
+from ibpulse.reports.step_comparison_text import ONE_RUN_EACH, look_next, step_remarks, steps_json, verdict
 from ibpulse.simulate.fsdp import DENSE
-from tests.reports.recordings import LINE, TICK_NS, play, record, wave
+from tests.reports.recordings import LINE, play, record, wave
 
 GB = 1e9
 OPTIONS = ReportOptions(resamples=1000)
@@ -29,12 +32,18 @@ def dense(seed: int, shorter: bool = False) -> Recording:
     return play(SHORTER if shorter else DENSE, 30, seed)
 
 
+def report_of(*recordings: Recording, claim: float = 0.0) -> Report:
+    options = replace(OPTIONS, claim_seconds=claim)
+    named = zip(("before", "after", "later"), recordings, strict=False)
+    return assemble(
+        [describe_run(Path(f"{name}.parquet"), one, options, place) for place, (name, one) in enumerate(named)], options
+    )
+
+
 def compared(before: Recording, after: Recording, claim: float = 0.0) -> StepComparison:
-    runs = [
-        describe_steps_of(Path(f"{name}.parquet"), one, OPTIONS, place)
-        for place, (name, one) in enumerate((("before", before), ("after", after)))
-    ]
-    return compare_steps(*runs, OPTIONS, claim)
+    found = report_of(before, after, claim=claim).steps
+    assert found is not None
+    return found
 
 
 def square(busy: int, silent: np.ndarray, rate: float = 10 * GB, ports: int = 2) -> Recording:
@@ -51,10 +60,10 @@ def test_shorter_gaps_are_a_shorter_step_of_the_same_work() -> None:
     assert found.seconds.low <= -4.5 / 314.8 <= found.seconds.high < 0
     assert abs(found.moved_bytes.ratio) < 0.002
     assert found.possible
-    text = render_text(found)
-    assert text.startswith("steps are shorter by 4.")
-    assert f"O{ONE_RUN_EACH[1:]}." in text
-    assert "within the" in text
+    assert verdict(found).startswith("steps are shorter by 4.")
+    said = list(step_remarks(found))
+    assert said[0] == f"O{ONE_RUN_EACH[1:]}."
+    assert any("within the" in remark for remark in said)
 
 
 def test_two_runs_alike_are_no_difference() -> None:
@@ -90,35 +99,47 @@ def test_a_saving_beyond_the_wire_is_impossible_by_overlap() -> None:
     # 0.5 s of a second, of which the rails were busy for 0.2 s
     assert (found.outcome, found.possible) == ("shorter", False)
     assert verdict(found).endswith("; overlap alone cannot save that much")
-    assert any("so something else changed too" in remark for remark in remarks(found))
+    assert any("so something else changed too" in remark for remark in step_remarks(found))
     claimed = compared(slow, slow, claim=0.1)
     assert (claimed.claimed, claimed.possible, claimed.doubtful) == (True, True, True)
-    assert any("only if the rails were slower" in remark for remark in remarks(claimed))
+    assert any("only if the rails were slower" in remark for remark in step_remarks(claimed))
     assert not compared(slow, slow, claim=0.03).doubtful
 
 
 @pytest.mark.parametrize(("saving", "busy"), [(9.94, 18.3), (3.72, 4.6)])
 def test_published_savings_are_within_their_wire_time(saving: float, busy: float) -> None:
-    base = describe_steps_of(Path("before.parquet"), record(wave(10 * GB, 20, 30, 30)), OPTIONS)
+    base = describe_run(Path("before.parquet"), record(wave(10 * GB, 20, 30, 30)), OPTIONS).steps
     before = replace(base, seconds=2 * busy, busy_seconds=busy, least_wire_seconds=busy)
     after = replace(before, seconds=2 * busy - saving)
     assert compare_steps(before, after, OPTIONS).possible
-    assert not compare_steps(before, after, OPTIONS, claim_seconds=2 * saving).possible
+    assert not compare_steps(before, after, replace(OPTIONS, claim_seconds=2 * saving)).possible
 
 
-def test_other_nodes_and_simulators_are_named() -> None:
-    here, there = record(wave(10 * GB, 20, 30, 30)), record(wave(10 * GB, 20, 30, 30))
-    there = replace(there, meta=replace(there.meta, host="node8", simulated=True))
-    found = list(remarks(compared(here, there)))
-    assert found[0].startswith("SIMULATED: ")
-    assert "The recordings are of different nodes: node7 and node8." in found
+def test_the_report_says_what_to_look_at_next() -> None:
+    here, there = record(wave(10 * GB, 20, 30, 30)), record(wave(10 * GB, 20, 20, 30))
+    there = replace(there, meta=replace(there.meta, host="node8"))
+    found = look_next(report_of(here, there))
+    assert found[0] == "the samples side by side: `ibpulse render before.parquet after.parquet -o runs.png`"
+    assert found[1] == "the nodes, which differ: `ibpulse doctor` on node7 and on node8"
+    assert found[2].startswith("what a step waits for: `ibpulse trace TRACE.json.gz --against=after.parquet`")
+    assert len(found) == 3
+    assert look_next(report_of(here)) == look_next(report_of(here, here, here)) == []
+
+
+def test_a_rail_that_became_idle_is_looked_at() -> None:
+    one = wave(10 * GB, 20, 30, 30, ports=2)
+    other = one.copy()
+    other[1] = 0
+    said = look_next(report_of(record(one), record(other)))
+    assert "rails that became idle, mlx5_1:1: `ibpulse doctor` on node7" in said
+    assert "rails that became" not in " ".join(look_next(report_of(record(other), record(one))))
 
 
 def test_rails_that_are_always_busy_leave_nothing_to_overlap() -> None:
     # 46 of 50 GB/s on average
     rates = np.tile(np.repeat([50 * GB, 30 * GB], [40, 10]), 40)
     full = record(np.broadcast_to(rates, (1, 2, len(rates))).copy())
-    assert any("overlap cannot help, fewer bytes can" in remark for remark in remarks(compared(full, full)))
+    assert any("overlap cannot help, fewer bytes can" in remark for remark in step_remarks(compared(full, full)))
 
 
 def test_few_steps_and_correlated_steps_give_no_verdict() -> None:
@@ -136,24 +157,37 @@ def test_a_recording_without_steps_gives_no_verdict_and_valid_json() -> None:
     idle = record(np.zeros((1, 2, 500)))
     found = compared(idle, idle)
     assert verdict(found) == "no verdict: the recording before has 0 whole steps; 20 or more are needed"
-    document = json.loads(render_json(found))
+    document = json.loads(json.dumps(steps_json(found), allow_nan=False))
     assert document["outcome"] == "no-verdict"
     assert document["before"]["step_seconds"] is None
     assert document["step_seconds_change"] == {"ratio": None, "low": None, "high": None}
-    assert "step time" in render_text(found)
 
 
-def test_the_command_prints_text_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_format_has_the_steps_and_ends_with_what_to_look_at_next() -> None:
+    report = report_of(dense(1), dense(101, shorter=True))
+    for render in (render_text, render_markdown, render_page):
+        text = " ".join(render(report).replace("\\", "").split())
+        steps = text.index("Steps before (before) and after (after): steps are shorter by 4.")
+        assert text.index("Steps, before and after") < steps < text.rindex("Look at next")
+        assert "wire time ÷ step time" in text
+    assert render_text(report).splitlines()[-1].strip().endswith("that recording")
+    document = json.loads(render_json(report))
+    assert document["steps"]["outcome"] == "shorter"
+    assert document["look_next"] == look_next(report)
+    for other in (report_of(dense(1)), report_of(dense(1), dense(1), dense(1))):
+        document = json.loads(render_json(other))
+        assert (document["steps"], document["look_next"]) == (None, [])
+
+
+def test_the_command_checks_a_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [str(tmp_path / f"{name}.parquet") for name in ("before", "after")]
     for path, recording in zip(paths, (dense(1), dense(101, shorter=True)), strict=True):
         save(Path(path), recording)
-    assert main(["overlap", "compare", *paths], {}) == 0
-    assert capsys.readouterr().out.startswith("steps are shorter by 4.")
-    assert main(["overlap", "compare", *paths, "--claim=2s", "--format=json"], {}) == 0
-    found = json.loads(capsys.readouterr().out)
+    assert main(["report", *paths, "--claim=2s", "--format=json"], {}) == 0
+    document = json.loads(capsys.readouterr().out)
+    found = document["steps"]
     assert found["outcome"] == "shorter"
     assert found["wire_guard"]["claimed"] is True
     assert found["wire_guard"]["possible_by_overlap"] is False
-    assert found["before"]["interval_seconds"] == TICK_NS / 1e9
-    assert main(["overlap", "compare", *paths, "--claim=2", "--seed=-1"], {}) == 2
-    assert main(["overlap", "compare", paths[0], str(tmp_path)], {}) == 1
+    assert main(["report", paths[0], "--claim=2s"], {}) == 2
+    assert "flag --claim: is about two recordings" in capsys.readouterr().err

@@ -62,7 +62,7 @@ def test_truth_agrees_with_steps_laid_end_to_end_by_hand() -> None:
     rates = np.concatenate([step.rates_bytes_per_second for step in steps])
     edges = np.concatenate([[0], np.cumsum(durations)])
     middle = np.arange(500, 800_000_000, 1000)
-    rate = rates[np.searchsorted(edges, middle, side="right") - 1] * 14
+    rate = rates[np.searchsorted(edges, middle, side="right") - 1] * 16
     by_hand = rate.reshape(80, 10_000).mean(axis=1)
     truth = Schedule(workload, 9).truth(0, 800_000_000)
     assert truth.bytes_per_second == pytest.approx(by_hand, rel=0.001, abs=1e8)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ibpulse.errors import ConfigError
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
+from ibpulse.simulate.fsdp import CAPTURED_RAILS, DENSE, MOE, Fsdp, Unit
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import WORKLOADS, Constant, ExpertParallel, Idle, Square, Stretched, make_workload
 from tests.tables import for_each
@@ -25,7 +25,7 @@ ARTICLE = {"dense": (270.0, 463.0, 0.747, 0.20, 0.315), "moe": (363.0, 659.0, 0.
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["dense", "moe"])
 def test_a_minute_shows_what_the_article_measured(name: str, seed: int) -> None:
-    schedule = Schedule(make_workload(name), seed)
+    schedule = Schedule(make_workload(name), seed, CAPTURED_RAILS)
     truth = schedule.truth(BEGIN_NS, BEGIN_NS + MINUTE_NS)
     mean, peak, duty, cv, step = ARTICLE[name]
     assert truth.active_mean / 1e9 == pytest.approx(mean, rel=0.05)
@@ -82,11 +82,10 @@ def test_a_rate_that_no_port_has_is_refused(name: str, rate: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["dense", "moe"])
-def test_one_rail_of_eight_is_idle_and_the_others_are_equal(name: str) -> None:
+def test_all_rails_carry_the_same(name: str) -> None:
     flowed = Schedule(make_workload(name), rails=16).cumulative_bytes(MINUTE_NS)
-    idle = (flowed == 0).all(axis=1)
-    assert np.flatnonzero(idle).tolist() == [6, 14]
-    assert len(np.unique(flowed[~idle])) == 1
+    assert len(np.unique(flowed)) == 1
+    assert flowed.min() > 0
 
 
 def test_a_model_with_one_unit_gathers_computes_and_scatters_it() -> None:

@@ -30,7 +30,7 @@ def test_a_recording_is_reported_drawn_and_replayed(tmp_path: Path) -> None:
     tree, recording = tmp_path / "sys", tmp_path / "run.parquet"
     flags = ("--workload=square", "--rate=20GB/s", "--period=100ms", "--duty=0.5")
     with simulated(tree, *flags), Running(tree, tmp_path / "ring") as daemon:
-        assert str(recording) in ibpulse("record", recording, "--duration=2s", f"--from={daemon.url}")
+        assert str(recording) in ibpulse("record", recording, "--duration=2s", f"--url={daemon.url}")
     assert [port.device for port in load(recording).meta.ports] == ["mlx5_0", "mlx5_1"]
     (found,) = json.loads(ibpulse("report", recording, "--format=json", "--resamples=100"))["recordings"]
     assert (found["name"], found["complete"], found["simulated"]) == ("run", True, True)

@@ -70,6 +70,7 @@ line. If something is wrong, two more lines give the meaning and the remedy.
 
 | level | meaning |
 | --- | --- |
+| SKIP | not judged |
 | OK | no action needed |
 | WARN | the numbers are correct, but could be better, or something on the node needs attention |
 | FAIL | numbers are missing, or would be wrong |
@@ -104,8 +105,8 @@ first 64 bytes of the configuration space.
 {checks}
 
 A machine check concerns the machine on which doctor runs. If the tree does not come from a kernel (a simulated
-fabric, a fixture, a bundle), that machine is not the node; such findings are reported, but remain OK. `--check=NAME`
-runs only the given checks.
+fabric, a fixture, a bundle), that machine is not the node; such findings are reported as SKIP, not judged.
+`--check=NAME` runs only the given checks.
 
 {details}
 

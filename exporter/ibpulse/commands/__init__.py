@@ -1,13 +1,13 @@
 """The table of verbs; each verb has its own module, imported only when it runs, to keep help fast.
 
-A verb of two words, such as `overlap trace`, is a row of its own. Verbs with the same first word form a group.
+A verb of two words, such as `fleet report`, is a row of its own. `GROUPS` is the order in which help lists the verbs.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -126,7 +126,7 @@ VERBS = {
         ),
         Verb(
             "report",
-            "Compare recordings side by side and flag statistically significant differences.",
+            "Compare recordings, files or the recent past of daemons, and flag statistically significant differences.",
             "ibpulse report before.parquet after.parquet --trim",
             settings=("analysis.active-threshold",),
             reads_files=True,
@@ -154,9 +154,9 @@ VERBS = {
             reads_files=True,
         ),
         Verb(
-            "model skew",
+            "model experts",
             "Show how uneven the loads of experts are, what that costs, and on which rails it shows.",
-            "ibpulse model skew loads.csv --ranks=8 --nodes=2",
+            "ibpulse model experts loads.csv --ranks=8 --nodes=2",
             settings=(),
             reads_files=True,
         ),
@@ -168,9 +168,9 @@ VERBS = {
             reads_files=True,
         ),
         Verb(
-            "overlap trace",
+            "trace",
             "Measure exposed communication in profiler traces; with a recording, split it into waiting and moving.",
-            "ibpulse overlap trace rank0.json.gz --against=node7.parquet",
+            "ibpulse trace rank0.json.gz --against=node7.parquet",
             settings=("analysis.active-threshold",),
             reads_files=True,
         ),
@@ -179,13 +179,6 @@ VERBS = {
             "Check the configuration of a Megatron run against the rules about overlap.",
             "ibpulse overlap check run_config.yaml --set torch=2.6.0",
             settings=(),
-            reads_files=True,
-        ),
-        Verb(
-            "overlap compare",
-            "Compare the steps of a job before and after a change, with the bounds that the wire sets.",
-            "ibpulse overlap compare before.parquet after.parquet --trim",
-            settings=("analysis.active-threshold",),
             reads_files=True,
         ),
         Verb(
@@ -225,31 +218,48 @@ VERBS = {
 }
 
 
-def overview() -> str:
-    """The text of `ibpulse --help`."""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "look": ("demo", "top", "doctor"),
+    "run": ("serve", "gateway", "config", "completion"),
+    "record and compare": ("record", "replay", "import", "report", "render"),
+    "explain": ("trace", "model", "model experts", "overlap check", "nccl"),
+    "many nodes": ("fleet collect", "fleet report", "fleet render"),
+}
+DEVELOP: dict[str, tuple[str, ...]] = {"develop": ("simulate",)}
+"""Verbs that only `ibpulse --help-all` lists."""
+OTHER_WORDS = {"compare": "report", "plot": "render"}
+"""Words of other programs for our verbs."""
+START = "start here: `ibpulse demo` simulates a node and serves its page at http://localhost:10055/"
+
+
+def overview(*, every: bool = False) -> str:
+    """The text of `ibpulse --help`, and with `every` that of `ibpulse --help-all`."""
+    groups = {title: [VERBS[name] for name in names] for title, names in (GROUPS | (DEVELOP if every else {})).items()}
     return (
-        f"usage: ibpulse COMMAND [argument ...]\n\n{DESCRIPTION}\n\n{_list_verbs(VERBS.values())}\n\n"
+        f"usage: ibpulse COMMAND [argument ...]\n\n{DESCRIPTION}\n\n{START}\n\n{_list_verbs(groups)}\n\n"
         "`ibpulse COMMAND --help` lists the arguments of a command; `--help-all` lists its settings as well.\n"
-        "`ibpulse --version` prints the version.\n\n"
-        f"example: {VERBS['demo'].example}\n"
+        "`ibpulse --version` prints the version.\n"
     )
 
 
 def group_overview(word: str) -> str:
     """The text of `ibpulse WORD --help` for the first word of several verbs; empty if it is none."""
-    verbs = _group(word)
+    verbs = _two_words(word)
     if word in VERBS or not verbs:
         return ""
-    return f"usage: ibpulse {word} COMMAND [argument ...]\n\n{_list_verbs(verbs)}\n\nexample: {verbs[0].example}\n"
+    listed = _list_verbs({"commands": verbs})
+    return f"usage: ibpulse {word} COMMAND [argument ...]\n\n{listed}\n\nexample: {verbs[0].example}\n"
 
 
-def _list_verbs(verbs: Iterable[Verb]) -> str:
-    chosen = list(verbs)
-    width = max(len(verb.name) for verb in chosen)
-    return "\n".join(["commands:", *(f"  {verb.name:{width}}  {verb.summary}" for verb in chosen)])
+def _list_verbs(groups: Mapping[str, Sequence[Verb]]) -> str:
+    width = max(len(verb.name) for verbs in groups.values() for verb in verbs)
+    return "\n\n".join(
+        "\n".join([f"{title}:", *(f"  {verb.name:{width}}  {verb.summary}" for verb in verbs)])
+        for title, verbs in groups.items()
+    )
 
 
-def _group(word: str) -> list[Verb]:
+def _two_words(word: str) -> list[Verb]:
     """The verbs of two words that begin with this one."""
     return [verb for name, verb in VERBS.items() if name.startswith(f"{word} ")]
 
@@ -263,7 +273,7 @@ def split_verb(words: Sequence[str]) -> tuple[Verb, Sequence[str]]:
     two = " ".join(words[:2])
     if len(words) > 1 and two in VERBS:
         return VERBS[two], words[2:]
-    name = two if words[0] not in VERBS and _group(words[0]) else words[0]
+    name = two if words[0] not in VERBS and _two_words(words[0]) else words[0]
     return find_verb(name), words[1:]
 
 
@@ -276,7 +286,9 @@ def find_verb(name: str) -> Verb:
     if name not in VERBS:
         from ibpulse.config.setting_table import advice  # not for the list of commands
 
-        group = [verb.name for verb in _group(name.split()[0])] if name else []
+        if meant := OTHER_WORDS.get(name) or next((verb for verb in VERBS if verb.endswith(f" {name}")), None):
+            raise ConfigError([f"{name}: no such command; did you mean {meant}?"])
+        group = [verb.name for verb in _two_words(name.split()[0])] if name else []
         known = group or [*VERBS, "help", "version"]
         way_out = advice(name, known, f"choose {', '.join(group or VERBS)}")
         raise ConfigError([f"{name}: no such command; {way_out}"])

@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _whole_parser(file: dict[str, Any]) -> argparse.ArgumentParser:
     """One parser with all commands; `file` marks arguments that are completed with names of files."""
     from ibpulse.commands import VERBS
+    from ibpulse.commands.arguments import recording_or_address
     from ibpulse.commands.parser import build_parser, own_actions
 
     parser = argparse.ArgumentParser(prog="ibpulse")
@@ -53,6 +54,6 @@ def _whole_parser(file: dict[str, Any]) -> argparse.ArgumentParser:
         place.add_parser(word, help=verb.summary)
         built = place.choices[word] = build_parser(verb, show_settings=True)
         for action in own_actions(built):
-            if action.type is Path:
+            if action.type in (Path, recording_or_address):
                 setattr(action, "complete", file)  # noqa: B010 (no attribute of argparse)
     return parser

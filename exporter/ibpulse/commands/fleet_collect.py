@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import read_amount
+from ibpulse.commands.arguments import read_amount, recording_or_address
 from ibpulse.errors import ConfigError, DatasetError
 from ibpulse.memory import ALLOCATOR
+from ibpulse.missing_packages import how_to_install
 from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS, parse_duration
 
@@ -29,16 +30,16 @@ LAST = "5m"
 # the newest samples of a node are not settled yet, and its clock may be behind
 SETTLE_NS = 2 * SECOND_NS
 MOST_PROCESSES = 256
-EXTRA = (
-    "`ibpulse fleet collect` needs {name}, which is not installed; install ibpulse with its extra: "
-    "pip install 'ibpulse[fleet]'"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the sources, the span, and the dataset."""
     parser.add_argument(
-        "files", type=Path, nargs="*", metavar="FILE", help="Captures or recordings to collect instead of asking nodes."
+        "files",
+        type=recording_or_address,
+        nargs="*",
+        metavar="FILE",
+        help="Captures or recordings to collect instead of asking nodes, or the URL of a gateway.",
     )
     parser.add_argument(
         "-o",
@@ -47,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DATASET",
         help="Directory or URI (s3://bucket/path) of the dataset; one that exists is continued.",
     )
-    parser.add_argument(
-        "--gateway", metavar="URL", help="Collect the nodes of a gateway, such as http://gateway:10056."
-    )
+    parser.add_argument("--url", metavar="URL", help="Collect the nodes of a gateway, such as http://gateway:10056.")
     parser.add_argument("--job", default="", metavar="ID", help="Collect the nodes of this job, and its ports.")
     parser.add_argument("--last", metavar="DURATION", help=f"Collect the time up to now (default: {LAST}).")
     parser.add_argument(
@@ -80,12 +79,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.commands.logs import set_up_log  # not for help texts
 
     set_up_log(settings.log.level, settings.log.format)
+    take_address(arguments)
     span = read_span(arguments, settings)
     try:
         from ibpulse.datasets.dataset_store import DatasetStore
         from ibpulse.datasets.stage_workers import open_scheduler, open_workers
     except ModuleNotFoundError as error:
-        raise ConfigError([EXTRA.format(name=error.name)]) from error
+        raise missing(error) from error
     store = DatasetStore(arguments.output)
     store.begin()
     with ExitStack() as stack:
@@ -97,6 +97,26 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             result = _collect_nodes(arguments, settings, store, _span_of_nodes(arguments, store, span), there)
     print(escape_controls(result.describe(), keep="\n"))
     return 0 if result.written or result.kept else 1
+
+
+def take_address(arguments: argparse.Namespace) -> None:
+    """Make the address among the files that of the gateway.
+
+    Raises:
+        ConfigError: there are several addresses.
+    """
+    given = [each for each in arguments.files if isinstance(each, str)]
+    if given and (arguments.url or len(given) > 1):
+        raise ConfigError([f"{given[-1]}: not expected here; give the address of one gateway"])
+    arguments.files = [each for each in arguments.files if isinstance(each, Path)]
+    arguments.url = arguments.url or "".join(given)
+
+
+def missing(error: ModuleNotFoundError) -> ConfigError:
+    """The error for a package of the extra that is not installed."""
+    name = error.name or "a package"
+    packages = ("httpx", "sniffio") if name == "httpx" else (name,)
+    return ConfigError([f"`ibpulse fleet collect` needs {name}, which is not installed; {how_to_install(*packages)}"])
 
 
 def read_span(arguments: argparse.Namespace, settings: Settings) -> tuple[int, int] | None:
@@ -136,10 +156,10 @@ def _find_contradictions(arguments: argparse.Namespace, settings: Settings) -> I
         yield "flag --last: cannot be combined with --from and --to; use one of them"
     if arguments.end is not None and arguments.begin is None and not arguments.files:
         yield "flag --to: needs --from; give both"
-    if arguments.gateway and (arguments.files or settings.nodes.sources):
-        yield "flag --gateway: cannot be combined with files or nodes.sources; use one of them"
-    if not (arguments.files or arguments.gateway or settings.nodes.sources):
-        yield "no source of samples; give nodes.sources, --gateway or files"
+    if arguments.url and (arguments.files or settings.nodes.sources):
+        yield "flag --url: cannot be combined with files or nodes.sources; use one of them"
+    if not (arguments.files or arguments.url or settings.nodes.sources):
+        yield "no source of samples; give nodes.sources, the --url of a gateway, or files"
     if not 1 <= arguments.processes <= MOST_PROCESSES:
         yield f"flag --processes: {arguments.processes} is not possible; choose 1 to {MOST_PROCESSES}"
 
@@ -199,7 +219,7 @@ def _collect_nodes(
     )  # not for help texts
     from ibpulse.datasets.unfinished_span import end_span
 
-    parallel = GATEWAY_PARALLEL if arguments.gateway else PARALLEL
+    parallel = GATEWAY_PARALLEL if arguments.url else PARALLEL
     wanted = NodeCollection(*span, arguments.job, parallel)
     result = asyncio.run(collect_nodes(store, _discovery(arguments, settings), wanted, computing))
     end_span(store)
@@ -220,11 +240,11 @@ def _discovery(arguments: argparse.Namespace, settings: Settings) -> Discovery:
         from ibpulse.fleet.discovery import Discovery
         from ibpulse.fleet.node_config import NodeConfigFile
     except ModuleNotFoundError as error:
-        raise ConfigError([EXTRA.format(name=error.name)]) from error
-    if not arguments.gateway:
+        raise missing(error) from error
+    if not arguments.url:
         return make_discovery(settings, InternalErrors())
     config = NodeConfigFile(settings.nodes.config_file)
     try:
-        return Discovery([(GatewaySource(arguments.gateway, config), config)])
+        return Discovery([(GatewaySource(arguments.url, config), config)])
     except ValueError as error:
-        raise ConfigError([f"flag --gateway: {error}"]) from error
+        raise ConfigError([f"flag --url: {error}"]) from error

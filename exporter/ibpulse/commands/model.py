@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if key.flag:
             default = f"; {key.default} by default." if key.default else ""
             parser.add_argument(f"--{key.name}", metavar=key.metavar, help=f"{key.sentence}{default}")
-    add_against_arguments(parser, "Recording of a node, or address of a daemon, to compare with.")
+    add_against_arguments(parser, "Recording of a node to compare with.")
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help=f"Output format: {', '.join(FORMATS)} (default: text)."
     )
@@ -85,8 +85,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _measure(arguments: argparse.Namespace, settings: Settings) -> MeasuredTraffic | None:
     """The traffic of the recording or daemon to compare with, None without one."""
-    if not arguments.against:
-        return None
     from ibpulse.commands.arguments import load_against
     from ibpulse.reports.measured_traffic import measure_traffic
     from ibpulse.reports.span import ReportOptions
@@ -94,8 +92,11 @@ def _measure(arguments: argparse.Namespace, settings: Settings) -> MeasuredTraff
     options = ReportOptions(
         active_bytes_per_second=settings.analysis.active_threshold, timescales_ns=(10_000_000, 100_000_000)
     )
-    recording, outside = load_against(arguments, options)
-    return measure_traffic(arguments.against, recording, options, outside)
+    found = load_against(arguments, options)
+    if found is None:
+        return None
+    path, recording, outside = found
+    return measure_traffic(str(path), recording, options, outside)
 
 
 def _answer(flags: Mapping[str, GivenText], file: JobFile, measured: MeasuredTraffic | None) -> _Answer:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Results: output or JSON of nccl-tests, JSON of perftest, log of NCCL Inspector.",
     )
-    add_against_arguments(parser, "Recording of one node during the run, or address of its daemon.")
+    add_against_arguments(parser, "Recording of one node during the run.")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="Output format (default: text).")
     parser.add_argument("--rate", metavar="RATE", help="Line rate of a rail, one direction, such as 50GB/s.")
     parser.add_argument("--rails", type=int, metavar="COUNT", help="Rails per node (default: those of the recording).")
@@ -58,18 +58,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     from ibpulse.nccl.benchmark_files import read_benchmark  # not for help texts
     from ibpulse.nccl.benchmark_report import compare_with_wire, describe_benchmark, render_json, render_text
+    from ibpulse.reports.span import ReportOptions
 
     hardware = _hardware(arguments)
-    recording: Recording | None = None
-    if arguments.against:
-        from ibpulse.reports.span import ReportOptions
-
-        recording, _ = load_against(arguments, ReportOptions())
+    found = load_against(arguments, ReportOptions())
+    recording = found and found[1]
+    if recording is not None:
         hardware = _with_rails(hardware, recording)
     reports = []
     for path in arguments.files:
-        found = read_benchmark(path, arguments.unit or "", arguments.collective or "")
-        report = describe_benchmark(found, hardware)
+        results = read_benchmark(path, arguments.unit or "", arguments.collective or "")
+        report = describe_benchmark(results, hardware)
         if recording is not None:
             report = compare_with_wire(report, recording, settings.analysis.active_threshold, arguments.mtu)
         reports.append(report)

@@ -5,13 +5,29 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from itertools import groupby
 from typing import Any, NoReturn
 
-from ibpulse.commands import Verb
+from ibpulse.commands import VERBS, Verb
+from ibpulse.commands.arguments import is_address
 from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS, advice
 from ibpulse.errors import ConfigError
+
+ADDRESS = "--url"
+OTHER_WORDS = {
+    "--address": ADDRESS,
+    "--against": ADDRESS,
+    "--gateway": ADDRESS,
+    "--kind": "--picture",
+    "--recording": "--against",
+    "--since": "--from",
+    "--until": "--to",
+}
+"""Words for our flags that other verbs or programs use."""
+NEARLY = 0.85
+SHOWN_VERBS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +49,19 @@ class Parser(argparse.ArgumentParser):
             ConfigError: always.
         """
         raise ConfigError([f"{message}; see `{self.prog} --help`"])
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a word that is none of the choices; argparse calls it.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        name = f"flag {action.option_strings[-1]}" if action.option_strings else str(action.metavar or action.dest)
+        way_out = advice(str(value), known, f"choose {', '.join(known)}")
+        raise ConfigError([f"{name}: unknown value {str(value)!r}; {way_out}"])
 
 
 class Help(argparse.Action):
@@ -108,7 +137,9 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     values = vars(arguments)
     flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS) if row.name in values}
     known = [flag for action in parser._actions if action.help != argparse.SUPPRESS for flag in action.option_strings]
-    faults = _unknown_faults(unknown, known, f"see `{parser.prog} --help`")
+    # a value that stands apart from its unknown flag may have been taken for the address
+    address = getattr(arguments, "address", None) or ""
+    faults = _unknown_faults(unknown, known, parser.prog, address)
     return Parsed(arguments, flags, tuple(faults))
 
 
@@ -121,13 +152,31 @@ def _usage_word(action: argparse.Action) -> str:
     return f"{name}{'=' if name.startswith('--') else ' '}{value}".strip()
 
 
-def _unknown_faults(unknown: Sequence[str], known: Sequence[str], otherwise: str) -> list[str]:
+def _unknown_faults(unknown: Sequence[str], known: Sequence[str], program: str, address: str) -> list[str]:
     """An error for each unknown flag and each surplus word; the word after an unknown flag may be its value."""
     faults = []
-    for before, word in zip(("", *unknown), unknown, strict=False):
+    for before, word, after in zip(("", *unknown), unknown, (*unknown[1:], ""), strict=False):
         if word.startswith("-"):
-            flag = word.partition("=")[0]
-            faults.append(f"flag {flag}: no such flag; {advice(flag, known, otherwise)}")
+            flag, _, value = word.partition("=")
+            faults.append(f"flag {flag}: no such flag; {_hint(flag, value or after or address, known, program)}")
         elif not before.startswith("-") or "=" in before:
             faults.append(f"{word}: not expected here; a value belongs to a flag, like --sampler.interval=10ms")
     return faults
+
+
+def _hint(flag: str, value: str, known: Sequence[str], program: str) -> str:
+    """What an unknown flag with its value may have meant."""
+    if ADDRESS in known and is_address(value):
+        return f"did you mean {ADDRESS}={value}?"
+    if OTHER_WORDS.get(flag) in known:
+        return f"did you mean {OTHER_WORDS[flag]}?"
+    if nearly := get_close_matches(flag, known, n=1, cutoff=NEARLY):
+        return f"did you mean {nearly[0]}?"
+    others = [name for name, verb in VERBS.items() if _has_flag(verb, flag)]
+    more = f" and {len(others) - SHOWN_VERBS} more" if len(others) > SHOWN_VERBS else ""
+    belongs = ", ".join(f"`ibpulse {name}`" for name in others[:SHOWN_VERBS])
+    return f"it is a flag of {belongs}{more}" if others else advice(flag, known, f"see `{program} --help`")
+
+
+def _has_flag(verb: Verb, flag: str) -> bool:
+    return any(flag in action.option_strings for action in own_actions(build_parser(verb)))

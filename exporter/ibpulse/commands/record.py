@@ -9,7 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import add_force_argument, add_trim_argument, read_amount
+from ibpulse.commands.arguments import (
+    add_force_argument,
+    add_trim_argument,
+    add_url_argument,
+    await_daemon,
+    read_amount,
+    read_url,
+)
 from ibpulse.errors import ConfigError
 from ibpulse.memory import ALLOCATOR
 from ibpulse.text import escape_controls
@@ -40,11 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"Stop once the rails have been active and then idle for this long (without a value: {IDLE}).",
     )
     add_trim_argument(parser)
-    parser.add_argument(
-        "--from",
-        dest="url",
-        metavar="URL",
-        help="Record the samples of a running daemon, such as node7:10055 or https://node7, instead of this node.",
+    add_url_argument(
+        parser, "Record the samples of a running daemon, such as node7:10055 or https://node7, instead of this node."
     )
     add_force_argument(parser, "FILE")
 
@@ -66,7 +70,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     bounds = read_bounds(arguments)
     options = RecorderOptions(*bounds, settings.analysis.active_threshold)
     refuse_existing(arguments.file, arguments.force)
-    opening = daemon_source(arguments.url) if arguments.url else node_source(settings)
+    url = read_url(arguments)
+    opening = daemon_source(await_daemon(url)) if url else node_source(settings)
     print(escape_controls(asyncio.run(record(arguments.file, opening, options, arguments.trim))))
     return 0
 

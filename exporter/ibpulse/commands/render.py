@@ -1,4 +1,4 @@
-"""`ibpulse render FILE... -o OUT`: plots recordings."""
+"""`ibpulse render RECORDING... -o OUT`: plots recordings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 from ibpulse.commands.arguments import (
     add_output_arguments,
+    add_recordings,
     add_window_arguments,
     check_output,
+    load_source,
     read_duration,
     read_part,
+    read_recordings,
+    source_path,
 )
 from ibpulse.errors import ConfigError
 from ibpulse.model import DIRECTIONS
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ibpulse.config import Settings
-    from ibpulse.pictures.picture_run import PictureRun
     from ibpulse.reports.span import ReportOptions
 
 # a GIF gives frame durations in whole hundredths of a second
@@ -32,9 +35,7 @@ FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files, the kind of picture, the part of the recordings, and the drawing options."""
-    parser.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="Recordings, drawn side by side on a common scale."
-    )
+    add_recordings(parser, "Files, or addresses of daemons, drawn side by side on a common scale.")
     add_output_arguments(parser, "Picture to write, with the extension .png, .svg, .gif, .mp4 or .html.", required=True)
     parser.add_argument(
         "--picture",
@@ -61,8 +62,7 @@ def _add_drawing(parser: argparse.ArgumentParser) -> None:
         "--statistic",
         choices=STATISTICS,
         default="both",
-        help="Statistic of a heatmap column that covers several samples: max, mean, or both in two maps "
-        "(default: both).",
+        help="Statistic of a heatmap column: max, mean, or both in two maps (default: both).",
     )
     parser.add_argument(
         "--theme", choices=THEMES, default="light", help=f"Colours: {' or '.join(THEMES)} (default: light)."
@@ -81,7 +81,7 @@ def _add_drawing(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=FRAME_RATES,
         default=20,
-        help=f"Frames per second of an animation: {', '.join(map(str, FRAME_RATES))} (default: 20).",
+        help="Frames per second of an animation (default: 20).",
     )
     parser.add_argument(
         "--speed",
@@ -104,13 +104,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         RecordingError: a file cannot be read, or the chosen part of it is empty.
     """
     kind = choose_kind(arguments.output, arguments.picture)
-    chosen, options, last_ns = _read_options(arguments, settings, kind)
-    from ibpulse.pictures import render  # not for help texts
+    faults: list[str] = []
+    sources = read_recordings(arguments, faults)
+    chosen, options, last_ns = _read_options(arguments, settings, kind, len(sources), faults)
+    from ibpulse.api.pictures_of_runs import picture_run  # not for help texts
+    from ibpulse.pictures import render
 
-    names = _names(arguments.files, arguments.title)
-    runs = [
-        _take(path, name, chosen, options.direction, last_ns) for path, name in zip(arguments.files, names, strict=True)
-    ]
+    names = _names([source_path(source) for source in sources], arguments.title)
+    runs = []
+    for source, name in zip(sources, names, strict=True):
+        part, outside = load_source(source, chosen, last_ns)
+        runs.append(picture_run(source_path(source), name, part, chosen, options.direction, outside))
 
     def announce(text: str) -> None:
         print(escape_controls(f"{arguments.output}: {text}"), flush=True)
@@ -122,12 +126,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _read_options(
-    arguments: argparse.Namespace, settings: Settings, kind: str
+    arguments: argparse.Namespace, settings: Settings, kind: str, count: int, faults: list[str]
 ) -> tuple[ReportOptions, PictureOptions, int]:
-    """The part of the recordings, how to draw it, and the length of their ends to draw, 0 for all of them."""
+    """The part of `count` recordings, how to draw it, and the length of their ends to draw, 0 for all of them.
+
+    Raises:
+        ConfigError: there are `faults`, or arguments are invalid; lists all of them.
+    """
     from ibpulse.reports.span import ReportOptions  # not for help texts
 
-    faults: list[str] = []
     width = arguments.width or KINDS[kind].width_pixels
     dpi = arguments.dpi or KINDS[kind].dpi
     part = read_part(arguments, faults)
@@ -153,17 +160,17 @@ def _read_options(
         active_bytes_per_second=chosen.thresholds().high,
         burst_low_bytes_per_second=chosen.thresholds().low,
     )
-    faults += size_faults(width, dpi) + _faults(arguments, kind)
+    faults += size_faults(width, dpi) + _faults(arguments, kind, count)
     if faults:
         raise ConfigError(faults)
     return chosen, options, part.last_ns
 
 
-def _faults(arguments: argparse.Namespace, kind: str) -> list[str]:
+def _faults(arguments: argparse.Namespace, kind: str, count: int) -> list[str]:
     faults: list[str] = []
     most = KINDS[kind].most_runs
-    if len(arguments.files) > most:
-        faults.append(f"{len(arguments.files)} recordings given, but a {kind} takes at most {most}")
+    if count > most:
+        faults.append(f"{count} recordings given, but a {kind} takes at most {most}")
     if not (math.isfinite(arguments.speed) and 0.001 <= arguments.speed <= 1000):
         faults.append(f"flag --speed: {arguments.speed} is out of bounds; give 0.001 to 1000")
     return faults
@@ -171,17 +178,8 @@ def _faults(arguments: argparse.Namespace, kind: str) -> list[str]:
 
 def _names(files: Sequence[Path], titles: Sequence[str]) -> list[str]:
     """The title of each file if it has one, else its name, with its directory if another file has the same name."""
-    stems = [path.stem for path in files]
+    stems = [path.name.removesuffix(".parquet") for path in files]
     names = [
         f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(files, stems, strict=True)
     ]
     return [*titles, *names[len(titles) :]]
-
-
-def _take(path: Path, name: str, chosen: ReportOptions, direction: str, last_ns: int) -> PictureRun:
-    """One file's window to draw, and its key numbers as in a report."""
-    from ibpulse.api.pictures_of_runs import picture_run  # not for help texts
-    from ibpulse.reports.span import load_part
-
-    part, outside = load_part(path, chosen, last_ns)
-    return picture_run(path, name, part, chosen, direction, outside)

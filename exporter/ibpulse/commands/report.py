@@ -1,4 +1,4 @@
-"""`ibpulse report FILE...`: prints the statistics of recordings side by side."""
+"""`ibpulse report RECORDING...`: prints the statistics of recordings side by side."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import add_output_arguments, add_window_arguments, check_output, read_part
+from ibpulse.commands.arguments import (
+    add_output_arguments,
+    add_recordings,
+    add_window_arguments,
+    check_output,
+    load_source,
+    read_amount,
+    read_part,
+    read_recordings,
+    source_path,
+)
 from ibpulse.errors import ConfigError, PictureError, RecordingError
 from ibpulse.text import escape_controls, size_text
-from ibpulse.units import parse_duration
+from ibpulse.units import SECOND_NS, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,9 +41,7 @@ LEAST_RESAMPLES, MOST_RESAMPLES = 100, 100_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files, the part to use, and the format."""
-    parser.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="Recordings; the first is the baseline of the comparison."
-    )
+    add_recordings(parser, "Files, or addresses of daemons; the first one is the baseline.")
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -67,6 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Share of the time in which the GPUs compute, for the bounds of exposed communication; once for all "
         "recordings, or once for each (default: unknown).",
     )
+    parser.add_argument(
+        "--claim",
+        metavar="DURATION",
+        help="Saving per step to check against the time on the wire, for two recordings (default: the measured one).",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the resampling (default: 0).")
 
 
@@ -79,15 +92,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     from ibpulse.reports.comparison import assemble  # not for help texts
     from ibpulse.reports.run import describe_run
-    from ibpulse.reports.span import load_part
 
-    options, last_ns = _options(arguments, settings)
+    faults: list[str] = []
+    sources = read_recordings(arguments, faults)
+    options, last_ns = _options(arguments, settings, len(sources), faults)
     output: Path | None = arguments.output
     form = arguments.format or SUFFIXES.get(output.suffix.lower() if output else "", "text")
     runs, drawn = [], []
-    for place, path in enumerate(arguments.files):
-        recording, outside = load_part(path, options, last_ns)
-        runs.append(describe_run(path, recording, options, place, outside))
+    for place, source in enumerate(sources):
+        recording, outside = load_source(source, options, last_ns)
+        runs.append(describe_run(source_path(source), recording, options, place, outside))
         if form == "html" and place < MOST_DRAWN:
             drawn.append((recording, outside))
     report = assemble(runs, options, arguments.title)
@@ -155,11 +169,16 @@ def _write(output: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _options(arguments: argparse.Namespace, settings: Settings) -> tuple[ReportOptions, int]:
-    """The options, and the length of the end of each recording to use, 0 for all of it."""
+def _options(
+    arguments: argparse.Namespace, settings: Settings, count: int, faults: list[str]
+) -> tuple[ReportOptions, int]:
+    """The options for `count` recordings, and the length of the end of each to use, 0 for all of it.
+
+    Raises:
+        ConfigError: there are `faults`, or arguments are invalid; lists all of them.
+    """
     from ibpulse.reports.span import ReportOptions
 
-    faults: list[str] = []
     part = read_part(arguments, faults)
     check_output(arguments, faults)
     timescales = _timescales(arguments.timescales, faults)
@@ -175,9 +194,12 @@ def _options(arguments: argparse.Namespace, settings: Settings) -> tuple[ReportO
         for ratio in arguments.gpu_active
         if not 0 <= ratio <= 1
     ]
-    if len(arguments.gpu_active) not in (0, 1, len(arguments.files)):
-        given, files = len(arguments.gpu_active), len(arguments.files)
-        faults.append(f"flag --gpu-active: given {given} times for {files} recordings; give it once, or once for each")
+    given = len(arguments.gpu_active)
+    if given not in (0, 1, count):
+        faults.append(f"flag --gpu-active: given {given} times for {count} recordings; give it once, or once for each")
+    claim_ns = read_amount("--claim", arguments.claim, parse_duration, faults) or 0
+    if claim_ns and count != 2:
+        faults.append(f"flag --claim: is about two recordings, before and after a change; {count} are given")
     if faults:
         raise ConfigError(faults)
     options = ReportOptions(
@@ -191,6 +213,7 @@ def _options(arguments: argparse.Namespace, settings: Settings) -> tuple[ReportO
         resamples=arguments.resamples,
         seed=arguments.seed,
         gpu_active=tuple(arguments.gpu_active),
+        claim_seconds=claim_ns / SECOND_NS,
         brief=arguments.brief,
     )
     return options, part.last_ns

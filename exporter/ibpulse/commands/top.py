@@ -10,6 +10,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from ibpulse.commands.arguments import add_url_argument, read_url
 from ibpulse.errors import ConfigError, DaemonError
 from ibpulse.units import SECOND_NS
 
@@ -32,11 +33,10 @@ REFUSED = (401, 403)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the source of the samples."""
-    parser.add_argument(
-        "--url",
-        metavar="URL",
-        help="Address of a running daemon, like http://node7:10055 (default: this node's daemon if one runs, "
-        "else sample this node's ports).",
+    add_url_argument(
+        parser,
+        "Address of a running daemon, like http://node7:10055; by default this node's daemon if one runs, else this "
+        "node's ports are sampled.",
     )
     parser.add_argument(
         "--alone",
@@ -56,9 +56,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.terminal.display import check_terminal  # not for help texts
     from ibpulse.terminal.driver import Terminal
 
-    alone = is_alone(arguments.url, arguments.alone, arguments.origins)
+    url = read_url(arguments)
+    alone = is_alone(url, arguments.alone, arguments.origins)
     check_terminal()
-    watcher = None if alone else find_daemon(arguments.url, settings.web.listen_address)
+    watcher = None if alone else find_daemon(url, settings.web.listen_address)
     if watcher is not None:
         asyncio.run(Terminal(watcher).run())
     else:

@@ -11,6 +11,7 @@ from ibpulse.config.setting_types import OPTIONAL_PATH, Kind
 from ibpulse.config.settings import Settings
 
 PREFIX = "IBPULSE_"
+LEAST_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,11 @@ def row(name: str) -> SettingRow:
 
 
 def advice(unknown: str, known: Iterable[str], otherwise: str = "`ibpulse serve --help` lists every setting") -> str:
-    """A hint for an unknown name: the nearest known one, or `otherwise`."""
+    """A hint for an unknown name: the nearest known one, or the first that contains it, or `otherwise`."""
     from difflib import get_close_matches  # needed only after a typing error
 
-    nearest = get_close_matches(unknown, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    nearest = get_close_matches(unknown, names, n=1, cutoff=0.6)
+    if not nearest and len(unknown) >= LEAST_PART:
+        nearest = [name for name in names if unknown in name]
     return f"did you mean {nearest[0]}?" if nearest else otherwise

@@ -25,7 +25,7 @@ from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeState, PolledNode
 from ibpulse.fleet.nodes import Node, Nodes
 from ibpulse.recordings import Recording, save_pieces
-from ibpulse.text import natural_key
+from ibpulse.text import names_text, natural_key
 
 T = TypeVar("T")
 # a gateway serves few windows at a time
@@ -70,6 +70,8 @@ async def collect_nodes(
             await _together(
                 collector.collect(node) for node in sorted(nodes.all(), key=lambda node: natural_key(node.name))
             )
+        if sentence := collector.unknown_job():
+            result.add_problem(sentence)
         # the stages may take longer than the requests
         result.written += await _together(collector.stages)
     finally:
@@ -110,6 +112,14 @@ class _Collector:
         self._covered = CoveredSpans.read(store, wanted.job, wanted.begin_ns, wanted.end_ns)
         self._absent = set(store.parts(MISSING))
         self._names: set[str] = set()
+        self._running, self._found = set[str](), False
+
+    def unknown_job(self) -> str:
+        """A sentence if no node is known to have the wanted job, otherwise empty."""
+        if not self._wanted.job or self._found:
+            return ""
+        running = f"running: {names_text(self._running)}" if self._running else "no running job is known"
+        return f"no node is known to have job {self._wanted.job!r}; {running}"
 
     async def collect(self, node: Node) -> None:
         """Collect one node; what it does not give is missing in the result."""
@@ -154,7 +164,10 @@ class _Collector:
         if self._wanted.job and not (state.jobs and state.jobs.known):
             raise DaemonError("it does not say which jobs it has")
         if self._wanted.job and not has_job(state, self._wanted.job):
+            assert state.jobs is not None
+            self._running.update(job.job_id for job in state.jobs.jobs if job.running)
             return None
+        self._found = True
         return NodeSource(node, name, state)
 
     async def _collect_part(self, source: NodeSource, history: KeptSamples, part: Part, end_ns: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated
 
 from pydantic import Field
@@ -48,6 +49,8 @@ class GatewaySource(TargetSource):
             answer = await peer.get("/api/v1/nodes", max_bytes=MAX_LIST_BYTES, seconds=SOURCE_SECONDS)
             found = read_answer(GatewayNodes, answer)
         except DaemonError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise DiscoveryError(["has no list of nodes, so it is no gateway; give the address of one"]) from error
             raise DiscoveryError([str(error)]) from error
         finally:
             await peer.close()

@@ -15,10 +15,10 @@ from ibpulse.datasets.dataset_schema import FILES, MISSING, NODE_SUMS, RAIL_SECO
 from ibpulse.datasets.dataset_store import DatasetStore
 from ibpulse.errors import DatasetError
 from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.text import natural_key
+from ibpulse.missing_packages import how_to_install
+from ibpulse.text import names_text, natural_key
 from ibpulse.units import SECOND_NS
 
-EXTRA = "reports of datasets need duckdb, which is not installed; install it with pip install 'ibpulse[fleet]'"
 SETTINGS: Mapping[str, Any] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
@@ -132,13 +132,18 @@ class ReportSource:
         try:
             import duckdb
         except ImportError as error:
-            raise DatasetError(EXTRA) from error
+            reason = f"reports of datasets need duckdb, which is not installed; {how_to_install('duckdb')}"
+            raise DatasetError(reason) from error
         DatasetStore(str(path)).check()
         self.path, self.choice = path, choice
         self._errors: type[Exception] = duckdb.Error
         self._database = duckdb.connect(config=dict(SETTINGS))
         self.nodes = {node.name: node for node in self._read_nodes()}
         if not self.nodes:
+            jobs = sorted({part.job for _, part, _ in self._files((FILES,)) if part.job}, key=natural_key)
+            if choice.job and choice.job not in jobs:
+                had = f"the jobs {names_text(jobs)}" if jobs else "parts of no job"
+                raise DatasetError(f"{path} has no job {choice.job!r}; it has {had}")
             raise DatasetError(f"{path} has no complete part of {choice.text} in this span; choose another one")
         spans = [(part.start_ns, part.end_ns) for node in self.nodes.values() for part in node.parts]
         self.origin_ns = min(begin for begin, _ in spans)

@@ -10,11 +10,8 @@ from contextlib import contextmanager
 
 from ibpulse.errors import ConfigError, DatasetError
 from ibpulse.memory import ALLOCATOR
+from ibpulse.missing_packages import how_to_install
 
-EXTRA = (
-    "flag --scheduler: needs distributed, which is not installed; install ibpulse with its extra: "
-    "pip install 'ibpulse[fleet]'"
-)
 CONNECT_SECONDS = 10
 
 
@@ -53,7 +50,8 @@ def open_scheduler(address: str) -> Iterator[Executor]:
     try:
         from distributed import Client  # only where it is asked for
     except ModuleNotFoundError as error:
-        raise ConfigError([EXTRA]) from error
+        missing = f"flag --scheduler: needs distributed, which is not installed; {how_to_install('distributed')}"
+        raise ConfigError([missing]) from error
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

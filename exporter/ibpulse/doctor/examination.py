@@ -20,7 +20,7 @@ from ibpulse.doctor.facts import Facts
 from ibpulse.doctor.finding import Check, Finding, Level, checks_of, worst_level
 from ibpulse.text import count_text, escape_controls, names_text
 
-NOT_JUDGED = "Does not count: the tree is not a kernel's sysfs, so this machine is not the node."
+NOT_JUDGED = "Not judged: the tree is not a kernel's sysfs, so this machine is not the node."
 CHECKS: tuple[Check, ...] = tuple(
     one
     for module in (
@@ -36,7 +36,7 @@ CHECKS: tuple[Check, ...] = tuple(
 )
 
 WIDTH = 118
-COLOURS = {Level.OK: "32", Level.WARN: "33", Level.FAIL: "31"}
+COLOURS = {Level.SKIP: "2", Level.OK: "32", Level.WARN: "33", Level.FAIL: "31"}
 DOCUMENT_VERSION = 1
 _WORDS = {Level.OK: "OK: nothing to do", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 _LEVEL, _TOPIC = 6, 12
@@ -49,9 +49,9 @@ def examine(facts: Facts, names: Collection[str] = ()) -> tuple[Finding, ...]:
 
 
 def _file(finding: Finding, check: Check, facts: Facts) -> Finding:
-    """The finding with the name of its check as topic; OK if it is about a machine that is not the node."""
+    """The finding with the name of its check as topic; not judged if it is about a machine that is not the node."""
     if check.of_machine and not facts.tree.is_kernel and finding.level is not Level.OK:
-        finding = replace(finding, level=Level.OK, meaning=NOT_JUDGED, advice="")
+        finding = replace(finding, level=Level.SKIP, meaning=NOT_JUDGED, advice="")
     return replace(finding, topic=check.name)
 
 
@@ -97,7 +97,9 @@ def document(findings: Sequence[Finding], about: Mapping[str, object]) -> dict[s
 
 def _write_lines(finding: Finding, subjects: Sequence[str], colour: bool) -> list[str]:
     head = f"{finding.level.name:<{_LEVEL}}{finding.topic:<{_TOPIC}}"
-    text = f"{names_text(subjects)}: {finding.sentence}" if subjects else finding.sentence
+    # sentences are about one subject
+    each = "each " if len(subjects) > 1 and finding.sentence[:1].islower() else ""
+    text = f"{names_text(subjects)}: {each}{finding.sentence}" if subjects else finding.sentence
     lines = _wrap(head, text)
     if colour:
         word = finding.level.name

@@ -14,10 +14,11 @@ from ibpulse.doctor.facts import Facts
 class Level(enum.IntEnum):
     """Severity of a finding.
 
-    OK: nothing to do. WARN: the data is correct but incomplete, or something on the node needs attention. FAIL: data is
-    missing or would be wrong.
+    SKIP: not judged. OK: nothing to do. WARN: the data is correct but incomplete, or something on the node needs
+    attention. FAIL: data is missing or would be wrong.
     """
 
+    SKIP = -1
     OK = 0
     WARN = 1
     FAIL = 2
@@ -45,8 +46,8 @@ def passed(subject: str, sentence: str) -> Finding:
 
 
 def worst_level(findings: Iterable[Finding]) -> Level:
-    """The worst level of the findings; OK if there are none."""
-    return max((finding.level for finding in findings), default=Level.OK)
+    """The worst level of the findings; OK if none of them is judged."""
+    return max(Level.OK, max((finding.level for finding in findings), default=Level.OK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Check:
 
     `sentence` is the first line of the function's docstring. `detail` adds an explanation to docs/doctor.md.
     `of_machine` marks a check of the machine that doctor runs on: over a simulated fabric, a fixture or a bundle its
-    findings are shown, but count as OK.
+    findings are shown, but not judged.
     """
 
     name: str

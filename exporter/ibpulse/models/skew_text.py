@@ -22,7 +22,7 @@ def render_json(report: SkewReport) -> str:
     """The skew as one JSON object; unknown values are null."""
     inputs = report.inputs
     document = {
-        "ibpulse_model_skew_version": VERSION,
+        "ibpulse_model_experts_version": VERSION,
         "ibpulse_version": __version__,
         "verdict": verdict(report),
         "experts": report.experts,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from ibpulse.reports.brief_rows import brief_rows
 from ibpulse.reports.rows import ReportRow, rows
-from ibpulse.reports.run import Run, Spread
+from ibpulse.reports.run import Run, ratio_interval
 from ibpulse.reports.span import ReportOptions
+from ibpulse.reports.step_comparison import StepComparison, compare_steps
 
 COUNTED = ("count", "names", "word")
 
@@ -62,24 +63,19 @@ def _change(row: ReportRow, base: Run, other: Run, level: float, options: Report
     return Change(ratio, low, high, matters and not low <= 0 <= high)
 
 
-def ratio_interval(base: Spread | None, other: Spread | None, level: float) -> tuple[float, float]:
-    """The interval of other ÷ base - 1 at a level; NaN if unknown."""
-    if base is None or other is None:
-        return math.nan, math.nan
-    known = base.replicates > 0
-    ratios = other.replicates[known] / base.replicates[known] - 1
-    return Spread(ratios, min(base.groups, other.groups)).interval(level)
-
-
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The runs in the given order; `changes` compares every run after the first with the first."""
+    """The runs in the given order; `changes` compares every run after the first with the first.
+
+    `steps` compares the steps of two runs; None for another number, and in a brief report.
+    """
 
     options: ReportOptions
     rows: tuple[ReportRow, ...]
     runs: tuple[Run, ...]
     names: tuple[str, ...]
     changes: tuple[Changes, ...]
+    steps: StepComparison | None = None
 
 
 def assemble(runs: Sequence[Run], options: ReportOptions, titles: Sequence[str] = ()) -> Report:
@@ -91,7 +87,8 @@ def assemble(runs: Sequence[Run], options: ReportOptions, titles: Sequence[str] 
     # the rows of a brief report are always the same ten
     table = tuple(row for row in every if options.brief or any(run.values[row.key] is not None for run in runs))
     changes = tuple(compare(runs[0], run, table, options) for run in runs[1:])
-    return Report(options, table, tuple(runs), (*titles, *_names(runs)[len(titles) :]), changes)
+    steps = compare_steps(runs[0].steps, runs[1].steps, options) if len(runs) == 2 and not options.brief else None
+    return Report(options, table, tuple(runs), (*titles, *_names(runs)[len(titles) :]), changes, steps)
 
 
 def _names(runs: Sequence[Run]) -> tuple[str, ...]:

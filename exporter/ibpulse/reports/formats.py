@@ -24,15 +24,19 @@ from ibpulse.reports.comparison import Changes, Report
 from ibpulse.reports.report_table import (
     Cell,
     MomentList,
+    NoteList,
     TableSection,
     about,
     columns,
     moment_lists,
+    next_notes,
     remarks,
     sections,
     simulated_text,
+    step_notes,
 )
 from ibpulse.reports.run import Run
+from ibpulse.reports.step_comparison_text import look_next, steps_json
 from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS
 
@@ -73,6 +77,8 @@ def render_json(report: Report) -> str:
             _changes(report.names[0], name, changes)
             for name, changes in zip(report.names[1:], report.changes, strict=True)
         ],
+        "steps": report.steps and steps_json(report.steps),
+        "look_next": look_next(report),
     }
     return escape_controls(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
 
@@ -187,11 +193,15 @@ def render_markdown(report: Report) -> str:
         lines += ["", f"**{escape(moments.title)}**", ""]
         lines += [f"- {after}, {at}: {escape(text)}" for after, at, text in moments.lines]
         lines += [f"- {escape(moments.more)}"] if moments.more else []
-    notes = [f"- {escape(about(run))}" for run in report.runs]
-    notes += [f"- {escape(remark)}" for remark in remarks(report)]
+    for notes in step_notes(report):
+        lines += ["", f"**{escape(notes.title)}**", "", *(f"- {escape(text)}" for text in notes.lines)]
+    abouts = [f"- {escape(about(run))}" for run in report.runs]
+    abouts += [f"- {escape(remark)}" for remark in remarks(report)]
+    for notes in next_notes(report):
+        abouts += ["", f"**{escape(notes.title)}**", "", *(f"- {escape(text)}" for text in notes.lines)]
     warning = simulated_text(report)
     head = [f"**{escape(warning)}**", ""] if warning else []
-    return "\n".join(["# Report", "", *head, *lines, "", *notes]) + "\n"
+    return "\n".join(["# Report", "", *head, *lines, "", *abouts]) + "\n"
 
 
 def escape(text: str) -> str:
@@ -233,7 +243,9 @@ def render_page(report: Report, picture: PagePicture | None = None) -> str:
         columns=columns(report),
         sections=sections(report),
         moment_lists=moment_lists(report),
+        step_notes=step_notes(report),
         remarks=remarks(report),
+        next_notes=next_notes(report),
     )
 
 
@@ -272,7 +284,9 @@ def render_text(report: Report) -> str:
     parts = ["\n".join(heading)]
     parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
     parts += [_list_moments(moments) for moments in moment_lists(report)]
+    parts += map(_list_notes, step_notes(report))
     parts.append("\n".join(_wrap(remark) for remark in remarks(report)))
+    parts += map(_list_notes, next_notes(report))
     return "\n\n".join(parts) + "\n"
 
 
@@ -280,6 +294,10 @@ def _list_moments(moments: MomentList) -> str:
     width = max((len(after) for after, _, _ in moments.lines), default=0)
     lines = [_wrap(f"  {after:>{width}}  {at}  {text}", 4) for after, at, text in moments.lines]
     return "\n".join([moments.title, *lines, *([_wrap(f"  {moments.more}", 4)] if moments.more else [])])
+
+
+def _list_notes(notes: NoteList) -> str:
+    return "\n".join([_wrap(notes.title), *(f"  {_wrap(line, 4)}" for line in notes.lines)])
 
 
 def _short(head: str) -> str:

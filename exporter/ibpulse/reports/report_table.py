@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -13,6 +14,7 @@ from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.reports.comparison import Change, Report
 from ibpulse.reports.rows import ReportRow, Unit, Value
 from ibpulse.reports.run import PortLine, Run
+from ibpulse.reports.step_comparison_text import look_next, step_remarks, step_rows, verdict
 from ibpulse.text import (
     NOT_KNOWN,
     SCALES,
@@ -25,6 +27,7 @@ from ibpulse.text import (
 )
 from ibpulse.units import SECOND_NS, format_duration, format_rate
 
+BEFORE_AFTER = ("before", "after")
 MAX_MOMENTS = 20
 NAMED_PORTS = 16
 NAMED_JOBS = 4
@@ -63,12 +66,21 @@ def columns(report: Report) -> tuple[str, ...]:
 
 
 def sections(report: Report) -> tuple[TableSection, ...]:
-    """All rows as cells, section by section; the last one, unless the report is brief, has a line for each port."""
+    """All rows as cells, section by section.
+
+    Unless the report is brief, the last ones are the steps of two runs, and a line for each port.
+    """
     found = [
         TableSection(title, tuple(_line(report, row) for row in rows))
         for title, rows in groupby(report.rows, key=lambda row: row.section)
     ]
-    return tuple(found) if report.options.brief else (*found, _port_section(report))
+    return tuple(found) if report.options.brief else (*found, *_step_sections(report), _port_section(report))
+
+
+def _step_sections(report: Report) -> Iterator[TableSection]:
+    if report.steps:
+        lines = [Line(label, text, tuple(map(Cell, cells))) for label, text, *cells in step_rows(report.steps)]
+        yield TableSection("Steps, before and after", tuple(lines))
 
 
 def _line(report: Report, row: ReportRow) -> Line:
@@ -259,6 +271,30 @@ def _more(run: Run) -> str:
     if run.events_left_out:
         found.append(f"The recording left out {run.events_left_out} events that were too many for it.")
     return " ".join(found)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteList:
+    """Sentences below a title."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+def step_notes(report: Report) -> tuple[NoteList, ...]:
+    """What the steps of two runs say of a change between them: the verdict, and remarks."""
+    if report.steps is None:
+        return ()
+    names = " and ".join(
+        f"{word} ({escape_controls(name)})" for word, name in zip(BEFORE_AFTER, report.names, strict=True)
+    )
+    return (NoteList(f"Steps {names}: {verdict(report.steps)}", tuple(step_remarks(report.steps))),)
+
+
+def next_notes(report: Report) -> tuple[NoteList, ...]:
+    """What to look at next, if there are two runs."""
+    found = tuple(map(escape_controls, look_next(report)))
+    return (NoteList("Look at next", found),) if found else ()
 
 
 def simulated_text(report: Report) -> str:

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from ibpulse.analysis.bootstrap import find_interval, resample
-from ibpulse.analysis.node_statistics import are_assumed
+from ibpulse.analysis.bootstrap import find_interval, group_size, lag_correlation, resample
+from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT, are_assumed
 from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStatistics, describe_steps
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
 from ibpulse.arrays import Floats
@@ -36,6 +36,42 @@ class Spread:
     def interval(self, level: float) -> tuple[float, float]:
         """The interval at a level; NaN if unknown."""
         return find_interval(self.replicates, self.groups, level)
+
+
+def ratio_interval(base: Spread | None, other: Spread | None, level: float) -> tuple[float, float]:
+    """The interval of other ÷ base - 1 at a level; NaN if unknown."""
+    if base is None or other is None:
+        return math.nan, math.nan
+    known = base.replicates > 0
+    ratios = other.replicates[known] / base.replicates[known] - 1
+    return Spread(ratios, min(base.groups, other.groups)).interval(level)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSteps:
+    """The whole steps of a run, means per step; NaN if unknown.
+
+    `sent_bytes` are those of the direction with more. `least_wire_seconds` is the time that they need at the line
+    rate, `busy_seconds` the time in which the rails were active. `correlation` is that of neighbouring step times,
+    `group` the number of steps that are resampled together.
+    """
+
+    count: int
+    seconds: float
+    moved_bytes: float
+    sent_bytes: float
+    silent_share: float
+    least_wire_seconds: float
+    busy_seconds: float
+    line_bytes_per_second: float
+    correlation: float
+    group: int
+    spreads: Mapping[str, Spread]
+
+    @property
+    def wire_share(self) -> float:
+        """The share of the step that the rails need at least."""
+        return self.least_wire_seconds / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +109,8 @@ class Run:
     covered part; `events_left_out` counts those of the recording that were too many for it. `merged_samples` are
     means of several samples, because one was above the line rate. `assumed_rates` are the rails whose rate the line
     rate assumes at any sample. The samples of `phases` count from `start_ns` on. `jobs` are those of the covered part.
-    `compared` are the groups of ports whose traffic is compared.
+    `compared` are the groups of ports whose traffic is compared. `steps` are the whole steps, to compare with those of
+    another run.
     """
 
     path: Path
@@ -88,6 +125,7 @@ class Run:
     unit_count: int
     unit_seconds: float
     ports: tuple[PortLine, ...]
+    steps: WholeSteps
     events: tuple[Event, ...] = ()
     events_left_out: int = 0
     merged_samples: int = 0
@@ -129,6 +167,7 @@ def describe_run(
         unit_count=len(lengths),
         unit_seconds=float(lengths.mean()) if len(lengths) else 0.0,
         ports=_ports(span, jobs),
+        steps=_whole_steps(span, options.resamples, np.random.default_rng((options.seed, place))),
         events=tuple(event for event in recording.meta.events if start_ns <= event.time_ns < window.end_ns),
         events_left_out=recording.meta.events_left_out,
         merged_samples=0 if window.merged is None else int(np.count_nonzero(window.merged)),
@@ -137,6 +176,42 @@ def describe_run(
         jobs=jobs,
         compared=_compared(span),
     )
+
+
+def _whole_steps(span: SpanStatistics, resamples: int, rng: np.random.Generator) -> WholeSteps:
+    lengths, own = span.step_sums[:, DURATION], describe_steps(span.step_sums.sum(axis=0))
+    correlation = lag_correlation(lengths) if len(lengths) > 1 else math.nan
+    group = group_size(max(1, len(lengths)), 0.0 if math.isnan(correlation) else correlation)
+    drawn = resample(span.step_sums, resamples, rng, size=group)
+    spreads = {}
+    if drawn is not None:
+        found = describe_steps(drawn.sums)
+        spreads = {"seconds": found.seconds, "moved_bytes": found.moved_bytes}
+    sent = _sent_bytes(span.step_sums.sum(axis=0))
+    line = span.line / max(1, sum(span.series.recorded))
+    # unknown if the counters do not resolve samples, which then look active
+    silent = math.nan if span.series.resolution_ticks > 1 else float(own.gap_seconds) / float(own.seconds)
+    return WholeSteps(
+        count=len(lengths),
+        seconds=float(own.seconds),
+        moved_bytes=float(own.moved_bytes),
+        sent_bytes=sent,
+        silent_share=silent,
+        least_wire_seconds=sent / line if line > 0 else math.nan,
+        busy_seconds=(1 - silent) * float(own.seconds),
+        line_bytes_per_second=line,
+        correlation=correlation,
+        group=group,
+        spreads={key: Spread(replicates, drawn.groups) for key, replicates in spreads.items() if drawn},
+    )
+
+
+def _sent_bytes(sums: Floats) -> float:
+    """Bytes per step in the direction with more, from the sums of all steps; NaN if there are none."""
+    observed, seconds, count = sums[OBSERVED], sums[DURATION], sums[DURATION + 1]
+    if not count or not observed:
+        return math.nan
+    return float(max(sums[TRANSMIT], sums[RECEIVE]) / observed * seconds / count)
 
 
 def _covered_jobs(meta: RecordingMeta, begin_ns: int, end_ns: int) -> tuple[JobRecord, ...]:

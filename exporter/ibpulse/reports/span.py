@@ -45,7 +45,8 @@ class ReportOptions:
     `trim` cuts the silence before the first active sample and after the last. A time scale that is not a whole number
     of samples gives no value. A change is significant if it is at least `least_change` and, for all rows
     together, larger than noise explains at `level`. The same `seed` gives the same intervals. `gpu_active` is the
-    share of the time in which the GPUs compute, one for each recording or one for all; unknown if empty. `brief` leaves
+    share of the time in which the GPUs compute, one for each recording or one for all; unknown if empty.
+    `claim_seconds` is a saving per step to check against the time on the wire; the measured one if 0. `brief` leaves
     ten rows.
     """
 
@@ -67,6 +68,7 @@ class ReportOptions:
     resamples: int = 4000
     seed: int = 0
     gpu_active: tuple[float, ...] = ()
+    claim_seconds: float = 0.0
     brief: bool = False
 
     def thresholds(self) -> Thresholds:

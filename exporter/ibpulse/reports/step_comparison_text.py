@@ -1,35 +1,31 @@
-"""A comparison of steps before and after a change, as text and as JSON."""
+"""The comparison of steps in a report: its verdict, its rows and remarks, as JSON, and what to look at next."""
 
 from __future__ import annotations
 
-import json
 import math
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from ibpulse import __version__
-from ibpulse.reports.step_comparison import SAME_WORK, WIRE_BOUND, RatioChange, StepComparison, StepRun, wide_interval
-from ibpulse.text import NOT_KNOWN, escape_controls, statistic_text
-from ibpulse.units import SECOND_NS
+from ibpulse.reports.comparison import Report
+from ibpulse.reports.run import WholeSteps
+from ibpulse.reports.step_comparison import SAME_WORK, WIRE_BOUND, RatioChange, StepComparison, wide_interval
+from ibpulse.text import NOT_KNOWN, statistic_text
 
-VERSION = 1
 ONE_RUN_EACH = (
     "one run each proves nothing about the cause: runs also differ by placement, temperature and other jobs; record in "
     "the order before, after, before, after, and compare each pair"
 )
 
 
-def render_json(found: StepComparison) -> str:
-    """The comparison as one JSON object; unknown values are null."""
-    document = {
-        "ibpulse_overlap_compare_version": VERSION,
-        "ibpulse_version": __version__,
+def steps_json(found: StepComparison) -> dict[str, Any]:
+    """The comparison for JSON; unknown values are null."""
+    return {
         "verdict": verdict(found),
         "outcome": found.outcome,
-        "remarks": list(remarks(found)),
-        "level": found.options.level,
-        "before": _run(found.before),
-        "after": _run(found.after),
+        "remarks": list(step_remarks(found)),
+        "before": _steps(found.before),
+        "after": _steps(found.after),
         "step_seconds_change": _change(found.seconds),
         "step_bytes_change": _change(found.moved_bytes),
         "saved_seconds": _known(found.saved_seconds),
@@ -41,16 +37,11 @@ def render_json(found: StepComparison) -> str:
             "possible_by_overlap": found.possible,
         },
     }
-    return escape_controls(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
 
 
-def _run(run: StepRun) -> dict[str, Any]:
+def _steps(run: WholeSteps) -> dict[str, Any]:
     return {
-        "file": str(run.path),
-        "host": run.meta.host,
-        "simulated": run.meta.simulated,
-        "interval_seconds": run.meta.interval_ns / SECOND_NS,
-        "steps": run.steps,
+        "steps": run.count,
         "step_seconds": _known(run.seconds),
         "step_bytes": _known(run.moved_bytes),
         "sent_bytes": _known(run.sent_bytes),
@@ -69,12 +60,6 @@ def _change(change: RatioChange) -> dict[str, float | None]:
 
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def render_text(found: StepComparison) -> str:
-    """The verdict first, then the numbers, then remarks."""
-    lines = [verdict(found), "", *_table(found), "", *remarks(found)]
-    return escape_controls("\n".join(lines), keep="\n") + "\n"
 
 
 def verdict(found: StepComparison) -> str:
@@ -98,33 +83,26 @@ def _percent(change: RatioChange) -> str:
     return text if math.isnan(change.low) else f"{text} [{100 * change.low:+.2f}, {100 * change.high:+.2f}]"
 
 
-def _table(found: StepComparison) -> Iterator[str]:
-    before, after = found.before, found.after
-    rows = [
-        ("", "before", "after", "change"),
-        ("whole steps", str(before.steps), str(after.steps), ""),
-        ("step time", _text(before.seconds, "seconds"), _text(after.seconds, "seconds"), _shown(found.seconds)),
-        (
-            "bytes per step",
-            _text(before.moved_bytes, "bytes"),
-            _text(after.moved_bytes, "bytes"),
-            _shown(found.moved_bytes),
-        ),
-        ("silent share of a step", _text(before.silent_share, "ratio"), _text(after.silent_share, "ratio"), ""),
-        ("rails busy per step", _text(before.busy_seconds, "seconds"), _text(after.busy_seconds, "seconds"), ""),
-        (
-            "least wire time",
-            _text(before.least_wire_seconds, "seconds"),
-            _text(after.least_wire_seconds, "seconds"),
-            "",
-        ),
-        ("least wire time, share", _text(before.wire_share, "ratio"), _text(after.wire_share, "ratio"), ""),
-        ("correlation of steps", _correlation(before), _correlation(after), ""),
-    ]
-    widths = [max(len(row[at]) for row in rows) for at in range(4)]
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        yield f"  {'  '.join(cells)}".rstrip()
+def step_rows(found: StepComparison) -> Iterator[tuple[str, str, str, str, str]]:
+    """The rows as texts: label, definition, before, after, change."""
+    runs = found.before, found.after
+
+    def row(label: str, definition: str, texts: tuple[str, str], change: str = "") -> tuple[str, str, str, str, str]:
+        return label, definition, *texts, change
+
+    def texts(name: str, unit: str) -> tuple[str, str]:
+        return _text(getattr(runs[0], name), unit), _text(getattr(runs[1], name), unit)
+
+    yield row("steps compared", "Whole steps.", (str(runs[0].count), str(runs[1].count)))
+    yield row("time per step", "Mean length of these steps.", texts("seconds", "seconds"), _shown(found.seconds))
+    yield row("bytes of a step", "Both directions.", texts("moved_bytes", "bytes"), _shown(found.moved_bytes))
+    yield row("silent share per step", "Share in which the rails are not active.", texts("silent_share", "ratio"))
+    yield row("rails busy per step", "Time in which the rails are active.", texts("busy_seconds", "seconds"))
+    least = "Time that the direction with more bytes needs at the line rate of all rails."
+    yield row("least wire time", least, texts("least_wire_seconds", "seconds"))
+    yield row("wire time ÷ step time", "Least wire time ÷ step time.", texts("wire_share", "ratio"))
+    correlation = "Correlation of the lengths of neighbouring steps."
+    yield row("correlation of steps", correlation, (_correlation(runs[0]), _correlation(runs[1])))
 
 
 def _shown(change: RatioChange) -> str:
@@ -135,21 +113,16 @@ def _text(value: float, unit: str) -> str:
     return statistic_text(value, unit) if math.isfinite(value) else NOT_KNOWN
 
 
-def _correlation(run: StepRun) -> str:
+def _correlation(run: WholeSteps) -> str:
     return NOT_KNOWN if math.isnan(run.correlation) else f"{run.correlation:.2f}"
 
 
-def remarks(found: StepComparison) -> Iterator[str]:
+def step_remarks(found: StepComparison) -> Iterator[str]:
     """What limits the verdict, and what the wire says of the saving."""
-    if any(run.meta.simulated for run in (found.before, found.after)):
-        yield "SIMULATED: at least one recording is from a simulator or a replay, not from hardware."
     if found.outcome in ("shorter", "longer"):
         yield f"{ONE_RUN_EACH[0].upper()}{ONE_RUN_EACH[1:]}."
     if found.outcome in ("shorter", "longer", "no-difference"):
         yield f"Bytes per step agree within {100 * SAME_WORK:g} %: the same work, as far as the wire shows."
-    hosts = [run.meta.host for run in (found.before, found.after)]
-    if hosts[0] != hosts[1]:
-        yield f"The recordings are of different nodes: {hosts[0] or NOT_KNOWN} and {hosts[1] or NOT_KNOWN}."
     yield from _guard(found)
     for name, run in (("before", found.before), ("after", found.after)):
         if wide_interval(run):
@@ -165,7 +138,7 @@ def remarks(found: StepComparison) -> Iterator[str]:
         "raise the silent share; judge by the step time. NVLink and waiting inside kernels are invisible here."
     )
     if found.before.spreads:
-        yield f"Brackets are {100 * found.options.level:g} % intervals, from blocks of neighbouring steps."
+        yield f"Brackets are {100 * found.options.level:g} % intervals of these rows alone, from blocks of whole steps."
 
 
 def _guard(found: StepComparison) -> Iterator[str]:
@@ -173,7 +146,7 @@ def _guard(found: StepComparison) -> Iterator[str]:
     if math.isnan(before.least_wire_seconds) or not (found.claimed or found.outcome == "shorter"):
         return
     who = "claimed" if found.claimed else "measured"
-    saving, busy = statistic_text(found.claim_seconds, "seconds"), _text(before.busy_seconds, "seconds")
+    saving, busy = (_text(each, "seconds") for each in (found.claim_seconds, before.busy_seconds))
     least = statistic_text(before.least_wire_seconds, "seconds")
     beginning = f"The {who} saving of {saving} per step is"
     if not found.possible:
@@ -188,3 +161,34 @@ def _guard(found: StepComparison) -> Iterator[str]:
         )
     else:
         yield f"{beginning} within the {least} that the bytes need at the line rate."
+
+
+def look_next(report: Report) -> list[str]:
+    """What to look at after a report of two runs, each with a command; empty for another number of runs."""
+    if len(report.runs) != 2:
+        return []
+    before, after = (shlex.quote(str(run.path)) for run in report.runs)
+    found = [f"the samples side by side: `ibpulse render {before} {after} -o runs.png`"]
+    hosts = [run.meta.host or "its node" for run in report.runs]
+    if hosts[0] != hosts[1]:
+        found.append(f"the nodes, which differ: `ibpulse doctor` on {hosts[0]} and on {hosts[1]}")
+    for key, words in (("idle_rails", "idle"), ("slow_rails", "slow")):
+        new = [rail for rail in _names(report, 1, key) if rail not in _names(report, 0, key)]
+        if new:
+            found.append(f"rails that became {words}, {', '.join(new)}: `ibpulse doctor` on {hosts[1]}")
+    outcome = report.steps.outcome if report.steps else ""
+    if outcome == "no-verdict":
+        found.append("more steps: `ibpulse record run.parquet --duration=60s` or longer, for each run")
+    if outcome in ("other-work", "longer"):
+        found.append(f"the bytes that the job should move: `ibpulse model JOB.yaml --against={after}`")
+    if outcome in ("shorter", "longer"):
+        found.append(
+            f"what a step waits for: `ibpulse trace TRACE.json.gz --against={after}`, with a trace of the profiler "
+            "taken during that recording"
+        )
+    return found
+
+
+def _names(report: Report, place: int, key: str) -> tuple[str, ...]:
+    value = report.runs[place].values.get(key)
+    return value if isinstance(value, tuple) else ()

@@ -12,7 +12,8 @@ root; the line rate, which no port passes.
 Fitted, so that a minute of the model shows what the published capture shows: the speed of a collective, the time of
 the compute, the tail, the gathers that run ahead, the jitter, and `wire_fraction`. The last is needed because the
 capture carries fewer bytes than the ring predicts, 74 % (dense) and 91 % (MoE) when its mean and its duty cycle are
-multiplied; the reason is unknown. One of eight rails is idle, as in the capture.
+multiplied; the reason is unknown. In the capture, one of eight rails is idle. Here each rail carries what a busy one
+carries there, so a healthy node of eight carries 8/7 of the capture, and one with the fault `idle-rail` the same.
 
 The capture's own reading of its MoE run, bright bands made by expert routing, does not hold: that run had no expert
 parallelism, and the gathers of its ten times larger layers explain the bytes and the burstiness. `expert-parallel`
@@ -26,9 +27,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.simulate.timeline import NODE_RAILS, Step, build_step, even_weights
+from ibpulse.simulate.timeline import Step, build_step, even_weights
 
 BYTES_PER_PARAMETER = 2
+CAPTURED_RAILS = 7
+"""Rails of a node that carry traffic in the published capture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ class Fsdp:
     """A training job under FSDP over `ranks` GPUs, eight to a node, one rail each; the module lists the fitted values.
 
     `forward_seconds` is the forward compute of all units; backward takes twice that, and `recompute` adds it once
-    more. `collective_bytes_per_second` is the node's speed in one direction; a reduce-scatter, which must also add, is
-    `scatter_slowness` times slower.
+    more. `collective_bytes_per_second` is the speed of a node's `CAPTURED_RAILS` in one direction; a reduce-scatter,
+    which must also add, is `scatter_slowness` times slower.
     """
 
     name: str
@@ -65,11 +68,10 @@ class Fsdp:
     wire_fraction: float
     compute_jitter: float
     speed_jitter: float
-    idle_rails: tuple[int, ...] = (6,)
 
     def weights(self, rails: int) -> npt.NDArray[np.float64]:
-        """Equal shares on all rails except the idle one."""
-        return even_weights(rails, self.idle_rails)
+        """Equal shares on all rails."""
+        return even_weights(rails)
 
     def step(self, rng: np.random.Generator) -> Step:
         """One training step with its own compute times and collective speeds."""
@@ -81,7 +83,7 @@ class Fsdp:
 
     @property
     def step_bytes(self) -> float:
-        """Bytes that a node sends in one step, after `wire_fraction`."""
+        """Bytes that `CAPTURED_RAILS` send in one step, after `wire_fraction`."""
         gathered = sum(unit.parameters * (2 if unit.kept else 3) for unit in self.units)
         return self.ring_bytes(gathered) * self.wire_fraction
 
@@ -139,7 +141,7 @@ class _Streams:
         speed = model.collective_bytes_per_second / (slowness * self.slowness[len(self.spans)])
         begin = max(issued, self.network_free) + model.latency_seconds
         self.network_free = begin + sent / speed
-        self.spans.append((begin, self.network_free, speed / (NODE_RAILS - len(model.idle_rails))))
+        self.spans.append((begin, self.network_free, speed / CAPTURED_RAILS))
         return self.network_free
 
 

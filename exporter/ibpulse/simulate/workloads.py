@@ -174,8 +174,8 @@ class WorkloadEntry:
 
 
 WORKLOADS: Mapping[str, WorkloadEntry] = {
-    "dense": WorkloadEntry(lambda: DENSE, (), "Qwen2.5-7B under FSDP on 2 nodes, 315 ms steps, one idle rail"),
-    "moe": WorkloadEntry(lambda: MOE, (), "Mixtral-8x7B under FSDP on 2 nodes, 1,444 ms steps, one idle rail"),
+    "dense": WorkloadEntry(lambda: DENSE, (), "Qwen2.5-7B under FSDP on 2 nodes, 315 ms steps"),
+    "moe": WorkloadEntry(lambda: MOE, (), "Mixtral-8x7B under FSDP on 2 nodes, 1,444 ms steps"),
     "expert-parallel": WorkloadEntry(ExpertParallel, (), "tokens routed between nodes in every layer, all rails"),
     "constant": WorkloadEntry(Constant, ("rate_bytes_per_second",), "a constant rate, by default half of 400 Gb/s"),
     "square": WorkloadEntry(

@@ -24,6 +24,7 @@ def browser() -> Iterator[Browser]:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A dense run on eight rails, of which `mlx5_6` is idle."""
     with simulated(tmp_path_factory.mktemp("fabric") / "sys", "dense") as directory:
+        (directory / "faults.json").write_text('{"idle-rail": ["mlx5_6"]}')
         yield directory
 
 

@@ -192,7 +192,7 @@ def report(recording: Recording, **options: Any) -> Run:
 
 def test_a_daemon_is_recorded_as_it_sampled(daemon: Running, memory: Path) -> None:
     path = memory / "daemon.parquet"
-    done = ibpulse("record", str(path), "--duration=4s", f"--from={daemon.url}")
+    done = ibpulse("record", str(path), "--duration=4s", f"--url={daemon.url}")
     assert done.returncode == 0, done.stderr
     recording = load(path)
     assert (recording.ticks, recording.meta.reason, recording.meta.source) == (80, f"from {daemon.url}", "record")
@@ -259,7 +259,7 @@ def test_a_daemon_that_is_gone_for_a_while_leaves_no_gap_that_its_ring_holds(tre
     path = memory / "restarted.parquet"
     with Running(tree, memory / "other", interval=INTERVAL) as running:
         address = running.url.removeprefix("http://")
-        recorder = start("record", str(path), f"--from={running.url}")
+        recorder = start("record", str(path), f"--url={running.url}")
         wait_for_ticks(path, 20)
         running.stop(signal.SIGKILL)
         killed_ns = time.time_ns()
@@ -285,7 +285,7 @@ def test_a_daemon_that_is_gone_for_a_while_leaves_no_gap_that_its_ring_holds(tre
 
 
 def test_a_daemon_that_never_answers_is_named(memory: Path) -> None:
-    done = ibpulse("record", str(memory / "x"), "--from=http://127.0.0.1:9")
+    done = ibpulse("record", str(memory / "x"), "--url=http://127.0.0.1:9")
     assert done.returncode == 1
     assert "http://127.0.0.1:9 does not answer: Connection refused; is `ibpulse serve` running there?" in done.stderr
     assert not list(memory.glob("x*"))
@@ -363,7 +363,7 @@ def replayed(recorded: Path, memory: Path) -> tuple[Path, Path, dict[str, Any]]:
     until = ("--until-idle=1s", "--trim")
     recorder = start("record", str(node), *until, *sampling(directory))
     with Running(directory, memory / "third", interval=INTERVAL) as running:
-        done = ibpulse("record", str(remote), *until, f"--from={running.url}")
+        done = ibpulse("record", str(remote), *until, f"--url={running.url}")
         assert done.returncode == 0, done.stderr
         end_ns = load(remote).end_ns // SECOND_NS * SECOND_NS
         summary = running.ask("/api/v1/summary", **{"from": end_ns // 10**6 - 6000, "to": end_ns // 10**6}).json()

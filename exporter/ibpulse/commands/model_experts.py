@@ -1,4 +1,4 @@
-"""`ibpulse model skew FILE`: how uneven the loads of experts are, what that costs, and on which rails it shows."""
+"""`ibpulse model experts FILE`: how uneven the loads of experts are, what that costs, and on which rails it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ibpulse overlap trace TRACE...`: exposed communication of profiler traces, split into waiting and moving."""
+"""`ibpulse trace TRACE...`: exposed communication of profiler traces, split into waiting and moving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ibpulse overlap trace`: text, JSON and picture; refusals are one line and show no secret of the file."""
+"""`ibpulse trace`: text, JSON and picture; refusals are one line and show no secret of the file."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def against(folder: Path) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(["overlap", "trace", *words], {}) == 0
+    assert main(["trace", *words], {}) == 0
     found = capsys.readouterr()
     assert found.err == ""
     return found.out
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str, code: int = 1) -> str:
-    assert main(["overlap", "trace", *words], {}) == code
+    assert main(["trace", *words], {}) == code
     found = capsys.readouterr()
     assert found.out == ""
     assert found.err.startswith("ibpulse: ")
@@ -170,7 +170,7 @@ def test_a_trace_without_wall_time_is_not_compared(
 
 def test_arguments_that_make_no_sense_are_listed(capsys: pytest.CaptureFixture[str], trace: str) -> None:
     words = ("--communication=(", "--gpus-per-node=0", "--port=mlx5_0", "--step=1")
-    assert main(["overlap", "trace", trace, *words], {}) == 2
+    assert main(["trace", trace, *words], {}) == 2
     faults = capsys.readouterr().err
     for flag in ("--communication: '(' is not a regular expression", "--gpus-per-node: 0 is", "--port: ", "--step: "):
         assert f"ibpulse: flag {flag}" in faults
@@ -180,7 +180,7 @@ def test_arguments_that_make_no_sense_are_listed(capsys: pytest.CaptureFixture[s
 def test_a_step_that_is_not_there_cannot_be_drawn(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str
 ) -> None:
-    assert main(["overlap", "trace", trace, "-o", str(tmp_path / "x.png"), "--step=9"], {}) == 1
+    assert main(["trace", trace, "-o", str(tmp_path / "x.png"), "--step=9"], {}) == 1
     assert "has no step 9; omit --step" in capsys.readouterr().err
 
 
