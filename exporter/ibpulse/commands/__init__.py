@@ -184,6 +184,13 @@ VERBS = {
             reads_files=True,
         ),
         Verb(
+            "model check",
+            "Check the configuration of a Megatron run against the rules about overlap.",
+            "ibpulse model check run_config.yaml --set torch=2.6.0",
+            settings=(),
+            reads_files=True,
+        ),
+        Verb(
             "nccl",
             "Compare results of nccl-tests, perftest or NCCL Inspector with the hardware and with a recording.",
             "ibpulse nccl all_reduce.json --rails=8 --rate=50GB/s --against=run.parquet",
@@ -196,13 +203,6 @@ VERBS = {
             "Measure exposed communication in profiler traces; with a recording, split it into waiting and moving.",
             "ibpulse overlap trace rank0.json.gz --against=node7.parquet",
             settings=("analysis.active-threshold",),
-            reads_files=True,
-        ),
-        Verb(
-            "overlap check",
-            "Check the configuration of a Megatron run against the rules about overlap.",
-            "ibpulse overlap check run_config.yaml --set torch=2.6.0",
-            settings=(),
             reads_files=True,
         ),
         Verb(
