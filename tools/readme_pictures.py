@@ -2,7 +2,8 @@
 
 `minute.png` shows one minute as scraped every 15 s and every 10 ms. The traffic is that of the simulated
 mixture-of-experts run with an idle rail, exact to the byte: the left half divides the bytes between two scrapes by
-15 s, as `rate()` does, and the right half those between two samples by 10 ms. `small-*.png` are the upper parts of other pictures.
+15 s, as `rate()` does, and the right half those between two samples by 10 ms. `small-*.png` are the upper parts of
+other pictures.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ def test_a_missing_sample_stays_missing_in_every_table(gappy: ibpulse.SampledRat
     assert wide.isna().to_numpy().sum() == 2
     assert gappy.to_arrow().column("transmit_bytes_per_second").null_count == 1
     assert gappy.to_pandas()["receive_bytes_per_second"].isna().sum() == 1
-    assert "1.25 % missing" in gappy._repr_html_()
 
 
 def test_both_tables_hold_the_rates_at_their_times(gappy: ibpulse.SampledRates) -> None:
@@ -73,7 +72,6 @@ def test_the_report_is_that_of_the_command(gappy: ibpulse.SampledRates) -> None:
     assert frame.loc["peak_bytes_per_second", "gappy (1)"] == 40e9
     assert "duty cycle" in str(report)
     assert report.to_json().startswith("{")
-    assert "all rows" in report._repr_html_()
 
 
 def test_a_picture_is_a_png_and_says_when_it_cannot_be_saved(gappy: ibpulse.SampledRates, tmp_path: Path) -> None:
@@ -85,12 +83,6 @@ def test_a_picture_is_a_png_and_says_when_it_cannot_be_saved(gappy: ibpulse.Samp
         picture.save(tmp_path / "a.svg")
     with pytest.raises(ibpulse.IbpulseError, match=r"use \.png or \.svg"):
         picture.save(str(tmp_path / "a.gif"))
-
-
-def test_hostile_names_are_text_in_a_notebook(tmp_path: Path) -> None:
-    samples = ibpulse.SampledRates(record(wave(1e9, 1, 1, 5)), "<script>alert(1)</script>\x1b[31m")
-    assert "<script>" not in samples._repr_html_()
-    assert "\x1b" not in samples._repr_html_()
 
 
 def test_a_dataset_draws_a_row_per_node_and_leaves_other_files_alone(places: Places, tmp_path: Path) -> None:
@@ -105,7 +97,6 @@ def test_a_dataset_draws_a_row_per_node_and_leaves_other_files_alone(places: Pla
     assert "per node" in text
     assert dataset.report(resamples=100).names[1].endswith("node=gpu-2/run")
     assert dataset.to_pandas(wide=True).columns.names == ["recording", "port", "direction"]
-    assert "gpu-1" in dataset._repr_html_()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from ibpulse.doctor import child_process
@@ -11,4 +13,6 @@ __all__ = ["opened", "tree"]
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command collects its facts in the process of the test."""
-    monkeypatch.setattr(child_process, "find_facts_in_child", child_process.find_as_requested)
+    monkeypatch.setattr(
+        child_process, "find_facts_in_child", lambda request: asyncio.run(child_process.find_facts(request))
+    )

@@ -44,12 +44,10 @@ IDENTITY = PortIdentity(
 )
 
 
-def make_request(
-    options: DoctorOptions, overrides: Mapping[str, Override] | None = None, **changes: Any
-) -> FactsRequest:
+def make_request(options: DoctorOptions, overrides: Mapping[str, Override] | None = None) -> FactsRequest:
     """What doctor's child does with these options, with the inventory and the sampler that they describe."""
     inventory = Inventory(options.sysfs, options.include, options.exclude, options.roles, overrides=overrides)
-    return FactsRequest(options, inventory, SupervisorOptions(options.scheduler, options.cpu), **changes)
+    return FactsRequest(options, inventory, SupervisorOptions(options.scheduler, options.cpu))
 
 
 def make_port(

@@ -15,7 +15,8 @@ from typing import BinaryIO
 import pytest
 
 from ibpulse.doctor import DoctorOptions, child_process
-from ibpulse.doctor.child_process import FactsRequest, FoundFacts, find_as_requested, find_facts_in_child
+from ibpulse.doctor.child_process import FactsRequest, find_facts_in_child
+from ibpulse.doctor.facts import Facts
 from ibpulse.errors import FabricError
 from tests.doctor.making import make_facts, make_request
 from tests.sysfs.trees import Tree
@@ -25,19 +26,15 @@ starts_a_process = pytest.mark.real("process", "sleep")
 
 
 @starts_a_process
-def test_facts_and_tree_come_back_as_values(tree: Tree) -> None:
+def test_facts_come_back_as_values(tree: Tree) -> None:
     tree.add("mlx5_0")
-    request = make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False), with_tree=True)
-    found = find_facts_in_child(request)
-    assert [str(port.id) for port in found.facts.fabric.ports] == ["mlx5_0:1"]
-    assert found.tree is not None
-    assert "class/infiniband/mlx5_0" in found.tree.links
-    assert find_as_requested(make_request(request.options)).tree is None
+    facts = find_facts_in_child(make_request(DoctorOptions(sysfs=tree.root, port=0, sample=False)))
+    assert [str(port.id) for port in facts.fabric.ports] == ["mlx5_0:1"]
 
 
 def test_facts_can_be_handed_over() -> None:
     facts = make_facts()
-    assert pickle.loads(pickle.dumps(FoundFacts(facts))).facts == facts
+    assert pickle.loads(pickle.dumps(facts)) == facts
 
 
 def run_instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
@@ -116,20 +113,20 @@ def test_a_process_that_says_something_and_hangs_is_an_error(
 
 
 def test_a_process_that_answers_and_cannot_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = pickle.dumps(FoundFacts(make_facts()))
+    answer = pickle.dumps(make_facts())
     process = hang(monkeypatch, len(answer).to_bytes(child_process.LENGTH_BYTES, "little") + answer)
-    assert find_facts_in_child(make_request(DoctorOptions())).facts == make_facts()
+    assert find_facts_in_child(make_request(DoctorOptions())) == make_facts()
     assert process.killed
     assert process.returncode == 0
 
 
 def test_an_interrupt_ends_the_process_quietly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def interrupt(_: FactsRequest) -> FoundFacts:
+    async def interrupt(_: FactsRequest) -> Facts:
         raise KeyboardInterrupt
 
     orders = tmp_path / "order"
     orders.write_bytes(pickle.dumps(make_request(DoctorOptions())))
-    monkeypatch.setattr(child_process, "find_as_requested", interrupt)
+    monkeypatch.setattr(child_process, "find_facts", interrupt)
     monkeypatch.setattr(child_process, "_log_only_messages_of_samplers", lambda: None)
     monkeypatch.setattr(child_process.os, "dup2", lambda *_: 0)
     with orders.open("rb") as stream, (tmp_path / "out").open("wb") as out:

@@ -1,9 +1,8 @@
-"""The verb: its arguments, its exit codes, its bundle."""
+"""The verb: its arguments, its exit codes."""
 
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ import pytest
 from ibpulse.cli import main
 from ibpulse.commands import doctor
 from ibpulse.config.loading import load
-from tests.archives import extract
 from tests.sysfs.trees import DOWN_INFINIBAND, MLX5_COUNTERS, PortFiles, Tree
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -90,25 +88,6 @@ def test_watching_clears_a_terminal_between_two_pages(
     assert out.count("verdict: OK") == 2
     assert out.count(doctor.CLEAR) == 1
     assert "\033[32mOK\033[0m" in out
-
-
-def test_a_bundle_is_written(healthy: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NODE_NAME", "gpu-node-17")
-    path = tmp_path / "b.tar.gz"
-    assert run(healthy, f"--bundle={path}", "--analysis.active-threshold=0.2GB/s") == 0
-    with tarfile.open(path) as archive:
-        names = archive.getnames()
-        extract(archive, tmp_path)
-    versions = json.loads((tmp_path / "ibpulse-bundle/versions.json").read_text())
-    settings = (tmp_path / "ibpulse-bundle/settings.yaml").read_text()
-    assert "ibpulse-bundle/sys/class/infiniband/mlx5_0" in names
-    assert {"ibpulse", "python", "kernel", "machine", "packages"} == versions.keys()
-    assert "active-threshold: 0.2GB/s" in settings
-
-
-def test_a_bundle_that_cannot_be_written_ends_with_2(healthy: Tree, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(healthy, "--bundle=/nowhere/b.tar.gz") == 2
-    assert "--bundle: cannot write /nowhere/b.tar.gz" in capsys.readouterr().err
 
 
 def test_the_settings_of_the_daemon_are_those_of_doctor() -> None:

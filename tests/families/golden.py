@@ -88,12 +88,8 @@ class Pages:
 
 @dataclass(frozen=True)
 class Visit:
-    """What came of a family: its pages, and which files of its tree were opened and changed meanwhile.
+    """What came of a family: its pages, and which files of its tree were opened and changed meanwhile."""
 
-    `folder` holds the tree as `sys`, and what doctor bundled of it as `bundle.tar.gz`.
-    """
-
-    folder: Path
     pages: Pages
     opened: frozenset[str]
     changed: frozenset[str]
@@ -114,7 +110,7 @@ def _visit(folder: Path) -> Visit:
     tree = folder / "sys"
     touched = Touched(tree)
     try:
-        return Visit(folder, _take_pages(tree, folder), *touched.look())
+        return Visit(_take_pages(tree, folder), *touched.look())
     finally:
         touched.close()
 
@@ -122,7 +118,7 @@ def _visit(folder: Path) -> Visit:
 def _take_pages(tree: Path, folder: Path) -> Pages:
     with ThreadPoolExecutor(1) as beside, Running(tree, folder / "ring", needs_ports=False) as running:
         # on a ring of its own, so that doctor finds no daemon and samples by itself
-        doctor = beside.submit(run_doctor, tree, folder / "doctor-ring", f"--bundle={folder / 'bundle.tar.gz'}")
+        doctor = beside.submit(run_doctor, tree, folder / "doctor-ring")
         eventually(lambda: _is_settled(running.metrics()), 120, pause=1.0)
         return Pages(mask_metrics(running.ask("/metrics").text), mask_doctor(doctor.result(), folder))
 

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.frame_answers import NodeFrame, NodeTopology
 from ibpulse.fleet.node_answers import MAX_ITEMS, NodeClock, NodeJobs, NodeMember, NodePorts, read_members
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodePendingCapture, NodeSpanSummary
 from ibpulse.fleet.stream_answers import EVENTS
+from ibpulse.fleet.topology_answers import NodeTopology
 from ibpulse.fleet.window_answers import NodeJsonWindow, NodeWindowHead
 from ibpulse.text import escape_controls
 from tests.tables import for_each
 
 MODELS: list[type[NodeMember]] = [
     *(NodePorts, NodeJobs, NodeClock, NodeEvents, NodeSpanSummary, NodeCaptures, NodePendingCapture),
-    *(NodeJsonWindow, NodeWindowHead, NodeFrame, NodeTopology),
+    *(NodeJsonWindow, NodeWindowHead, NodeTopology),
     *EVENTS.values(),
 ]
 # texts that only some members take
-TEXTS = ("mlx5_0:1 transmit", "20261123T035447.609Z-release-9485bb39.parquet", "heatmap-rows")
+TEXTS = ("mlx5_0:1 transmit", "20261123T035447.609Z-release-9485bb39.parquet")
 Place = tuple[str | int, ...]
 
 

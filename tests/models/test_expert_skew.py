@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ibpulse.cli import main
@@ -24,11 +23,14 @@ LOADS = [[90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86], [20, 107, 104, 64,
 PLACED = [[5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1], [7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1]]
 
 
+def write_csv(path: Path, rows: Sequence[Sequence[float]]) -> Path:
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    return path
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    path = tmp_path / "loads.json"
-    path.write_text(json.dumps(LOADS))
-    return path
+    return write_csv(tmp_path / "loads.csv", LOADS)
 
 
 def test_the_example_of_the_load_balancer() -> None:
@@ -104,8 +106,7 @@ def test_a_hot_expert_on_the_rails() -> None:
 
 
 def test_the_command_with_a_placement(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps(PLACED))
+    plan = write_csv(tmp_path / "plan.csv", PLACED)
     words = [
         "model",
         "experts",
@@ -130,22 +131,14 @@ def test_the_command_with_a_placement(table: Path, tmp_path: Path, capsys: pytes
     assert [rails["path"] for rails in found["rails"]] == [PXN, WITHOUT_PXN, DEDUPLICATED]
 
 
-def test_csv_json_and_parquet_say_the_same(table: Path, tmp_path: Path) -> None:
-    expected = [tuple(map(float, row)) for row in LOADS]
+def test_columns_with_names(table: Path, tmp_path: Path) -> None:
     header = "layer," + ",".join(f"e{at}" for at in range(12))
-    texts = {
-        "plain.csv": "\n".join(",".join(map(str, row)) for row in LOADS) + "\n",
-        "named.csv": "\n".join([header, *(f"{at}," + ",".join(map(str, row)) for at, row in enumerate(LOADS))]),
-        "named.json": json.dumps({str(at): row for at, row in enumerate(LOADS)}),
-    }
-    columns = {"layer": [0, 1], **{f"e{at}": [row[at] for row in LOADS] for at in range(12)}}
-    pq.write_table(pa.table(columns), tmp_path / "table.parquet")
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    for name in (*texts, "table.parquet", table.name):
-        rows = read_load_table(tmp_path / name)
-        assert [row.loads for row in rows] == expected
-        assert [row.layer for row in rows] == ["0", "1"]
+    lines = [f"{at}," + ",".join(map(str, row)) for at, row in enumerate(LOADS)]
+    named = tmp_path / "named.csv"
+    named.write_text("\n".join([header, *lines]))
+    for path in (table, named):
+        rows = read_load_table(path)
+        assert [(row.layer, row.loads) for row in rows] == [("0", tuple(LOADS[0])), ("1", tuple(LOADS[1]))]
 
 
 def test_windows_of_a_layer_are_added_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,54 +165,31 @@ def test_shares_have_no_chance_without_tokens(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "sentence"),
+    ("content", "sentence"),
     [
-        ("x.csv", b"", "x.csv: has no loads; write a row for each layer"),
-        ("x.csv", b"1,2\n3,nan\n", "x.csv:2: 'nan' is not a load; give a number from 0 to 1e+18"),
-        ("x.csv", b"1,2\n3,-4\n", "x.csv:2: '-4' is not a load"),
-        ("x.csv", b"1,2\n3,1e400\n", "x.csv:2: '1e400' is not a load"),
-        ("x.csv", b"1,2\n3,four\n", "x.csv:2: 'four' is not a load"),
-        ("x.csv", b"1,2\n3,4,5\n", "x.csv:2: has 3 loads, but the first row has 2"),
-        ("x.csv", b"a,b\n3,4,5\n", "x.csv:2: has 3 columns, but the header has 2"),
-        ("x.csv", b"1,2\n0,0\n", "x.csv:2: has only loads of 0; leave the row out"),
-        ("x.csv", b"7\n", "x.csv:1: has 1 loads; give those of two or more experts"),
-        ("x.csv", b"\xff\xfe", "x.csv: byte 0 is not UTF-8"),
-        ("x.csv", b'"' + b"1" * 200_000, "x.csv: is not CSV: field larger than field limit"),
-        ("x.csv", b"1," * 1_000_000 + b"1\n" + b"1," * 1_000_001, "x.csv: has 2000003 values, more than 2000000"),
-        ("x.json", b"[[1, 2], [3, NaN]]", "x.json:1: not JSON: "),
-        ("x.json", b"[[1, 2], [3, true]]", "x.json: row 1: 'True' is not a load"),
-        ("x.json", b"[[1, 2], 3]", "x.json: row 1: is not a list of loads"),
-        ("x.json", b'{"a\\u001b": 3}', "x.json: row a\\u001b: is not a list of loads"),
-        ("x.json", b"[" * 100_000, "x.json:1: not JSON: "),
-        ("x.json", b" " * 16_000_001, "x.json: is longer than 16000000 bytes; give fewer rows"),
-        ("x.json", b"3", "x.json: row 0: is not a list of loads"),
-        ("x.parquet", b"PAR1 no", "x.parquet: is not a Parquet file, or damaged"),
+        (b"", "x.csv: has no loads; write a row for each layer"),
+        (b"1,2\n3,nan\n", "x.csv:2: 'nan' is not a load; give a number from 0 to 1e+18"),
+        (b"1,2\n3,-4\n", "x.csv:2: '-4' is not a load"),
+        (b"1,2\n3,1e400\n", "x.csv:2: '1e400' is not a load"),
+        (b"1,2\n3,four\n", "x.csv:2: 'four' is not a load"),
+        (b"1,2\n3,4,5\n", "x.csv:2: has 3 loads, but the first row has 2"),
+        (b"a,b\n3,4,5\n", "x.csv:2: has 3 columns, but the header has 2"),
+        (b"1,2\n0,0\n", "x.csv:2: has only loads of 0; leave the row out"),
+        (b"7\n", "x.csv:1: has 1 loads; give those of two or more experts"),
+        (b"\xff\xfe", "x.csv: byte 0 is not UTF-8"),
+        (b'"' + b"1" * 200_000, "x.csv: is not CSV: field larger than field limit"),
+        (b"1," * 1_000_000 + b"1\n" + b"1," * 1_000_001, "x.csv: has 2000003 values, more than 2000000"),
+        (b" " * 16_000_001, "x.csv: is longer than 16000000 bytes; give fewer rows"),
     ],
 )
-def test_a_table_that_cannot_be_used_gets_one_error(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
-    path = tmp_path / name
+def test_a_table_that_cannot_be_used_gets_one_error(tmp_path: Path, content: bytes, sentence: str) -> None:
+    path = tmp_path / "x.csv"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as refusal:
         read_load_table(path)
     (fault,) = refusal.value.faults
     assert fault.replace(f"{tmp_path}/", "").startswith(sentence)
     assert "\n" not in fault
-
-
-def test_parquet_of_other_values_and_too_many_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"a": [[1]], "b": [[2]]}), path)
-    with pytest.raises(ConfigError, match=r"x.parquet: row 0: '\[1\]' is not a load"):
-        read_load_table(path)
-    pq.write_table(pa.table({"a": [1, None], "b": [2, 3]}), path)
-    with pytest.raises(ConfigError, match=r"x.parquet: row 1: 'None' is not a load"):
-        read_load_table(path)
-    path.write_bytes(path.read_bytes().replace(b"a", b"\x84"))
-    with pytest.raises(ConfigError, match=r"x.parquet: is not a Parquet file, or damaged"):
-        read_load_table(path)
-    pq.write_table(pa.table({"a": [1] * 1_000_001, "b": [1] * 1_000_001}), path)
-    with pytest.raises(ConfigError, match=r"x.parquet: has 2000002 values, more than 2000000"):
-        read_load_table(path)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +224,6 @@ def test_arguments_that_do_not_fit(
 def test_placements_that_do_not_fit(
     table: Path, tmp_path: Path, plan: list[list[float]], fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps(plan))
+    path = write_csv(tmp_path / "plan.csv", plan)
     assert main(["model", "experts", str(table), "--ranks=2", f"--placement={path}"], {}) == 2
     assert fault in capsys.readouterr().err

@@ -64,6 +64,22 @@ def test_the_window_of_a_node_is_that_of_the_node_itself(fleet: Fleet) -> None:
         assert fleet.get(f"/node/{name}/api/v1/window", **params) == node.get("/api/v1/window", **params)
 
 
+def test_a_frame_for_grafana_is_passed_through(fleet: Fleet) -> None:
+    params = {"last": "2s", "format": "grafana", "unit": "ratio", "statistic": "max"}
+    for name, node in zip(NAMES, fleet.nodes, strict=True):
+        answer = fleet.ask(f"/node/{name}/api/v1/window", **params)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.content == node.ask("/api/v1/window", **params).content
+
+
+def test_only_the_node_itself_answers_with_csv(fleet: Fleet) -> None:
+    answer = fleet.ask("/node/node-0/api/v1/window", last="2s", format="csv")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422,
+        "format: only the node itself answers with csv; choose json, npy or grafana",
+    )
+
+
 def test_the_stream_of_a_job_has_the_numbers_of_every_node(fleet: Fleet) -> None:
     viewer = fleet.view("/api/v1/jobs/7/stream")
     fleet.run(10)

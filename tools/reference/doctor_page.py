@@ -58,7 +58,6 @@ ibpulse doctor --path.sysfs=/host/sys           # in a container with the host's
 ibpulse doctor --format=json                    # for programs
 ibpulse doctor --watch=30s                      # repeat every 30 s
 ibpulse doctor --nccl=all_reduce.json           # also judge the result of a benchmark by this node's rails
-ibpulse doctor --bundle=node.tar.gz             # a redacted bundle for the maintainers
 ```
 
 Give it the settings of the daemon (the same flags, environment and file), so that it checks the daemon's configuration.
@@ -105,8 +104,8 @@ first 64 bytes of the configuration space.
 {checks}
 
 A machine check concerns the machine on which doctor runs. If the tree does not come from a kernel (a simulated
-fabric, a fixture, a bundle), that machine is not the node; such findings are reported as SKIP, not judged.
-`--check=NAME` runs only the given checks.
+fabric or a fixture), that machine is not the node; such findings are reported as SKIP, not judged. `--check=NAME`
+runs only the given checks.
 
 {details}
 
@@ -119,26 +118,4 @@ checks.
 {traps}
 
 Distributions backport fixes, so an older kernel may not have a fault that the table lists up to a later version.
-
-## Bundles
-
-`--bundle=FILE` writes a `.tar.gz` with the part of sysfs that ibpulse reads, including the counters at one instant,
-the output of doctor as text and JSON, the settings, the versions, and the newest events of a running daemon (at most
-2 MB). GUIDs, host names, IP and MAC addresses are replaced with made-up ones, consistently throughout the bundle; the
-key is random and not stored. GIDs, keys, LIDs and serial numbers are omitted, and so are the reasons and labels of
-captures, and the ids and names of jobs; `node_desc` is replaced completely. Names of devices and interfaces, PCI
-addresses, firmware versions and paths in the settings remain. Only the owner can read the file; check its content
-before you pass it on.
-
-The tree is a fixture. `ibpulse serve` shows the same fabric with it, and the same `/metrics` except for the GUIDs:
-
-```sh
-tar -xzf node.tar.gz
-ibpulse serve --path.sysfs=ibpulse-bundle/sys
-ibpulse doctor --path.sysfs=ibpulse-bundle/sys
-```
-
-A tree of plain files cannot reproduce a file that failed to be read (`EINVAL`). Such a file contains `N/A (no PMA)`,
-as on old kernels, and is treated as unreadable as well; `unreadable.json` has the real reason. A device that did not
-respond is listed there and not included in the tree.
 """

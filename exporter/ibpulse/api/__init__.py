@@ -3,10 +3,9 @@
 node_connection   asks a running daemon
 recorded_files    reads recordings, captures, and directories of them
 samples           rates of many ports: as a table, as a picture, as a report
-answer_tables     summaries, events and jobs as tables and pictures
+answer_tables     summaries, events and jobs as tables
 run_report        the report of some recordings
 pictures_of_runs  pictures of recordings; `ibpulse render` and `ibpulse report` draw with it as well
-notebook_html     tables and sparklines for notebooks
 """
 
 from __future__ import annotations

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from ibpulse.api.notebook_html import document
 from ibpulse.api.optional_libraries import import_arrow, import_pandas
 from ibpulse.api.pictures_of_runs import Picture, draw_runs, sum_of_each
 from ibpulse.api.run_report import RunReport
 from ibpulse.api.samples import SampledRates
 from ibpulse.errors import RecordingError
 from ibpulse.pictures.options import Theme, Unit
-from ibpulse.recordings import load, read_extent
-from ibpulse.text import count_text, duration_text, moment_text, natural_key, size_text
+from ibpulse.recordings import load
+from ibpulse.text import count_text, natural_key
 
 if TYPE_CHECKING:
     import pandas
@@ -161,25 +160,3 @@ class Dataset(Mapping[str, SampledRates]):
 
     def __repr__(self) -> str:
         return f"<ibpulse.Dataset {str(self.directory)!r}: {count_text(len(self), 'recording')}>"
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for name, path in self.paths.items():
-            try:
-                extent = read_extent(path)
-            except RecordingError as error:
-                rows.append([name, str(error), "", "", "", ""])
-                continue
-            meta = extent.meta
-            rows.append(
-                [
-                    name,
-                    f"{meta.host}{' SIMULATED' if meta.simulated else ''}",
-                    moment_text(extent.start_ns),
-                    f"{duration_text(extent.ticks * meta.interval_ns)} every {duration_text(meta.interval_ns)}",
-                    str(len(meta.ports)),
-                    size_text(path.stat().st_size),
-                ]
-            )
-        head = ["recording", "node", "from", "length", "ports", "file"]
-        return document(str(self.directory), [count_text(len(self), "recording")], head, rows)

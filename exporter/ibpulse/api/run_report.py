@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ibpulse.api.notebook_html import Markup, document, text
 from ibpulse.api.optional_libraries import import_pandas
 from ibpulse.reports import comparison
-from ibpulse.reports.brief_rows import brief_keys
 from ibpulse.reports.formats import render_json, render_page, render_text
-from ibpulse.reports.report_table import Cell, about, columns, remarks, sections, simulated_text
 
 if TYPE_CHECKING:
     import pandas
@@ -79,20 +76,3 @@ class RunReport:
 
     def __repr__(self) -> str:
         return f"<ibpulse.RunReport of {', '.join(self.names)}; print() shows it>"
-
-    def _repr_html_(self) -> str:
-        brief = brief_keys(self._report.options.timescales_ns)
-        labels = {row.key: row.label for row in self._report.rows}
-        chosen = {labels[key] for key in brief if key in labels}
-        lines = [line for section in sections(self._report) for line in section.lines]
-        every = [[line.label, *map(_cell, line.cells)] for line in lines]
-        head = ["", *columns(self._report)]
-        facts = [simulated_text(self._report), *map(about, self._report.runs)]
-        shown = document("Report", filter(None, facts), head, [row for row in every if row[0] in chosen])
-        notes = "".join(f"<li>{text(remark)}</li>" for remark in remarks(self._report))
-        whole = document("", (), head, every)
-        return f"{shown}<details><summary>all rows</summary>{whole}<ul>{notes}</ul></details>"
-
-
-def _cell(cell: Cell) -> str:
-    return Markup(f"<strong>{text(cell.text)} *</strong>") if cell.differs else cell.text

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from ibpulse.api.answer_tables import Events, Jobs
 from ibpulse.api.moments import Time, read_span
-from ibpulse.api.notebook_html import document, spark, warning
 from ibpulse.api.optional_libraries import import_arrow, import_pandas
 from ibpulse.api.pictures_of_runs import Picture, draw_runs, picture_run
 from ibpulse.api.run_report import RunReport
@@ -21,13 +20,13 @@ from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import Statistic, Theme, Unit
-from ibpulse.recordings import RecordedPort, Recording
+from ibpulse.recordings import Recording
 from ibpulse.recordings.recorded_jobs import trace_holdings
 from ibpulse.recordings.recording import meta_between
 from ibpulse.reports.comparison import assemble
 from ibpulse.reports.run import describe_run
 from ibpulse.reports.span import ReportOptions
-from ibpulse.text import count_text, duration_text, gigabytes, link_rate_text, moment_text, percent, size_text
+from ibpulse.text import count_text, duration_text, moment_text
 from ibpulse.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -280,43 +279,6 @@ class SampledRates:
         begin = moment_text(self.recording.start_ns - self.recording.meta.interval_ns)
         marked = " SIMULATED" if self.simulated else ""
         return f"<ibpulse.SampledRates {self.name!r}{marked}: {ports}, {self._length()} every {interval} from {begin}>"
-
-    def _repr_html_(self) -> str:
-        recording = self.recording
-        missing = float(np.isnan(recording.bytes_per_second).mean())
-        facts = [
-            *([warning("SIMULATED")] if self.simulated else []),
-            *([f"node {self.node}"] if self.node else []),
-            moment_text(recording.start_ns - recording.meta.interval_ns),
-            f"{self._length()} every {duration_text(recording.meta.interval_ns)}",
-            f"{percent(missing)} missing" if missing else "no missing data",
-            *([count_text(len(self.events), "event")] if len(self.events) else []),
-            f"{size_text(recording.bytes_per_second.nbytes)} of rates",
-        ]
-        head = ["port", "role", "state", "line rate", "mean GB/s, transmit", "receive", "peak", "highest of both"]
-        rows = [self._row(row, port) for row, port in enumerate(recording.meta.ports)]
-        return document(self.name, facts, head, rows)
-
-    def _row(self, row: int, port: RecordedPort) -> list[str]:
-        rates, seconds = self.bytes_per_second[row], self.recording.seconds[row]
-        peaks = self.recording.peaks[row]
-        top = port.rate_bytes_per_second or (float(np.nanmax(rates)) if not np.isnan(rates).all() else 1.0)
-        state = port.problem or port.state or "-"
-        return [
-            str(port.id),
-            port.role,
-            state if port.active else warning(state),
-            link_rate_text(port.rate_bytes_per_second) if port.rate_bytes_per_second else "-",
-            *(gigabytes(_mean(rates[way], seconds[way])) for way in range(2)),
-            gigabytes(None if np.isnan(peaks).all() else float(np.nanmax(peaks))),
-            spark(np.fmax(rates[0], rates[1]), top),
-        ]
-
-
-def _mean(rates: Floats, seconds: Floats) -> float | None:
-    """The mean rate, weighted by the measured time; None if there is no data."""
-    total = float(seconds.sum())
-    return float(np.nansum(rates * seconds)) / total if total else None
 
 
 def _moment(time_ns: int) -> datetime:

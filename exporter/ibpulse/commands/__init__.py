@@ -161,6 +161,13 @@ VERBS = {
             reads_files=True,
         ),
         Verb(
+            "model check",
+            "Check the configuration of a Megatron run against the rules about overlap.",
+            "ibpulse model check run_config.yaml --set torch=2.6.0",
+            settings=(),
+            reads_files=True,
+        ),
+        Verb(
             "nccl",
             "Compare results of nccl-tests, perftest or NCCL Inspector with the hardware and with a recording.",
             "ibpulse nccl all_reduce.json --rails=8 --rate=50GB/s --against=run.parquet",
@@ -172,13 +179,6 @@ VERBS = {
             "Measure exposed communication in profiler traces; with a recording, split it into waiting and moving.",
             "ibpulse trace rank0.json.gz --against=node7.parquet",
             settings=("analysis.active-threshold",),
-            reads_files=True,
-        ),
-        Verb(
-            "overlap check",
-            "Check the configuration of a Megatron run against the rules about overlap.",
-            "ibpulse overlap check run_config.yaml --set torch=2.6.0",
-            settings=(),
             reads_files=True,
         ),
         Verb(
@@ -222,7 +222,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "look": ("demo", "top", "doctor"),
     "run": ("serve", "gateway", "config", "completion"),
     "record and compare": ("record", "replay", "import", "report", "render"),
-    "explain": ("trace", "model", "model experts", "overlap check", "nccl"),
+    "explain": ("trace", "model", "model experts", "model check", "nccl"),
     "many nodes": ("fleet collect", "fleet report", "fleet render"),
 }
 DEVELOP: dict[str, tuple[str, ...]] = {"develop": ("simulate",)}

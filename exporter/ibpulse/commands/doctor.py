@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import sys
 import time
@@ -61,12 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Also judge this result of nccl-tests, perftest or NCCL Inspector by the node's rails; repeatable.",
     )
-    parser.add_argument(
-        "--bundle",
-        type=Path,
-        metavar="FILE",
-        help="Also write a redacted bundle for the maintainers to FILE (.tar.gz).",
-    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -78,9 +71,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """
     names = _check_names(arguments.check)
     pause_ns = None if arguments.watch is None else _parse_pause(arguments.watch)
-    request = make_request(settings, sample=not arguments.no_look, with_tree=arguments.bundle is not None)
+    request = make_request(settings, sample=not arguments.no_look)
     while True:
-        code = _run_once(arguments, settings, request, names)
+        code = _run_once(arguments, request, names)
         if pause_ns is None:
             return code
         time.sleep(pause_ns / 1e9)
@@ -88,35 +81,23 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             print(CLEAR, end="")
 
 
-def _run_once(arguments: argparse.Namespace, settings: Settings, request: FactsRequest, names: Sequence[str]) -> int:
+def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Sequence[str]) -> int:
     from ibpulse.doctor import Level, document, examine, page, worst_level  # not for help texts
-    from ibpulse.doctor.bundle import Contents, write_bundle
     from ibpulse.doctor.child_process import find_facts_in_child
     from ibpulse.nccl.benchmark_files import read_benchmark
 
-    found = find_facts_in_child(request)
-    facts = replace(found.facts, benchmarks=tuple(map(read_benchmark, arguments.nccl)))
+    facts = replace(find_facts_in_child(request), benchmarks=tuple(map(read_benchmark, arguments.nccl)))
     findings = examine(facts, names)
-    title, about = _title(facts), _tell_about(facts)
     if arguments.format == "json":
-        told = json.dumps(document(findings, about), indent=None if arguments.watch else 2)
+        told = json.dumps(document(findings, _tell_about(facts)), indent=None if arguments.watch else 2)
         print(escape_controls(told, keep="\n"), flush=True)
     else:
-        print(page(findings, title, colour=sys.stdout.isatty()), end="", flush=True)
-    if found.tree is not None:
-        known, versions = document(findings, about), _tell_versions()
-        hosts = _name_this_host()
-        events = facts.events.events if facts.events else ()
-        homes = (str(Path("~").expanduser()),)
-        contents = Contents(
-            found.tree, page(findings, title), known, settings.written(), versions, hosts, events, homes
-        )
-        write_bundle(arguments.bundle, contents)
+        print(page(findings, _title(facts), colour=sys.stdout.isatty()), end="", flush=True)
     least = Level.WARN if arguments.strict else Level.FAIL
     return 1 if worst_level(findings) >= least else 0
 
 
-def make_request(settings: Settings, *, sample: bool = True, with_tree: bool = False) -> FactsRequest:
+def make_request(settings: Settings, *, sample: bool = True) -> FactsRequest:
     """The work of the child process, with the same inventory and sampler as the daemon.
 
     Raises:
@@ -126,7 +107,7 @@ def make_request(settings: Settings, *, sample: bool = True, with_tree: bool = F
     from ibpulse.doctor.child_process import FactsRequest
 
     options = make_options(settings, sample=sample)
-    return FactsRequest(options, make_inventory(settings), supervisor_options(settings), with_tree)
+    return FactsRequest(options, make_inventory(settings), supervisor_options(settings))
 
 
 def make_options(settings: Settings, *, sample: bool = True) -> DoctorOptions:
@@ -188,26 +169,3 @@ def _tell_about(facts: Facts) -> dict[str, object]:
 
 def _title(facts: Facts) -> str:
     return f"ibpulse {__version__} checking {facts.options.sysfs} on Linux {facts.machine.kernel}"
-
-
-def _tell_versions() -> dict[str, object]:
-    """Versions of ibpulse, Python and its packages."""
-    from importlib.metadata import version
-
-    return {
-        "ibpulse": __version__,
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "packages": {name: version(name) for name in ("numpy", "pydantic", "fastapi", "uvicorn")},
-    }
-
-
-def _name_this_host() -> tuple[str, ...]:
-    """This machine's host names, found without DNS queries."""
-    names = [platform.node(), *(os.environ.get(name, "") for name in ("HOSTNAME", "NODE_NAME"))]
-    try:
-        names.append(Path("/etc/hostname").read_text(errors="replace"))
-    except OSError:
-        pass  # a container may have none
-    return tuple(filter(None, names))

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="Loads as CSV, JSON or Parquet: a row per layer (or time), a column per expert.",
+        help="Loads as CSV: a row per layer (or time), a column per expert.",
     )
     parser.add_argument(
         "--ranks", type=int, metavar="COUNT", help="Expert-parallel ranks (default: one for each expert)."
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--placement",
         type=Path,
         metavar="FILE",
-        help="Table with the expert in each slot, rank by rank, a row per layer (default: consecutive experts).",
+        help="CSV with the expert in each slot, rank by rank, a row per layer (default: consecutive experts).",
     )
     parser.add_argument(
         "--tokens",

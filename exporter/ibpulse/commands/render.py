@@ -36,12 +36,12 @@ FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the files, the kind of picture, the part of the recordings, and the drawing options."""
     add_recordings(parser, "Files, or addresses of daemons, drawn side by side on a common scale.")
-    add_output_arguments(parser, "Picture to write, with the extension .png, .svg, .gif, .mp4 or .html.", required=True)
+    add_output_arguments(parser, "Picture to write, with the extension .png, .svg, .gif or .mp4.", required=True)
     parser.add_argument(
         "--picture",
         choices=tuple(KINDS),
         default="",
-        help=f"Kind of picture: {', '.join(KINDS)}. A heatmap is .png or .svg, an animation .gif, .mp4 or .html. "
+        help=f"Kind of picture: {', '.join(KINDS)}. A heatmap is .png or .svg, an animation .gif or .mp4. "
         "Default: the first that matches the extension.",
     )
     add_window_arguments(parser)

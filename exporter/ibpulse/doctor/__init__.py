@@ -1,4 +1,4 @@
-"""`ibpulse doctor`: facts of a node, checks over them, a page of findings, a redacted bundle.
+"""`ibpulse doctor`: facts of a node, checks over them, a page of findings.
 
 A child process collects the facts, with a deadline for every device. Checks are pure functions of the facts. Doctor
 changes nothing on the node. To add a check, decorate a function with `check` in one of the modules `*_checks`.

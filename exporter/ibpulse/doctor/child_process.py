@@ -17,7 +17,6 @@ from ibpulse.doctor.facts import DoctorOptions, Facts, Machine, SamplingResult, 
 from ibpulse.doctor.gpudirect_facts import read_gpudirect
 from ibpulse.doctor.machine_facts import read_machine
 from ibpulse.doctor.sample_facts import find_daemon, read_daemon_samples, read_event_facts, take_samples
-from ibpulse.doctor.tree_copy import TreeCopy, copy_tree
 from ibpulse.doctor.tree_facts import READ_TWICE, PortCounts, join_counts, read_counts, read_tree
 from ibpulse.errors import FabricError, IbpulseError
 from ibpulse.model import Fabric, PortId
@@ -35,12 +34,11 @@ ENDING_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FactsRequest:
-    """Input of the child process; `with_tree` asks for a copy of the tree as well."""
+    """Input of the child process."""
 
     options: DoctorOptions
     inventory: Inventory
     sampling: SupervisorOptions
-    with_tree: bool = False
 
 
 async def find_facts(request: FactsRequest) -> Facts:
@@ -80,15 +78,7 @@ async def _sample(request: FactsRequest, fabric: Fabric, daemon: RingFile | None
         return None, str(error)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFacts:
-    """Output of the child process; `tree` is None unless requested."""
-
-    facts: Facts
-    tree: TreeCopy | None = None
-
-
-def find_facts_in_child(request: FactsRequest) -> FoundFacts:
+def find_facts_in_child(request: FactsRequest) -> Facts:
     """Collect the facts in a child process. A child that hangs in a read is abandoned.
 
     Raises:
@@ -112,7 +102,7 @@ def find_facts_in_child(request: FactsRequest) -> FoundFacts:
         _end_child(process)
         _pass_on(process.stderr.fileno())
         process.stderr.close()
-    assert isinstance(answer, FoundFacts)
+    assert isinstance(answer, Facts)
     return answer
 
 
@@ -152,14 +142,6 @@ def _end_child(process: subprocess.Popen[bytes]) -> None:
         process.returncode = 0
 
 
-def find_as_requested(request: FactsRequest) -> FoundFacts:
-    """Collect the requested facts in this process."""
-    facts = asyncio.run(find_facts(request))
-    devices = [name for name in facts.tree.admitted if name not in facts.tree.silent]
-    tree = copy_tree(request.options.sysfs, facts.fabric, devices) if request.with_tree else None
-    return FoundFacts(facts, tree)
-
-
 def _log_only_messages_of_samplers() -> None:
     """Turn off all other logging: the findings cover everything that the daemon's parts would log."""
     logging.getLogger().setLevel(logging.CRITICAL + 1)
@@ -175,7 +157,7 @@ def main() -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _log_only_messages_of_samplers()
     try:
-        answer = pickle.dumps(find_as_requested(request))
+        answer = pickle.dumps(asyncio.run(find_facts(request)))
     except KeyboardInterrupt:
         return 130
     with os.fdopen(answers, "wb") as stream:

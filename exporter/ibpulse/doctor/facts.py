@@ -109,7 +109,7 @@ class TreeFacts:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether the tree is a kernel's sysfs, not a simulated fabric, a fixture or a bundle.
+        """Whether the tree is a kernel's sysfs, not a simulated fabric or a fixture.
 
         True if the mount is unknown.
         """

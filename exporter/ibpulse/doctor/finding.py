@@ -55,7 +55,7 @@ class Check:
     """One check: its name, its function and its documentation.
 
     `sentence` is the first line of the function's docstring. `detail` adds an explanation to docs/doctor.md.
-    `of_machine` marks a check of the machine that doctor runs on: over a simulated fabric, a fixture or a bundle its
+    `of_machine` marks a check of the machine that doctor runs on: over a simulated fabric or a fixture its
     findings are shown, but not judged.
     """
 

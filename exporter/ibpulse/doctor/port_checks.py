@@ -68,7 +68,7 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
     if not facts.tree.is_kernel:
         yield passed(
             "path.sysfs",
-            "holds plain files, not a kernel's sysfs: a simulated fabric, a fixture or a bundle. Findings about this "
+            "holds plain files, not a kernel's sysfs: a simulated fabric or a fixture. Findings about this "
             "machine are shown but do not count.",
         )
     elif mount is None:

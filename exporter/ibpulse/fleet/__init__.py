@@ -12,7 +12,7 @@ node_answers    the known answers of a daemon, checked member by member and enco
 node_figures    what only its metrics say
 span_answers    those about a span: events, the summary, captures
 window_answers  windows, as JSON and NPY
-frame_answers   windows, as a Grafana data frame and CSV, and the topology
+topology_answers  the topology
 stream_answers  the events of its stream
 clock_offsets   how far the clock of a node is from this one, and how certain that is
 node_table      the last state of every node

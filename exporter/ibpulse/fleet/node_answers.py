@@ -201,10 +201,19 @@ def read_answer(model: type[Answer], answer: PeerAnswer) -> Answer:
     Raises:
         DaemonError: it is not JSON, or a member is missing or wrong.
     """
+    return read_members(model, read_json(answer))
+
+
+def read_json(answer: PeerAnswer) -> bytes:
+    """The body of an answer whose media type is JSON.
+
+    Raises:
+        DaemonError: it has another type.
+    """
     if answer.media_type != JSON_TYPE:
         sent = show(escape_controls(answer.media_type))
         raise DaemonError(f"its answer is {sent}, not JSON; {NOT_OURS}", kind="bad-answer")
-    return read_members(model, answer.body)
+    return answer.body
 
 
 def read_members(model: type[Answer], content: bytes | str) -> Answer:

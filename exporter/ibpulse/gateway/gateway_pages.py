@@ -47,6 +47,14 @@ JOB_WORDS: Mapping[str, str] = {
     "order": _ORDER,
     "about_rows": _ABOUT_ROWS,
 }
+_NODE_WORDS: Mapping[str, str] = {
+    **NODE_WORDS,
+    "format": "json",
+    "samples": "Samples as JSON",
+    "copies": """<button id="copy-curl">Copy as curl</button>
+      <button id="copy-promql">Copy as PromQL</button>""",
+}
+"""Only the node itself answers with CSV and takes captures of a single node."""
 _LINKS = (
     ("api/v1/nodes", "nodes and their sources as JSON"),
     ("api/v1/jobs", "jobs with their nodes, also those that ended"),
@@ -80,7 +88,7 @@ def node_page(name: str, version: str, *, simulated: bool) -> HTMLResponse:
     facts = f"<h2>Interfaces of {escape(name)}</h2>\n{links(_NODE_LINKS)}"
     root = "../../"
     return live_document(
-        NODE_WORDS, version, facts, simulated=simulated, name=name, root=root, navigation=_navigation(root)
+        _NODE_WORDS, version, facts, simulated=simulated, name=name, root=root, navigation=_navigation(root)
     )
 
 

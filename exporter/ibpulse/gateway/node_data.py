@@ -1,4 +1,4 @@
-"""The data of one node below `/node/NAME/api/v1/`: asked of the node, checked, and encoded anew."""
+"""The data of one node below `/node/NAME/api/v1/`: asked of the node and checked; all but frames encoded anew."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from starlette.responses import Response
 
 from ibpulse.client import WINDOW_HEADER
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.frame_answers import NodeTopology, read_csv, read_frame
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
-from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodeMember, NodePorts, read_answer
+from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodeMember, NodePorts, read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.topology_answers import NodeTopology
 from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
 from ibpulse.flightrecorder.store import parse_name
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.places import Places
 from ibpulse.web.parameters import refuse_repeated
-from ibpulse.web.problems import ProblemError
+from ibpulse.web.problems import ProblemError, bad_parameter
 from ibpulse.web.schemas import operation, problems
 
 API = "/node/{name}/api/v1/"
-CSV_UTF8 = "text/csv; charset=utf-8"
 PARQUET_TYPE, PARQUET_MARK = "application/vnd.apache.parquet", b"PAR1"
 MAX_WINDOW_BYTES, MAX_CAPTURE_BYTES = 16_000_000, 32_000_000
 CAPTURE_SECONDS = 10.0
@@ -77,11 +76,11 @@ def _window(answer: PeerAnswer, wanted: str) -> Response:
     if wanted == "npy":
         body, about = read_array(answer).encode()
         return Response(body, media_type=NPY_TYPE, headers={WINDOW_HEADER: about})
-    if wanted == "csv":
-        return Response(read_csv(answer), headers={"Content-Type": CSV_UTF8})
-    found: NodeMember = read_frame(answer) if wanted == "grafana" else read_window(answer)
+    if wanted == "grafana":
+        # only Grafana's server reads it, and takes it as data
+        return Response(read_json(answer), media_type=JSON_TYPE)
     # what this node did not send, such as the uncertainty, is not in the answer either
-    return Response(found.model_dump_json(exclude_unset=True), media_type=JSON_TYPE)
+    return Response(read_window(answer).model_dump_json(exclude_unset=True), media_type=JSON_TYPE)
 
 
 def _summary(answer: PeerAnswer, _: str) -> Response:
@@ -168,6 +167,8 @@ def _answer_with(
 ) -> Callable[[str, Request], Awaitable[Response]]:
     async def answer(name: str, request: Request) -> Response:
         node = find_node(parts, name)
+        if resource.path == "window" and request.query_params.get("format") == "csv":
+            raise bad_parameter("format", "only the node itself answers with csv; choose json, npy or grafana")
         if resource.max_bytes <= MAX_BYTES:
             return await ask(node, request)
         async with large.place(request):

@@ -1,22 +1,20 @@
-"""Reads tables of expert loads from CSV, JSON and Parquet: a row for each layer or time, a column for each expert."""
+"""Reads tables of expert loads from CSV: a row for each layer or time, a column for each expert."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ibpulse.errors import ConfigError
 from ibpulse.text import escape_controls
 from ibpulse.validation import show
 
-MOST_TEXT_BYTES = 16_000_000
-MOST_PARQUET_BYTES = 256_000_000
+MOST_BYTES = 16_000_000
 MOST_CELLS = 2_000_000
 LARGEST = 1e18
 LAYER, TIMES = "layer", ("window", "step", "time", "iteration")
@@ -35,18 +33,12 @@ class LoadRow:
 
 
 def read_load_table(path: Path) -> tuple[LoadRow, ...]:
-    """The rows of a table, all with the same number of experts; the suffix of the name is the kind of file.
+    """The rows of a table, all with the same number of experts.
 
     Raises:
         ConfigError: the file cannot be read, or is not such a table; names the first fault.
     """
-    kind = path.suffix.lower()
-    if kind == ".parquet":
-        rows = _parquet_rows(path)
-    elif kind == ".json":
-        rows = _json_rows(path)
-    else:
-        rows = _csv_rows(path)
+    rows = _csv_rows(path)
     if not rows:
         _refuse(path, f"has no loads; write {EXAMPLE}")
     counts = {len(row.loads) for row in rows}
@@ -60,7 +52,7 @@ def _refuse(place: object, problem: str) -> NoReturn:
     raise ConfigError([f"{place}: {problem}"]) from None
 
 
-def _row(place: str, layer: str, time: str, values: Iterable[object]) -> LoadRow:
+def _row(place: str, layer: str, time: str, values: Iterable[str]) -> LoadRow:
     loads = tuple(_load(place, value) for value in values)
     if len(loads) < 2:
         _refuse(place, f"has {len(loads)} loads; give those of two or more experts")
@@ -69,25 +61,22 @@ def _row(place: str, layer: str, time: str, values: Iterable[object]) -> LoadRow
     return LoadRow(layer, time, loads, place)
 
 
-def _load(place: str, value: object) -> float:
+def _load(place: str, text: str) -> float:
     """A finite load of 0 or more."""
-    load = math.nan
-    if isinstance(value, int | float | str) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):
-            load = float(value)
+    load = float(text) if _is_number(text) else math.nan
     if not 0 <= load <= LARGEST:
-        _refuse(place, f"{escape_controls(show(value))} is not a load; give a number from 0 to {LARGEST:g}")
+        _refuse(place, f"{escape_controls(show(text))} is not a load; give a number from 0 to {LARGEST:g}")
     return load
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_TEXT_BYTES + 1)
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         _refuse(path, f"cannot be read: {error.strerror}; check the path and its permissions")
-    if len(content) > MOST_TEXT_BYTES:
-        _refuse(path, f"is longer than {MOST_TEXT_BYTES} bytes; give fewer rows, or Parquet")
+    if len(content) > MOST_BYTES:
+        _refuse(path, f"is longer than {MOST_BYTES} bytes; give fewer rows")
     return content
 
 
@@ -99,7 +88,9 @@ def _csv_rows(path: Path) -> list[LoadRow]:
         _refuse(path, f"byte {error.start} is not UTF-8; save the table as UTF-8 text")
     except csv.Error as error:
         _refuse(path, f"is not CSV: {error}; write {EXAMPLE}")
-    _bound(path, sum(len(line) for _, line in lines))
+    cells = sum(len(line) for _, line in lines)
+    if cells > MOST_CELLS:
+        _refuse(path, f"has {cells} values, more than {MOST_CELLS}; give fewer rows")
     names: Sequence[str] = ()
     if lines and not _is_number(lines[0][1][-1]):
         names = [name.strip().lower() for name in lines.pop(0)[1]]
@@ -119,71 +110,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _bound(path: Path, cells: int) -> None:
-    if cells > MOST_CELLS:
-        _refuse(path, f"has {cells} values, more than {MOST_CELLS}; give fewer rows")
-
-
-def _named_row(place: str, layer: str, names: Sequence[str], values: Sequence[object]) -> LoadRow:
+def _named_row(place: str, layer: str, names: Sequence[str], values: Sequence[str]) -> LoadRow:
     """A row whose columns have names: those of a layer or a time name it, the others are loads."""
     time, loads = "", []
     for name, value in zip(names, values, strict=True):
         if name == LAYER:
-            layer = str(value).strip()
+            layer = value.strip()
         elif name in TIMES:
-            time = str(value).strip()
+            time = value.strip()
         else:
             loads.append(value)
     return _row(place, layer, time, loads)
-
-
-def _json_rows(path: Path) -> list[LoadRow]:
-    import orjson
-
-    try:
-        document: Any = orjson.loads(_read_bytes(path))
-    except orjson.JSONDecodeError as error:
-        _refuse(f"{path}:{error.lineno}", f"not JSON: {error.msg}; write a list of lists")
-    rows: Iterable[tuple[str, object]]
-    if isinstance(document, Mapping):
-        rows = document.items()
-    elif isinstance(document, list) and any(isinstance(each, list) for each in document):
-        rows = ((str(at), each) for at, each in enumerate(document))
-    else:
-        rows = (("0", document),)
-    found: list[LoadRow] = []
-    cells = 0
-    for layer, values in rows:
-        place = f"{path}: row {escape_controls(layer[:40])}"
-        if not isinstance(values, list):
-            _refuse(place, "is not a list of loads; write a list for each layer, such as [[90, 132], [20, 107]]")
-        cells += len(values)
-        _bound(path, cells)
-        found.append(_row(place, layer, "", values))
-    return found
-
-
-def _parquet_rows(path: Path) -> list[LoadRow]:
-    try:
-        import pyarrow.parquet
-        from pyarrow import ArrowException
-    except ImportError:
-        _refuse(path, "needs pyarrow; install ibpulse[recording], or give CSV or JSON")
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            meta = file.metadata
-            _bound(path, meta.num_rows * meta.num_columns)
-            size = sum(meta.row_group(at).total_byte_size for at in range(meta.num_row_groups))
-            if size > MOST_PARQUET_BYTES:
-                _refuse(path, f"takes {size} bytes in memory, more than {MOST_PARQUET_BYTES}; give fewer rows")
-            table = file.read()
-        names = [str(name).strip().lower() for name in table.column_names]
-        columns = [column.to_pylist() for column in table.columns]
-    except OSError as error:
-        _refuse(path, f"cannot be read: {error.strerror or 'not a Parquet file, or damaged'}; check the path")
-    except (ArrowException, ValueError, OverflowError, MemoryError):
-        # damaged names of columns are a UnicodeDecodeError, damaged sizes any of these
-        _refuse(path, "is not a Parquet file, or damaged; write it again")
-    return [
-        _named_row(f"{path}: row {at}", str(at), names, values) for at, values in enumerate(zip(*columns, strict=True))
-    ]

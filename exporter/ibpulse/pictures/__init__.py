@@ -7,7 +7,7 @@ panels            the parts that several pictures share
 heatmap, distribution   the still pictures
 animation_layout  the static parts of an animation, and the positions of the moving ones
 frames            the frames of an animation
-animation         an animation as GIF, MP4 or page
+animation         an animation as GIF or MP4
 """
 
 from __future__ import annotations

@@ -1,51 +1,24 @@
-"""The animation as GIF, MP4 or HTML page: a bar per rail, the recent past of all rails, and a timeline."""
+"""The animation as GIF or MP4: a bar per rail, the recent past of all rails, and a timeline."""
 
 from __future__ import annotations
 
-import base64
-import html
 import io
-import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from importlib import resources
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ibpulse.arrays import Pixels
 from ibpulse.errors import PictureError
-from ibpulse.pictures.animation_layout import (
-    BACKGROUND,
-    BAR,
-    CURSOR,
-    DOWN,
-    HOLE_FILL,
-    HOLE_LINE,
-    MARK,
-    Band,
-    Layout,
-    lay_out_animation,
-)
-from ibpulse.pictures.figure import FONT, THEMES, Image, write_whole
+from ibpulse.pictures.animation_layout import Layout, lay_out_animation
+from ibpulse.pictures.figure import Image, write_whole
 from ibpulse.pictures.frames import Motion, build_motion, count_frames, draw_frames
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.picture_run import PictureRun, choose_scale
 from ibpulse.text import size_text
 
-TEMPLATE = "player.html"
 SAMPLED_FRAMES = 4
-LARGE_BYTES = 5_000_000
-_PLACES = {
-    "background": BACKGROUND,
-    "hole": HOLE_FILL,
-    "hatch": HOLE_LINE,
-    "bar": BAR,
-    "mark": MARK,
-    "cursor": CURSOR,
-    "down": DOWN,
-}
 
 
 def write_gif(path: Path | BinaryIO, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
@@ -97,7 +70,7 @@ def find_ffmpeg() -> str:
     """
     found = shutil.which("ffmpeg")
     if found is None:
-        raise PictureError(".mp4 files need ffmpeg, which is not on the PATH; install it, or write a .gif or .html")
+        raise PictureError(".mp4 files need ffmpeg, which is not on the PATH; install it, or write a .gif")
     return found
 
 
@@ -129,64 +102,13 @@ def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
         reason = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
         lines = reason.splitlines() or [f"exit code {process.returncode}"]
-        raise PictureError(f"ffmpeg failed: {lines[0][:200]}; write a .gif or .html")
-
-
-def write_page(path: Path, title: str, layout: Layout, motions: Sequence[Motion], options: PictureOptions) -> None:
-    """Write the page."""
-    colours = THEMES[options.theme]
-    movie = {
-        "framesPerSecond": options.frames_per_second,
-        "frames": len(motions[0].texts),
-        "font": f"{layout.letter_pixels}px '{FONT}', Verdana, sans-serif",
-        "ink": colours.text,
-        "palette": [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in layout.palette.tolist()],
-        "places": _PLACES,
-        "runs": [_motion(band, motion) for band, motion in zip(layout.bands, motions, strict=True)],
-    }
-    page = resources.files("ibpulse.pictures").joinpath(TEMPLATE).read_text(encoding="utf-8")
-    for mark, text in {
-        "{{title}}": html.escape(title),
-        "{{background}}": colours.background,
-        "{{text}}": colours.text,
-        "{{width}}": str(layout.base.shape[1]),
-        "{{height}}": str(layout.base.shape[0]),
-        "{{layout}}": _png(layout),
-        # a name in the document must not end the script element
-        "{{movie}}": json.dumps(movie, separators=(",", ":")).replace("<", "\\u003c"),
-    }.items():
-        page = page.replace(mark, text)
-    path.write_text(page, encoding="utf-8")
-
-
-def _motion(band: Band, motion: Motion) -> dict[str, Any]:
-    return {
-        **asdict(band),
-        "ports": len(motion.strip),
-        "strip": base64.b64encode(motion.strip.tobytes()).decode(),
-        "ends": motion.ends.tolist(),
-        "events": motion.events.tolist(),
-        "lengths": motion.bars.tolist(),
-        "marks": motion.marks.tolist(),
-        "cursor": motion.cursor.tolist(),
-        "begin": motion.begin.tolist(),
-        "texts": motion.texts,
-    }
-
-
-def _png(layout: Layout) -> str:
-    height, width = layout.base.shape
-    picture = Image.frombytes("P", (width, height), layout.base.tobytes())
-    picture.putpalette(layout.palette.tobytes())
-    buffer = io.BytesIO()
-    picture.save(buffer, format="PNG", optimize=True)
-    return base64.b64encode(buffer.getvalue()).decode()
+        raise PictureError(f"ffmpeg failed: {lines[0][:200]}; write a .gif")
 
 
 def save_animation(
     runs: Sequence[PictureRun], output: Path, options: PictureOptions, announce: Callable[[str], None]
 ) -> None:
-    """Write an animation of one or two runs as GIF, MP4 or HTML, depending on the suffix.
+    """Write an animation of one or two runs as GIF or MP4, depending on the suffix.
 
     `announce` gets a sentence about the size of a GIF before it is written.
 
@@ -200,14 +122,8 @@ def save_animation(
     scale = choose_scale(runs, options)
     layout = lay_out_animation(runs, scale, options)
     motions = [build_motion(run, band, scale, frames, options) for run, band in zip(runs, layout.bands, strict=True)]
-    if kind == "html":
-        title = ", ".join(run.name for run in runs)
-        write_whole(output, lambda path: write_page(path, title, layout, motions, options))
-        return
     if kind == "gif":
-        size_bytes = estimate_gif_bytes(layout, motions, options)
-        smaller = ", and .html shows the same in less" if size_bytes > LARGE_BYTES else ""
-        announce(f"{frames} frames, about {size_text(size_bytes)}{smaller}")
+        announce(f"{frames} frames, about {size_text(estimate_gif_bytes(layout, motions, options))}")
     write = {"gif": write_gif, "mp4": write_mp4}[kind]
     write_whole(
         output,

@@ -33,7 +33,7 @@ class PictureKind:
 
 KINDS: Mapping[str, PictureKind] = {
     "heatmap": PictureKind(("png", "svg"), 2, 2000, 200),
-    "animation": PictureKind(("gif", "mp4", "html"), 2, 1000, 130),
+    "animation": PictureKind(("gif", "mp4"), 2, 1000, 130),
     "distribution": PictureKind(("png", "svg"), 4, 2000, 200),
 }
 

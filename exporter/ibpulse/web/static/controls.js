@@ -63,7 +63,7 @@ export class Controls extends Navigation {
   /** The parameters of the window that has the samples in the selection, or else in the view. */
   get samples() {
     const { fromMs, toMs } = this.page.selected.chosen;
-    return { from: Math.round(fromMs), to: Math.round(toMs), format: "csv" };
+    return { from: Math.round(fromMs), to: Math.round(toMs), format: byId("save-samples").dataset.format };
   }
 
   /** URL of the samples in the selection, or else in the view. */

@@ -1,6 +1,6 @@
 // The list of a node's events and captures, and the button that takes a capture.
 
-import { BELOW_GATEWAY, apiAddress } from "./address.js";
+import { apiAddress } from "./address.js";
 import { askCaptures, fillTable } from "./capture_requests.js";
 import { element } from "./elements.js";
 import { clock, duration, fullTime, megabytes } from "./format.js";
@@ -32,9 +32,11 @@ export class Happenings {
     element("summary", "", this.#details).textContent = hasCaptures() ? "Events and captures" : "Events";
     this.#list = element("div", "", this.#details);
     this.#details.addEventListener("toggle", () => this.show());
-    // a gateway takes captures of jobs alone
-    byId("capture").hidden = BELOW_GATEWAY || !hasCaptures();
-    byId("capture").addEventListener("click", () => this.take());
+    // the page at a gateway, which takes captures of jobs alone, has none
+    const button = byId("capture");
+    if (!button) return;
+    button.hidden = !hasCaptures();
+    button.addEventListener("click", () => this.take());
   }
 
   /** Fill the list if it is open: the newest first. */

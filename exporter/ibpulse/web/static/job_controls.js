@@ -52,7 +52,7 @@ export class JobControls extends Controls {
     const most = Math.floor(MOST_VALUES / (2 * page.shown.length));
     const { fromMs, toMs } = page.span;
     const bounded = (toMs - fromMs) / page.store.intervalMs > most - 1 ? { max_points: most } : {};
-    return { ...super.samples, format: "json", ...bounded };
+    return { ...super.samples, ...bounded };
   }
 
   // actions of keys

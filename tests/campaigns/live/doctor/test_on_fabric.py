@@ -280,17 +280,6 @@ def test_a_full_counter_is_named(fuse: FuseFabric, tmp_path: Path) -> None:
     assert [one["sentence"] for one in answer.troubles()] == ["has counters at their maximum: symbol_error."]
 
 
-@needs_fuse
-def test_a_hanging_device_is_left_out_of_a_bundle(fuse: FuseFabric, tmp_path: Path) -> None:
-    fuse.set(DEVICE, hang_seconds=50.0)
-    begin = time.monotonic()
-    answer = ask(fuse.root, tmp_path / "ring", "--no-look", f"--bundle={tmp_path / 'b.tar.gz'}")
-    fuse.clear()
-    assert time.monotonic() - begin < 40.0
-    assert answer.code == 1
-    assert (tmp_path / "b.tar.gz").stat().st_size > 1000
-
-
 def test_a_device_that_comes_back_is_all_ok_again(simulation: Simulation) -> None:
     simulation.set({"vanish": [DEVICE]})
     simulation.set({})

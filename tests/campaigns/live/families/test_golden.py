@@ -6,15 +6,10 @@
 from __future__ import annotations
 
 import difflib
-import tarfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
-from ibpulse.sysfs.files import parse_count, read_text
-from ibpulse.sysfs.inventory import Inventory
-from tests.archives import extract
 from tests.families.golden import FOLDER, Pages, Visit, visit_families
 from tests.families.table import BY_NAME, FAMILIES
 
@@ -87,55 +82,6 @@ def test_no_file_of_a_tree_is_ever_written(visits: Visits, name: str) -> None:
 def test_counters_of_a_device_are_never_opened(visits: Visits, name: str) -> None:
     opened = visits[name].opened
     assert not [path for path in opened if "/hw_counters/" in path and "/ports/" not in path]
-
-
-def unpack(visit: Visit) -> Path:
-    """The tree that doctor bundled of a family."""
-    with tarfile.open(visit.folder / "bundle.tar.gz") as bundle:
-        extract(bundle, visit.folder / "bundle")
-    (found,) = (visit.folder / "bundle").rglob("class/infiniband")
-    return found.parent.parent
-
-
-def tell_ports(tree: Path) -> list[tuple[object, ...]]:
-    """What discovery says of each port of a tree, without names and addresses."""
-    return [
-        (
-            *(port.id, port.active, port.rate_bytes_per_second, port.rail, port.source and port.source.name),
-            *(port.identity.kind, port.identity.driver, port.identity.gpu_distance, port.identity.link_layer),
-        )
-        for port in Inventory(tree).scan().ports
-    ]
-
-
-def read_counts(tree: Path) -> dict[str, int | None]:
-    """Every counter of every sampled port of a tree, None for one that cannot be read."""
-    folders = {
-        str(Path(path).parents[1]): f"{port.id}"
-        for port in Inventory(tree).scan().ports
-        if port.source
-        for path in port.source.transmit
-    }
-    return {
-        f"{port} {path.parent.name}/{path.name}": parse_count(read_text(str(path)).text)
-        for folder, port in folders.items()
-        for kind in ("counters", "hw_counters")
-        for path in sorted(Path(folder, kind).glob("*"))
-    }
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_the_tree_of_a_bundle_gives_the_same_and_names_nobody(visits: Visits, name: str) -> None:
-    tree, original = unpack(visits[name]), visits[name].folder / "sys"
-    assert tell_ports(tree) == tell_ports(original)
-    counts = read_counts(original)
-    assert {counter: count for counter, count in read_counts(tree).items() if counts.get(counter) is not None} == {
-        counter: count for counter, count in counts.items() if count is not None
-    }
-    names = {path.read_text().strip() for path in original.rglob("node_guid")} | {"node7"}
-    texts = [path.read_text() for path in (visits[name].folder / "bundle").rglob("*") if path.is_file()]
-    assert texts
-    assert not [secret for secret in names for text in texts if secret in text]
 
 
 def lines_of(visit: Visit, device: str) -> list[str]:

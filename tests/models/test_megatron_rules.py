@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import ast
 
 import pytest
 
-from ibpulse.overlap.megatron_options import OPTIONS
-from ibpulse.overlap.megatron_rules import BRIDGE_PROGRAM, FAILING, LM_PROGRAM, SNAPSHOT_DATE
-from ibpulse.overlap.rule_check import RULES as ALL_RULES
-from ibpulse.overlap.rule_check import check_rule
-from ibpulse.overlap.rule_conditions import GivenOption, OptionValue, version_key
-from ibpulse.overlap.run_options import RunOptions
+from ibpulse.models.megatron_rules import (
+    DATE,
+    EFFECTS,
+    GivenOption,
+    Options,
+    OptionValue,
+    check_rule,
+    check_run,
+    holds,
+    version_key,
+)
+from ibpulse.models.megatron_rules import RULES as ALL_RULES
+from ibpulse.models.run_options import BRIDGE, KINDS, LM
 from tests.tables import for_each
 
 RULES = {rule.id: rule for rule in ALL_RULES}
@@ -203,15 +210,14 @@ CASES: list[tuple[str, Values, Values, Values]] = [
 ]
 
 
-def run_of(values: Values, bridge: bool = True) -> RunOptions:
-    options = {key: GivenOption(value, "test") for key, value in values.items()}
-    return RunOptions(Path("run"), BRIDGE_PROGRAM if bridge else LM_PROGRAM, options)
+def run_of(values: Values) -> Options:
+    return {key: GivenOption(value, "test") for key, value in values.items()}
 
 
 @for_each(CASES)
 def test_each_rule_both_ways(name: str, applies: Values, good: Values, bad: Values) -> None:
     rule = RULES[name]
-    assert set(applies) | set(good) | set(bad) <= set(OPTIONS)
+    assert set(applies) | set(good) | set(bad) <= set(KINDS)
     right, wrong = check_rule(rule, run_of({**applies, **good})), check_rule(rule, run_of({**applies, **bad}))
     assert (right.status, right.applies) == ("ok", True)
     assert (wrong.status, wrong.applies) == ("violated", True)
@@ -231,20 +237,32 @@ def test_every_rule_has_a_case_a_source_and_a_remedy() -> None:
     assert len(RULES) == len(ALL_RULES) == 67
     for rule in RULES.values():
         assert rule.sources
-        assert all(len(source.commit) == 8 for source in rule.sources)
+        assert rule.programs
+        assert rule.effect in EFFECTS
         assert rule.change
-        assert set(rule.keys) <= set(OPTIONS)
-    assert {key for rule in RULES.values() for key in rule.keys} == set(OPTIONS)
-    assert SNAPSHOT_DATE == "2026-08-22"
+    assert {key for rule in RULES.values() for key in rule.keys} == set(KINDS)
+    assert DATE == "2026-08-22"
 
 
-def test_a_rule_of_another_program_never_fails_the_check() -> None:
-    values: Values = {**WGRAD, "transformer_impl": "local"}
-    rule = RULES["delay-wgrad-implementation"]
-    assert rule.effect in FAILING
-    assert check_rule(rule, run_of(values, bridge=False)).fails
-    of_bridge = check_rule(rule, run_of(values))
-    assert (of_bridge.status, of_bridge.checked, of_bridge.fails) == ("violated", False, False)
+def test_a_run_is_checked_by_its_own_program() -> None:
+    options = run_of({**WGRAD, "transformer_impl": "local"})
+    (failing,) = (result for result in check_run(LM, options) if result.fails)
+    assert failing.rule.id == "delay-wgrad-implementation"
+    assert not [result for result in check_run(BRIDGE, options) if result.fails]
+
+
+KLEENE = {True: {True: (True, True), False: (False, True), None: (None, True)},
+          False: {True: (False, True), False: (False, False), None: (False, None)},
+          None: {True: (None, True), False: (False, None), None: (None, None)}}  # fmt: skip
+"""The conjunction and the disjunction of two conditions that are true, false or unknown."""
+
+
+def test_conditions_follow_the_tables_of_kleene() -> None:
+    for one, row in KLEENE.items():
+        for other, expected in row.items():
+            options = run_of({name: value for name, value in (("a", one), ("b", other)) if value is not None})
+            found = [holds(ast.parse(text, mode="eval").body, options) for text in ("a and b", "a or b", "not a")]
+            assert found == [*expected, None if one is None else not one]
 
 
 def test_an_unknown_switch_leaves_a_violation_open_and_compliance_closed() -> None:

@@ -1,4 +1,4 @@
-"""`ibpulse overlap check FILE`: checks the configuration of a training run against the rules about overlap."""
+"""`ibpulse model check FILE`: checks the configuration of a Megatron run against its rules about overlap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="run_config.yaml of Megatron-Bridge, or a file with a command line of Megatron-LM.",
+        help="run_config.yaml of Megatron-Bridge, or a YAML or JSON file with MODEL_ARGS of Megatron-LM.",
     )
     parser.add_argument(
         "--set",
@@ -41,13 +41,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     Raises:
         ConfigError: the file or an option cannot be used; lists all faults.
     """
-    from ibpulse.overlap.rule_check import check_rules  # not for help texts
-    from ibpulse.overlap.rule_check_text import render_json, render_text
-    from ibpulse.overlap.run_options import read_run_options
+    from ibpulse.models.megatron_rules import check_run  # not for help texts
+    from ibpulse.models.rule_check_text import render_json, render_text
+    from ibpulse.models.run_options import read_run_options
 
     found = read_run_options(arguments.file, arguments.set)
-    results = check_rules(found)
-    failed = any(result.fails or (arguments.strict and result.checked and result.status != "ok") for result in results)
+    results = check_run(found.program, found.options)
+    failed = any(result.fails or (arguments.strict and result.status != "ok") for result in results)
     render = render_json if arguments.format == "json" else render_text
     print(render(found, results, failed), end="")
     return 1 if failed else 0

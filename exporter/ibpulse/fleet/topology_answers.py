@@ -1,0 +1,82 @@
+"""The topology of a daemon, checked like the answers of `node_answers`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ibpulse.events.event import MAX_INTEGER
+from ibpulse.fleet.node_answers import (
+    MAX_PORTS,
+    Amount,
+    Count,
+    Few,
+    Name,
+    Names,
+    NodeMember,
+    Sentence,
+    at_most,
+)
+
+MAX_LINKS = 100
+# -1 is what the kernel says where there is none
+NumaNode = Annotated[int, Field(ge=-1, le=MAX_INTEGER)] | None
+
+
+class NodeLink(NodeMember):
+    """A PCIe link."""
+
+    address: Name
+    upper: Name
+    speed_gts: Amount | None
+    width: Count | None
+    max_speed_gts: Amount | None
+    max_width: Count | None
+    bytes_per_second: Amount | None
+    max_bytes_per_second: Amount | None
+
+
+class NodeVerdict(NodeMember):
+    """A problem with the placement of a device."""
+
+    word: Name
+    sentence: Sentence
+
+
+class NodePlace(NodeMember):
+    """The placement of a device."""
+
+    device: Name
+    kind: Name = ""
+    pci_address: Name
+    numa_node: NumaNode
+    local_cpus: Name
+    chain: Names
+    links: Annotated[list[NodeLink], at_most(MAX_LINKS)]
+    pcie_bytes_per_second: Amount | None
+    pcie_max_bytes_per_second: Amount | None
+    gpus: Names
+    gpu_distance: Name
+    verdicts: Annotated[list[NodeVerdict], at_most(MAX_LINKS)]
+    source: Name
+
+
+class NodeGpu(NodeMember):
+    """A GPU."""
+
+    address: Name
+    vendor: Name
+    device: Name
+    name: Name
+    form_factor: Name
+    numa_node: NumaNode
+    chain: Names
+
+
+class NodeTopology(NodeMember):
+    """`/api/v1/topology`."""
+
+    devices: Annotated[list[NodePlace], at_most(MAX_PORTS)]
+    gpus: Annotated[list[NodeGpu], at_most(MAX_PORTS)]
+    distances: Annotated[dict[Name, Annotated[dict[Name, Name], Few]], Few]
