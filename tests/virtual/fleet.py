@@ -57,7 +57,7 @@ class Fleet:
         self.clock = NodeClock(self.world)
         self.unreachable: set[str] = set()
         self._listed = listed = path / "nodes.json"
-        self.list(*(node.name for node in self.nodes))
+        self._write(*(node.name for node in self.nodes))
         self.transport = AppTransport(self._find)
         peer = partial(HttpPeer, clock=self.clock, make_transport=lambda **_: AppTransport(self._find))
         self.parts = GatewayParts(
@@ -71,10 +71,14 @@ class Fleet:
         )
         self.app = create_gateway(self.parts)
         self._tasks = [self.loop.create_task(each.run()) for each in (discovery, table)]
-        self._viewers: list[Viewer] = []
+        self.viewers: list[Viewer] = []
 
     def list(self, *names: str) -> None:
-        """From the next reading on, the gateway has the hosts of these names, which it reads every 30 s."""
+        """From now on, the gateway has the hosts of these names."""
+        self._write(*names)
+        self.loop.run_until_complete(self.parts.discovery.refresh())
+
+    def _write(self, *names: str) -> None:
         targets = [{"targets": [f"{name}:80"], "labels": {"node": name}} for name in names]
         self._listed.write_text(json.dumps(targets))
         # two writes within one tick of the kernel's clock are two
@@ -93,7 +97,7 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.parts.ending.set()
-        for viewer in self._viewers:
+        for viewer in self.viewers:
             viewer.leave()
         self.loop.run_until_complete(self._close())
         for node in self.nodes:
@@ -136,8 +140,8 @@ class Fleet:
 
     def view(self, path: str) -> Viewer:
         """A client of a stream of the gateway."""
-        self._viewers.append(Viewer(self.loop, self.transport, f"http://gateway{path}"))
-        return self._viewers[-1]
+        self.viewers.append(Viewer(self.loop, self.transport, f"http://gateway{path}"))
+        return self.viewers[-1]
 
     def rows(self, *names: str) -> Sequence[dict[str, Any]]:
         """What the gateway lists of these nodes, or of all."""
