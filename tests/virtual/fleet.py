@@ -118,13 +118,13 @@ class Fleet:
 
     def ask(self, path: str, **params: Any) -> httpx.Response:
         """The answer of the gateway to a GET request; meanwhile, time passes if it needs some."""
-        return self.loop.run_until_complete(self._request("GET", path, params=params or None))
+        return self.loop.run_until_complete(self.request("GET", path, params=params or None))
 
     def ask_at_once(self, url: str, **params: Any) -> httpx.Response:
         """The answer to a GET request of the gateway, or of another host, for which no time passes."""
-        return self.loop.run_frozen(self._request("GET", url, params=params or None))  # type: ignore[no-any-return]
+        return self.loop.run_frozen(self.request("GET", url, params=params or None))  # type: ignore[no-any-return]
 
-    async def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
+    async def request(self, method: str, path: str, **given: Any) -> httpx.Response:
         async with httpx.AsyncClient(transport=self.transport, base_url="http://gateway") as client:
             return await client.request(method, path, **given)
 
@@ -136,7 +136,7 @@ class Fleet:
 
     def post(self, path: str, body: object) -> httpx.Response:
         """The answer of the gateway to a POST request."""
-        return self.loop.run_until_complete(self._request("POST", path, json=body))
+        return self.loop.run_until_complete(self.request("POST", path, json=body))
 
     def view(self, path: str) -> Viewer:
         """A client of a stream of the gateway."""
