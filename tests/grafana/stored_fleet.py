@@ -1,4 +1,4 @@
-"""Ten minutes of two nodes of one job, with something wrong on each, in a Prometheus with what the rules record."""
+"""A quarter of an hour of two nodes of a job, with something wrong on each, in a Prometheus with the recordings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.virtual.openmetrics import INTERVAL_SECONDS, Scrapes
 from tests.virtual.world import SECOND, START_NS, World
 
 NAMES = ("dense", "moe")
-SCRAPES = 40
+# daily sums are recorded every five minutes, from sums that are recorded every five minutes
+SCRAPES = 60
 BEGIN = START_NS / SECOND
 END = BEGIN + SCRAPES * INTERVAL_SECONDS
 FAULTS = {
@@ -68,11 +69,11 @@ def write_series(folder: Path, owners: Path) -> None:
     world, series = World(), Scrapes()
     nodes = [Node(folder / name, *flags, rails=4, workload=name, name=name, world=world) for name in NAMES]
     try:
-        series.follow(nodes, SCRAPES // 2)
+        series.follow(nodes, SCRAPES // 3)
         for node in nodes:
             node.fault(FAULTS[node.name])
             node.post("/api/v1/captures", {"after": "1s"})
-        series.follow(nodes, SCRAPES - SCRAPES // 2)
+        series.follow(nodes, SCRAPES - SCRAPES // 3)
     finally:
         for node in nodes:
             node.close()
