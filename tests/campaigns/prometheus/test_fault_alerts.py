@@ -13,7 +13,7 @@ from tests.grafana.rule_engine import SCRAPE_SECONDS, Series, evaluate
 from tests.grafana.rule_scenarios import rules
 from tests.running import Metrics
 from tests.virtual.node import Node
-from tests.virtual.world import World
+from tests.virtual.world import SECOND, START_NS, World
 
 pytestmark = [
     pytest.mark.needs("promtool"),
@@ -43,9 +43,11 @@ FAULTS: Mapping[str, tuple[str, Mapping[str, object], set[str]]] = {
 # steps are found in samples of 10 ms, but not reliably in those of 50 ms
 FAST = (JOB_NODE, "moe", "moe-idle-rail")
 SLOW_FLAGS = ("--analysis.timescales=50ms,100ms,1s",)
-# MoE saturation is sustained after 16 minutes; the faults begin before
-HEALTHY_MINUTES, MINUTES = 6, 20
+# a job has steps once ten minutes have one, a rail is slow after 11 minutes, and MoE saturation sustained after 16
+HEALTHY_MINUTES, MINUTES = 12, 26
 PER_MINUTE = 60 // SCRAPE_SECONDS
+# when promtool's clock shows 0, at the first scrape
+ZERO_SECONDS = START_NS / SECOND + SCRAPE_SECONDS
 
 
 class Scraped:
@@ -64,7 +66,8 @@ class Scraped:
             samples = Metrics.parse("".join(lines)).samples | {("up", frozenset()): 1.0}
             own = {("instance", node.name), ("node", node.name), ("job", "ibpulse")}
             for (name, labels), value in samples.items():
-                self._values.setdefault((name, labels | own), {})[self._count] = value
+                since = ZERO_SECONDS if name.endswith("_timestamp_seconds") else 0.0
+                self._values.setdefault((name, labels | own), {})[self._count] = value - since
         self._count += 1
 
     def series(self) -> list[Series]:
