@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -24,7 +26,8 @@ class AppTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         app = self._find(request.url.host)
         if app is None:
-            raise httpx.ConnectError("All connection attempts failed", request=request)
+            refused = OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+            raise httpx.ConnectError("All connection attempts failed", request=request) from refused
         exchange = _Exchange(request, await request.aread())
         return await exchange.answer(app)
 
@@ -41,7 +44,11 @@ class _Exchange(httpx.AsyncByteStream):
 
     async def answer(self, app: App) -> httpx.Response:
         self._task = asyncio.create_task(self._run(app), name="answer")
-        begun = await self._begun
+        try:
+            begun = await self._begun
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
         return httpx.Response(begun["status"], headers=begun["headers"], stream=self, request=self._request)
 
     async def _run(self, app: App) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.virtual.samplers import Make, Supervised
+
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -31,3 +33,25 @@ def shared_folder() -> Iterator[Path]:
     """One for all tests of a module."""
     with make_folder() as directory:
         yield directory
+
+
+@pytest.fixture
+def make(folder: Path) -> Iterator[Make]:
+    """Makes supervisors of two devices, or of more, and closes them."""
+    made: list[Supervised] = []
+
+    def make(devices: int = 2, **options: object) -> Supervised:
+        made.append(Supervised(folder, devices, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def node(make: Make) -> Supervised:
+    """A supervisor that has run for a second."""
+    node = make()
+    node.start()
+    return node

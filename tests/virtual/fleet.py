@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -20,28 +21,44 @@ from ibpulse.fleet.nodes import Nodes
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.parts import GatewayParts
-from tests.virtual.asgi import AppTransport, Viewer
+from ibpulse.simulate.shared_job import share_job
+from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.simulate.workloads import make_workload
+from tests.virtual.asgi import App, AppTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.node import Node
 from tests.virtual.world import World
 
 
 class Fleet:
-    """Nodes `node-0`, `node-1`, … of one world, and a gateway that lists them. `options` are those of each node."""
+    """Nodes `node-0`, `node-1`, … of one world, and a gateway that lists them.
 
-    def __init__(self, path: Path, count: int, *flags: str, **options: Any) -> None:
+    `options` are those of each node. With a `straggler`, all nodes share a job, of which it is the late one. `others`
+    are applications that answer for these hosts, listed or not.
+    """
+
+    def __init__(
+        self, path: Path, count: int, *flags: str, straggler: int | None = None, rails: int = 2, **options: Any
+    ) -> None:
         self.world = World()
-        self.nodes = [
-            Node(path / f"node-{number}", *flags, name=f"node-{number}", seed=number + 1, world=self.world, **options)
-            for number in range(count)
-        ]
+        shared: Sequence[Any] = [None] * count
+        if straggler is not None:
+            workload = make_workload(options["workload"])
+            shared = share_job(workload, straggler, [0] * count, 1, rails, self.world.true_ns)
+        options |= {"world": self.world, "rails": rails}
+        self.nodes = []
+        for number in range(count):
+            own = {"name": f"node-{number}", "seed": number + 1, "traffic": shared[number]}
+            place = path / own["name"]
+            jobs = () if straggler is None else (f"--jobs.owners-dir={place / 'sys' / JOBS_FOLDER}",)
+            self.nodes.append(Node(place, *flags, *jobs, **own, **options))
+        self.others: dict[str, App] = {}
         self.loop = VirtualLoop.of(self.world)
         self.clock = NodeClock(self.world)
         self.unreachable: set[str] = set()
-        listed = path / "nodes.json"
-        targets = [{"targets": [f"{node.name}:80"], "labels": {"node": node.name}} for node in self.nodes]
-        listed.write_text(json.dumps(targets))
-        self._transport = AppTransport(self._find)
+        self._listed = listed = path / "nodes.json"
+        self._write(*(node.name for node in self.nodes))
+        self.transport = AppTransport(self._find)
         peer = partial(HttpPeer, clock=self.clock, make_transport=lambda **_: AppTransport(self._find))
         self.parts = GatewayParts(
             discovery=(discovery := Discovery([(parse_source(str(listed)), NodeConfigFile())], clock=self.clock)),
@@ -54,11 +71,24 @@ class Fleet:
         )
         self.app = create_gateway(self.parts)
         self._tasks = [self.loop.create_task(each.run()) for each in (discovery, table)]
-        self._viewers: list[Viewer] = []
+        self.viewers: list[Viewer] = []
 
-    def _find(self, host: str) -> Any:
+    def list(self, *names: str) -> None:
+        """From now on, the gateway has the hosts of these names."""
+        self._write(*names)
+        self.loop.run_until_complete(self.parts.discovery.refresh())
+
+    def _write(self, *names: str) -> None:
+        targets = [{"targets": [f"{name}:80"], "labels": {"node": name}} for name in names]
+        self._listed.write_text(json.dumps(targets))
+        # two writes within one tick of the kernel's clock are two
+        os.utime(self._listed, ns=(self.world.wall_ns, self.world.wall_ns))
+
+    def _find(self, host: str) -> App | None:
         if host == "gateway":
             return self.app
+        if host in self.others:
+            return self.others[host]
         found = [node for node in self.nodes if node.name == host and host not in self.unreachable]
         return found[0].daemon.app if found else None
 
@@ -67,7 +97,7 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self.parts.ending.set()
-        for viewer in self._viewers:
+        for viewer in self.viewers:
             viewer.leave()
         self.loop.run_until_complete(self._close())
         for node in self.nodes:
@@ -86,12 +116,16 @@ class Fleet:
         """Let time pass for all nodes and the gateway."""
         self.nodes[0].run(seconds)
 
-    def ask(self, path: str, **params: Any) -> httpx.Response:
-        """The answer of the gateway to a GET request; meanwhile, time passes if it needs some."""
-        return self.loop.run_until_complete(self._request("GET", path, params=params))
+    def ask(self, url: str, **params: Any) -> httpx.Response:
+        """The answer to a GET request of the gateway, or of another host, for which no time passes."""
+        return self.loop.run_frozen(self.request("GET", url, params=params or None))  # type: ignore[no-any-return]
 
-    async def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
-        async with httpx.AsyncClient(transport=self._transport, base_url="http://gateway") as client:
+    def wait_for(self, path: str, **params: Any) -> httpx.Response:
+        """The answer of the gateway to a GET request that needs time, as of a node that hangs."""
+        return self.loop.run_until_complete(self.request("GET", path, params=params or None))
+
+    async def request(self, method: str, path: str, **given: Any) -> httpx.Response:
+        async with httpx.AsyncClient(transport=self.transport, base_url="http://gateway") as client:
             return await client.request(method, path, **given)
 
     def get(self, path: str, **params: Any) -> Any:
@@ -101,12 +135,13 @@ class Fleet:
         return answer.json()
 
     def post(self, path: str, body: object) -> httpx.Response:
-        return self.loop.run_until_complete(self._request("POST", path, json=body))
+        """The answer of the gateway to a POST request, for which no time passes."""
+        return self.loop.run_frozen(self.request("POST", path, json=body))  # type: ignore[no-any-return]
 
     def view(self, path: str) -> Viewer:
         """A client of a stream of the gateway."""
-        self._viewers.append(Viewer(self.loop, self._transport, f"http://gateway{path}"))
-        return self._viewers[-1]
+        self.viewers.append(Viewer(self.loop, self.transport, f"http://gateway{path}"))
+        return self.viewers[-1]
 
     def rows(self, *names: str) -> Sequence[dict[str, Any]]:
         """What the gateway lists of these nodes, or of all."""

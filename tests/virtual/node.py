@@ -33,6 +33,7 @@ from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.faults import parse_faults
 from ibpulse.simulate.nic import SimulatedCounters
 from ibpulse.simulate.replayed_tree import Replay
+from ibpulse.simulate.shared_job import Traffic
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.tree_files import replace_text
 from ibpulse.simulate.workloads import make_workload
@@ -78,7 +79,7 @@ async def _write(job: Job, seconds: float) -> None:
 class Node:
     """A node whose daemon runs while `run` does. `flags` are those of `ibpulse serve`.
 
-    Its ports are simulated ones with this workload, or those of a replay.
+    Its ports are simulated ones with this workload or its part of a job that nodes share, or those of a replay.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Node:
         world: World | None = None,
         faults: Mapping[str, object] | None = None,
         tree: Replay | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         self.path, self.name, self.world = path, name, world or World()
         path.mkdir(exist_ok=True)
@@ -112,7 +114,10 @@ class Node:
         self._settings = load(given, {})
         self.interval_ns = self._settings.sampler.interval
         if tree is None:
-            self.fabric = self._make_fabric(workload, seed, rails)
+            traffic = traffic or self._make_schedule(workload, seed, rails)
+            self.fabric = SimulatedFabric(
+                self.tree, traffic, self.interval_ns, jobs=int(not isinstance(traffic, Schedule))
+            )
             self.fabric.build(self.world.true_ns, faults)
         self._tree = tree or self.fabric
         self.world.trees.append(self._tree)
@@ -127,10 +132,9 @@ class Node:
         self._ring_dir.mkdir(mode=0o700)
         self.start()
 
-    def _make_fabric(self, workload: str | Workload, seed: int, rails: int) -> SimulatedFabric:
+    def _make_schedule(self, workload: str | Workload, seed: int, rails: int) -> Schedule:
         chosen = make_workload(workload) if isinstance(workload, str) else workload
-        schedule = Schedule(chosen, seed, rails=rails, start_ns=self.world.true_ns)
-        return SimulatedFabric(self.tree, schedule, self.interval_ns)
+        return Schedule(chosen, seed, rails=rails, start_ns=self.world.true_ns)
 
     def __enter__(self) -> Node:
         return self
@@ -275,7 +279,8 @@ class Node:
 
     def ask(self, path: str, **params: Any) -> httpx.Response:
         """The answer to a GET request, for which no time passes."""
-        return self.send("GET", path, params=params)
+        # httpx drops the query of the path where it gets empty parameters
+        return self.send("GET", path, params=params or None)
 
     def send(self, method: str, path: str, **given: Any) -> httpx.Response:
         """The answer to any request, for which no time passes."""

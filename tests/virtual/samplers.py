@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ibpulse.errors import IbpulseError
@@ -182,3 +182,6 @@ class Supervised:
         found = [run for run in self.sampled(name, seconds).split("x") if run]
         assert len(found) <= 1, found
         return len(found[0]) if found else 0
+
+
+Make = Callable[..., Supervised]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,33 +15,10 @@ from ibpulse.sampler.plan import plan_path
 from ibpulse.sampler.supervisor import SupervisorOptions
 from tests.ring.tiny import tiny_tmpfs
 from tests.sampler.tree import port
-from tests.virtual.samplers import INTERVAL_NS, Supervised
+from tests.virtual.samplers import INTERVAL_NS, Make, Supervised
 from tests.virtual.world import SECOND
 
 __all__ = ["tiny_tmpfs"]
-
-Make = Callable[..., Supervised]
-
-
-@pytest.fixture
-def make(folder: Path) -> Iterator[Make]:
-    made: list[Supervised] = []
-
-    def make(devices: int = 2, **options: object) -> Supervised:
-        made.append(Supervised(folder, devices, **options))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-@pytest.fixture
-def node(make: Make) -> Supervised:
-    """A supervisor that has run for a second."""
-    node = make()
-    node.start()
-    return node
 
 
 def test_every_port_with_a_counter_is_sampled(make: Make) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from ibpulse.events import Event, EventLog
 from ibpulse.events.event_file import EventFile
 from ibpulse.ring import layout as at
 from ibpulse.sampler.plan import plan_path
-from tests.virtual.samplers import Supervised
+from tests.virtual.samplers import Make, Supervised
 
 
 class BrokenFile(EventFile):
@@ -25,29 +24,6 @@ class BrokenFile(EventFile):
         if self.broken:
             raise ZeroDivisionError
         return super().append(event)
-
-
-Make = Callable[..., Supervised]
-
-
-@pytest.fixture
-def make(folder: Path) -> Iterator[Make]:
-    made: list[Supervised] = []
-
-    def make(**options: object) -> Supervised:
-        made.append(Supervised(folder, 2, **options))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-@pytest.fixture
-def node(make: Make) -> Supervised:
-    node = make()
-    node.start()
-    return node
 
 
 def test_a_plan_that_cannot_be_written_at_the_start_is_written_later(

@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from playwright.sync_api import Browser
+
 from ibpulse.aggregator import AggregatorOptions
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.events import Event, EventLog
@@ -22,6 +25,7 @@ from ibpulse.jobs.job_history import JobPorts
 from ibpulse.model import PortState
 from ibpulse.web.app import create_app
 from ibpulse.web.server import serve
+from tests.campaigns.pages.browser import Live, live
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric, make_node, port
 
@@ -138,3 +142,25 @@ def staged(directory: Path) -> Iterator[Stage]:
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The server, for the tests of a file that imports it."""
+    with staged(tmp_path_factory.mktemp("stage")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shown(browser: Browser, story: Stage) -> Iterator[Live]:
+    """Its page."""
+    with live(browser, story.url) as found:
+        found.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        yield found
+
+
+def held(shown: Live, view: str) -> None:
+    """Show a view that is not live, and wait until it is drawn."""
+    shown.open(view)
+    shown.wait("held")
+    shown.settle()

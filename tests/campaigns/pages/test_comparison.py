@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-from playwright.sync_api import Browser
 
-from tests.campaigns.pages.browser import Live, live
-from tests.campaigns.pages.staged import FLAPPED, Stage, at_ms, staged
+from tests.campaigns.pages.browser import Live
+from tests.campaigns.pages.staged import FLAPPED, at_ms, held, shown, story
 from tests.running import eventually
 
+__all__ = ["shown", "story"]
 pytestmark = pytest.mark.needs("chromium")
 MIDDLE = np.array([0x2F, 0x35, 0x3C])
 # after the link of mlx5_0:1 has come back with all its traffic, before ports disappear
@@ -30,24 +28,6 @@ READ = """Promise.all([import('/static/columns.js'), import('/static/comparison.
       means: comparison.meanDifferences(read, groups), node: lines('node'), rails: lines('rails'),
     };
   })"""
-
-
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with staged(tmp_path_factory.mktemp("stage")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shown(browser: Browser, story: Stage) -> Iterator[Live]:
-    with live(browser, story.url) as found:
-        yield found
-
-
-def held(shown: Live, view: str) -> None:
-    shown.open(view)
-    shown.wait("held")
-    shown.settle()
 
 
 def test_medians_differences_and_sums_are_those_of_the_samples(shown: Live) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,34 +22,19 @@ from tests.campaigns.pages.staged import (
     WELL,
     Stage,
     at_ms,
-    staged,
+    held,
+    shown,
+    story,
 )
 from tests.running import eventually
 
+__all__ = ["shown", "story"]
 pytestmark = pytest.mark.needs("chromium")
 ROWS = 4
 ZERO = np.array([0x44, 0x01, 0x54])
 TOP = np.array([0xFD, 0xE7, 0x25])
 HALF = np.array([0x21, 0x91, 0x8C])
 INCIDENTS = f"#from={at_ms(8)}&to={at_ms(24)}"
-
-
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with staged(tmp_path_factory.mktemp("stage")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shown(browser: Browser, story: Stage) -> Iterator[Live]:
-    with live(browser, story.url) as found:
-        yield found
-
-
-def held(shown: Live, view: str) -> None:
-    shown.open(view)
-    shown.wait("held")
-    shown.settle()
 
 
 def during(shown: Live, port: str, begin: float, end: float) -> np.ndarray:

@@ -7,7 +7,6 @@ import json
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,26 +17,14 @@ from PIL import Image
 from playwright.sync_api import Browser
 
 from tests.campaigns.pages.browser import AXIS_PIXELS, Live, live
-from tests.campaigns.pages.staged import PORTS, WELL, Stage, at_ms, staged
+from tests.campaigns.pages.staged import PORTS, WELL, at_ms, shown, story
 from tests.running import eventually
 
 PROMTOOL = shutil.which("promtool")
+__all__ = ["shown", "story"]
 pytestmark = pytest.mark.needs("chromium")
 # a second of it is after mlx5_1:1 and mlx5_2:1 have ended
 VIEW = f"#from={at_ms(16)}&to={at_ms(24)}"
-
-
-@pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with staged(tmp_path_factory.mktemp("stage")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def shown(browser: Browser, story: Stage) -> Iterator[Live]:
-    with live(browser, story.url) as found:
-        found.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        yield found
 
 
 def selected(shown: Live) -> tuple[float, float] | None:

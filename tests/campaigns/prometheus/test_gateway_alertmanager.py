@@ -8,9 +8,8 @@ import re
 import ssl
 import tarfile
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,15 @@ import httpx
 import numpy as np
 import pytest
 
-from ibpulse.flightrecorder.alertmanager import Alert
-from ibpulse.gateway import alert_captures
-from ibpulse.gateway.alert_captures import LOGGED_PROBLEMS, AlertGroup
-from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.job_nodes import FleetJob
-from ibpulse.gateway.parts import GatewayCaptures
-from ibpulse.internal_errors import Occurrences
 from ibpulse.recordings import load
 from tests.campaigns.live.daemon.alerting import alert_servers
-from tests.fleet.hostile import Hostile
-from tests.gateway.gateways import Gateway, documented, program, running_gateway
+from tests.gateway.gateways import documented, program, running_gateway
 from tests.running import eventually
 from tests.web.certificates import make_authority, sign
 
 NODES = ("node1", "node2", "node3")
 PATH = "/api/v1/captures/alertmanager"
 USER, PASSWORD = "alertmanager", "correct horse"
-SECOND_NS = 10**9
 
 
 @dataclass(frozen=True)
@@ -48,12 +38,6 @@ class Fleet:
     directory: Path
     scratch: Path
     targets: Mapping[str, str]
-
-    def notify(self, *alerts: dict[str, Any]) -> dict[str, Any]:
-        answer = self.client.post(PATH, json={"version": "4", "alerts": alerts})
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
 
     def captures(self, reason: str) -> list[dict[str, Any]]:
         """Those of the job with this reason."""
@@ -105,10 +89,6 @@ def whole_job(client: httpx.Client) -> str:
     """The job of all nodes, once all are known to have it."""
     jobs = client.get("/api/v1/jobs").json()["jobs"]
     return next((str(job["job_id"]) for job in jobs if len(job["nodes"]) == len(NODES)), "")
-
-
-def alert(name: str, status: str = "firing", **labels: str) -> dict[str, Any]:
-    return {"status": status, "labels": {"alertname": name, **labels}}
 
 
 def configuration(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -177,133 +157,6 @@ def download(fleet: Fleet, url: str, directory: Path) -> dict[str, Path]:
             found[node] = directory / f"{node}-{name}"
             found[node].write_bytes(file.read())
     return found
-
-
-@pytest.mark.parametrize(
-    ("node", "labels"),
-    [
-        ("node1", {"instance": "{node1}"}),
-        ("node2", {"node": "node2", "instance": "10.255.255.254:9100"}),
-        ("node3", {"hostname": "NODE3.cluster.example.org"}),
-    ],
-)
-def test_an_alert_without_a_job_takes_a_capture_on_the_node_that_it_names(
-    fleet: Fleet, node: str, labels: dict[str, str]
-) -> None:
-    given = {name: text.format(**fleet.targets) for name, text in labels.items()}
-    found = fleet.notify(alert("Alone", **given))
-    assert [each["node"] for each in found["nodes"]] == [node]
-    assert (found["captures"], found["repeated"], found["problems"]) == ([], 0, [])
-    name = found["nodes"][0]["name"]
-    captures = f"/node/{node}/api/v1/captures"
-    eventually(lambda: name in {each["name"] for each in fleet.client.get(captures).json()["captures"]}, 60)
-
-
-@pytest.mark.parametrize(
-    ("labels", "reason"),
-    [
-        ({}, "it names neither a job (job_id) nor a node (instance, node, nodename, hostname)"),
-        ({"instance": "gpu-9:10055"}, "no node is called 'gpu-9:10055'; see /api/v1/nodes for those that exist"),
-        (
-            {"instance": "127.0.0.1:9100"},
-            "'127.0.0.1:9100' could be node1, node2, node3; name one of them in the label node",
-        ),
-        ({"job_id": "7", "node": "node1"}, "No such job: '7'. Known jobs: 1001."),
-    ],
-    ids=str,
-)
-def test_an_alert_without_one_node_or_job_is_told_by_a_sentence(
-    fleet: Fleet, labels: dict[str, str], reason: str
-) -> None:
-    found = fleet.notify(alert("Vague", **labels))
-    assert found["problems"] == [{"alert": "Vague", "reason": reason}]
-    assert (found["captures"], found["nodes"]) == ([], [])
-    assert reason in (fleet.directory / "gateway.log").read_text()
-
-
-def test_a_resolved_alert_does_nothing(fleet: Fleet) -> None:
-    resolved = [alert("Over", "resolved", job_id=fleet.job), alert("Over", "resolved", node="node1")]
-    assert fleet.notify(*resolved) == {"captures": [], "nodes": [], "repeated": 0, "problems": []}
-
-
-def test_the_same_alert_is_captured_once_even_if_it_comes_twice_at_the_same_time(fleet: Fleet) -> None:
-    # of each node, as rules by instance have it
-    alerts = [alert("Twice", job_id=fleet.job, instance=target) for target in fleet.targets.values()]
-    with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda _: fleet.notify(*alerts), range(2)))
-    found.append(fleet.notify(alert("Twice", job_id=f"simulated:{fleet.job}")))
-    assert sorted(len(each["captures"]) for each in found) == [0, 0, 1]
-    assert sorted(each["repeated"] for each in found) == [0, 1, 3]
-    other = fleet.notify(alert("Another", job_id=fleet.job))
-    assert [each["node"] for each in other["captures"][0]["nodes"]] == list(NODES)
-
-
-@pytest.mark.parametrize(
-    ("before", "age", "expected"),
-    [
-        (60, 0, (60, 10)),
-        (60, 4, (64, 6)),
-        (60, 120, (180, 0.1)),
-        (60, 121, (60, 10)),
-        (240, 50, (290, 0.1)),
-        # with a history of five minutes, a node would refuse
-        (240, 51, (240, 10)),
-        (60, -5, (60, 10)),
-    ],
-)
-def test_a_capture_lies_around_the_start_of_its_alert(before: int, age: int, expected: tuple[float, float]) -> None:
-    now_ns = 1_763_683_200 * SECOND_NS
-    group = AlertGroup(FleetJob(("slurm", "7")))
-    group.alerts.append(Alert("f", True, {"alertname": "Stalled"}, now_ns - age * SECOND_NS))
-    group.news.add(group.key(group.alerts[0]))
-    wanted = group.plan(GatewayCaptures(before_ns=before * SECOND_NS), now_ns)
-    assert (wanted.before_ns / SECOND_NS, wanted.after_ns / SECOND_NS) == expected
-
-
-async def test_a_capture_that_failed_is_taken_when_alertmanager_tries_again(tmp_path: Path, server: Hostile) -> None:
-    gateway = Gateway(tmp_path)
-    app = create_gateway(replace(gateway.parts, allow_unauthenticated=True))
-    body = {"version": "4", "alerts": [alert("Stalled", node="gpu-1")]}
-    try:
-        await gateway.list(**{"gpu-1": server.url})
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as client:
-            refused = await client.post(PATH, json=body)
-            assert (refused.status_code, refused.json()["type"]) == (503, "/api/docs#no-captures")
-            assert refused.json()["detail"].startswith("gpu-1 takes no capture: ")
-            name = "20261123T053000.123Z-stalled-0123abcd.parquet"
-            pending = {"name": name, "trigger_ms": 1, "reason": "stalled", "ready_ms": 2}
-            server.answer("/api/v1/captures", json.dumps(pending).encode(), status="202 Accepted")
-            assert [each["name"] for each in (await client.post(PATH, json=body)).json()["nodes"]] == [name]
-            assert (await client.post(PATH, json=body)).json()["repeated"] == 1
-    finally:
-        await gateway.close()
-
-
-async def test_problems_beyond_those_that_are_logged_are_not_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remembered = []
-
-    class Counted(Occurrences):
-        def is_news(self, key: Hashable) -> bool:
-            remembered.append(key)
-            return super().is_news(key)
-
-    monkeypatch.setattr(alert_captures, "Occurrences", Counted)
-    gateway = Gateway(tmp_path)
-    app = create_gateway(replace(gateway.parts, allow_unauthenticated=True))
-    body = {"version": "4", "alerts": [alert("Stalled", node=f"unknown-{number}") for number in range(500)]}
-    try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://gateway") as client:
-            assert len((await client.post(PATH, json=body)).json()["problems"]) == 500
-        assert len(remembered) == LOGGED_PROBLEMS
-    finally:
-        await gateway.close()
-
-
-async def test_reading_gives_no_right_to_notify(gateway: Gateway) -> None:
-    answer = await gateway.client.post(PATH, json={"version": "4", "alerts": []})
-    assert (answer.status_code, answer.json()["type"]) == (403, "/api/docs#writing-needs-user")
 
 
 def test_only_a_user_of_the_gateway_may_notify(fleet: Fleet) -> None:

@@ -1,11 +1,11 @@
-"""Runs every query of every panel on real servers: a Prometheus with the rules that scrapes two real daemons, and the
-daemons themselves for the queries through Infinity.
+"""Runs every query of every panel on a Prometheus that has the series of two nodes, and what the rules record of them.
+
+The queries through Infinity are tested in tests/virtual/test_gateway_data.py.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,30 +14,30 @@ import pytest
 
 from tests.grafana.documents import BOARDS, Target, fill, selectors, targets, variables
 from tests.grafana.library import run_grafana
-from tests.grafana.live_fleet import Fleet, live_fleet
-from tools.grafana.queries import PLUGIN
+from tests.grafana.stored_fleet import END, NAMES, VALUES, StoredFleet, stored_fleet
+from tests.tables import for_each
 
 pytestmark = [
-    pytest.mark.needs("prometheus", "alertmanager"),
+    pytest.mark.needs("prometheus", "promtool"),
     pytest.mark.timeout(600),
 ]
 
 ROCE = "RoCE alone: the simulated ports are InfiniBand."
 OTHER_DRIVER = "Another driver's counter: the simulated devices are mlx5."
-DAILY = "Recorded every five minutes."
+NO_PROCESS = "A node in virtual time is no process of its own, and nothing scrapes it over a network."
 # metrics whose queries may return nothing here
 ABSENT = {
     "ALERTS": "Absent while no alert fires.",
     "ALERTS_FOR_STATE": "Absent while no alert fires.",
     "instance_job_id:ibpulse_stopped_early:seconds": "Absent while the job is not silent.",
-    "ibpulse_cgroup_throttled_periods_total": "Absent outside of a container with a limit.",
     **dict.fromkeys(
-        [
-            f"{level}:ibpulse_{what}:increase1d"
-            for level in ("instance", "job")
-            for what in ("link_events", "link_down_seconds", "errors")
-        ],
-        DAILY,
+        (
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "scrape_duration_seconds",
+            "scrape_samples_scraped",
+        ),
+        NO_PROCESS,
     ),
     "ibpulse_device_interval_lengthened": "Absent while every device is sampled at the configured interval.",
     "ibpulse_np_ecn_marked_roce_packets_received_total": ROCE,
@@ -58,6 +58,7 @@ ABSENT = {
 
 # panels that only show what is wrong
 ONLY_WRONG = (
+    "CPU limit",
     "Skipped by the aggregation",
     "Exporters with a problem",
     "Nodes with a fault",
@@ -67,8 +68,8 @@ ONLY_WRONG = (
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with live_fleet(tmp_path_factory.mktemp("fleet")) as found:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredFleet]:
+    with stored_fleet(tmp_path_factory.mktemp("fleet")) as found:
         yield found
 
 
@@ -78,49 +79,33 @@ def reasons_to_be_empty(target: Target) -> list[str]:
     return [*found, *(["Nothing is wrong."] if target.panel["title"] in ONLY_WRONG else [])]
 
 
-@pytest.mark.parametrize("target", targets(), ids=str)
-def test_every_query_brings_data(fleet: Fleet, target: Target) -> None:
+@for_each({str(target): target for target in targets()})
+def test_every_query_brings_data(target: Target, fleet: StoredFleet) -> None:
     found = fleet.has_data(target.expr, target.body.get("instant", False))
-    assert found or reasons_to_be_empty(target), fill(target.expr, fleet.values)
+    assert found or reasons_to_be_empty(target), fill(target.expr, VALUES)
 
 
-@pytest.mark.parametrize("name", BOARDS)
-def test_the_annotations_of_a_board_can_be_asked(fleet: Fleet, name: str) -> None:
-    for annotation in BOARDS[name]["annotations"].get("list", ()):
+def test_what_counts_as_absent_is_absent(fleet: StoredFleet) -> None:
+    assert [name for name in ABSENT if fleet.has_data(name)] == []
+
+
+@for_each(BOARDS)
+def test_the_annotations_of_a_board_can_be_asked(board: dict[str, Any], fleet: StoredFleet) -> None:
+    for annotation in board["annotations"].get("list", ()):
         fleet.has_data(annotation["expr"])  # whether an alert fires is tested elsewhere
 
 
-@pytest.mark.parametrize("name", BOARDS)
-def test_every_variable_resolves(fleet: Fleet, name: str) -> None:
-    found = variables(BOARDS[name], "query")
+@for_each(BOARDS)
+def test_every_variable_resolves(board: dict[str, Any], fleet: StoredFleet) -> None:
+    found = variables(board, "query")
     assert found
     for variable in found:
         call = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
         assert call
         selector, label = call.groups()
-        values = fleet.servers.ask(f"label/{label}/values", **{"match[]": fill(selector, fleet.values)})
-        expected = {"cluster": set(), "job": {"ibpulse"}, "instance": set(fleet.instances), "job_id": {"4711"}}
+        values = fleet.ask(f"label/{label}/values", **{"match[]": fill(selector, VALUES), "start": "0"})
+        expected = {"cluster": set(), "job": {"ibpulse"}, "instance": set(NAMES), "job_id": {"4711"}}
         assert set(values) == expected.get(label, {f"mlx5_{number}" for number in range(4)}), variable["name"]
-
-
-@pytest.mark.parametrize("target", targets(PLUGIN), ids=str)
-def test_a_node_answers_every_query_of_infinity(fleet: Fleet, target: Target) -> None:
-    answer = fleet.ask_node(target)
-    if target.body["format"] == "as-is":
-        times, *series = answer["data"]["values"]
-        assert len(times) > 900
-        directions = 1 if any(each["key"] == "direction" for each in target.body["url_options"]["params"]) else 2
-        assert len(series) == 4 * directions
-        assert answer["schema"]["meta"]["type"] == "heatmap-rows"
-        return
-    for item in answer[target.body["root_selector"]]:
-        assert all(has_field(item, column["selector"]) for column in target.body["columns"])
-
-
-def has_field(item: dict[str, Any], selector: str) -> bool:
-    """Whether an item of an answer has the field that a column shows."""
-    first, _, rest = selector.partition(".")
-    return first in item and (not rest or has_field(item[first], rest))
 
 
 def as_frame(ref_id: str, series: list[dict[str, Any]], alone: bool) -> dict[str, Any]:
@@ -146,13 +131,11 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize(("board", "title"), TABLES)
-def test_a_table_has_one_row_for_each_node_or_port(fleet: Fleet, library: Path, board: str, title: str) -> None:
+@for_each(list(TABLES))
+def test_a_table_has_one_row_for_each_node_or_port(board: str, title: str, fleet: StoredFleet, library: Path) -> None:
     asked = [each for each in targets() if (each.board, each.panel["title"]) == (board, title)]
-    now = str(time.time())
     answers = {
-        each.body["refId"]: fleet.servers.ask("query", query=fill(each.expr, fleet.values), time=now)["result"]
-        for each in asked
+        each.body["refId"]: fleet.ask("query", query=fill(each.expr, VALUES), time=str(END))["result"] for each in asked
     }
     full = {ref_id: series for ref_id, series in answers.items() if series}
     # Grafana omits the letter from the name when only one query returns data
