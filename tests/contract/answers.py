@@ -135,7 +135,7 @@ def _of_fleet(fleet: Fleet) -> Iterable[Golden]:
         viewer.leave()
 
     def send(method: str, path: str, **given: Any) -> httpx.Response:
-        return fleet.loop.run_frozen(fleet._request(method, path, **given))  # type: ignore[no-any-return]
+        return fleet.loop.run_frozen(fleet.request(method, path, **given))  # type: ignore[no-any-return]
 
     of_node, of_gateway = dict(_answers(node.send, NODE)), dict(_answers(send, GATEWAY))
     fleet.run(4)

@@ -26,7 +26,6 @@ def file_goldens(folder: Path) -> list[Golden]:
     """The files of a node with one rail, a recording of a simulated one, a dataset of another. The folder is empty."""
     with surroundings(folder):
         flags = (
-            "--analysis.windows=10s",
             "--sampler.history=10s",
             "--slow.interval=1s",
             "--capture.allow-unauthenticated=true",

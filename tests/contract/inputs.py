@@ -42,8 +42,11 @@ TEXTS = {
         for second in range(8)
         for port in (0, 1)
     ),
-    "run_config.yaml": "model:\n  num_moe_experts: 8\n  expert_model_parallel_size: 8\n  bf16: true\n"
+    "run_config.yaml": "_target_: megatron.bridge.training.config.ConfigContainer\n"
+    "model:\n  num_moe_experts: 8\n  expert_model_parallel_size: 8\n  bf16: true\n"
     "  overlap_moe_expert_parallel_comm: true\n  moe_token_dispatcher_type: allgather\n",
+    "model_args.yaml": "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n  --tensor-model-parallel-size: 2\n"
+    "  --sequence-parallel: true\n  --overlap-grad-reduce: true\n",
     "broken.parquet": "PAR1 and nothing more",
 }
 
@@ -65,7 +68,8 @@ def write_inputs(folder: Path) -> None:
         known_traffic.Node("node1", jobs=jobs),
         known_traffic.Node("node2", (known_traffic.Pipeline((0, 1), late=0.05),), jobs=jobs),
         known_traffic.Node("node3", jobs=jobs, missing=((1, 300, 340),)),
+        *(known_traffic.Node(f"node{each}", jobs=jobs) for each in (4, 5)),
     )
     known_traffic.save_nodes(folder, *nodes, ticks=2000)
-    words = ["fleet", "collect", *(f"node{each}.parquet" for each in (1, 2, 3)), "-o", "dataset", "--processes=1"]
+    words = ["fleet", "collect", *(f"node{each}.parquet" for each in range(1, 6)), "-o", "dataset", "--processes=1"]
     assert run(words).code == 0

@@ -42,7 +42,6 @@ FAULTS: Mapping[str, tuple[str, Mapping[str, object], set[str]]] = {
 }
 # steps are found in samples of 10 ms, but not reliably in those of 50 ms
 FAST = (JOB_NODE, "moe", "moe-idle-rail")
-SLOW_FLAGS = ("--analysis.timescales=50ms,100ms,1s",)
 # a job has steps once ten minutes have one, a rail is slow after 11 minutes, and MoE saturation sustained after 16
 HEALTHY_MINUTES, MINUTES = 12, 26
 PER_MINUTE = 60 // SCRAPE_SECONDS
@@ -78,7 +77,7 @@ class Scraped:
 
 
 def start(folder: Path, world: World, name: str) -> Node:
-    flags = () if name in FAST else SLOW_FLAGS
+    flags: tuple[str, ...] = ()
     if name == JOB_NODE:
         owners = folder / "owners"
         owners.mkdir(mode=0o755)

@@ -185,7 +185,7 @@ def served() -> Answers:
         for path in node_queries(random.Random(1)):
             yield f"node {path}", answer(made.ask(path))
         for path in gateway_queries():
-            yield f"gateway {path}", answer(fleet.loop.run_frozen(fleet._request("GET", path)))
+            yield f"gateway {path}", answer(fleet.loop.run_frozen(fleet.request("GET", path)))
         fleet.run(4)
         for file in sorted(made.captures.glob("*.parquet")):
             yield f"capture {file.name}", file.read_bytes()
@@ -229,7 +229,10 @@ def commands() -> Answers:
     known_traffic.save_nodes(Path(), *(known_traffic.Node(f"node{number}") for number in (1, 2, 3)), ticks=1000)
     texts = {"nccl.txt": nccl_text(), "nccl.json": nccl_json(), "perftest.json": perftest()}
     texts["job.yaml"] = "model: mixtral-8x7b\nnodes: 2\nrails: 7\nalgorithm: ring\nstep: 1444ms\n"
-    texts["run_config.yaml"] = "model: {num_moe_experts: 8, bf16: true, overlap_moe_expert_parallel_comm: true}\n"
+    texts["run_config.yaml"] = (
+        "_target_: megatron.bridge.training.config.ConfigContainer\n"
+        "model: {num_moe_experts: 8, bf16: true, overlap_moe_expert_parallel_comm: true}\n"
+    )
     texts["loads.csv"] = "90,132,40,61\n71,64,180,33\n"
     texts["log.csv"] = "when,port,tx,rx\n" + "".join(f"{1763683200 + n},mlx5_0:1,{n * 999},{n * n}\n" for n in range(9))
     texts["settings.yaml"] = "sampler: {interval: 5ms}\nports: {exclude: mlx5_bond_0}\n"
