@@ -168,8 +168,9 @@ def test_a_recording_that_ends_between_the_stages_loses_no_step() -> None:
 
 
 def test_steps_whose_edges_were_lost_are_not_missing() -> None:
+    """Silences of steps that vary are too short at times to divide two steps."""
     for seed in range(4):
-        found = findings(f"lost{seed}", [plan(missing=0.1, step_sd=0.08, seed=seed)])
+        found = findings(f"lost{seed}", [plan(duty=0.8, step_sd=0.06, seed=seed)])
         assert named_by(found, "fewer-steps") == []
 
 
