@@ -116,13 +116,13 @@ class Fleet:
         """Let time pass for all nodes and the gateway."""
         self.nodes[0].run(seconds)
 
-    def ask(self, path: str, **params: Any) -> httpx.Response:
-        """The answer of the gateway to a GET request; meanwhile, time passes if it needs some."""
-        return self.loop.run_until_complete(self.request("GET", path, params=params or None))
-
-    def ask_at_once(self, url: str, **params: Any) -> httpx.Response:
+    def ask(self, url: str, **params: Any) -> httpx.Response:
         """The answer to a GET request of the gateway, or of another host, for which no time passes."""
         return self.loop.run_frozen(self.request("GET", url, params=params or None))  # type: ignore[no-any-return]
+
+    def wait_for(self, path: str, **params: Any) -> httpx.Response:
+        """The answer of the gateway to a GET request that needs time, as of a node that hangs."""
+        return self.loop.run_until_complete(self.request("GET", path, params=params or None))
 
     async def request(self, method: str, path: str, **given: Any) -> httpx.Response:
         async with httpx.AsyncClient(transport=self.transport, base_url="http://gateway") as client:
@@ -135,8 +135,8 @@ class Fleet:
         return answer.json()
 
     def post(self, path: str, body: object) -> httpx.Response:
-        """The answer of the gateway to a POST request."""
-        return self.loop.run_until_complete(self.request("POST", path, json=body))
+        """The answer of the gateway to a POST request, for which no time passes."""
+        return self.loop.run_frozen(self.request("POST", path, json=body))  # type: ignore[no-any-return]
 
     def view(self, path: str) -> Viewer:
         """A client of a stream of the gateway."""

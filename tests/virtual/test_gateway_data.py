@@ -43,14 +43,14 @@ def fleet(shared_folder: Path) -> Iterator[Fleet]:
     ]
 )
 def test_what_the_node_says_is_what_the_gateway_says(path: str, fleet: Fleet) -> None:
-    found = fleet.ask_at_once(f"/node/{NODE}/api/v1/{path}")
+    found = fleet.ask(f"/node/{NODE}/api/v1/{path}")
     assert (found.status_code, found.headers["content-type"]) == (200, "application/json")
     assert without_addresses(found.json()) == without_addresses(fleet.nodes[0].get(f"/api/v1/{path}"))
 
 
 def test_a_table_and_an_array_of_a_window_are_those_of_the_node(fleet: Fleet) -> None:
     path = f"api/v1/window?{SPAN}"
-    table, array = (fleet.ask_at_once(f"/node/{NODE}/{path}&format={wanted}") for wanted in ("csv", "npy"))
+    table, array = (fleet.ask(f"/node/{NODE}/{path}&format={wanted}") for wanted in ("csv", "npy"))
     assert table.text == fleet.nodes[0].ask(f"/{path}&format=csv").text
     assert table.headers["content-type"] == "text/csv; charset=utf-8"
     assert json.loads(array.headers["x-ibpulse-window"])["points"] == 200
@@ -63,7 +63,7 @@ def test_a_table_and_an_array_of_a_window_are_those_of_the_node(fleet: Fleet) ->
 def test_the_file_of_a_capture_is_that_of_the_node(fleet: Fleet) -> None:
     (capture,) = fleet.nodes[0].get("/api/v1/captures")["captures"]
     path = f"/api/v1/captures/{capture['name']}"
-    found = fleet.ask_at_once(f"/node/{NODE}{path}").content
+    found = fleet.ask(f"/node/{NODE}{path}").content
     assert found == fleet.nodes[0].ask(path).content
     assert len(found) == capture["size_bytes"]
 
@@ -73,7 +73,7 @@ def ask(fleet: Fleet, target: Target, **places: str) -> httpx.Response:
     times = {"__timeFrom": str(BEGIN_MS + 4000), "__timeTo": str(BEGIN_MS + 6000)}
     url = fill(target.body["url"], {"scheme": "http", **places})
     params = {each["key"]: fill(each["value"], times) for each in target.body["url_options"]["params"]}
-    return fleet.ask_at_once(url, **params)
+    return fleet.ask(url, **params)
 
 
 @for_each({str(target): target for target in targets(PLUGIN)})

@@ -76,24 +76,25 @@ def test_the_list_says_of_each_node_how_it_fails(fleet: Fleet) -> None:
 
 
 def test_partial_answers_name_the_nodes_without_one_and_have_the_others(fleet: Fleet) -> None:
-    window = fleet.get(f"{JOB}/window", last="2s")
+    window = fleet.wait_for(f"{JOB}/window", last="2s").json()
     assert sorted(window["missing"]) == sorted(FAILING)
     assert [name for name, (_, part) in FAILING.items() if part not in window["reasons"][name]] == []
     for one in window["series"]:
         assert (set(one["values"]) == {None}) == (one["row"] in FAILING)
-    job = fleet.get(f"{JOB}/summary")["job"]
+    job = fleet.wait_for(f"{JOB}/summary").json()["job"]
     assert (names(job["missing"]), job["nodes"], job["answering"]) == (sorted(FAILING), 6, 2)
     for name in ("events", "captures"):
-        answer = fleet.get(f"{JOB}/{name}")
+        answer = fleet.wait_for(f"{JOB}/{name}").json()
         reasons = {each["node"]: each["reason"] for each in answer["missing"]}
         assert sorted(reasons) == sorted(FAILING)
         assert [node for node, (_, part) in FAILING.items() if part not in reasons[node]] == []
-    events = fleet.get(f"{JOB}/events")
+    events = fleet.wait_for(f"{JOB}/events").json()
     assert ({each["node"] for each in events["events"]}, events["kinds"]["started"]) == (set(HEALTHY), 2)
 
 
 def test_a_capture_of_the_job_is_taken_on_the_nodes_that_answer(fleet: Fleet) -> None:
-    answer = fleet.post(f"{JOB}/captures", {"before": "1s", "after": "100ms"})
+    body = {"before": "1s", "after": "100ms"}
+    answer = fleet.loop.run_until_complete(fleet.request("POST", f"{JOB}/captures", json=body))
     assert answer.status_code == 202
     assert (names(answer.json()["nodes"]), names(answer.json()["missing"])) == (HEALTHY, sorted(FAILING))
 
@@ -117,7 +118,7 @@ def ask_everything(fleet: Fleet) -> list[bytes]:
     paths += [f"{JOB}/{name}" for name in ("window", "summary", "events", "captures")]
     paths += [f"/node/{name}/api/v1/{path}" for name in (HEALTHY[0], LIAR, "html") for path in NODE_PATHS]
     paths += [f"/node/{name}/api/v1/ports" for name in (*NODES, *OTHERS)]
-    found = [fleet.ask(path) for path in paths]
+    found = [fleet.wait_for(path) for path in paths]
     assert {answer.status_code for answer in found} == {200, 404, 502, 504}
     return [answer.content for answer in found]
 
