@@ -36,16 +36,19 @@ class Stored:
 
         Rules that read others follow them, each level with a Prometheus that has the blocks of the level below.
         """
-        for number, groups in enumerate(levels()):
-            path = self.directory / f"level-{number}.yml"
-            path.write_text(yaml.safe_dump({"groups": groups}))
+        # the name of the file decides when in its interval a group is evaluated, at each level the same
+        path = Path(RECORDING_FILE)
+        for groups in levels():
+            (self.directory / path).write_text(yaml.safe_dump({"groups": groups}))
             span = (f"--start={begin:.0f}", f"--end={end:.0f}")
             with self.running():
                 self._create("rules", *span, f"--url=http://{self.address}", f"--output-dir={self._blocks}", path)
 
     def _create(self, *words: object) -> None:
         command = ["promtool", "tsdb", "create-blocks-from", *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
+        done = subprocess.run(
+            command, cwd=self.directory, capture_output=True, text=True, check=False, timeout=HANG_SECONDS
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Ten minutes of two nodes of one job, with something wrong on each, in a Prometheus with what the rules record."""
+"""Ten minutes of two nodes of a job, with something wrong on each, in a Prometheus with the recordings."""
 
 from __future__ import annotations
 

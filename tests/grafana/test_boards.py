@@ -1,6 +1,6 @@
 """The boards as documents: the linter's rules, names and places.
 
-Whether every query returns data is tested in test_queries_live.py.
+Whether every query returns data is tested in tests/campaigns/prometheus/test_queries.py.
 """
 
 from __future__ import annotations
