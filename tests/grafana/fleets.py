@@ -5,7 +5,6 @@ The table of thresholds shortens the durations; the rules are not edited. Assert
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -52,25 +51,17 @@ FLAGS = (
     "--analysis.moe-saturation-peak=0.8",
     "--slow.interval=1s",
 )
-JOB, JOB_NODE = "7", "idle-job"
 
 
 @dataclass
 class Node:
     """One simulated node with its daemon."""
 
-    tree: Path
     daemon: Running
 
     @property
     def instance(self) -> str:
         return self.daemon.url.removeprefix("http://")
-
-    def suffer(self, faults: object) -> None:
-        """Set exactly these faults in the fabric."""
-        fresh = self.tree / "faults.new"
-        fresh.write_text(json.dumps(faults))
-        fresh.replace(self.tree / "faults.json")
 
 
 @dataclass
@@ -80,36 +71,22 @@ class Fleet:
     nodes: dict[str, Node]
     servers: Servers
 
-    def fired(self, seconds: int) -> dict[str, set[str]]:
-        """Names of the alerts that fired within the last seconds, by the name of the node."""
-        by_instance = self.servers.ever_fired(seconds)
-        return {name: by_instance.get(node.instance, set()) for name, node in self.nodes.items()}
-
 
 @contextmanager
-def running_fleet(directory: Path, plans: Mapping[str, tuple[str, str]]) -> Iterator[Fleet]:
-    """Healthy nodes by name, given by workload and interval, on four ports each, and the servers over them.
-
-    One with the name `JOB_NODE` has the job `JOB`.
-    """
+def running_fleet(directory: Path, workloads: Mapping[str, str]) -> Iterator[Fleet]:
+    """Healthy nodes by name, on four ports each, and the servers over them."""
     with ExitStack() as stack:
-        nodes = {name: _start(stack, directory / name, *plan) for name, plan in plans.items()}
+        nodes = {name: _start(stack, directory / name, workload) for name, workload in workloads.items()}
         for node in nodes.values():
             node.daemon.wait_until_counting()
         targets = [node.instance for node in nodes.values()]
         yield Fleet(nodes, stack.enter_context(running_servers(directory, targets, SHORT)))
 
 
-def _start(stack: ExitStack, directory: Path, workload: str, interval: str) -> Node:
+def _start(stack: ExitStack, directory: Path, workload: str) -> Node:
     directory.mkdir()
-    tree = stack.enter_context(simulated(directory / "sys", workload, interval=interval, ports=4))
-    flags = (*FLAGS, "--analysis.timescales=50ms,100ms,1s") if interval == "50ms" else FLAGS
-    if directory.name == JOB_NODE:
-        owners = directory / "owners"
-        owners.mkdir(mode=0o755)
-        (owners / f"{JOB}.json").write_text(json.dumps({"id": JOB, "scheduler": "slurm"}))
-        flags = (*flags, f"--jobs.owners-dir={owners}")
-    daemon = Running(tree, directory / "ring", *flags, interval=interval)
+    tree = stack.enter_context(simulated(directory / "sys", workload, ports=4))
+    daemon = Running(tree, directory / "ring", *FLAGS)
     stack.callback(daemon.stop)
     daemon.launch()
-    return Node(tree, daemon)
+    return Node(daemon)

@@ -92,13 +92,6 @@ class Servers:
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
 
-    def ever_fired(self, seconds: int) -> dict[str, set[str]]:
-        """Names of the alerts that fired within the last seconds, by instance; some about jobs have none."""
-        fired: dict[str, set[str]] = {}
-        for sample in self.ask("query", query=f'count_over_time(ALERTS{{alertstate="firing"}}[{seconds}s])')["result"]:
-            fired.setdefault(sample["metric"].get("instance", ""), set()).add(sample["metric"]["alertname"])
-        return fired
-
     def received(self, name: str, instance: str) -> list[dict[str, Any]]:
         """The alerts of this name, about this instance, that Alertmanager has."""
         alerts: list[dict[str, Any]] = httpx.get(f"http://{self.alertmanager}/api/v2/alerts", timeout=20).json()
