@@ -36,9 +36,9 @@ class Stored:
 
         Rules that read others follow them, each level with a Prometheus that has the blocks of the level below.
         """
-        for number, groups in enumerate(levels()):
-            # its name decides when in an interval promtool evaluates a group
-            path = Path(f"level-{number}.yml")
+        # the name of the file decides when in its interval a group is evaluated, at each level the same
+        path = Path(RECORDING_FILE)
+        for groups in levels():
             (self.directory / path).write_text(yaml.safe_dump({"groups": groups}))
             span = (f"--start={begin:.0f}", f"--end={end:.0f}")
             with self.running():

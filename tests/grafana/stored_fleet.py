@@ -1,4 +1,4 @@
-"""A quarter of an hour of two nodes of a job, with something wrong on each, in a Prometheus with the recordings."""
+"""Ten minutes of two nodes of a job, with something wrong on each, in a Prometheus with the recordings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from tests.virtual.openmetrics import INTERVAL_SECONDS, Scrapes
 from tests.virtual.world import SECOND, START_NS, World
 
 NAMES = ("dense", "moe")
-# daily sums are recorded every five minutes, from sums that are recorded every five minutes
-SCRAPES = 60
+SCRAPES = 40
 BEGIN = START_NS / SECOND
 END = BEGIN + SCRAPES * INTERVAL_SECONDS
 FAULTS = {
@@ -69,11 +68,11 @@ def write_series(folder: Path, owners: Path) -> None:
     world, series = World(), Scrapes()
     nodes = [Node(folder / name, *flags, rails=4, workload=name, name=name, world=world) for name in NAMES]
     try:
-        series.follow(nodes, SCRAPES // 3)
+        series.follow(nodes, SCRAPES // 2)
         for node in nodes:
             node.fault(FAULTS[node.name])
             node.post("/api/v1/captures", {"after": "1s"})
-        series.follow(nodes, SCRAPES - SCRAPES // 3)
+        series.follow(nodes, SCRAPES - SCRAPES // 2)
     finally:
         for node in nodes:
             node.close()
