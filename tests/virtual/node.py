@@ -78,7 +78,7 @@ async def _write(job: Job, seconds: float) -> None:
 class Node:
     """A node whose daemon runs while `run` does. `flags` are those of `ibpulse serve`.
 
-    Its ports are simulated ones with this workload, or those of a replay.
+    Its ports are simulated ones with this workload, those of a replay, or those of a tree whose files never change.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class Node:
         seed: int = 1,
         world: World | None = None,
         faults: Mapping[str, object] | None = None,
-        tree: Replay | None = None,
+        tree: Replay | Path | None = None,
     ) -> None:
         self.path, self.name, self.world = path, name, world or World()
         path.mkdir(exist_ok=True)
         self._owns_world = world is None
         self.loop = VirtualLoop.of(self.world)
         self.clock = NodeClock(self.world)
-        self.tree = tree.directory if tree else path / "sys"
+        self.tree = tree.directory if isinstance(tree, Replay) else tree or path / "sys"
         self.captures = path / "captures"
         asked = [
             *(f"--path.sysfs={self.tree}", f"--ring.dir={path / 'ring'}", f"--sampler.interval={interval}"),
@@ -114,8 +114,9 @@ class Node:
         if tree is None:
             self.fabric = self._make_fabric(workload, seed, rails)
             self.fabric.build(self.world.true_ns, faults)
-        self._tree = tree or self.fabric
-        self.world.trees.append(self._tree)
+        self._tree = None if isinstance(tree, Path) else tree or self.fabric
+        if self._tree:
+            self.world.trees.append(self._tree)
         ids = itertools.count(1)
         self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
         self.samplers = Samplers(self.world, self.clock)
@@ -143,7 +144,8 @@ class Node:
         for viewer in self._viewers:
             viewer.leave()
         self.stop()
-        self._tree.close()
+        if self._tree:
+            self._tree.close()
         if self._owns_world:
             self.world.close()
             self.loop.close()
