@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+
+from tests.virtual.world import World
 
 App = Any
 
@@ -94,6 +99,41 @@ class _Exchange(httpx.AsyncByteStream):
             self._task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await self._task
+
+
+class ClientConnection:
+    """What `DaemonConnection` uses of `http.client.HTTPConnection`, for an application in the same virtual time."""
+
+    sock = None
+    timeout = 5.0
+
+    def __init__(self, world: World, transport: AppTransport, place: str) -> None:
+        self._world, self._transport, self._place = world, transport, place
+        self._response = httpx.Response(500)
+
+    def request(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> None:
+        request = httpx.Request(method, self._place + target, content=body, headers=headers)
+        try:
+            self._response = self._world.wait_for(self._send(request))
+        except httpx.ConnectError as error:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)) from error
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        response = await self._transport.handle_async_request(request)
+        await response.aread()
+        return response
+
+    def getresponse(self) -> Any:
+        answer = self._response
+        return SimpleNamespace(
+            read=lambda size: answer.content[:size],
+            status=answer.status_code,
+            reason=answer.reason_phrase,
+            getheaders=lambda: answer.headers.multi_items(),
+        )
+
+    def close(self) -> None:
+        pass
 
 
 class Viewer:

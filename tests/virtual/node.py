@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
+from ibpulse.client import DaemonConnection
 from ibpulse.commands.daemon import Daemon
 from ibpulse.config.loading import load
 from ibpulse.events import Event
@@ -39,7 +40,7 @@ from ibpulse.simulate.workloads import make_workload
 from ibpulse.units import WORD_BYTES
 from ibpulse.web.app import create_app
 from tests.running import Metrics
-from tests.virtual.asgi import AppTransport, Viewer
+from tests.virtual.asgi import AppTransport, ClientConnection, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, Gate, World
@@ -86,6 +87,7 @@ class Node:
         path: Path,
         *flags: str,
         rails: int = 8,
+        management: bool = False,
         workload: str | Workload = "dense",
         interval: str = "10ms",
         name: str = "node-0",
@@ -112,7 +114,7 @@ class Node:
         self._settings = load(given, {})
         self.interval_ns = self._settings.sampler.interval
         if tree is None:
-            self.fabric = self._make_fabric(workload, seed, rails)
+            self.fabric = self._make_fabric(workload, seed, rails, management)
             self.fabric.build(self.world.true_ns, faults)
         self._tree = None if isinstance(tree, Path) else tree or self.fabric
         if self._tree:
@@ -121,17 +123,17 @@ class Node:
         self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
         self.samplers = Samplers(self.world, self.clock)
         self._gates: dict[str, Gate] = {}
-        self._transport = AppTransport(lambda _: self.daemon.app)
+        self._transport = AppTransport(lambda _: self.daemon.app if self.is_running() else None)
         self._viewers: list[Viewer] = []
         self._asked = asyncio.Event()
         self._ring_dir = path / "ring"
         self._ring_dir.mkdir(mode=0o700)
         self.start()
 
-    def _make_fabric(self, workload: str | Workload, seed: int, rails: int) -> SimulatedFabric:
+    def _make_fabric(self, workload: str | Workload, seed: int, rails: int, management: bool) -> SimulatedFabric:
         chosen = make_workload(workload) if isinstance(workload, str) else workload
         schedule = Schedule(chosen, seed, rails=rails, start_ns=self.world.true_ns)
-        return SimulatedFabric(self.tree, schedule, self.interval_ns)
+        return SimulatedFabric(self.tree, schedule, self.interval_ns, management)
 
     def __enter__(self) -> Node:
         return self
@@ -165,9 +167,13 @@ class Node:
         )
         self._task = self.loop.create_task(self.daemon.run_until(self._asked))
 
+    def is_running(self) -> bool:
+        """Whether a daemon runs."""
+        return not self._task.done()
+
     def stop(self) -> None:
         """Stop the daemon, as SIGTERM does."""
-        if not self._task.done():
+        if self.is_running():
             self._asked.set()
             self.loop.run_until_complete(self._task)
 
@@ -286,6 +292,12 @@ class Node:
     async def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
         async with httpx.AsyncClient(transport=self._transport, base_url="http://127.0.0.1") as client:
             return await client.request(method, path, **given)
+
+    def connect(self, url: str) -> DaemonConnection:
+        """A connection of a program on another machine, whose threads wait for this node while it runs."""
+        connection = DaemonConnection(url)
+        connection._http = ClientConnection(self.world, self._transport, connection.place)  # type: ignore[assignment]
+        return connection
 
     def view(self, path: str) -> Viewer:
         """A client of a stream, which reads while the node runs."""
