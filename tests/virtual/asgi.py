@@ -129,7 +129,7 @@ class ClientConnection:
             read=lambda size: answer.content[:size],
             status=answer.status_code,
             reason=answer.reason_phrase,
-            getheaders=lambda: answer.headers.multi_items(),
+            getheaders=answer.headers.multi_items,
         )
 
     def close(self) -> None:
