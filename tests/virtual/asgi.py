@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 
@@ -51,6 +52,8 @@ class _Exchange(httpx.AsyncByteStream):
 
     async def _run(self, app: App) -> None:
         url = self._request.url
+        # httpx would resolve the dots of a path
+        raw_path = self._request.extensions.get("target", url.raw_path).partition(b"?")[0]
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -58,8 +61,8 @@ class _Exchange(httpx.AsyncByteStream):
             "method": self._request.method,
             "headers": [(name.lower(), text) for name, text in self._request.headers.raw],
             "scheme": url.scheme,
-            "path": url.path,
-            "raw_path": url.raw_path.partition(b"?")[0],
+            "path": unquote(raw_path.decode()),
+            "raw_path": raw_path,
             "query_string": url.query,
             "server": (url.host, url.port),
             "client": ("127.0.0.1", 123),

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,37 @@ def test_a_daemon_that_restarts_leaves_no_gap_that_its_ring_holds(
     assert 0 < instants[0] - stopped_ns <= TICK_NS
     assert SECOND <= instants[-1] - instants[0] < 1.2 * SECOND
     assert [caplog.text.count(text) for text in ("does not answer", "answers again")] == [1, 1]
+
+
+def links_of(path: Path) -> list[str]:
+    """The states of the link that flapped, one after the other; the other one had none."""
+    recording = load(path)
+    assert recording.states.edges(["mlx5_0:1"], 0, recording.ticks) == []
+    changes = [event.kind for event in recording.meta.events if event.kind in ("link-down", "link-up")]
+    assert changes == ["link-down", "link-up"]
+    return [span.state.state for span in recording.states.spans("mlx5_1:1", 0, recording.ticks) if span.state]
+
+
+def test_a_flap_is_in_recordings_and_in_their_replay(folder: Path) -> None:
+    ours, daemons, again = (folder / f"{name}.parquet" for name in ("own", "daemon", "again"))
+    with make_node(folder / "node") as node:
+        node.run(2)
+        both = [start(node, path, opening, 12) for path, opening in ((ours, own(node)), (daemons, remote(node)))]
+        node.run(4)
+        node.fault({"link-flap": ["mlx5_1"]})
+        node.run(4)
+        node.fault()
+        for recording in both:
+            finish(node, recording)
+    first = load(ours)
+    player = Player(lambda: iter([first]), len(first.meta.ports), 1.0)
+    replay = Replay(folder / "tree", first.meta, player, TICK_NS, START_NS + 2 * SECOND)
+    replay.build()
+    with Node(folder / "second", tree=replay) as node:
+        node.stop()
+        finish(node, start(node, again, own(node), 13))
+    for path in (ours, daemons, again):
+        assert [state for state, _ in groupby(links_of(path))] == ["ACTIVE", "DOWN", "ACTIVE"]
 
 
 def test_a_growing_file_lacks_at_most_a_second(folder: Path) -> None:
