@@ -63,6 +63,12 @@ def test_ibpulse_is_known_by_its_answer(text: str) -> None:
         assert find_web_holder("", port) == WebPort("ibpulse")
 
 
+def test_internal_errors_of_the_daemon_are_known_by_its_answer() -> None:
+    # `/-/healthy` says how it begins, `/-/ready` which parts fail
+    with answering("Healthy: sampling. Internal errors in plan and fabric; see the log.") as port:
+        assert find_web_holder("127.0.0.1", port) == WebPort("ibpulse", "plan and fabric")
+
+
 def test_another_program_is_another() -> None:
     with answering("hello") as port:
         assert find_web_holder("127.0.0.1", port) == WebPort("other")

@@ -202,10 +202,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(sample_facts, "time", made)
-    return made
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -226,19 +224,19 @@ def beating(tmp_path: Path, clock: Clock) -> Iterator[RingFile]:
     ring.close()
 
 
-def test_a_ring_with_a_heartbeat_and_the_same_tree_is_a_daemons(beating: RingFile) -> None:
-    ring = find_daemon(DoctorOptions(sysfs=Path("/fabric"), ring_dir=beating.path.parent))
+def test_a_ring_with_a_heartbeat_and_the_same_tree_is_a_daemons(beating: RingFile, clock: Clock) -> None:
+    ring = find_daemon(DoctorOptions(sysfs=Path("/fabric"), ring_dir=beating.path.parent), clock)
     assert ring is not None
     ring.close()
 
 
-def test_a_ring_of_another_tree_is_not_believed(beating: RingFile) -> None:
-    assert find_daemon(DoctorOptions(sysfs=Path("/fab"), ring_dir=beating.path.parent)) is None
+def test_a_ring_of_another_tree_is_not_believed(beating: RingFile, clock: Clock) -> None:
+    assert find_daemon(DoctorOptions(sysfs=Path("/fab"), ring_dir=beating.path.parent), clock) is None
 
 
-def test_a_ring_without_a_plan_is_not_believed(beating: RingFile) -> None:
+def test_a_ring_without_a_plan_is_not_believed(beating: RingFile, clock: Clock) -> None:
     plan_path(beating.path, 0).write_text("rubbish")
-    assert find_daemon(DoctorOptions(sysfs=Path("/fabric"), ring_dir=beating.path.parent)) is None
+    assert find_daemon(DoctorOptions(sysfs=Path("/fabric"), ring_dir=beating.path.parent), clock) is None
 
 
 def test_a_ring_whose_heart_stopped_is_not_believed(ring: Ring, tmp_path: Path, clock: Clock) -> None:
@@ -247,10 +245,10 @@ def test_a_ring_whose_heart_stopped_is_not_believed(ring: Ring, tmp_path: Path, 
     )
     options = DoctorOptions(sysfs=Path("/fabric"), ring_dir=tmp_path)
     ring.file.words[LANE + at.L_HEARTBEAT_NS] = 1
-    assert find_daemon(options) is None
+    assert find_daemon(options, clock) is None
     # one beat is no life
     ring.file.words[LANE + at.L_HEARTBEAT_NS] = clock.now_ns
-    assert find_daemon(options) is None
+    assert find_daemon(options, clock) is None
 
 
 def test_without_a_ring_there_is_no_daemon(tmp_path: Path) -> None:

@@ -9,17 +9,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.families.golden import visit_families
-from tests.families.table import BY_NAME, FAMILIES
+from tests.families.golden import visit
+from tests.families.table import BY_NAME
 
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] != ["write"] or not set(arguments[1:]) <= set(BY_NAME):
         raise SystemExit(f"usage: python -m tests.families write [{'|'.join(BY_NAME)} ...]")
-    with tempfile.TemporaryDirectory() as folder:
-        families = [BY_NAME[name] for name in arguments[1:]] or FAMILIES
-        for name, visit in visit_families(families, Path(folder)).items():
-            visit.pages.write(name)
+    for name in arguments[1:] or BY_NAME:
+        with tempfile.TemporaryDirectory() as folder:
+            visit(BY_NAME[name], Path(folder)).pages.write(name)
 
 
 if __name__ == "__main__":

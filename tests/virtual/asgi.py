@@ -7,9 +7,13 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
+
+from tests.virtual.world import World
 
 App = Any
 
@@ -53,6 +57,8 @@ class _Exchange(httpx.AsyncByteStream):
 
     async def _run(self, app: App) -> None:
         url = self._request.url
+        # httpx would resolve the dots of a path
+        raw_path = self._request.extensions.get("target", url.raw_path).partition(b"?")[0]
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -60,8 +66,8 @@ class _Exchange(httpx.AsyncByteStream):
             "method": self._request.method,
             "headers": [(name.lower(), text) for name, text in self._request.headers.raw],
             "scheme": url.scheme,
-            "path": url.path,
-            "raw_path": url.raw_path.partition(b"?")[0],
+            "path": unquote(raw_path.decode()),
+            "raw_path": raw_path,
             "query_string": url.query,
             "server": (url.host, url.port),
             "client": ("127.0.0.1", 123),
@@ -101,6 +107,41 @@ class _Exchange(httpx.AsyncByteStream):
             self._task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await self._task
+
+
+class ClientConnection:
+    """What `DaemonConnection` uses of `http.client.HTTPConnection`, for an application in the same virtual time."""
+
+    sock = None
+    timeout = 5.0
+
+    def __init__(self, world: World, transport: AppTransport, place: str) -> None:
+        self._world, self._transport, self._place = world, transport, place
+        self._response = httpx.Response(500)
+
+    def request(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> None:
+        request = httpx.Request(method, self._place + target, content=body, headers=headers)
+        try:
+            self._response = self._world.wait_for(self._send(request))
+        except httpx.ConnectError as error:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)) from error
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        response = await self._transport.handle_async_request(request)
+        await response.aread()
+        return response
+
+    def getresponse(self) -> Any:
+        answer = self._response
+        return SimpleNamespace(
+            read=lambda size: answer.content[:size],
+            status=answer.status_code,
+            reason=answer.reason_phrase,
+            getheaders=answer.headers.multi_items,
+        )
+
+    def close(self) -> None:
+        pass
 
 
 class Viewer:

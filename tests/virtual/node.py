@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
+from ibpulse.client import DaemonConnection
 from ibpulse.commands.daemon import Daemon
 from ibpulse.config.loading import load
 from ibpulse.events import Event
@@ -40,7 +41,7 @@ from ibpulse.simulate.workloads import make_workload
 from ibpulse.units import WORD_BYTES
 from ibpulse.web.app import create_app
 from tests.running import Metrics
-from tests.virtual.asgi import AppTransport, Viewer
+from tests.virtual.asgi import AppTransport, ClientConnection, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, Gate, World
@@ -79,7 +80,8 @@ async def _write(job: Job, seconds: float) -> None:
 class Node:
     """A node whose daemon runs while `run` does. `flags` are those of `ibpulse serve`.
 
-    Its ports are simulated ones with this workload or its part of a job that nodes share, or those of a replay.
+    Its ports are simulated ones with this workload or its part of a job that nodes share, those of a replay, or those
+    of a tree whose files never change.
     """
 
     def __init__(
@@ -87,13 +89,14 @@ class Node:
         path: Path,
         *flags: str,
         rails: int = 8,
+        management: bool = False,
         workload: str | Workload = "dense",
         interval: str = "10ms",
         name: str = "node-0",
         seed: int = 1,
         world: World | None = None,
         faults: Mapping[str, object] | None = None,
-        tree: Replay | None = None,
+        tree: Replay | Path | None = None,
         traffic: Traffic | None = None,
     ) -> None:
         self.path, self.name, self.world = path, name, world or World()
@@ -101,7 +104,7 @@ class Node:
         self._owns_world = world is None
         self.loop = VirtualLoop.of(self.world)
         self.clock = NodeClock(self.world)
-        self.tree = tree.directory if tree else path / "sys"
+        self.tree = tree.directory if isinstance(tree, Replay) else tree or path / "sys"
         self.captures = path / "captures"
         asked = [
             *(f"--path.sysfs={self.tree}", f"--ring.dir={path / 'ring'}", f"--sampler.interval={interval}"),
@@ -115,17 +118,17 @@ class Node:
         self.interval_ns = self._settings.sampler.interval
         if tree is None:
             traffic = traffic or self._make_schedule(workload, seed, rails)
-            self.fabric = SimulatedFabric(
-                self.tree, traffic, self.interval_ns, jobs=int(not isinstance(traffic, Schedule))
-            )
+            jobs = int(not isinstance(traffic, Schedule))
+            self.fabric = SimulatedFabric(self.tree, traffic, self.interval_ns, management, jobs=jobs)
             self.fabric.build(self.world.true_ns, faults)
-        self._tree = tree or self.fabric
-        self.world.trees.append(self._tree)
+        self._tree = None if isinstance(tree, Path) else tree or self.fabric
+        if self._tree:
+            self.world.trees.append(self._tree)
         ids = itertools.count(1)
         self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
         self.samplers = Samplers(self.world, self.clock)
         self._gates: dict[str, Gate] = {}
-        self._transport = AppTransport(lambda _: self.daemon.app)
+        self._transport = AppTransport(lambda _: self.daemon.app if self.is_running() else None)
         self._viewers: list[Viewer] = []
         self._asked = asyncio.Event()
         self._ring_dir = path / "ring"
@@ -147,7 +150,8 @@ class Node:
         for viewer in self._viewers:
             viewer.leave()
         self.stop()
-        self._tree.close()
+        if self._tree:
+            self._tree.close()
         if self._owns_world:
             self.world.close()
             self.loop.close()
@@ -167,9 +171,13 @@ class Node:
         )
         self._task = self.loop.create_task(self.daemon.run_until(self._asked))
 
+    def is_running(self) -> bool:
+        """Whether a daemon runs."""
+        return not self._task.done()
+
     def stop(self) -> None:
         """Stop the daemon, as SIGTERM does."""
-        if not self._task.done():
+        if self.is_running():
             self._asked.set()
             self.loop.run_until_complete(self._task)
 
@@ -289,6 +297,12 @@ class Node:
     async def _request(self, method: str, path: str, **given: Any) -> httpx.Response:
         async with httpx.AsyncClient(transport=self._transport, base_url="http://127.0.0.1") as client:
             return await client.request(method, path, **given)
+
+    def connect(self, url: str) -> DaemonConnection:
+        """A connection of a program on another machine, whose threads wait for this node while it runs."""
+        connection = DaemonConnection(url)
+        connection._http = ClientConnection(self.world, self._transport, connection.place)  # type: ignore[assignment]
+        return connection
 
     def view(self, path: str) -> Viewer:
         """A client of a stream, which reads while the node runs."""

@@ -10,6 +10,7 @@ import pytest
 
 from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS
 from ibpulse.simulate.workloads import Constant
+from ibpulse.sysfs.inventory import Inventory
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE
 
@@ -121,3 +122,13 @@ def test_no_counters_can_be_asked_for(folder: Path) -> None:
     with Node(folder, "--slow.counters=none", rails=1, workload=Constant(RATE)) as node:
         node.run(8)
         assert not node.metrics().find("ibpulse_link_downed_total")
+
+
+def test_a_device_that_went_away_has_no_counters(folder: Path) -> None:
+    with Node(folder, rails=1) as node:
+        scans = Inventory(node.tree, counters="diagnostic")
+        assert len(scans.scan().counters[0].readings) > 10
+        node.fail("mlx5_0", errno.ENODEV, "link_downed")
+        assert scans.scan().counters[0].readings == ()
+        node.answer()
+        assert len(scans.scan().counters[0].readings) > 10

@@ -11,10 +11,11 @@ import errno
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 
@@ -23,6 +24,7 @@ from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.replayed_tree import Replay
 from ibpulse.sysfs import files, kept_file
 
+T = TypeVar("T")
 SECOND = 1_000_000_000
 # 2025-11-21T00:00:00Z
 START_NS = 1_763_683_200 * SECOND
@@ -177,6 +179,25 @@ class World:
     def wake_main(self) -> None:
         """End the wait of the event loop."""
         self._main.wakes_ns = self.monotonic_ns
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, which the event loop runs while the current actor waits."""
+        me, loop = self._current, self.loop
+        assert me is not self._main
+        assert loop is not None
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(loop.create_task(work))
+            tasks[0].add_done_callback(end)
+
+        def end(_: object) -> None:
+            me.wakes_ns = self.monotonic_ns
+
+        loop.call_soon(begin)
+        self.wake_main()
+        self.pause(None)
+        return tasks[0].result()
 
     def await_end(self, actor: Actor, ns: int) -> None:
         """Wait until an actor has ended, but at most this long."""

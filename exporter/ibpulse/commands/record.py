@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,10 @@ from ibpulse.units import parse_duration
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from ibpulse.clocks import Clock
     from ibpulse.config import Settings
     from ibpulse.recordings.source import SampleSource
+    from ibpulse.sampler.lane import StartProcess
 
 # samples survive a stalled disk for this long
 HISTORY_SECONDS = 30
@@ -91,7 +94,9 @@ def read_bounds(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
 
 
 @asynccontextmanager
-async def node_source(settings: Settings) -> AsyncIterator[SampleSource]:
+async def node_source(
+    settings: Settings, clock: Clock = time, start_process: StartProcess | None = None
+) -> AsyncIterator[SampleSource]:
     """The ports of this node, sampled while the block runs.
 
     Raises:
@@ -99,7 +104,8 @@ async def node_source(settings: Settings) -> AsyncIterator[SampleSource]:
     """
     from ibpulse.commands.wiring import make_temporary_sampler  # not for help texts
     from ibpulse.recordings.source import ring_source
+    from ibpulse.sampler.lane import start_sampler
 
-    async with make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
+    async with make_temporary_sampler(settings, HISTORY_SECONDS, clock, start_process or start_sampler) as sampler:
         supervisor = sampler.supervisor
         yield await ring_source(sampler.reader, supervisor.fabric, supervisor.slots, sampler.check, sampler.events)

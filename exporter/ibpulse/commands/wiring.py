@@ -103,7 +103,9 @@ def make_supervisor(
     return Supervisor(ring, inventory, supervisor_options(settings), events, states, errors, clock, start_process)
 
 
-def make_temporary_sampler(settings: Settings, history_seconds: int) -> AbstractAsyncContextManager[TemporarySampler]:
+def make_temporary_sampler(
+    settings: Settings, history_seconds: int, clock: Clock = time, start_process: StartProcess = start_sampler
+) -> AbstractAsyncContextManager[TemporarySampler]:
     """Samples every port of this node while one command runs, without error counters; leaves no files behind.
 
     Raises:
@@ -114,7 +116,9 @@ def make_temporary_sampler(settings: Settings, history_seconds: int) -> Abstract
         supervisor_options(settings),
         settings.sampler.interval,
         history_seconds,
-        StatePoller(Path(settings.path.sysfs)),
+        StatePoller(Path(settings.path.sysfs), clock=clock),
+        clock,
+        start_process,
     )
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ibpulse.clocks import Clock
 from ibpulse.doctor.facts import DoctorOptions, Facts, Machine, SamplingResult, TreeFacts
 from ibpulse.doctor.gpudirect_facts import read_gpudirect
 from ibpulse.doctor.machine_facts import read_machine
@@ -22,6 +23,7 @@ from ibpulse.errors import FabricError, IbpulseError
 from ibpulse.model import Fabric, PortId
 from ibpulse.ring.file import RingFile
 from ibpulse.sampler import piped_process
+from ibpulse.sampler.lane import StartProcess, start_sampler
 from ibpulse.sampler.supervisor import SupervisorOptions
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.text import escape_controls
@@ -41,18 +43,18 @@ class FactsRequest:
     sampling: SupervisorOptions
 
 
-async def find_facts(request: FactsRequest) -> Facts:
+async def find_facts(request: FactsRequest, clock: Clock = time, start_process: StartProcess = start_sampler) -> Facts:
     """All facts of the node. A device that does not answer is reported as such and delays nothing else."""
     options, inventory = request.options, request.inventory
     fabric = await asyncio.to_thread(inventory.scan)
-    daemon = await asyncio.to_thread(find_daemon, options)
+    daemon = await asyncio.to_thread(find_daemon, options, clock)
     (tree, machine, begin), gpudirect, (sampling, no_sampling) = await asyncio.gather(
         asyncio.to_thread(_read_still, options, fabric),
         asyncio.to_thread(read_gpudirect, options, fabric),
-        _sample(request, fabric, daemon),
+        _sample(request, fabric, daemon, clock, start_process),
     )
     end = await asyncio.to_thread(read_counts, options.sysfs, fabric.ports)
-    events = await asyncio.to_thread(read_event_facts, daemon.path.parent) if daemon else None
+    events = await asyncio.to_thread(read_event_facts, daemon.path.parent, clock) if daemon else None
     return Facts(options, fabric, tree, sampling, no_sampling, join_counts(begin, end), machine, events, gpudirect)
 
 
@@ -63,7 +65,9 @@ def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Mach
     return read_tree(options, fabric), read_machine(options, sampled), begin
 
 
-async def _sample(request: FactsRequest, fabric: Fabric, daemon: RingFile | None) -> tuple[SamplingResult | None, str]:
+async def _sample(
+    request: FactsRequest, fabric: Fabric, daemon: RingFile | None, clock: Clock, start_process: StartProcess
+) -> tuple[SamplingResult | None, str]:
     """The samples, or None and the reason."""
     options, inventory = request.options, request.inventory
     if not options.sample:
@@ -72,7 +76,7 @@ async def _sample(request: FactsRequest, fabric: Fabric, daemon: RingFile | None
         return None, "no port has byte counters"
     try:
         if daemon is None:
-            return await take_samples(inventory, request.sampling, options), ""
+            return await take_samples(inventory, request.sampling, options, clock, start_process), ""
         return await read_daemon_samples(daemon, inventory, options), ""
     except IbpulseError as error:
         return None, str(error)

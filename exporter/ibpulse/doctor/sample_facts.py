@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ibpulse.clocks import Clock
 from ibpulse.doctor.facts import SUBJECT, DoctorOptions, EventFacts, SamplingResult
 from ibpulse.doctor.ring_facts import (
     HISTORY_SECONDS,
@@ -33,6 +34,7 @@ from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import place_ports
+from ibpulse.sampler.lane import StartProcess, start_sampler
 from ibpulse.sampler.plan import STOP, plan_path, read_plan
 from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.scheduling import quota_cpus, throttled_periods
@@ -50,11 +52,11 @@ OWN_CAPACITY_SECONDS = 12
 _UNPRINTABLE = re.compile(r"[^ -~]+")
 
 
-def find_daemon(options: DoctorOptions) -> RingFile | None:
+def find_daemon(options: DoctorOptions, clock: Clock = time) -> RingFile | None:
     """The ring of a running daemon that samples this tree, mapped read-only; None if there is no such daemon."""
     for directory in find_directories(options.ring_dir):
         try:
-            ring = RingFile(directory / "ring", writable=False)
+            ring = RingFile(directory / "ring", writable=False, clock=clock)
         except RingError:
             continue
         if _samples(ring, options.sysfs) and _lives(ring):
@@ -63,9 +65,9 @@ def find_daemon(options: DoctorOptions) -> RingFile | None:
     return None
 
 
-def read_event_facts(ring_dir: Path) -> EventFacts:
+def read_event_facts(ring_dir: Path, clock: Clock = time) -> EventFacts:
     """The events next to the ring, without subjects and characters that a terminal would not show as text."""
-    now_ns = time.time_ns()
+    now_ns = clock.time_ns()
     try:
         events = read_events(ring_dir / NAME)
     except OSError as error:
@@ -93,13 +95,14 @@ def _samples(ring: RingFile, sysfs: Path) -> bool:
 
 def _lives(ring: RingFile) -> bool:
     index = at.lane_at(MAIN_LANE) + at.L_HEARTBEAT_NS
-    before, deadline = ring.words[index], time.monotonic() + HEARTBEAT_SECONDS
-    if time.monotonic_ns() - before > HEARTBEAT_SECONDS * SECOND_NS:
+    clock = ring.clock
+    before, deadline = ring.words[index], clock.monotonic() + HEARTBEAT_SECONDS
+    if clock.monotonic_ns() - before > HEARTBEAT_SECONDS * SECOND_NS:
         return False
-    while time.monotonic() < deadline:
+    while clock.monotonic() < deadline:
         if ring.words[index] != before:
             return True
-        time.sleep(0.02)
+        clock.sleep(0.02)
     return False
 
 
@@ -123,14 +126,23 @@ async def read_daemon_samples(ring: RingFile, inventory: PortInventory, options:
     return _sampling_result(ring, seen, _daemon_health(ring, options), begin, options, by_daemon=True)
 
 
-async def take_samples(inventory: PortInventory, sampling: SupervisorOptions, options: DoctorOptions) -> SamplingResult:
+async def take_samples(
+    inventory: PortInventory,
+    sampling: SupervisorOptions,
+    options: DoctorOptions,
+    clock: Clock = time,
+    start_process: StartProcess = start_sampler,
+) -> SamplingResult:
     """Samples over the next seconds by a temporary sampler, which runs under the daemon's supervisor.
 
     Raises:
         IbpulseError: there is no space for the ring, or the process cannot be started.
     """
     often = replace(sampling, scan_seconds=SCAN_SECONDS)
-    async with temporary_sampler(inventory, often, options.interval_ns, OWN_CAPACITY_SECONDS) as sampler:
+    interval_ns, capacity_seconds = options.interval_ns, OWN_CAPACITY_SECONDS
+    async with temporary_sampler(
+        inventory, often, interval_ns, capacity_seconds, None, clock, start_process
+    ) as sampler:
         supervisor, reader = sampler.supervisor, sampler.reader
         seen = [supervisor.fabric]
         begin = await _await_first_tick(sampler)
@@ -140,8 +152,9 @@ async def take_samples(inventory: PortInventory, sampling: SupervisorOptions, op
 
 
 async def _await_first_tick(sampler: TemporarySampler) -> RingState:
-    ring, deadline = sampler.reader.ring, time.monotonic() + LONGEST_SAMPLING_SECONDS / 2
-    while not ring.latest_tick() and time.monotonic() < deadline and not sampler.ended:
+    ring = sampler.reader.ring
+    deadline = ring.clock.monotonic() + LONGEST_SAMPLING_SECONDS / 2
+    while not ring.latest_tick() and ring.clock.monotonic() < deadline and not sampler.ended:
         await asyncio.sleep(0.02)
     if not ring.latest_tick():
         raise SamplerError("the sampler took no sample; see its own message above, if any")
@@ -154,8 +167,9 @@ async def _wait(
     reader: RingReader, fabric: Callable[[], Fabric], begin: RingState, ended: Callable[[], bool] = lambda: False
 ) -> None:
     """Wait until the whole seconds after `begin` are complete, or until sampling times out."""
-    deadline = time.monotonic() + LONGEST_SAMPLING_SECONDS
-    while time.monotonic() < deadline and not ended():
+    clock = reader.ring.clock
+    deadline = clock.monotonic() + LONGEST_SAMPLING_SECONDS
+    while clock.monotonic() < deadline and not ended():
         ports = place_ports(reader, fabric().ports, reader.ring.slots())
         if reader.newest_tick() > last_tick_needed(reader, begin.tick, ports):
             return
@@ -180,7 +194,7 @@ def _sampling_result(
 ) -> SamplingResult:
     reader = RingReader(ring)
     last_tick = reader.newest_tick()
-    jobs = find_running_jobs(read_event_facts(ring.path.parent).events) if by_daemon else ()
+    jobs = find_running_jobs(read_event_facts(ring.path.parent, ring.clock).events) if by_daemon else ()
     # include ports that disappeared during sampling
     ports = {
         port: samples
@@ -242,7 +256,7 @@ def _find_quarantined(ring: RingFile) -> tuple[str, ...]:
     found: list[str] = []
     for lane in range(1, at.LANE_COUNT):
         words = ring.words[at.lane_at(lane) : at.lane_at(lane) + at.LANE_WORDS]
-        silence_ns = time.monotonic_ns() - words[at.L_HEARTBEAT_NS]
+        silence_ns = ring.clock.monotonic_ns() - words[at.L_HEARTBEAT_NS]
         if words[at.L_PLAN_WANTED] not in (0, STOP) and silence_ns > HEARTBEAT_SECONDS * SECOND_NS:
             try:
                 found += read_plan(plan_path(ring.path, lane)).devices()

@@ -175,7 +175,7 @@ async def ring_source(
     ticks = RecordedTicks(first_tick, first_tick + FOREVER, int(reader.wall_ns(np.array([first_tick]))[0]))
     ports = ports_at_begin(ports, events.history, ticks)
     meta = RecordingMeta(platform.node(), reader.interval_ns, ports, MADE_BY, simulated=fabric.simulated)
-    follower = RingFollower(reader, meta, first_tick, history=events.history)
+    follower = RingFollower(reader, meta, first_tick, reader.ring.clock.time_ns, events.history)
     log_events = LogEvents(events, reader, ticks, ports)
     return SampleSource(meta, follower.read, check, log_events.read)
 

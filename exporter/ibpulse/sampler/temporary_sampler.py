@@ -7,17 +7,20 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ibpulse.clocks import Clock
 from ibpulse.errors import RingError, SamplerError
 from ibpulse.events import EventLog
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import SLOT_COUNT
 from ibpulse.ring.reader import RingReader
+from ibpulse.sampler.lane import StartProcess, start_sampler
 from ibpulse.sampler.supervisor import PortInventory, Supervisor, SupervisorOptions
 from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
@@ -60,6 +63,8 @@ async def temporary_sampler(
     interval_ns: int,
     history_seconds: int,
     states: StatePoller | None = None,
+    clock: Clock = time,
+    start_process: StartProcess = start_sampler,
 ) -> AsyncIterator[TemporarySampler]:
     """Sample every port of the inventory while the block runs, into a ring that holds `history_seconds`.
 
@@ -69,10 +74,10 @@ async def temporary_sampler(
         IbpulseError: the ring cannot be created, or the sampler cannot be started.
     """
     with _scratch_directory() as scratch:
-        ring = RingFile.create(scratch / "ring", interval_ns, history_seconds * SECOND_NS // interval_ns)
+        ring = RingFile.create(scratch / "ring", interval_ns, history_seconds * SECOND_NS // interval_ns, clock)
         try:
-            errors = InternalErrors()
-            supervisor = Supervisor(ring, inventory, options, states=states, errors=errors)
+            errors = InternalErrors(clock.monotonic)
+            supervisor = Supervisor(ring, inventory, options, None, states, errors, clock, start_process)
             await supervisor.start()
             task = asyncio.create_task(supervisor.run(), name="supervisor")
             # let the task begin, because a task that never ran would not stop the sampler when cancelled

@@ -17,22 +17,6 @@ ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertman
 
 
 @contextmanager
-def alerting(directory: Path, url: str, expression: str, user: str, password: str) -> Iterator[None]:
-    """The rule `Lost` is evaluated every second over the daemon at `url`, and told to its webhook at once."""
-    password_file = directory / "password"
-    password_file.write_text(password)
-    login = {"basic_auth": {"username": user, "password_file": str(password_file)}}
-    rule = {"alert": "Lost", "labels": {"severity": "page"}, "annotations": {"summary": "a rail"}, "expr": expression}
-    rules = {"groups": [{"name": "rails", "rules": [rule]}]}
-    scrape = {"job_name": "ibpulse", **login, "static_configs": [{"targets": [url.removeprefix("http://")]}]}
-    webhook = {"url": f"{url}/api/v1/captures/alertmanager", "http_config": login}
-    route = {"receiver": "ibpulse", "group_wait": "0s", "group_interval": "1s", "repeat_interval": "1s"}
-    receivers = [{"name": "ibpulse", "webhook_configs": [webhook]}]
-    with alert_servers(directory, rules, scrape, {"route": route, "receivers": receivers}):
-        yield
-
-
-@contextmanager
 def alert_servers(
     directory: Path, rules: Mapping[str, Any], scrape: Mapping[str, Any], notifications: Mapping[str, Any]
 ) -> Iterator[str]:

@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
 from ibpulse.sampler.piped_process import PipedProcess
-from ibpulse.sampler.plan import plan_path
-from tests.sampler.supervised import running, sampled_anew, soon
-from tests.sampler.tree import ListedInventory, eventually
+from tests.sampler.tree import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -42,18 +38,19 @@ def test_no_stream_of_the_process_is_one_of_ours(tmp_path: Path) -> None:
     assert streams[2] != str(Path("/proc/self/fd/2").readlink())
 
 
-def test_a_traceback_is_one_message_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_are_logged_whole_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    assert ended(start("print('to standard output')")) == 0
+    assert caplog.records == []
     assert ended(start("1 / 0")) == 1
     (record,) = caplog.records
     assert record.levelname == "ERROR"
     assert record.getMessage().startswith("message from process ")
     assert "Traceback (most recent call last):" in record.getMessage()
     assert record.getMessage().endswith("ZeroDivisionError: division by zero")
-
-
-def test_a_process_without_a_message_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    assert ended(start("print('to standard output')")) == 0
-    assert caplog.records == []
+    caplog.clear()
+    # a pipe holds less
+    assert ended(start("import sys; sys.stderr.write('x' * 1_000_000)")) == 0
+    assert sum(record.getMessage().count("x") for record in caplog.records) == 1_000_000
 
 
 def test_a_message_of_a_process_that_goes_on_is_logged_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,26 +59,3 @@ def test_a_message_of_a_process_that_goes_on_is_logged_meanwhile(caplog: pytest.
     process.kill()
     assert ended(process) < 0
     assert len(caplog.records) == 1
-
-
-def test_a_long_message_does_not_block_the_process_and_arrives_whole(caplog: pytest.LogCaptureFixture) -> None:
-    assert ended(start("import sys; sys.stderr.write('x' * 1_000_000)")) == 0
-    assert sum(record.getMessage().count("x") for record in caplog.records) == 1_000_000
-
-
-async def test_a_sampler_that_cannot_follow_its_plan_says_why_in_the_log(
-    ring: RingFile, inventory: ListedInventory, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with running(ring, inventory):
-        await sampled_anew(ring, 0)
-        plan = plan_path(ring.path, 0)
-        whole = plan.read_bytes()
-        plan.write_bytes(b"{}")
-        wanted = at.lane_at(0) + at.L_PLAN_WANTED
-        ring.words[wanted] += 1
-        await soon(lambda: "message from process" in caplog.text)
-        plan.write_bytes(whole)
-        ring.words[wanted] -= 1
-        await sampled_anew(ring, 0)
-    (record, *_) = (record for record in caplog.records if "message from process" in record.getMessage())
-    assert ": sampler: " in record.getMessage()

@@ -11,23 +11,34 @@ from pathlib import Path
 from tests.running import eventually
 
 
-def test_it_builds_a_fabric_that_advances_and_ends_on_sigterm(tmp_path: Path) -> None:
-    flags = ["--workload=square", "--ports=2", "--interval=1ms", "--rate=8GB/s", "--period=10ms", "--duty=0.5"]
-    flags += ["--management", "--fault=idle-rail=mlx5_1"]
-    command = [sys.executable, "-m", "ibpulse", "simulate", str(tmp_path), *flags]
+def run_until_it_advances(root: Path, file: str, *flags: str) -> str:
+    """What a simulator says whose counter file advances, and which ends on SIGTERM."""
+    command = [sys.executable, "-m", "ibpulse", "simulate", str(root), "--workload=square", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            file = tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data"
-            eventually(file.exists)
-            first = file.read_text()
-            eventually(lambda: file.read_text() != first)
+            counter = root / file
+            eventually(counter.exists)
+            first = counter.read_text()
+            eventually(lambda: counter.read_text() != first)
         finally:
             process.terminate()
         assert process.wait(30) == 0
         assert process.stdout is not None
-        assert "square on 2 ports" in process.stdout.read()
-    assert sorted(os.listdir(tmp_path / "class/infiniband")) == ["mlx5_0", "mlx5_1", "mlx5_an0"]
-    assert json.loads((tmp_path / "faults.json").read_text()) == {"idle-rail": {"mlx5_1": 1.0}}
+        return process.stdout.read()
+
+
+COUNTER = "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data"
+
+
+def test_a_tree_advances_until_sigterm(tmp_path: Path) -> None:
+    one, several = tmp_path / "one", tmp_path / "several"
+    flags = ("--ports=2", "--interval=1ms", "--rate=8GB/s", "--period=10ms", "--duty=0.5", "--management")
+    assert "square on 2 ports" in run_until_it_advances(one, COUNTER, *flags, "--fault=idle-rail=mlx5_1")
+    assert sorted(os.listdir(one / "class/infiniband")) == ["mlx5_0", "mlx5_1", "mlx5_an0"]
+    assert json.loads((one / "faults.json").read_text()) == {"idle-rail": {"mlx5_1": 1.0}}
+    said = run_until_it_advances(several, f"node3/{COUNTER}", "--nodes=3", "--ports=1")
+    assert "square on 3 nodes with 1 ports each" in said
+    assert sorted(os.listdir(several)) == ["node1", "node2", "node3"]
 
 
 def test_the_printed_commands_can_be_pasted(tmp_path: Path) -> None:
@@ -47,28 +58,3 @@ def test_the_printed_commands_can_be_pasted(tmp_path: Path) -> None:
             process.terminate()
         _, errors = process.communicate(timeout=30)
     assert "rejected" not in errors
-
-
-def test_several_nodes_have_a_tree_each(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "ibpulse",
-        "simulate",
-        str(tmp_path),
-        "--nodes=3",
-        "--ports=1",
-        "--workload=square",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            file = tmp_path / "node3/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data"
-            eventually(file.exists)
-            first = file.read_text()
-            eventually(lambda: file.read_text() != first)
-        finally:
-            process.terminate()
-        assert process.wait(30) == 0
-        assert process.stdout is not None
-        assert "square on 3 nodes with 1 ports each" in process.stdout.read()
-    assert sorted(os.listdir(tmp_path)) == ["node1", "node2", "node3"]

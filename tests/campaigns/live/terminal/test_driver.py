@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import locale
 import os
 import pty
 import signal
@@ -14,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.terminal.display import choose_marks, set_encoding
 from ibpulse.terminal.styled_text import ASCII, BLOCKS
 from tests.campaigns.live.terminal.panes import Pane, needs_tmux, pane
 from tests.running import eventually
+from tests.tables import for_each
 
 pytestmark = needs_tmux
 
@@ -142,14 +140,21 @@ def test_ctrl_l_repairs_what_something_else_wrote(shown: Pane) -> None:
     shown.wait_for("step      314.9 ms")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_ends_cleanly_on_signals(shown: Pane, number: int) -> None:
-    if number == signal.SIGINT:
-        shown.keys("C-c")
+def end(made: Pane, how: str) -> None:
+    if how == "C-c":
+        made.keys(how)
     else:
-        os.kill(shown.child_pid(), number)
-    assert "ended with 0" in shown.wait_for("ended with")
-    assert is_restored(shown)
+        os.kill(made.child_pid(), signal.Signals[how])
+
+
+@for_each(["C-c", "SIGTERM", "SIGHUP"])
+def test_it_ends_cleanly_on_signals(how: str, tmp_path: Path) -> None:
+    (tmp_path / how).mkdir()
+    with pane(tmp_path / how, show("on")) as made:
+        made.wait_for("mlx5_7:1", "a note of the log")
+        end(made, how)
+        assert "ended with 0" in made.wait_for("ended with")
+        assert is_restored(made)
 
 
 def test_the_terminal_is_put_back_when_something_breaks(tmp_path: Path) -> None:
@@ -158,28 +163,20 @@ def test_the_terminal_is_put_back_when_something_breaks(tmp_path: Path) -> None:
         assert is_restored(made)
 
 
-def test_a_daemon_that_is_lost_is_told_beside_the_last_view(tmp_path: Path) -> None:
-    with pane(tmp_path, show("lost")) as made:
-        made.wait_for("mlx5_7:1", "s old: nobody answers")
-
-
-def test_a_daemon_that_hangs_holds_no_key_up(tmp_path: Path) -> None:
-    with pane(tmp_path, show("hang")) as made:
-        made.wait_for("mlx5_7:1")
+@for_each([("lost", ("mlx5_7:1", "s old: nobody answers")), ("hang", ("mlx5_7:1",)), ("silent", ("nobody answers",))])
+def test_a_daemon_without_an_answer_holds_no_key_up(how: str, seen: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / how).mkdir()
+    with pane(tmp_path / how, show(how)) as made:
+        made.wait_for(*seen)
         made.keys("q")
-        assert "ended with 0" in made.wait_for("ended with", seconds=5)
-
-
-def test_a_daemon_that_never_answered_is_told_on_an_empty_screen(tmp_path: Path) -> None:
-    with pane(tmp_path, show("silent")) as made:
-        made.wait_for("nobody answers")
-        made.keys("q")
+        assert "ended with 0" in made.wait_for("ended with")
         assert is_restored(made)
 
 
-@pytest.mark.parametrize("term", ["vt100", "linux", "xterm-256color"])
-def test_it_needs_neither_colours_nor_blocks(tmp_path: Path, term: str) -> None:
-    with pane(tmp_path, show("on"), locale="POSIX", TERM=term) as made:
+@for_each(["vt100", "linux", "xterm-256color"])
+def test_it_needs_neither_colours_nor_blocks(term: str, tmp_path: Path) -> None:
+    (tmp_path / term).mkdir()
+    with pane(tmp_path / term, show("on"), locale="POSIX", TERM=term) as made:
         screen = made.wait_for("mlx5_7:1")
         assert SPARKLINE.translate(str.maketrans(BLOCKS.levels + "·", ASCII.levels + "?")) in screen
         assert "####" in screen
@@ -187,19 +184,23 @@ def test_it_needs_neither_colours_nor_blocks(tmp_path: Path, term: str) -> None:
         assert is_restored(made)
 
 
-def test_a_terminal_that_nobody_knows_is_named(tmp_path: Path) -> None:
-    with pane(tmp_path, show("on"), TERM="no-such-terminal") as made:
-        made.wait_for('terminal type "no-such-terminal" is unknown', "TERM=xterm-256color", "ended with 1")
+@for_each(
+    [
+        ("no-such-terminal", ('terminal type "no-such-terminal" is unknown', "TERM=xterm-256color")),
+        ("dumb", ('terminal type "dumb" cannot position text on its screen; try',)),
+    ]
+)
+def test_a_terminal_that_cannot_be_used_is_named(term: str, said: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / term).mkdir()
+    with pane(tmp_path / term, show("on"), TERM=term) as made:
+        made.wait_for(*said, "ended with 1")
 
 
-def test_a_terminal_without_places_is_refused(tmp_path: Path) -> None:
-    with pane(tmp_path, show("on"), TERM="dumb") as made:
-        made.wait_for('terminal type "dumb" cannot position text on its screen; try', "ended with 1")
-
-
-@pytest.mark.parametrize(("no_color", "colours"), [("", True), ("1", False)])
-def test_colours_are_left_away_on_request(tmp_path: Path, no_color: str, colours: bool) -> None:
-    with pane(tmp_path, show("on"), NO_COLOR=no_color) as made:
+@for_each([("", True), ("1", False)])
+def test_colours_are_left_away_on_request(no_color: str, colours: bool, tmp_path: Path) -> None:
+    place = tmp_path / f"colours-{colours}"
+    place.mkdir()
+    with pane(place, show("on"), NO_COLOR=no_color) as made:
         made.wait_for("mlx5_7:1")
         assert ("\x1b[36m" in made.colours()) is colours
 
@@ -262,27 +263,3 @@ def test_what_is_no_terminal_is_refused() -> None:
         "`ibpulse record` writes a file instead\n"
     )
     assert ended.stderr == sentence
-
-
-def test_blocks_are_drawn_where_the_encoding_has_them() -> None:
-    assert [choose_marks(name) for name in ("utf-8", "ascii", "latin-1", "nothing")] == [BLOCKS, ASCII, ASCII, ASCII]
-
-
-@pytest.mark.parametrize(
-    ("environ", "encoding"),
-    [
-        ({"LC_ALL": "xx_YY.UTF-8"}, "utf-8"),
-        ({"LC_ALL": "", "LC_CTYPE": "xx_YY.utf8"}, "utf-8"),
-        ({"LANG": "xx_YY.ISO-8859-1"}, "ascii"),
-        ({}, "ascii"),
-    ],
-)
-def test_an_unknown_locale_gives_its_encoding_at_most(
-    environ: dict[str, str], encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = locale.setlocale(locale.LC_CTYPE)
-    monkeypatch.setenv("LC_ALL", "xx_YY")
-    try:
-        assert codecs.lookup(set_encoding(environ)).name == encoding
-    finally:
-        locale.setlocale(locale.LC_CTYPE, before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.followed_ports import FollowedPorts
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.state_poller import StatePoller
-from tests.sampler.tree import eventually
 from tests.sysfs.trees import PortFiles, Tree
+from tests.virtual.clock import NodeClock
+from tests.virtual.world import SECOND, World
 
 TICK_NS = 10_000_000
 
@@ -23,14 +23,16 @@ TICK_NS = 10_000_000
 class Node:
     """The followed ports of a tree, with a scan whenever the test wants one."""
 
-    def __init__(self, directory: Path) -> None:
-        self.tree = Tree(directory / "sys")
+    def __init__(self, folder: Path) -> None:
+        self.world = World()
+        self.clock = NodeClock(self.world)
+        self.tree = Tree(folder / "sys")
         self.tree.add("mlx5_0", {1: PortFiles()})
-        self.ring = RingFile.create(directory / "ring", TICK_NS, 1000)
-        self.ring.begin_segment(1, 1 - time.time_ns() // TICK_NS)
+        self.ring = RingFile.create(folder / "ring", TICK_NS, 1000, self.clock)
+        self.ring.begin_segment(1, 1 - self.clock.time_ns() // TICK_NS)
         self.log, self.inventory = EventLog(), Inventory(self.tree.root)
-        self.states = StatePoller(self.tree.root, 0.05)
-        self.followed = FollowedPorts(RingReader(self.ring), self.log, self.states)
+        self.states = StatePoller(self.tree.root, 0.05, clock=self.clock)
+        self.followed = FollowedPorts(RingReader(self.ring), self.log, self.states, self.clock)
         self.scan()
 
     def scan(self, *, created_meanwhile: str = "") -> int:
@@ -44,7 +46,8 @@ class Node:
 
     def create(self, device: str) -> int:
         self.tree.add(device, {1: PortFiles()})
-        return time.time_ns()
+        self.clock.sleep(0.01)
+        return self.clock.time_ns()
 
     def poll(self) -> bool:
         """Poll and note changes as the supervisor does; whether a scan is wanted."""
@@ -52,43 +55,53 @@ class Node:
             self.followed.note({}, ())
         return self.followed.outdated
 
+    def poll_until_outdated(self) -> float:
+        """The seconds until a scan is wanted."""
+        begun = self.clock.monotonic()
+        while not self.poll():
+            self.clock.sleep(0.02)
+            assert self.clock.monotonic() < begun + 5
+        return self.clock.monotonic() - begun
+
     def appeared(self) -> list[Event]:
         return [event for event in self.log.events() if event.kind == "appeared"]
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
+def node(folder: Path) -> Iterator[Node]:
+    made = Node(folder)
     yield made
     made.followed.close()
+    made.world.close()
     made.ring.close()
 
 
-def assert_true(event: Event, created_ns: int) -> None:
-    """The event happened at most its uncertainty before its time."""
+def assert_appeared(node: Node, created_ns: int) -> None:
+    """The one event happened at most its uncertainty before its time."""
+    (event,) = node.appeared()
     assert event.time_ns - event.uncertainty_ns <= created_ns <= event.time_ns
 
 
 def test_a_device_whose_scan_is_late_appeared_before_it_was_listed(node: Node) -> None:
     created_ns = node.create("mlx5_1")
-    eventually(node.poll)
+    node.poll_until_outdated()
     # listings go on, with the device, while the scan is under way
     listed_ns = node.states.listed_ns
-    eventually(lambda: node.poll() and node.states.listed_ns > listed_ns + 1_000_000_000)
+    while node.states.listed_ns <= listed_ns + SECOND:
+        assert node.poll()
+        node.clock.sleep(0.02)
     node.scan()
-    (event,) = node.appeared()
-    assert_true(event, created_ns)
+    assert_appeared(node, created_ns)
 
 
 def test_a_device_that_a_scan_just_missed_is_noticed_with_the_next_listing(node: Node) -> None:
     # so that the next listing is due when the scan ends
-    time.sleep(0.1)
+    node.clock.sleep(0.1)
     created_ns = node.scan(created_meanwhile="mlx5_1")
     assert node.appeared() == []
-    eventually(node.poll, seconds=5)
+    assert node.poll_until_outdated() < 1.5
     node.scan()
-    (event,) = node.appeared()
-    assert_true(event, created_ns)
+    assert_appeared(node, created_ns)
 
 
 def test_a_device_that_is_created_during_a_scan_did_not_appear_before(node: Node) -> None:
@@ -96,5 +109,4 @@ def test_a_device_that_is_created_during_a_scan_did_not_appear_before(node: Node
     created_ns = node.create("mlx5_1")
     node.followed.take_scan(node.inventory.scan(), begun_ns)
     node.followed.note({}, ())
-    (event,) = node.appeared()
-    assert_true(event, created_ns)
+    assert_appeared(node, created_ns)

@@ -1,3 +1,0 @@
-from tests.families.conftest import scan
-
-__all__ = ["scan"]

@@ -1,3 +1,0 @@
-from tests.sysfs.conftest import opened, tree
-
-__all__ = ["opened", "tree"]

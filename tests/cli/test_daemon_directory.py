@@ -1,0 +1,36 @@
+"""What keeps a daemon from starting: a ring that another one uses, a file in the way, ports that are taken."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from ibpulse.commands.daemon import hold
+from ibpulse.commands.demo_nodes import find_ports
+from ibpulse.errors import ConfigError, RingError
+
+
+def test_a_second_daemon_is_kept_out_of_the_ring(tmp_path: Path) -> None:
+    refusal = r"is in use by another ibpulse; stop it, or choose another --ring\.dir"
+    with hold(tmp_path / "ring"), pytest.raises(RingError, match=refusal):
+        hold(tmp_path / "ring").__enter__()
+    with hold(tmp_path / "ring") as directory:
+        assert directory == tmp_path / "ring"
+
+
+def test_a_file_in_place_of_the_ring_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ring").touch()
+    with pytest.raises(RingError, match=f"ring.dir: {tmp_path / 'ring'} cannot be used: File exists; choose a dir"):
+        hold(tmp_path / "ring").__enter__()
+
+
+def test_a_port_of_a_demo_that_is_in_use_or_impossible_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use"):
+            find_ports("127.0.0.1", port, 2)
+    with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1:65536"):
+        find_ports("127.0.0.1", 65536, 2)
+    assert len(set(find_ports("127.0.0.1", 0, 4))) == 4

@@ -1,0 +1,67 @@
+"""The choice of `ibpulse top` between a daemon and samples of its own, and the messages that it shows."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ibpulse.commands.top import NOTE_SECONDS, Notes, find_daemon, is_alone
+from ibpulse.config.setting_types import ListenAddress
+from ibpulse.errors import ConfigError, DaemonError
+from tests.client.servers import canned
+from tests.tables import for_each
+
+
+@for_each(
+    [
+        (False, {"sampler.interval": "default", "web.listen-address": "flag --web.listen-address"}, False),
+        # settings from a file or the environment are meant for the daemon
+        (False, {"path.sysfs": "environment variable IBPULSE_PATH__SYSFS"}, False),
+        (False, {"sampler.interval": "flag --sampler.interval"}, True),
+        (False, {"ports.exclude": "flag --ports.exclude"}, True),
+        (False, {"path.sysfs": "flag --path.sysfs"}, True),
+        (True, {}, True),
+    ],
+)
+def test_flags_of_sampling_ask_for_samples_of_ones_own(asked: bool, origins: dict[str, str], alone: bool) -> None:
+    assert is_alone(None, asked, origins) is alone
+    if alone:
+        flag = "--alone" if asked else f"--{next(iter(origins))}"
+        with pytest.raises(ConfigError, match=rf"^flag {flag}: cannot be combined with --url=http://a, which shows"):
+            is_alone("http://a", asked, origins)
+    else:
+        assert not is_alone("http://a", asked, origins)
+
+
+def test_a_daemon_that_wants_a_password_is_not_passed_over() -> None:
+    with canned() as server:
+        address = ListenAddress("127.0.0.1", int(server.url.rpartition(":")[2]))
+        # another service answers: this node has no daemon
+        assert find_daemon(None, address) is None
+        server.answer("/api/v1/ports", b'{"detail": "A password is needed."}', 401)
+        with pytest.raises(
+            DaemonError,
+            match=r"responded with 401: A password is needed; pass the user name and password in the URL, such as ",
+        ):
+            find_daemon(None, address)
+        server.answer("/api/v1/ports", b"", 403)
+        with pytest.raises(DaemonError, match="responded with 403"):
+            find_daemon(None, address._replace(host=""))
+
+
+def test_a_daemon_that_is_named_must_answer() -> None:
+    with pytest.raises(DaemonError, match=r"^http://127.0.0.1:1 does not answer: Connection refused; is `ibpulse"):
+        find_daemon("http://127.0.0.1:1", ListenAddress("", 1))
+    assert find_daemon(None, ListenAddress("::", 1)) is None
+
+
+def test_a_log_message_is_shown_for_half_a_minute() -> None:
+    notes = Notes()
+    assert notes.last() == ""
+    record = logging.LogRecord("ibpulse", logging.WARNING, "", 0, "it is late", None, None)
+    notes.emit(record)
+    assert notes.last().endswith(" it is late")
+    record.created -= NOTE_SECONDS
+    notes.emit(record)
+    assert notes.last() == ""

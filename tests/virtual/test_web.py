@@ -1,0 +1,54 @@
+"""The web application of a whole node: paths that lead out, and the families of its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ibpulse.metrics import web
+from tests import ROOT
+from tests.metrics.exported import exported_names
+from tests.tables import for_each
+from tests.virtual.node import Node
+
+OUT = (
+    "/../../etc/passwd",
+    "/..%2f..%2f..%2fetc%2fpasswd",
+    "/%2e%2e/%2e%2e/etc/passwd",
+    "/static/../../../../etc/passwd",
+    "/static/..%2f..%2f..%2f..%2fetc%2fpasswd",
+    "/api/v1/captures/../../../../etc/passwd",
+    "/api/v1/captures/..%2f..%2f..%2f..%2fetc%2fpasswd",
+    "/api/v1/captures/%2e%2e%2fring",
+    "/api/v1/captures/%00",
+    "/api/v1/captures//etc/passwd",
+    "/api/v1/captures/C:%5cwindows",
+)
+
+
+@pytest.fixture(scope="module")
+def node(shared_folder: Path) -> Iterator[Node]:
+    config = shared_folder / "web.yml"
+    config.write_text("http_server_config: {http2: false}\n")
+    with Node(shared_folder, "--capture.allow-unauthenticated=true", f"--web.config.file={config}", rails=2) as node:
+        node.run(3)
+        yield node
+
+
+@for_each([(method, path) for path in OUT for method in ("GET", "DELETE")])
+def test_no_path_leads_out(method: str, path: str, node: Node) -> None:
+    answer = node.send(method, "/", extensions={"target": path.encode()})
+    assert 400 <= answer.status_code < 500
+
+
+def test_every_family_is_in_the_table_and_in_the_docs(node: Node) -> None:
+    node.ask("/metrics")
+    # this one has the request before it
+    lines = node.ask("/metrics").text.splitlines()
+    scraped = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert scraped == [name for name in exported_names() if name in scraped]
+    assert {row.name for row in web.ROWS} <= set(scraped)
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert [name for name in scraped if f"| `{name}` |" not in page] == []
