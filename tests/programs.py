@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
+import platform
 import shutil
 import ssl
 import subprocess
@@ -63,7 +65,37 @@ def has_x25519() -> bool:
     return True
 
 
+def has_sphinx() -> bool:
+    """Whether `make docs-site` has installed its programs."""
+    return importlib.util.find_spec("sphinx") is not None
+
+
+def has_kernel_headers() -> bool:
+    """Whether the names of the system calls of x86-64 are known here."""
+    from tests.campaigns.live.docker.system_calls import HEADER
+
+    return platform.machine() == "x86_64" and HEADER.exists()
+
+
+def has_containers() -> bool:
+    """Whether namespaces and a memory control group can be made here."""
+    from tests.campaigns.live.docker.container import can_contain
+
+    return can_contain()
+
+
+def has_operator() -> bool:
+    """Whether the schemas of the Prometheus operator were loaded, as `go mod download` does."""
+    from tests.campaigns.chart.schemas import operator_directory
+
+    return operator_directory() is not None
+
+
 RIGHTS = {
+    "containers": has_containers,
+    "sphinx": has_sphinx,
+    "kernel headers": has_kernel_headers,
+    "Prometheus operator": has_operator,
     "libatomic": has_libatomic,
     "root": is_root,
     "fuse": has_fuse,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shutil
 import subprocess
 from importlib.resources import files
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pytest
 import yaml
 from referencing import Registry, Resource
 
@@ -59,11 +57,6 @@ def operator_directory() -> Path | None:
     cache = subprocess.run(["go", "env", "GOMODCACHE"], check=True, capture_output=True, text=True).stdout.strip()
     found = Path(cache) / OPERATOR / "example" / "prometheus-operator-crd"
     return found if found.is_dir() else None
-
-
-needs_operator = pytest.mark.skipif(
-    operator_directory() is None and not os.environ.get("CI"), reason=f"needs `go mod download {OPERATOR}`"
-)
 
 
 def _sentences(validator: jsonschema.Draft202012Validator, document: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.campaigns.chart.rendering import CASES, CHART, NEWEST, Document, case_values, needs_helm, render
-from tests.campaigns.chart.schemas import GROUP, VERSIONS, custom_faults, faults, needs_operator
+from tests.campaigns.chart.schemas import GROUP, VERSIONS, custom_faults, faults
 from tests.campaigns.chart.switches import turns
 
 pytestmark = needs_helm
@@ -68,7 +68,7 @@ def test_each_object_of_each_case_is_valid_in_every_version(rendered: dict[str, 
     assert wrong == []
 
 
-@needs_operator
+@pytest.mark.needs("Prometheus operator")
 def test_monitors_and_rules_are_what_the_operator_defines(rendered: dict[str, dict[str, list[Document]]]) -> None:
     every = _distinct([document for case in rendered.values() for document in case[NEWEST]])
     custom = [document for document in every if GROUP in document["apiVersion"]]
@@ -77,7 +77,7 @@ def test_monitors_and_rules_are_what_the_operator_defines(rendered: dict[str, di
     assert [fault for document in custom for fault in _with_name(custom_faults(document), document)] == []
 
 
-@needs_operator
+@pytest.mark.needs("Prometheus operator")
 def test_the_schemas_find_a_misspelt_field() -> None:
     monitor: dict[str, Any] = {
         "apiVersion": f"{GROUP}/v1",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -15,10 +14,8 @@ import pytest
 from tests.campaigns.pages.browser import chromium
 from tests.docs.pages import ROOT
 
-if not os.environ.get("CI"):
-    pytest.importorskip("sphinx", reason="`make docs-site` installs it")
 # the build takes 20 s, and longer on a busy machine
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.needs("sphinx"), pytest.mark.timeout(1200)]
 
 
 class Page(HTMLParser):

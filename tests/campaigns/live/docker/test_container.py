@@ -20,14 +20,11 @@ from tests.campaigns.live.docker.container import (
     USER,
     Container,
     MemoryLimit,
-    can_contain,
     docker_run,
 )
 from tests.running import Metrics, eventually
 
-pytestmark = [
-    pytest.mark.skipif(not can_contain(), reason="needs root, namespaces and a memory control group"),
-]
+pytestmark = pytest.mark.needs("containers")
 FLAGS = ("--capture.dir=/var/lib/ibpulse/captures", "--capture.allow-unauthenticated=true")
 
 

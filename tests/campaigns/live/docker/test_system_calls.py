@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,16 +12,11 @@ import httpx
 import pytest
 
 from tests.campaigns.live.docker.container import simulated_tree
-from tests.campaigns.live.docker.system_calls import HEADER, allowed
+from tests.campaigns.live.docker.system_calls import allowed
 from tests.campaigns.packages.test_systemd import DAEMON, UNITS, each_unit
 from tests.running import Running, eventually
 
-pytestmark = [
-    pytest.mark.skipif(
-        not shutil.which("systemd-analyze") or platform.machine() != "x86_64" or not HEADER.exists(),
-        reason="needs systemd-analyze and the kernel's header on x86-64",
-    ),
-]
+pytestmark = pytest.mark.needs("systemd-analyze", "kernel headers")
 UNDER = (sys.executable, "-m", "tests.campaigns.live.docker.system_calls")
 
 

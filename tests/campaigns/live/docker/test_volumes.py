@@ -21,14 +21,11 @@ from ibpulse.recordings import load
 from tests import ROOT
 from tests.campaigns.chart.rendering import container as rendered_container
 from tests.campaigns.chart.rendering import one, pod, render
-from tests.campaigns.live.docker.container import PORT, USER, Container, MemoryLimit, Run, can_contain
-from tests.campaigns.live.terminal.panes import needs_tmux, pane
+from tests.campaigns.live.docker.container import PORT, USER, Container, MemoryLimit, Run
+from tests.campaigns.live.terminal.panes import pane
 from tests.running import eventually
 
-pytestmark = [
-    needs_tmux,
-    pytest.mark.skipif(not can_contain(), reason="needs root, namespaces and a memory control group"),
-]
+pytestmark = pytest.mark.needs("tmux", "containers")
 UNIT = ROOT / "docker/systemd/ibpulse.service"
 NODE = "node-a"
 CAPTURES = "/api/v1/captures"
