@@ -16,11 +16,14 @@ import bcrypt
 import httpx
 import pytest
 
+from tests import ROOT
 from tests.other_users import USER, as_user, shared_directory
 from tests.running import HANG_SECONDS, Running
 from tests.smoke.parts import plain_tree, take_capture
 from tests.web.certificates import make_authority, sign
 
+# too large for a process that is to be small
+LARGE = {"logging", "asyncio", "socket", "dataclasses", "inspect"}
 OPEN = "--capture.allow-unauthenticated=true"
 # in the place of the first process of a container: only the volume can be written
 CONTAINER = """
@@ -185,6 +188,9 @@ def test_the_sampler_loads_only_the_standard_library(tmp_path: Path) -> None:
         "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "['ibpulse']\n"
+    program = f"import sys, ibpulse.sampler.process; print({LARGE} & set(sys.modules))"
+    path = {"PYTHONPATH": str(ROOT / "exporter")}
+    assert subprocess.check_output([sys.executable, "-S", "-c", program], text=True, env=path) == "set()\n"
     with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:
         of_daemon, *of_samplers = (
             Path(f"/proc/{pid}/maps").read_text() for pid in (daemon.pid, *daemon.sampler_pids())
