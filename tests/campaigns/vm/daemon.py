@@ -19,7 +19,7 @@ WEB_PORT = 10055
 MAY_USE_FIFO = ("prlimit", "--rtprio=10")
 # nobody, without capabilities and without a way to get any
 UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs")
-HTTP_SECONDS = 30
+HTTP_SECONDS = 120
 
 
 class Daemon:

@@ -97,7 +97,7 @@ class Machine:
         status: int | None = self._ask({"do": "poll", "pid": pid}, 30)["status"]
         return status
 
-    def wait_until(self, holds: Callable[[], object], what: str, timeout_seconds: float = 60) -> None:
+    def wait_until(self, holds: Callable[[], object], what: str, timeout_seconds: float = 240) -> None:
         """Return once `holds` is true; the machine's end or the lapse of time fails the test with the console's end."""
         deadline = time.monotonic() + timeout_seconds
         while not holds():
