@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -122,14 +122,16 @@ class SyntheticFleet:
         plan = self.plan
         # a collective stays within a stage
         stage = [other for other in range(plan.nodes) if plan.stage_ms.get(other) == plan.stage_ms.get(node)]
-        others = [node - 1] if plan.ring else [other for other in stage if other != node] or [node]
         # a node whose clock is ahead takes its first sample earlier
         edges = INTERVAL_MS * np.arange(plan.samples + 1) - self.clock_errors_ms[node]
         edges = np.minimum(edges, plan.left_ms.get(node, np.inf))
         level = plan.level * plan.rails * LINE
         first = plan.first_step.get(node, 0)
-        sent = self._busy(node, first, edges)
-        received = np.mean([self._busy(other, first, edges) for other in others], axis=0)
+        sent = self._busy([node], first, edges)
+        if plan.ring:
+            received = self._busy([node - 1], first, edges)
+        else:
+            received = (self._busy(stage, first, edges) - sent) / (len(stage) - 1) if len(stage) > 1 else sent
         rates = level * np.diff([sent, received]) / INTERVAL_MS * self._rng.normal(1.0, plan.noise, (2, plan.samples))
         rates[:, self._rng.random(plan.samples) < plan.missing] = np.nan
         if (stride := plan.stride.get(node, 1)) > 1:
@@ -137,16 +139,20 @@ class SyntheticFleet:
             rates = np.array([(np.bincount(group, way) / np.bincount(group))[group] for way in rates])
         return np.asarray(np.clip(rates, 0.0, None))
 
-    def _busy(self, node: int, first: int, times: Floats) -> Floats:
-        """For how long a node had sent until each of the times, in its steps from one on."""
-        node %= self.plan.nodes
-        stop, resume = self.plan.stop_ms.get(node, np.inf), self.plan.resume_ms
-        begins, ends = self._bursts(node, first)
-        before, after = (_busy_ms(begins, ends, each) for each in (np.minimum(times, stop), np.maximum(times, resume)))
-        return np.asarray(before + (after - after[0] if np.isfinite(resume) else 0.0))
+    def _busy(self, nodes: Sequence[int], first: int, times: Floats) -> Floats:
+        """For how long nodes had sent until each of the times, together, in their steps from one on."""
+        begins, ends = (
+            np.concatenate(each) for each in zip(*(self._bursts(node, first) for node in nodes), strict=True)
+        )
+        at = np.concatenate([begins, ends])
+        order = np.argsort(at, kind="stable")
+        active = np.cumsum(np.repeat([1, -1], len(begins))[order])
+        total = np.concatenate([[0.0], np.cumsum(active[:-1] * np.diff(at[order]))])
+        return np.asarray(np.interp(times, at[order], total))
 
     def _bursts(self, node: int, first: int) -> tuple[Floats, Floats]:
-        """Begin and end of every burst of a node from a step on, in true time, in order."""
+        """Begin and end of every burst of a node from a step on, in true time."""
+        node %= self.plan.nodes
         begins, ends = self._starts[node], self._ends[node]
         every = [begins, ends]
         if self.plan.ring:
@@ -154,14 +160,11 @@ class SyntheticFleet:
             every = [begins, np.minimum(begins + AHEAD_MS, together), together, ends]
         first = max(first, self.plan.first_step.get(node, 0))
         edges = np.stack([*every, *(other[node] for other in self._others)], axis=1)[first:].ravel()
+        stop, resume = self.plan.stop_ms.get(node, np.inf), self.plan.resume_ms
+        # what would be sent in between is not sent at all
+        edges = np.concatenate([np.minimum(edges, stop), np.maximum(edges, resume)]) if np.isfinite(stop) else edges
+        edges = edges[np.isfinite(edges)]
         return edges[::2], edges[1::2]
-
-
-def _busy_ms(begins: Floats, ends: Floats, times: Floats) -> Floats:
-    """For how long a node was busy until each of the times."""
-    places = np.stack([begins, ends], axis=1).ravel()
-    total = np.repeat(np.cumsum(np.concatenate([[0.0], ends - begins])), 2)[1:-1]
-    return np.asarray(np.interp(times, places, total))
 
 
 def steps_between(times: StepTimes) -> Counts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from statistics import median
 
@@ -73,12 +74,15 @@ def test_fewer_than_three_peers_name_nobody() -> None:
 
 @pytest.mark.parametrize(("nodes", "named"), [(4, False), (6, False), (8, True)])
 def test_few_peers_need_the_own_edges(nodes: int, named: bool) -> None:
-    """A node begins 5 ms late in every step, but receives as late as it transmits."""
+    """A node begins 5 ms late in every step; when it receives is not known, or it receives as late as it transmits."""
     starts = [300.0 * step for step in range(20)]
-    ends = edges([start - 100.0 for start in starts])
+    ends, unknown = edges([start - 100.0 for start in starts]), edges([math.nan] * len(starts))
     begins = {f"node{number}": edges([start + 5.0 * (number == 1) for start in starts]) for number in range(nodes)}
-    found = compare_nodes({node: StepTimes(ends, own, own, 10 * MILLISECOND_NS) for node, own in begins.items()})
-    assert late_nodes(found) == (["node1"] if named else [])
+    for receive, late in ((unknown, named), (None, False)):
+        found = compare_nodes(
+            {node: StepTimes(ends, own, receive or own, 10 * MILLISECOND_NS) for node, own in begins.items()}
+        )
+        assert late_nodes(found) == (["node1"] if late else [])
 
 
 def test_a_wrong_clock_bound_is_noticed_and_makes_nobody_late() -> None:

@@ -7,7 +7,7 @@ import math
 from ibpulse.datasets.fleet_finding import FleetFinding, bound_text, milliseconds_text, shown_names
 from ibpulse.datasets.fleet_report import FleetReport, StepRow
 from ibpulse.defaults import FEWEST_PEERS
-from ibpulse.fleet.lateness import COINCIDE_MS, ENOUGH_MS, ENOUGH_PEERS, Lateness
+from ibpulse.fleet.lateness import COINCIDE_MS, ENOUGH_MS, Lateness
 from ibpulse.fleet.stalls import FleetStall
 from ibpulse.text import count_text, escape_controls
 from ibpulse.units import MILLISECOND_NS
@@ -131,8 +131,8 @@ def _describe_doubtful(row: StepRow) -> FleetFinding:
     if late.ends_apart:
         text += "later than its peers after its own traffic ended, but its traffic does not end with theirs."
     else:
-        text += f"later than its {late.peers} peers, but its own edges do not show a wait."
-        limit = f"With {ENOUGH_PEERS} peers or more, their spread would be known well enough."
+        text += f"later than its {late.peers} peers, but its own edges do not show that."
+        limit = "What it waits for, and what its peers do differently, is not in the counters."
     return FleetFinding("unknown-late", text, f"Median of {late.steps} steps.", limit, (row.node,))
 
 

@@ -86,6 +86,12 @@ class Lateness:
         return self.own is not None and self.own.stands_out
 
     @property
+    def refuted(self) -> bool:
+        """Whether its own edges certainly show a shorter wait: it received as late as it transmitted."""
+        own, start = self.own, self.start
+        return own is not None and own.ms + own.uncertainty_ms < start.ms - start.uncertainty_ms
+
+    @property
     def judged(self) -> bool:
         """Whether it has enough peers to be called late."""
         return self.peers >= FEWEST_PEERS
@@ -97,7 +103,7 @@ class Lateness:
         Where its ends are apart from those of its peers, they cannot correct its clock, so its own edges must agree.
         """
         agrees = self.waits or not (self.ends_apart or self.peers < ENOUGH_PEERS)
-        return self.judged and self.start.stands_out and agrees
+        return self.judged and self.start.stands_out and agrees and not self.refuted
 
 
 def compare_nodes(
