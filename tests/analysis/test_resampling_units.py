@@ -49,7 +49,7 @@ def test_the_ticks_themselves_are_a_time_scale_at_any_stride_and_finer_bins_are_
 def test_a_span_of_steps_is_resampled_in_steps() -> None:
     series = series_of(wave(10 * GB, 20, 30, 40))
     sums = Sums(series, THRESHOLD, SCALES)
-    period, steps = find_rhythm(series)
+    period, steps = find_rhythm(series, THRESHOLD)
     units, whole_steps = split(sums, series, steps, period.seconds)
     assert units.steps
     assert units.begun is not None
@@ -63,7 +63,7 @@ def test_a_span_of_steps_is_resampled_in_steps() -> None:
 def test_without_steps_it_is_resampled_in_seconds_or_three_periods(period_seconds: float, block: float) -> None:
     series = series_of(np.full((1, 2, 3000), GB))
     sums = Sums(series, THRESHOLD, SCALES)
-    _, none = find_rhythm(series)
+    _, none = find_rhythm(series, THRESHOLD)
     units, whole_steps = split(sums, series, none, period_seconds)
     assert not units.steps
     assert len(whole_steps) == 0
@@ -74,5 +74,5 @@ def test_blocks_without_data_are_excluded() -> None:
     rates = np.full((1, 2, 1000), GB)
     rates[:, :, 300:500] = np.nan
     series = series_of(rates)
-    units, _ = split(Sums(series, THRESHOLD, SCALES), series, find_rhythm(series)[1], np.nan)
+    units, _ = split(Sums(series, THRESHOLD, SCALES), series, find_rhythm(series, THRESHOLD)[1], np.nan)
     assert len(units.sums) == 8

@@ -35,7 +35,8 @@ def test_the_overview_lists_every_verb_once_in_its_group() -> None:
 
 @for_each({row.name: row for row in describe()})
 def test_help_has_every_setting_with_sentence_default_and_variable(row: SettingRow) -> None:
-    text = squeezed(build_parser(CONFIG, show_settings=True).format_help())
+    # argparse also breaks lines after hyphens
+    text = squeezed(build_parser(CONFIG, show_settings=True).format_help()).replace("- ", "-")
     assert f"{row.flag} {row.metavar} {row.sentence} (default: {row.default_text}; environment: {row.variable})" in text
 
 
@@ -143,7 +144,7 @@ def test_arguments_that_cannot_be_read_are_refused(words: list[str], sentence: s
 @for_each(VERBS)
 def test_help_of_a_verb_fits_one_screen_and_names_the_way_to_its_settings(verb: Verb) -> None:
     text = build_parser(verb).format_help()
-    assert len(text.splitlines()) <= 62
+    assert len(text.splitlines()) <= 60
     assert "--help-all" in text
     assert [row.flag for row in ROWS if re.search(rf"{re.escape(row.flag)} ", text)] == []
 

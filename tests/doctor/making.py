@@ -161,8 +161,8 @@ def make_facts(
 
 
 def troubles(facts: Facts) -> list[Finding]:
-    """All findings that are not OK."""
-    return [finding for finding in examine(facts) if finding.level is not Level.OK]
+    """All findings that are a problem."""
+    return [finding for finding in examine(facts) if finding.level not in (Level.OK, Level.SKIP)]
 
 
 def only_trouble(facts: Facts) -> Finding:

@@ -29,7 +29,7 @@ def test_a_page_has_a_line_each_and_the_verdict() -> None:
 
 def test_findings_that_say_the_same_stand_in_one_line() -> None:
     ports = [Finding(Level.OK, f"mlx5_{number}:1", "is a rail.", topic="rails") for number in (10, 2, 1)]
-    assert page(ports).startswith("OK    rails       mlx5_1:1, mlx5_2:1, mlx5_10:1: is a rail.\n")
+    assert page(ports).startswith("OK    rails       mlx5_1:1, mlx5_2:1, mlx5_10:1: each is a rail.\n")
     assert merge([*ports, BAD])[0][1] == ("mlx5_10:1", "mlx5_2:1", "mlx5_1:1")
 
 

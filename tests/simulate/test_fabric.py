@@ -311,12 +311,6 @@ def test_an_earlier_fabric_is_replaced(fabric: SimulatedFabric) -> None:
     smaller.close()
 
 
-def test_a_fabric_of_the_last_release_is_replaced(fabric: SimulatedFabric) -> None:
-    (fabric.directory / "ibpulse-simulated").unlink()
-    fabric.build(START)
-    assert Inventory(fabric.directory).scan().simulated
-
-
 def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
     (tmp_path / "class/mine").write_text("mine")

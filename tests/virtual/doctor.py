@@ -32,8 +32,8 @@ class Answer:
         return found
 
     def troubles(self) -> list[dict[str, str]]:
-        """The findings that are not OK, with `--format=json`."""
-        return [finding for finding in self.document["findings"] if finding["level"] != "OK"]
+        """The findings that are a problem, with `--format=json`."""
+        return [finding for finding in self.document["findings"] if finding["level"] not in ("OK", "SKIP")]
 
 
 def ask_doctor(world: World, clock: NodeClock, tree: Path, ring_dir: Path, *flags: str) -> Answer:

@@ -104,7 +104,7 @@ def test_a_node_that_does_not_answer_is_missing_with_the_reason_and_null(fleet: 
 
 
 def test_the_straggler_is_late_and_the_hot_rail_is_found(fleet: Fleet) -> None:
-    found = of_job(fleet, "summary", window="10s")
+    found = of_job(fleet, "summary", last="10s")
     job = found["job"]
     assert (job["nodes"], job["answering"], job["missing"]) == (4, 4, [])
     assert job["hot_rail"]["port"] == "mlx5_1:1"

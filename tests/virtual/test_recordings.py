@@ -239,7 +239,7 @@ def replayed(recorded: tuple[Node, Path, str], shared_folder: Path) -> tuple[Pat
         for recording in both:
             finish(node, recording)
         end_ns = load(daemons).end_ns // SECOND * SECOND
-        summary = node.get("/api/v1/summary", window="6s", to=end_ns // 10**6)
+        summary = node.get("/api/v1/summary", **{"from": end_ns // 10**6 - 6000, "to": end_ns // 10**6})
     return ours, daemons, summary
 
 

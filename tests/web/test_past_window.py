@@ -58,7 +58,7 @@ def values_of(window: dict[str, Any], name: str = NAME) -> np.ndarray:
 
 async def test_a_link_that_went_down_keeps_its_past_in_every_unit(node: Node) -> None:
     log = log_with((EPOCH + 300, UP, DOWN))
-    rates, ratios = [values_of(await ask(node, log, DOWN, unit=unit)) for unit in ("bytes", "ratio")]
+    rates, ratios = [values_of(await ask(node, log, DOWN, unit=unit)) for unit in ("bytes_per_second", "ratio")]
     assert np.nanmax(rates[200:]) > 0
     assert ratios == pytest.approx(rates / RATE, rel=1e-6, nan_ok=True)
 
@@ -66,7 +66,7 @@ async def test_a_link_that_went_down_keeps_its_past_in_every_unit(node: Node) ->
 async def test_utilisation_uses_the_line_rate_in_force_at_each_sample(node: Node) -> None:
     slower = replace(UP, rate_bytes_per_second=RATE / 4)
     log = log_with((EPOCH + 250, UP, slower))
-    rates, ratios = [values_of(await ask(node, log, slower, unit=unit)) for unit in ("bytes", "ratio")]
+    rates, ratios = [values_of(await ask(node, log, slower, unit=unit)) for unit in ("bytes_per_second", "ratio")]
     # the first value is that of tick 100
     line = np.where(np.arange(100, 500) < 250, RATE, RATE / 4)
     assert ratios == pytest.approx(rates / line, rel=1e-6, nan_ok=True)

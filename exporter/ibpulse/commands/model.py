@@ -85,6 +85,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _measure(arguments: argparse.Namespace, settings: Settings) -> MeasuredTraffic | None:
     """The traffic of the recording or daemon to compare with, None without one."""
+    if not (arguments.against or arguments.url or arguments.last):
+        return None
     from ibpulse.commands.arguments import load_against
     from ibpulse.reports.measured_traffic import measure_traffic
     from ibpulse.reports.span import ReportOptions

@@ -89,7 +89,7 @@ def build_parser(verb: Verb, *, show_settings: bool = False) -> Parser:
         epilog=f"example: {verb.example}",
         allow_abbrev=False,
         add_help=False,
-        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=8),
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=26),
     )
     parser.add_argument("-h", "--help", action=Help, verb=verb, show_settings=False, help="Show this help.")
     parser.add_argument(

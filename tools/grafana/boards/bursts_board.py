@@ -145,7 +145,7 @@ def _summary() -> dashboard.Panel:
         width=24,
         height=11,
     )
-    query = InfinityQuery("A", SUMMARY, {"window": f"{SECONDS}s"}, "ports").as_table(columns)
+    query = InfinityQuery("A", SUMMARY, {"last": f"{SECONDS}s"}, "ports").as_table(columns)
     return _listing(face, query, {column.text: 120 for column in columns})
 
 
