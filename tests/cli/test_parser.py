@@ -40,6 +40,12 @@ def test_help_has_every_setting_with_sentence_default_and_variable(row: SettingR
     assert f"{row.flag} {row.metavar} {row.sentence} (default: {row.default_text}; environment: {row.variable})" in text
 
 
+def test_an_address_may_follow_flags() -> None:
+    for words in (["a.parquet", "node7:10055", "--trim"], ["a.parquet", "--trim", "node7:10055"]):
+        parsed = parse(VERBS["record"], words)
+        assert (parsed.arguments.address, parsed.faults) == ("node7:10055", ())
+
+
 def test_help_has_summary_usage_and_example() -> None:
     text = build_parser(CONFIG).format_help()
     assert text.startswith("usage: ibpulse config check|print [flag ...]\n")

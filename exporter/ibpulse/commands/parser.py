@@ -133,7 +133,8 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
         ConfigError: one of the verb's own arguments is missing or invalid; unknown flags are only listed.
     """
     parser = build_parser(verb, show_settings=True)
-    arguments, unknown = parser.parse_known_args(words)
+    # so that an address may also follow flags
+    arguments, unknown = parser.parse_known_intermixed_args(words)
     values = vars(arguments)
     flags = {row.name: values.pop(row.name) or () for row in (CONFIG_FILE, *ROWS) if row.name in values}
     known = [flag for action in parser._actions if action.help != argparse.SUPPRESS for flag in action.option_strings]
