@@ -42,7 +42,7 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
     "packages": [pytest("tests/campaigns/packages")],
     "fuzz": [pytest("-s", *FUZZED)],
     "accuracy": [
-        bench("bench.accuracy", "--seconds=20"),
+        bench("bench.accuracy", "--seconds=60"),
         bench("bench.traffic_accuracy"),
         bench("bench.gateway_accuracy", "--seconds=60"),
         bench("bench.fleet_accuracy", "--runs=100"),
