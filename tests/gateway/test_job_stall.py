@@ -70,7 +70,9 @@ def test_active_rails_are_those_that_carry_traffic() -> None:
     nodes = {"a": node(99.0), "b": node(99.0)}
     for each, active in zip(nodes.values(), (1, 0), strict=True):
         numbers: dict[str, Any] = dict.fromkeys(NodeRailTraffic.model_fields) | {"active_rails": active}
-        each.summary = NodeSpanSummary.model_construct(node=NodeRailTraffic.model_construct(**numbers), ports=[])
+        each.summary = NodeSpanSummary(
+            window_seconds=10, start_ms=0, end_ms=1, node=NodeRailTraffic.model_construct(**numbers), ports=[]
+        )
     span = SummarySpan(START + 10_000)
     assert describe_job(nodes, {}, span).job["active_rails"] == 1
     nodes["b"].summary = None
