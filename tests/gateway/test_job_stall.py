@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.fleet.node_answers import NodeJob
 from ibpulse.fleet.node_table import NodeState
+from ibpulse.fleet.span_answers import NodeRailTraffic, NodeSpanSummary
 from ibpulse.fleet.targets import Target
 from ibpulse.gateway.job_node import JobNode, find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
@@ -61,3 +64,16 @@ def test_nodes_with_traffic_have_no_stall_and_did_not_stop_first() -> None:
     assert stall is not None
     assert (stall.silent, stall.moving) == (("a",), ("b",))
     assert describe_job({"a": node(99.0)}, {}, SummarySpan(START + 10_000)).job["stall"] is None
+
+
+def test_active_rails_are_those_that_carry_traffic() -> None:
+    nodes = {"a": node(99.0), "b": node(99.0)}
+    for each, active in zip(nodes.values(), (1, 0), strict=True):
+        numbers: dict[str, Any] = dict.fromkeys(NodeRailTraffic.model_fields) | {"active_rails": active}
+        each.summary = NodeSpanSummary(
+            window_seconds=10, start_ms=0, end_ms=1, node=NodeRailTraffic.model_construct(**numbers), ports=[]
+        )
+    span = SummarySpan(START + 10_000)
+    assert describe_job(nodes, {}, span).job["active_rails"] == 1
+    nodes["b"].summary = None
+    assert describe_job(nodes, {}, span).job["active_rails"] is None

@@ -56,8 +56,8 @@ LINKS = (
         f"and on ({PORT}) {RAILS}",
         AT_ONCE,
         "The link of a rail went down.",
-        f"The link of port {PORT_NAME} went down <$value | humanize> times in the last <drop_window>. A collective "
-        "that uses it at that moment fails or waits.",
+        f'Times that the link of port {PORT_NAME} went down in the last <drop_window>: <$value | printf "%.0f">. '
+        "A collective that uses it at that moment fails or waits.",
         (
             fixed(
                 "drop_window",

@@ -120,9 +120,7 @@ def _describe_job(
         "answering": len(answering),
         "missing": [{"node": name, "reason": node.problem[1]} for name, node in nodes.items() if not node.answering],
         "rails": sum(len(node.rails) for node in answering.values()),
-        "active_rails": sum(
-            port is not None and port.active for node in answering.values() for port in node.rails.values()
-        ),
+        "active_rails": sum(each.active_rails for each in summaries) if len(summaries) == len(answering) else None,
         "line_rate_bytes_per_second": None if not lines or None in lines else sum(line or 0.0 for line in lines),
         "transmit_bytes_per_second": _sum(row["mean_bytes_per_second"]["transmit"] for row in rows),
         "receive_bytes_per_second": _sum(row["mean_bytes_per_second"]["receive"] for row in rows),

@@ -722,7 +722,7 @@
       summary: |-
         The link of a rail went down.
       description: |-
-        The link of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} went down {{`{{ $value | humanize }}`}} times in the last 5m. A collective that uses it at that moment fails or waits.
+        Times that the link of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} went down in the last 5m: {{`{{ $value | printf "%.0f" }}`}}. A collective that uses it at that moment fails or waits.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseLinkWentDown.md
       dashboard_url: |-

@@ -51,7 +51,7 @@ def test_nodes_with_problems_come_first(shown: Live, served: Gateway) -> None:
         "1 rail down",
         "clock not synchronised",
         "clock not known",
-        "well",
+        "ok",
     ]
     assert sorted(row[0] for row in found) == served.fleet.nodes
     assert found[1] == [DOWN, "1 rail down", "+0.26 ± 0.12 ms", f"{JOB} (llama-70b)", "1.2.3", "leaf-1", "r01"]

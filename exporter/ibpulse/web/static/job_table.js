@@ -43,7 +43,7 @@ export function showNodes(table, ports, found) {
     ["Row", (port) => port.port],
     ["Rack", (port) => port.labels?.rack ?? ""],
     ["Leaf", (port) => port.labels?.leaf ?? ""],
-    ["State", (port, n) => port.problem_text || label(stateAt(port, Infinity)) || trouble(n) || "well"],
+    ["State", (port, n) => port.problem_text || label(stateAt(port, Infinity)) || trouble(n) || "ok"],
     ["Clock", (port, n) => clockWords(n?.clock)],
     ["Late", (port, n) => latenessWords(n)],
     ["Step period", (port, n) => (n?.step_period_seconds ? duration(n.step_period_seconds * 1000) : UNKNOWN)],

@@ -60,7 +60,7 @@ function isWaiting(node) {
 function stateOf(node) {
   if (isWaiting(node)) return "not asked yet";
   const clock = node.clock ? "clock not synchronised" : "clock not known";
-  return problemWord(node.problem) || trouble(node) || (severity(node) ? clock : "well");
+  return problemWord(node.problem) || trouble(node) || (severity(node) ? clock : "ok");
 }
 
 /** The last jobs that ended and match a text, as in an answer of /api/v1/jobs. */
@@ -86,7 +86,7 @@ function countWords(nodes, shown) {
   const some = shown.length < nodes.length ? `${shown.length} of ` : "";
   const bad = nodes.filter((node) => severity(node) > 1).length;
   const waiting = nodes.filter(isWaiting).length;
-  const best = nodes.some(severity) ? "all answering" : "all well";
+  const best = nodes.some(severity) ? "all answering" : "all ok";
   const parts = [bad && `${bad} with a problem`, waiting && `${waiting} not asked yet`].filter(Boolean);
   return [`${some}${nodes.length} node${nodes.length === 1 ? "" : "s"}`, ...(parts.length ? parts : [best])].join(", ");
 }
@@ -182,7 +182,7 @@ class NodesPage {
         bad: bad.length > 0,
         cells: [
           ...aboutJob(job, address),
-          { text: bad.length ? bad.map((node) => `${node.node}: ${stateOf(node)}`).join(", ") : "well", tone: "bad" },
+          { text: bad.length ? bad.map((node) => `${node.node}: ${stateOf(node)}`).join(", ") : "ok", tone: "bad" },
         ],
       };
     });
