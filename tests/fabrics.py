@@ -1,4 +1,4 @@
-"""Simulated fabrics in a process of their own, for tests of the whole daemon."""
+"""Fabrics for tests of the whole daemon: simulated ones in a process of their own, and devices of plain files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.running import eventually
+
+PORT_FILES = {
+    "counters/port_xmit_data": "1000",
+    "counters/port_rcv_data": "2000",
+    "counters/symbol_error": "0",
+    "state": "4: ACTIVE",
+    "phys_state": "5: LinkUp",
+    "rate": "400 Gb/sec (4X NDR)",
+    "link_layer": "InfiniBand",
+}
 
 
 @contextmanager
@@ -31,3 +41,11 @@ def simulated(
     finally:
         process.terminate()
         process.wait(10)
+
+
+def add_device(root: Path, name: str, port: int = 1) -> None:
+    """A device with one port, whose counters stand still."""
+    folder = root / "class/infiniband" / name / f"ports/{port}"
+    (folder / "counters").mkdir(parents=True)
+    for file, text in PORT_FILES.items():
+        (folder / file).write_text(f"{text}\n")

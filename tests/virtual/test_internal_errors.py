@@ -13,6 +13,7 @@ from ibpulse.internal_errors import PARTS
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.web.auth import reload
+from tests.fabrics import add_device
 from tests.tables import for_each
 from tests.virtual.node import Node
 
@@ -23,22 +24,6 @@ UNUSABLE = {
     ("w31", 999): "w31: port 999 is ignored, because port numbers end at 255",
     ("m" * 200, 1): "its name has 200 bytes, too many for the ring",
 }
-FILES = {
-    "counters/port_xmit_data": "1000",
-    "counters/port_rcv_data": "2000",
-    "counters/symbol_error": "0",
-    "state": "4: ACTIVE",
-    "phys_state": "5: LinkUp",
-    "rate": "400 Gb/sec (4X NDR)",
-    "link_layer": "InfiniBand",
-}
-
-
-def add_device(root: Path, name: str, port: int = 1) -> None:
-    folder = root / "class/infiniband" / name / f"ports/{port}"
-    (folder / "counters").mkdir(parents=True)
-    for file, text in FILES.items():
-        (folder / file).write_text(f"{text}\n")
 
 
 def make_node(folder: Path, *flags: str) -> Node:

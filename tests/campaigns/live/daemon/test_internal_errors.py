@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.ring.file import RingFile
+from tests.fabrics import add_device
 from tests.running import Running, eventually
 
 
@@ -19,21 +20,6 @@ def tree(tmp_path: Path) -> Path:
     for number in range(3):
         add_device(root, f"mlx5_{number}")
     return root
-
-
-def add_device(root: Path, name: str, port: int = 1) -> None:
-    folder = root / "class/infiniband" / name / f"ports/{port}"
-    (folder / "counters").mkdir(parents=True)
-    for file, text in {
-        "counters/port_xmit_data": "1000",
-        "counters/port_rcv_data": "2000",
-        "counters/symbol_error": "0",
-        "state": "4: ACTIVE",
-        "phys_state": "5: LinkUp",
-        "rate": "400 Gb/sec (4X NDR)",
-        "link_layer": "InfiniBand",
-    }.items():
-        (folder / file).write_text(f"{text}\n")
 
 
 def running(tree: Path, ring: Path, *flags: str) -> Running:
