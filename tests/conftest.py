@@ -22,6 +22,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from ibpulse.sampler.scheduling import allow_open_files
 from tests import ROOT
 from tests.programs import missing
 
@@ -109,6 +110,7 @@ def is_loopback(host: str | bytes | None) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
+OPEN_FILES = 8192
 WATCH = Watch()
 sys.addaudithook(WATCH.audit)
 
@@ -116,6 +118,8 @@ sys.addaudithook(WATCH.audit)
 @pytest.fixture(scope="session", autouse=True)
 def watched() -> Iterator[None]:
     """Clocks and sleeps are watched while tests run."""
+    # many trees and rings of virtual nodes are open at once; a shell often allows 1024 files
+    allow_open_files(OPEN_FILES)
     with pytest.MonkeyPatch.context() as patch:
         WATCH.patch(patch)
         yield

@@ -10,7 +10,7 @@ from tests.api.places import Places, in_thread, of_node
 from tests.reports.recordings import play
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     folder = tmp_path_factory.mktemp("api")
     recording = play(make_workload("dense"), 4.0)

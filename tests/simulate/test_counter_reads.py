@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,3 +73,16 @@ def test_without_inotify_it_sleeps(tmp_path: Path, reads: CounterReads, caplog: 
     reads.watch(tmp_path / "missing")
     assert not reads.pause(0)
     assert len(caplog.messages) == 1
+
+
+def test_a_read_is_noticed_at_a_descriptor_above_1023(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_files, "SETTLE_SECONDS", 0)
+    path = tmp_path / "port_rcv_data"
+    path.write_text("1\n")
+    with contextlib.ExitStack() as stack:
+        for _ in range(1024):
+            stack.enter_context(open(os.devnull, "rb"))
+        reads = stack.enter_context(contextlib.closing(CounterReads()))
+        reads.watch(path)
+        path.read_text()
+        assert len(reads.pause(60)) == 1

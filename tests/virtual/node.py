@@ -150,7 +150,10 @@ class Node:
         for viewer in self._viewers:
             viewer.leave()
         self.stop()
+        self.daemon._ring.close()
         if self._tree:
+            # the other nodes of a world go on
+            self.world.trees.remove(self._tree)
             self._tree.close()
         if self._owns_world:
             self.world.close()

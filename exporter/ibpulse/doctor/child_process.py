@@ -10,7 +10,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ibpulse.clocks import Clock
@@ -115,7 +115,7 @@ def _read(answers: int, messages: int, length: int, deadline: float) -> bytes:
     data = b""
     open_ends = [answers, messages]
     while len(data) < length:
-        ready, _, _ = select.select(open_ends, [], [], max(0.0, deadline - time.monotonic()))
+        ready = _readable(open_ends, deadline - time.monotonic())
         if messages in ready and not _pass_on(messages):
             open_ends.remove(messages)
         if ready and answers not in ready:
@@ -127,10 +127,18 @@ def _read(answers: int, messages: int, length: int, deadline: float) -> bytes:
     return data
 
 
+def _readable(descriptors: Sequence[int], seconds: float) -> list[int]:
+    """The descriptors with something to read, or at their end, after waiting so long at most."""
+    # not select(), which takes no descriptor above 1023
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(1000 * max(0.0, seconds))]
+
+
 def _pass_on(messages: int) -> bool:
     """Write the child's messages so far to standard error; false if it has closed the pipe, or there are none."""
-    ready, _, _ = select.select([messages], [], [], 0.0)
-    text = os.read(messages, 1 << 20) if ready else b""
+    text = os.read(messages, 1 << 20) if _readable([messages], 0.0) else b""
     sys.stderr.write(escape_controls(text.decode(errors="replace"), keep="\n"))
     sys.stderr.flush()
     return bool(text)

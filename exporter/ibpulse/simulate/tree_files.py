@@ -105,7 +105,10 @@ class CounterReads:
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0:
+        self._poll = select.poll()
+        if self._descriptor >= 0:
+            self._poll.register(self._descriptor, select.POLLIN)
+        else:
             log.warning("inotify: %s: reads that are late may show rates above the line rate", self._why())
 
     def watch(self, path: Path) -> int:
@@ -122,7 +125,7 @@ class CounterReads:
         if self._descriptor < 0:
             time.sleep(seconds)
             return set()
-        if select.select([self._descriptor], [], [], seconds)[0]:
+        if self._poll.poll(1000 * seconds):
             time.sleep(min(seconds, SETTLE_SECONDS))
         try:
             events = os.read(self._descriptor, MOST_EVENTS * EVENT.size)
