@@ -102,9 +102,10 @@ def test_a_capture_of_the_job_is_taken_on_the_nodes_that_answer(fleet: Fleet) ->
 def test_streams_go_on_and_their_rows_say_how_nodes_fail(fleet: Fleet) -> None:
     expected = dict.fromkeys(HEALTHY, "") | {GONE: "gone"} | {name: word for name, (word, _) in FAILING.items()}
     before = [len(viewer.events("summary")) for viewer in fleet.viewers]
+    # one each second, wherever in a second this begins
     fleet.run(5)
     for viewer, count in zip(fleet.viewers, before, strict=True):
-        assert len(viewer.events("summary")) == count + 5
+        assert len(viewer.events("summary")) - count in (4, 5)
         assert viewer.events("end") == []
         rows = orjson.loads(viewer.events("rows")[-1])["rows"]
         assert {row["node"]: row["problem"] for row in rows} == expected
