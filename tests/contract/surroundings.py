@@ -86,12 +86,12 @@ class Ran:
 
 
 def run(words: list[str]) -> Ran:
-    """Run the command line in this process, as `ibpulse` would with an empty environment."""
+    """Run the command line in this process, with an environment that says where a user keeps files."""
     out, err = io.StringIO(), io.StringIO()
     np.random.seed(0)
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            code = main(words, {"HOME": os.fspath(Path.cwd())})
+            code = main(words, {"HOME": os.fspath(Path.cwd()), "STATE_DIRECTORY": "/var/lib/ibpulse"})
         except SystemExit as ended:
             code = int(ended.code or 0)
     return Ran(code, out.getvalue(), err.getvalue())
