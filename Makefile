@@ -68,11 +68,8 @@ BOARDS := dashboards/*.json
 bench: $(VENV)/dev.stamp ## Measure every budget and write docs/benchmarks.md
 	$(BIN)/python -m bench $(ARGS)
 
-accuracy: $(VENV)/dev.stamp ## Measure known schedules and clocks against their truth and write docs/*accuracy.md
+accuracy: $(VENV)/dev.stamp ## Measure known schedules and clocks against their truth and fill in docs/accuracy.md
 	$(BIN)/python -m bench.accuracy $(ARGS)
-	$(BIN)/python -m bench.traffic_accuracy
-	$(BIN)/python -m bench.gateway_accuracy
-	$(BIN)/python -m bench.fleet_accuracy
 
 docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the dashboards
 	$(BIN)/python -m tools.reference $(INTO)docs

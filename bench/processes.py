@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -79,3 +80,15 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) ->
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: still waiting after {seconds:.0f} s")
         time.sleep(0.02)
+
+
+@contextmanager
+def compete() -> Iterator[None]:
+    """Two processes that compute without pause."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.workloads import Square
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -30,10 +29,8 @@ TIMESCALES_MS = (10, 50, 100, 1000)
 class Signal:
     """`flowed` returns the bytes (instants, rails, 2) since instant 0; `period` is set for periodic signals."""
 
-    title: str
     flowed: Callable[[Times], Floats]
     period: float = float("nan")
-    tick_ns: int = TICK_NS
 
 
 def everywhere(one: Callable[[Floats], Floats]) -> Callable[[Times], Floats]:
@@ -82,33 +79,21 @@ def poisson(busy: float, idle: float) -> Callable[[Floats], Floats]:
     return lambda seconds: np.interp(seconds, edges, moved)
 
 
-def played(title: str, workload: Workload, tick_ns: int = TICK_NS, idle: Sequence[int] = ()) -> Signal:
+def played(workload: Workload, idle: Sequence[int] = ()) -> Signal:
     """A simulated workload with idle rails; its period is the mean step of its schedule."""
     carrying = np.ones((RAILS, 1))
     carrying[list(idle)] = 0
     schedule = Schedule(workload, rails=RAILS)
     starts = schedule.step_starts_ns(0, SECONDS * 1_000_000_000)
     period = float(np.diff(starts).mean()) / 1e9
-    return Signal(title, lambda times: schedule.cumulative_bytes(times) * carrying, period, tick_ns)
-
-
-def slots(slot_ms: int) -> Signal:
-    """Busy for 55 % of the time in slots of equal length with 10 % jitter."""
-    return played(f"{slot_ms} ms", Square(period_ns=slot_ms * 1_000_000, duty=0.55, jitter=0.1))
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The statistics of a signal over a span, from the exact bytes of its bins."""
-
-    values: dict[str, float]
+    return Signal(lambda times: schedule.cumulative_bytes(times) * carrying, period)
 
 
 def find_truth(signal: Signal, begin_ns: int, end_ns: int) -> dict[str, float]:
     """All statistics by definition, from exact bins of the tick and of each time scale."""
-    edges = np.arange(begin_ns, end_ns + 1, signal.tick_ns)
+    edges = np.arange(begin_ns, end_ns + 1, TICK_NS)
     flowed = signal.flowed(edges)
-    rates = np.diff(flowed.sum(axis=(1, 2))) / (signal.tick_ns / 1e9)
+    rates = np.diff(flowed.sum(axis=(1, 2))) / (TICK_NS / 1e9)
     active = rates > ACTIVE
     runs = [(busy, len(list(group))) for busy, group in groupby(active.tolist())][1:-1]
     rails = (flowed[-1] - flowed[0]).sum(axis=1)
@@ -117,14 +102,14 @@ def find_truth(signal: Signal, begin_ns: int, end_ns: int) -> dict[str, float]:
         "mean when active": rates[active].mean(),
         "peak": rates.max(),
         "duty cycle": active.mean(),
-        "burst length": _mean([length for busy, length in runs if busy]) * signal.tick_ns / 1e9,
-        "gap length": _mean([length for busy, length in runs if not busy]) * signal.tick_ns / 1e9,
+        "burst length": _mean([length for busy, length in runs if busy]) * TICK_NS / 1e9,
+        "gap length": _mean([length for busy, length in runs if not busy]) * TICK_NS / 1e9,
         "bursts": float(sum(busy for busy, _ in runs)),
         "Jain index": rails.sum() ** 2 / (RAILS * (rails**2).sum()),
         "step period": signal.period,
     }
     for scale_ms in TIMESCALES_MS:
-        merged = rates.reshape(-1, scale_ms * 1_000_000 // signal.tick_ns).mean(axis=1)
+        merged = rates.reshape(-1, scale_ms * 1_000_000 // TICK_NS).mean(axis=1)
         busy = merged[merged > ACTIVE]
         found[f"CV at {scale_ms} ms"] = busy.std() / busy.mean()
     return {name: float(value) for name, value in found.items()}

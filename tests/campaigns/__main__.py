@@ -41,12 +41,7 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
     "chart": [pytest("tests/campaigns/chart")],
     "packages": [pytest("tests/campaigns/packages")],
     "fuzz": [pytest("-s", *FUZZED)],
-    "accuracy": [
-        bench("bench.accuracy", "--seconds=60"),
-        bench("bench.traffic_accuracy"),
-        bench("bench.gateway_accuracy", "--seconds=60"),
-        bench("bench.fleet_accuracy", "--runs=100"),
-    ],
+    "accuracy": [bench("bench.accuracy")],
     "bench": [bench("bench", "--quick")],
     "mutants": [[*PYTHON, "tests.campaigns.mutants"]],
 }
