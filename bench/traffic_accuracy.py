@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from bench.signals import (
     RAILS,
@@ -42,8 +41,6 @@ SCALE = 4
 # as in the runs that they are modelled on
 IDLE = (6,)
 REFRESH_NS = 10_000_000
-
-Times = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
