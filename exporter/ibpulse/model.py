@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ibpulse.defaults import CAPTURE_RULES
@@ -76,13 +76,65 @@ class PortIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceIdentity:
+    """What tells two devices under the same name apart; unknown values are empty.
+
+    `guid` is empty where it is 0, or where several devices have it (virtual functions, the functions of a bond).
+    `function` is the last part of the path of its function: a PCI address, or the name of a sub-function. `inode` is
+    that of the device's directory `folder`; a device that is removed and comes back has another one.
+    """
+
+    guid: str = ""
+    function: str = ""
+    inode: int = 0
+    folder: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.guid or '-'} {self.function or '-'} {self.inode}"
+
+    @classmethod
+    def parse(cls, text: str) -> DeviceIdentity:
+        """The identity of `str`; of a text of another form, nothing is known."""
+        guid, _, rest = text.partition(" ")
+        function, _, inode = rest.partition(" ")
+        if not (inode.isascii() and inode.isdigit()):
+            return cls()
+        return cls(guid.strip("-"), function.strip("-"), int(inode))
+
+    def is_another(self, before: DeviceIdentity) -> bool:
+        """Whether it is certainly not the device `before`."""
+        if self.guid and before.guid:
+            return self.guid != before.guid
+        if self.function and before.function:
+            return self.function != before.function
+        return bool(self.inode and before.inode) and self.inode != before.inode
+
+    def explain(self, before: DeviceIdentity) -> str:
+        """How it differs from the other device `before`."""
+        if self.guid and before.guid:
+            return f"GUID {self.guid} instead of {before.guid}"
+        if self.function and before.function:
+            return f"at {self.function} instead of {before.function}"
+        return "its directory in sysfs is a new one"
+
+    def complete(self, before: DeviceIdentity) -> DeviceIdentity:
+        """The identity with what was known of the same device `before`."""
+        return replace(
+            self,
+            guid=self.guid or before.guid,
+            function=self.function or before.function,
+            inode=self.inode or before.inode,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Port:
     """One port as found by the last scan.
 
     `rate_bytes_per_second` is the data rate of one direction after line coding; it is None unless the port is ACTIVE
     and its rate is known. `source` is None when no file of the port counts bytes; `problem` then gives the reason.
     `role` is one of `ROLES`; a `rail` is a port for compute. `trained_down` is a rail that is ACTIVE at a lower rate
-    than the other rails of its make.
+    than the other rails of its make. `device` tells which device it belongs to.
     """
 
     id: PortId
@@ -95,6 +147,7 @@ class Port:
     problem: str = ""
     role: str = UNKNOWN_ROLE
     trained_down: bool = False
+    device: DeviceIdentity = DeviceIdentity()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", settle_role(self.rail, self.role))

@@ -38,7 +38,7 @@ class Resolutions:
         self._reader = reader
         self._threshold = threshold_bytes_per_second
         self._turn = 0
-        self._found: dict[tuple[str, int], float] = {}
+        self._found: dict[tuple[str, int, int], float] = {}
 
     def measure_next(self, ports: Sequence[RingPort], moving: Collection[str], seconds: int, last_tick: int) -> None:
         """Measure some ports up to a tick, `seconds` after the last call.
@@ -66,9 +66,9 @@ class Resolutions:
         return finest_ticks(self.seconds_of(port), self._reader.interval_ns, port.stride)
 
 
-def _key(port: RingPort) -> tuple[str, int]:
-    """The key of a measurement, which is only valid for one stride."""
-    return str(port.port.id), port.stride
+def _key(port: RingPort) -> tuple[str, int, int]:
+    """The key of a measurement, which is only valid for one device and one stride."""
+    return str(port.port.id), port.slot, port.stride
 
 
 @dataclass(frozen=True, slots=True)

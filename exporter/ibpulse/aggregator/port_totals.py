@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from ibpulse.analysis.plausible import Merges
 from ibpulse.analysis.port_statistics import FIELDS, OBSERVED, sum_directions
 from ibpulse.analysis.rates import increase
 from ibpulse.arrays import Floats, Rows
-from ibpulse.model import CounterReading, Fabric, Port, PortId, PortReadings
+from ibpulse.model import CounterReading, DeviceIdentity, Fabric, Port, PortId, PortReadings
 from ibpulse.ring.window import RingPort, StrideGroup
 from ibpulse.units import SECOND_NS
 
@@ -47,10 +47,14 @@ class CounterTotals:
         self._tick_bytes = tick_bytes
         self._counts: dict[tuple[PortId, str], tuple[int, int]] = {}
         self._waits: dict[PortId, _Wait] = {}
+        self._devices: dict[PortId, DeviceIdentity] = {}
 
     def update(self, fabric: Fabric) -> tuple[PortCounters, ...]:
         """The totals of the fabric's counters; passing the same readings repeatedly is allowed."""
         ports = {port.id: port for port in fabric.ports}
+        for name in find_replaced({port.id: port.device for port in fabric.ports}, self._devices):
+            self._waits.pop(name, None)
+            self._counts = {key: count for key, count in self._counts.items() if key[0] != name}
         # a device that disappeared may have restarted its counters even if they are not lower
         here = {readings.port for readings in fabric.counters}
         self._waits = {port: wait for port, wait in self._waits.items() if port in here}
@@ -96,6 +100,22 @@ def _find_ratio(before: CounterReading, now: CounterReading, ticks_per_second: f
     return grown * SECOND_NS / (ticks_per_second * (now.taken_ns - before.taken_ns))
 
 
+Name = TypeVar("Name", bound=Hashable)
+
+
+def find_replaced(now: Mapping[Name, DeviceIdentity], known: dict[Name, DeviceIdentity]) -> list[Name]:
+    """The ports that belong to another device now than the one `known`, which is updated."""
+    replaced = []
+    for name, device in now.items():
+        before = known.get(name, device)
+        if device.is_another(before):
+            replaced.append(name)
+            known[name] = device
+        else:
+            known[name] = device.complete(before)
+    return replaced
+
+
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -105,10 +125,14 @@ class PortTable:
     def __init__(self, threshold: float, longest_window_seconds: int, behind_seconds: int = 0) -> None:
         self._threshold = threshold
         self._rows: dict[str, int] = {}
-        self._sources: dict[str, str] = {}
+        self._sources: dict[str, tuple[str, int]] = {}
+        self._devices: dict[str, DeviceIdentity] = {}
         self.fresh_rows: list[int] = []
         self.bytes_total = np.zeros((0, 2), dtype=np.int64)
         self.resets = np.zeros(0, dtype=np.int64)
+        """Without those by a replaced device."""
+        self.replacements = np.zeros(0, dtype=np.int64)
+        """How often another device took the name of the port, which begins all totals anew."""
         self.counted = np.zeros((0, 2), dtype=np.bool_)
         self.implausible = np.zeros(0, dtype=np.int64)
         self.unexplained = np.zeros(0, dtype=np.int64)
@@ -125,14 +149,17 @@ class PortTable:
     def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> Rows:
         """The row of each port, including new ones; `remembered` are the port names in the ring.
 
-        Rows that are new or were taken from another port are then listed in `fresh_rows`.
+        Rows that are new, were taken from another port, or begin anew with another device are then listed in
+        `fresh_rows`.
         """
-        here = {str(port.port.id): port.port.source.name for port in ports if port.port.source}
+        here = {str(port.port.id): (port.port.source.name, port.slot) for port in ports if port.port.source}
+        replaced = find_replaced({str(port.port.id): port.port.device for port in ports}, self._devices)
+        begun = [self._begin_anew(self._rows[name]) for name in replaced if name in self._rows]
         added = here.keys() - self._rows.keys()
         for name in added:
             self._rows[name] = self._new_row(remembered)
-        self.fresh_rows = [self._rows[name] for name in added]
-        # the last value is meaningless after a change of source or for a device that disappeared
+        self.fresh_rows = [*begun, *(self._rows[name] for name in added)]
+        # the last value is meaningless after a change of source or of slot, or for a device that disappeared
         strange = [row for name, row in self._rows.items() if self._sources.get(name) != here.get(name)]
         self._last_known[strange] = False
         self._sources = here
@@ -145,12 +172,21 @@ class PortTable:
             self._add_row()
             return len(self.observed) - 1
         row = self._rows.pop(forgotten)
+        self._devices.pop(forgotten, None)
         self._clear_row(row)
+        return row
+
+    def _begin_anew(self, row: int) -> int:
+        """Clear a row, because its port belongs to another device; returns the row."""
+        resets, replacements = self.resets[row], self.replacements[row]
+        self._clear_row(row)
+        self.resets[row], self.replacements[row] = resets, replacements + 1
         return row
 
     def _add_row(self) -> None:
         self.bytes_total = _with_row(self.bytes_total)
         self.resets = _with_row(self.resets)
+        self.replacements = _with_row(self.replacements)
         self.counted = _with_row(self.counted)
         self.implausible = _with_row(self.implausible)
         self.unexplained = _with_row(self.unexplained)
@@ -165,7 +201,7 @@ class PortTable:
 
     def _clear_row(self, row: int) -> None:
         self.bytes_total[row] = 0
-        self.resets[row] = 0
+        self.resets[row] = self.replacements[row] = 0
         self.counted[row] = False
         self.implausible[row] = self.unexplained[row] = 0
         self.observed[row] = 0

@@ -90,12 +90,16 @@ class PortTraffic:
 
 @dataclass(frozen=True, slots=True)
 class PortSnapshot:
-    """One port; `directions` (transmit, receive) is empty if it has no byte source or no slot in the ring."""
+    """One port; `directions` (transmit, receive) is empty if it has no byte source or no slot in the ring.
+
+    `resets` includes the `replacements` of its device by another one.
+    """
 
     port: Port
     directions: tuple[DirectionSnapshot, ...] = ()
     observed_seconds: float = 0.0
     resets: int = 0
+    replacements: int = 0
     read_errors: int = 0
     uncertain_reads: int = 0
     implausible_samples: int = 0

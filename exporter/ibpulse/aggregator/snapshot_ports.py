@@ -91,7 +91,8 @@ def port_snapshots(
                 for way in range(2)
             ),
             observed_seconds=float(table.observed[row]),
-            resets=int(table.resets[row]),
+            resets=int(table.resets[row] + table.replacements[row]),
+            replacements=int(table.replacements[row]),
             read_errors=ring.slot_word(port.slot, at.S_ERRORS),
             uncertain_reads=ring.slot_word(port.slot, at.S_UNCERTAIN),
             implausible_samples=int(table.implausible[row]),

@@ -104,7 +104,10 @@ class RunningTotals:
         if counting and self._phases:
             storage = [index for index, port in enumerate(ports) if port.port.role == STORAGE and port.port.active]
             mine = rows[chosen]
-            counted = int(self.table.bytes_total[mine].sum()), int(self.table.resets[mine].sum())
+            counted = (
+                int(self.table.bytes_total[mine].sum()),
+                int((self.table.resets + self.table.replacements)[mine].sum()),
+            )
             self._phases.add_seconds(first_tick, summed, seconds, rails, storage, counted)
         if counting and self._jobs:
             self._jobs.add_seconds(first_tick, ports, seconds)

@@ -366,6 +366,7 @@ class Daemon:
     def _note(self, snapshot: Snapshot) -> None:
         with self._errors.boundary("events", "of statistics"):
             self._phases.note(snapshot.phases)
-            self._resets.note({str(port.port.id): port.resets for port in snapshot.ports})
+            # another device has an event of its own
+            self._resets.note({str(port.port.id): port.resets - port.replacements for port in snapshot.ports})
         with self._errors.boundary("captures", "rules"):
             self._captures.note(snapshot)

@@ -23,6 +23,7 @@ KINDS: Mapping[str, str] = {
     "disappeared": "a port disappeared",
     "unreadable": "a port's files cannot be read, or a read of its device does not return",
     "readable": "a port can be read again",
+    "replaced": "another device has the name of a device; the samples and totals of its ports begin anew",
     "counter-reset": "a byte counter was lower than before",
     "quarantined": "a device is sampled in a separate process because one of its reads hung",
     "released": "a device is sampled together with the others again",

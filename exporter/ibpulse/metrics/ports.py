@@ -106,7 +106,8 @@ _PORT_ROWS = (
     ),
     SAMPLED.counter(
         "ibpulse_port_resets_total",
-        "Samples at which a byte counter was lower than before: a counter reset, never counted as traffic.",
+        "Samples at which a byte counter was lower than before (a counter reset, never counted as traffic), and times "
+        "at which another device took the name: its totals begin at 0.",
         lambda port: port.resets,
     ),
     SAMPLED.gauge(

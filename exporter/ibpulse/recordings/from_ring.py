@@ -9,6 +9,7 @@ import numpy as np
 
 from ibpulse.analysis.plausible import LineRate
 from ibpulse.events import PortHistory
+from ibpulse.model import DeviceIdentity
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
@@ -52,7 +53,7 @@ def line_rates(history: PortHistory, ports: Sequence[RecordedPort]) -> list[Line
 def _read_piece(
     reader: RingReader, meta: RecordingMeta, lines: Sequence[LineRate], tick: int, count: int, start_ns: int
 ) -> Recording:
-    slots = reader.ring.slots()
+    slots = _find_slots(reader, meta)
     strides = _strides(reader, meta, slots)
     rows = [row for row, port in enumerate(meta.ports) if str(port.id) in slots]
     shape = (len(meta.ports), 2, count)
@@ -66,6 +67,19 @@ def _read_piece(
         steps[rows] = np.where(found.seconds > 0, found.steps, 0)
     merged[rows] = found.merged
     return Recording(meta, start_ns, bytes_per_second, seconds, steps, merged)
+
+
+def _find_slots(reader: RingReader, meta: RecordingMeta) -> dict[str, int]:
+    """The slots by port name, without those in which another device than that of the recording is sampled now."""
+    slots = reader.ring.slots()
+    for port in meta.ports:
+        slot = slots.get(str(port.id))
+        if slot is not None:
+            known = DeviceIdentity.parse(reader.ring.slot_device(slot))
+            # a GUID that several devices have is not in the ring
+            if known.guid and port.identity.guid not in ("", known.guid):
+                del slots[str(port.id)]
+    return slots
 
 
 class RingFollower:

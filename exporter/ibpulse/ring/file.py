@@ -17,6 +17,9 @@ from ibpulse.clocks import Clock
 from ibpulse.errors import RingError
 from ibpulse.ring import layout as at
 
+GIVEN_UP_NS = 60_000_000_000
+"""A slot that a port has left is not used again for this time; samplers have long followed their plans by then."""
+
 
 class RingFile:
     """A memory-mapped ring file; `words` is its whole content as unsigned 64-bit words."""
@@ -154,35 +157,46 @@ class RingFile:
 
     def slot_name(self, slot: int) -> str:
         """Name of a slot's port, such as `mlx5_0:1`."""
-        begin = at.slot_at(slot) + at.S_NAME
-        raw = self.words[begin : begin + at.NAME_BYTES // at.WORD].tobytes()
         # a damaged name is that of no port, so its slot is left for a new one
-        return raw.rstrip(b"\0").decode(errors="replace")
+        return self._slot_text(slot, at.S_NAME, at.NAME_BYTES)
+
+    def slot_device(self, slot: int) -> str:
+        """The identity of the device whose samples a slot holds; empty if nothing is known."""
+        return self._slot_text(slot, at.S_DEVICE, at.DEVICE_BYTES)
+
+    def _slot_text(self, slot: int, which: int, length: int) -> str:
+        begin = at.slot_at(slot) + which
+        return self.words[begin : begin + length // at.WORD].tobytes().rstrip(b"\0").decode(errors="replace")
 
     def slot_word(self, slot: int, which: int) -> int:
         """One word of a slot's block."""
         return self.words[at.slot_at(slot) + which]
 
-    def assign(self, name: str, scale: int, stride: int) -> int:
+    def assign(self, name: str, scale: int, stride: int, device: str = "", *, anew: bool = False) -> int:
         """The slot of a port: its previous slot with its history, a free one, or that of the port unseen for longest.
+
+        `device` is the identity of its device. With `anew`, that is another one than before, so the port begins anew.
 
         Raises:
             RingError: the file system has no space for the port's records, or the name is too long.
         """
         known = self.slots()
         old = known.get(name)
-        if old is not None and self.slot_word(old, at.S_SCALE) == scale:
-            self._describe(old, scale, stride)
+        if old is not None and self.slot_word(old, at.S_SCALE) == scale and not anew:
+            self._describe(old, scale, stride, device)
             return old
-        # the old slot is not reused immediately: a sampler may still write records in the old scale to it
         slot = self._free_slot(known)
         self._clear(slot, name)
-        self._describe(slot, scale, stride)
+        self._describe(slot, scale, stride, device)
         if old is not None and old != slot:
             self.words[at.slot_at(old) + at.S_ASSIGNED] = 0
+            self.words[at.slot_at(old) + at.S_LAST_SEEN_WALL_NS] = self.clock.time_ns()
         return slot
 
-    def _describe(self, slot: int, scale: int, stride: int) -> None:
+    def _describe(self, slot: int, scale: int, stride: int, device: str) -> None:
+        if device != self.slot_device(slot):
+            raw = device.encode()[: at.DEVICE_BYTES].ljust(at.DEVICE_BYTES, b"\0")
+            self.words[at.slot_at(slot) + at.S_DEVICE : at.slot_at(slot + 1)] = memoryview(raw).cast("Q")
         begin = at.slot_at(slot)
         self.words[begin + at.S_SCALE] = scale
         self.words[begin + at.S_STRIDE] = stride
@@ -191,10 +205,12 @@ class RingFile:
 
     def _free_slot(self, known: dict[str, int]) -> int:
         taken = set(known.values())
-        for slot in range(at.SLOT_COUNT):
-            if slot not in taken:
-                return slot
-        return min(taken, key=lambda slot: self.slot_word(slot, at.S_LAST_SEEN_WALL_NS))
+        free = [slot for slot in range(at.SLOT_COUNT) if slot not in taken]
+        # a sampler may still write to a slot that was given up: records in another scale, or of another device
+        latest_ns = self.clock.time_ns() - GIVEN_UP_NS
+        rested = (slot for slot in free if self.slot_word(slot, at.S_LAST_SEEN_WALL_NS) <= latest_ns)
+        oldest = min(free or taken, key=lambda slot: self.slot_word(slot, at.S_LAST_SEEN_WALL_NS))
+        return next(rested, oldest)
 
     def _clear(self, slot: int, name: str) -> None:
         encoded = name.encode()
@@ -210,7 +226,7 @@ class RingFile:
             ) from error
         words = at.slot_at(slot)
         self.words[words : words + at.SLOT_WORDS] = memoryview(
-            bytes(at.S_NAME * at.WORD) + encoded.ljust(at.NAME_BYTES, b"\0")
+            bytes(at.S_NAME * at.WORD) + encoded.ljust(at.NAME_BYTES + at.DEVICE_BYTES, b"\0")
         ).cast("Q")
         first = at.records_at(slot, self.capacity) + at.R_TICK
         last = at.records_at(slot + 1, self.capacity)

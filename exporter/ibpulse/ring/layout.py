@@ -4,7 +4,7 @@ The file is an array of 64-bit words in the machine's byte order:
 
     header      magic, version, interval, capacity, then the table of clock segments
     lanes       one block per sampler process: heartbeat, counts, lateness and duration histograms
-    slots       one block per port: name, scale, read errors, reads at an uncertain time
+    slots       one block per port: name, device, scale, read errors, reads at an uncertain time
     records     per slot `capacity` records of six words, indexed by tick modulo capacity
 
 A *tick* is an ordinal that only increases. `tick - shift`, with the shift of the last segment that began at or before
@@ -71,7 +71,10 @@ SLOT_WORDS = 32
 SLOT_TABLE = LANE_TABLE + LANE_COUNT * LANE_WORDS
 (S_ASSIGNED, S_SCALE, S_STRIDE, S_STATUS, S_ERRORS, S_LAST_ERRNO, S_UNCERTAIN, S_LAST_SEEN_WALL_NS) = range(8)
 S_NAME = 8
-NAME_BYTES = (SLOT_WORDS - S_NAME) * WORD
+# the kernel's names have at most 63 bytes
+NAME_BYTES = 96
+S_DEVICE = S_NAME + NAME_BYTES // WORD
+DEVICE_BYTES = (SLOT_WORDS - S_DEVICE) * WORD
 
 # S_STATUS
 OK, LEFT_ALONE, GONE = range(3)

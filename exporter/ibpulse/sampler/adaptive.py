@@ -135,6 +135,11 @@ class AdaptiveInterval:
             for device, stride in least.items()
         }
 
+    def forget(self, device: str) -> None:
+        """Begin anew with a device, because another one has its name."""
+        least = self._devices[device].least
+        self._devices[device] = DeviceInterval(least, SamplingInterval(least), PATIENCE_SECONDS)
+
     def stride(self, device: str) -> int:
         """The minimum stride at which the ports of the device are sampled."""
         return self._devices[device].interval.stride

@@ -37,10 +37,14 @@ Pread = Callable[[int, int, int], bytes]
 
 
 class CounterFile:
-    """The counter files of one direction of a port, with their handling of failures."""
+    """The counter files of one direction of a port, with their handling of failures.
 
-    def __init__(self, paths: tuple[str, ...], pread: Pread = os.pread) -> None:
+    `folder` and `inode` are as in `PlannedPort`.
+    """
+
+    def __init__(self, paths: tuple[str, ...], pread: Pread = os.pread, folder: str = "", inode: int = 0) -> None:
         self.paths = paths
+        self._folder, self._inode = folder, inode
         self._pread = pread
         self.descriptors: list[int] = []
         self.failures = 0
@@ -48,11 +52,14 @@ class CounterFile:
         self.vanished = False
 
     def open(self) -> None:
-        """Open all files; raises OSError."""
+        """Open all files; raises OSError, also if another device has the name by now."""
         self.close()
         try:
             for path in self.paths:
                 self.descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            # open files stay with their device through a renaming, so they are the right ones if they are now
+            if self._inode and os.stat(self._folder).st_ino != self._inode:
+                raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         except OSError:
             # with only some of the files open, a partial sum would pass for the counter
             self.close()
@@ -100,8 +107,8 @@ class SampledPort:
         self.device_number = device_number
         self.slot_words = at.slot_at(planned.slot)
         self.record_bytes = at.records_at(planned.slot, capacity) * at.WORD
-        self.transmit = CounterFile(planned.transmit, pread)
-        self.receive = CounterFile(planned.receive, pread)
+        self.transmit = CounterFile(planned.transmit, pread, planned.folder, planned.inode)
+        self.receive = CounterFile(planned.receive, pread, planned.folder, planned.inode)
         self.files = (self.transmit, self.receive)
         self.read_ns = 0
 

@@ -18,13 +18,18 @@ BLOCK_BYTES = 512
 
 
 class PlannedPort(NamedTuple):
-    """One port: its slot in the ring, its device, the files to sum per direction, and the ticks between samples."""
+    """One port: its slot in the ring, its device, the files to sum per direction, and the ticks between samples.
+
+    The files are those of the device only while its directory `folder` has this inode; 0 if that is unknown.
+    """
 
     slot: int
     device: str
     transmit: tuple[str, ...]
     receive: tuple[str, ...]
     stride: int = 1
+    folder: str = ""
+    inode: int = 0
 
 
 class Plan(NamedTuple):
@@ -89,7 +94,7 @@ def read_plan(path: Path) -> Plan:
         raw = json.load(file)
     try:
         ports = [
-            PlannedPort(port["slot"], port["device"], tuple(port["transmit"]), tuple(port["receive"]), port["stride"])
+            PlannedPort(**{**port, "transmit": tuple(port["transmit"]), "receive": tuple(port["receive"])})
             for port in raw.pop("ports")
         ]
         return Plan(**raw, ports=tuple(ports))

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from ibpulse.errors import RingError
 from ibpulse.events import Event, EventLog
 from ibpulse.events.watch import KnownPort
 from ibpulse.internal_errors import InternalErrors, Occurrences
-from ibpulse.model import Fabric, Port, SamplerHealth
+from ibpulse.model import DeviceIdentity, Fabric, Port, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -45,6 +45,7 @@ CALM_SECONDS, POLL_SECONDS, CHECK_SECONDS = 0.2, 0.05, 1.0
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
 NOT_STARTED = "the sampler could not be started"
+NO_DETAILS: Mapping[str, str] = {}
 
 
 class PortInventory(Protocol):
@@ -206,12 +207,19 @@ class Supervisor:
         """The ports that exist, and those that disappeared within the history, in natural order."""
         return self._followed.known_ports()
 
-    def _note(self, kind: str, device: str, text: str) -> None:
+    def _note(
+        self,
+        kind: str,
+        device: str,
+        text: str,
+        uncertainty_ns: int = round(CALM_SECONDS * SECOND_NS),
+        details: Mapping[str, str] = NO_DETAILS,
+    ) -> None:
         """Record an event of a device."""
         with self._errors.boundary("events", device):
-            now_ns, uncertainty_ns = self._clock.time_ns(), round(CALM_SECONDS * SECOND_NS)
+            now_ns = self._clock.time_ns()
             tick, ring = self._reader.tick_at(now_ns), self._ring.words[at.H_CREATED_WALL_NS]
-            self.events.add(Event(now_ns, kind, device, f"{device}: {text}", uncertainty_ns, tick=tick, ring=ring))
+            self.events.add(Event(now_ns, kind, device, text, uncertainty_ns, details=details, tick=tick, ring=ring))
 
     def _log_changes(self, before: set[str], after: set[str]) -> None:
         if gone := sorted(before - after):
@@ -235,7 +243,8 @@ class Supervisor:
         self._faults = tuple(faults)
         self.slots = {name: plan.slot for name, plan in planned.items()}
         present = {port.device for port in planned.values()}
-        for device in set(self._quarantine.devices) - present:
+        # what hung or was slow is gone, or has another name
+        for device in set(self._quarantine.devices) - (present - self._replaced):
             self._quarantine.release(device)
         if force or tuple(planned.values()) != self._planned or self._is_outdated():
             self._planned = tuple(planned.values())
@@ -245,6 +254,7 @@ class Supervisor:
         """The plan of each port that the ring has space for, by port name, and a sentence for each other port."""
         planned: dict[str, PlannedPort] = {}
         faults: list[str] = []
+        self._replaced: set[str] = set()
         for port in ports:
             try:
                 planned[str(port.id)] = self._plan_port(port)
@@ -267,9 +277,31 @@ class Supervisor:
 
     def _plan_port(self, port: Port) -> PlannedPort:
         assert port.source is not None
+        name, source, device = str(port.id), port.source, port.device
+        old = self._ring.slots().get(name)
+        before = DeviceIdentity() if old is None else DeviceIdentity.parse(self._ring.slot_device(old))
+        seen_ns = 0 if old is None else self._ring.slot_word(old, at.S_LAST_SEEN_WALL_NS)
+        if another := device.is_another(before):
+            self._adaptive.forget(port.id.device)
+        else:
+            device = device.complete(before)
         stride = max(self._stride_of_source(port), self._adaptive.stride(port.id.device))
-        slot = self._ring.assign(str(port.id), port.source.scale, stride)
-        return PlannedPort(slot, port.id.device, port.source.transmit, port.source.receive, stride)
+        slot = self._ring.assign(name, source.scale, stride, str(device), anew=another)
+        if another and port.id.device not in self._replaced:
+            self._replaced.add(port.id.device)
+            self._note_replaced(port, before, seen_ns)
+        return PlannedPort(
+            slot, port.id.device, source.transmit, source.receive, stride, port.device.folder, port.device.inode
+        )
+
+    def _note_replaced(self, port: Port, before: DeviceIdentity, seen_ns: int) -> None:
+        """Record that another device has the name; `before` was last seen under it at `seen_ns`."""
+        name, device = port.id.device, port.device
+        text = f"{name} is another device now: {device.explain(before)}"
+        details = {"guid": device.guid, "guid_before": before.guid}
+        log.warning("%s; its samples and totals begin anew", text)
+        known = {key: value for key, value in details.items() if value}
+        self._note("replaced", name, text, max(0, self._clock.time_ns() - seen_ns), known)
 
     def _write_plans(self) -> None:
         """Write the plans: hung and slow devices go to separate lanes, all others to the main one.
@@ -373,7 +405,7 @@ class Supervisor:
         log.error("device %s: a read has hung for over %.2f s; %s", device, HUNG_READ_SECONDS, done)
         if any(port.device == device for port in self._planned):
             self._quarantine.add(device)
-            self._note("quarantined", device, "a read hung; the device is sampled in a separate process")
+            self._note("quarantined", device, f"{device}: a read hung; the device is sampled in a separate process")
         self._start_main()
 
     def _poll_quarantine(self) -> None:
@@ -381,7 +413,7 @@ class Supervisor:
         recovered = self._quarantine.poll()
         for device in recovered:
             self._quarantine.release(device)
-            self._note("released", device, "responds again; it is sampled together with the others")
+            self._note("released", device, f"{device}: responds again; it is sampled together with the others")
             log.warning("device %s responds again; sampling it together with the others", device)
         if recovered:
             self._write_plans()

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ibpulse.model import MAX_PORT_NUMBER, PortId, PortReadings
+from ibpulse.model import MAX_PORT_NUMBER, DeviceIdentity, PortId, PortReadings
 from ibpulse.ring.layout import NAME_BYTES
 from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.files import is_utf8, list_names, read_link
-from ibpulse.sysfs.identity import DeviceFacts, read_facts
+from ibpulse.sysfs.identity import DeviceFacts, identify, read_facts
 from ibpulse.sysfs.port import PortReader, PortView
 
 
@@ -73,6 +73,7 @@ class DeviceView:
     """A device as of the last read; `function` is empty for a device without hardware.
 
     `switchdev` is true if further ports were dropped because they have the counters of the one that is kept.
+    `identity` has the GUID although other devices may have it too.
     """
 
     name: str
@@ -80,6 +81,7 @@ class DeviceView:
     ports: tuple[PortView, ...] = ()
     remarks: tuple[str, ...] = ()
     switchdev: bool = False
+    identity: DeviceIdentity = DeviceIdentity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ class DeviceReader:
         self._ports = {number: self._ports.get(number) or self._new_port(number) for number in numbers}
         views = (reader.read(scan) for reader in self._ports.values())
         ports = tuple(view for view in views if view)
-        return DeviceView(self._name, self._facts.function, ports, tuple(remarks), switchdev=copies)
+        identity = identify(self._facts, self._folder, incarnation[1])
+        return DeviceView(self._name, self._facts.function, ports, tuple(remarks), copies, identity)
 
     def read_counters(self) -> DeviceCounters:
         """The error counters of the ports that the last `read` found."""

@@ -7,12 +7,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ibpulse.model import DeviceIdentity
 from ibpulse.sysfs.files import list_names, parse_count, read_link_name, read_value
 
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 # the kernel module's name
 SOFT_ROCE = "rdma_rxe"
+# a node GUID has 19 characters; together with an inode, both fit into a slot of the ring
+LONGEST_GUID, LONGEST_FUNCTION = 32, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,12 @@ def read_facts(device_folder: str) -> DeviceFacts:
         function=function,
         shared_counters=os.path.isdir(os.path.join(device_folder, "hw_counters")),
     )
+
+
+def identify(facts: DeviceFacts, folder: str, inode: int) -> DeviceIdentity:
+    """Identity of the device with these facts, whose directory has this inode."""
+    guid = facts.guid if facts.guid.strip("0:") else ""
+    return DeviceIdentity(guid[:LONGEST_GUID], os.path.basename(facts.function)[:LONGEST_FUNCTION], inode, folder)
 
 
 def _find_soft_driver(device_folder: str, function: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.internal_errors import InternalErrors
-from ibpulse.model import COMPUTE, Fabric, Port
+from ibpulse.model import COMPUTE, DeviceIdentity, Fabric, Port
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection, find_name_fault
 from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.expected_rails import RailFunctions
@@ -64,6 +65,15 @@ def collect_remarks(views: Sequence[DeviceView]) -> list[tuple[str, str]]:
 def remark_on_slow_twins(ports: Sequence[Port]) -> list[tuple[str, str]]:
     """A remark for each port that looks like a rail but is slower than the rails."""
     return [(str(port.id), SLOW_TWIN) for port in find_slow_twins(ports)]
+
+
+def identify_devices(views: Sequence[DeviceView]) -> dict[str, DeviceIdentity]:
+    """The identity of each device by name, without a GUID that several devices have."""
+    guids = Counter(view.identity.guid for view in views)
+    return {
+        view.name: view.identity if guids[view.identity.guid] == 1 else replace(view.identity, guid="")
+        for view in views
+    }
 
 
 class Inventory:
@@ -139,7 +149,12 @@ class Inventory:
         planes = find_planes(views)
         shown = [view for view in views if view.name not in planes]
         survey = self._topology.survey(views, planes)
-        dressed = [survey.dress(port_view.port) for view in shown for port_view in view.ports]
+        identities = identify_devices(views)
+        dressed = [
+            replace(survey.dress(port_view.port), device=identities[view.name])
+            for view in shown
+            for port_view in view.ports
+        ]
         chosen = self._roles.assign(dressed, survey.topology)
         ports = chosen.ports
         remarks = [(name, "it did not answer in time; showing its last known ports.") for name in stuck]
@@ -181,6 +196,9 @@ class _DeviceRead(RepeatedRead[DeviceView]):
                     raise
                 # the device disappeared between the listing and the read
                 view = None
+            if view is None or self.answer is None or view.identity != self.answer.identity:
+                # they are those of another device
+                self.counters = DeviceCounters()
             # publish the status before reading counters, which may hang
             self.answer = view
         if self.answer is not None:
