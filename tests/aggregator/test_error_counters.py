@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.snapshot import PortCounters
-from ibpulse.model import CounterReading, Fabric, Port, PortReadings
+from ibpulse.model import CounterReading, DeviceIdentity, Fabric, Port, PortReadings
 from tests.aggregator.rings import RATE, port
 
 NAME = "ibpulse_symbol_error_total"
@@ -52,6 +52,14 @@ def test_a_total_grows_by_the_differences() -> None:
 
 def test_after_a_reset_the_new_value_is_added() -> None:
     assert total_after(read(70, 0), read(30, 5), read(35, 10), read(0, 15), read(1, 20)) == 70 + 30 + 5 + 0 + 1
+
+
+def test_the_total_of_another_device_starts_at_its_own_value() -> None:
+    totals = CounterTotals(8)
+    one, other = (replace(PORT, device=DeviceIdentity(guid)) for guid in ("1", "2"))
+    follow(totals, read(70, 0), read(75, 5), of=one)
+    found = follow(totals, read(1000, 10), of=other)
+    assert (found.totals[0].total, found.stalled_ratio) == (1000, None)
 
 
 def test_a_wrap_is_taken_as_a_reset() -> None:

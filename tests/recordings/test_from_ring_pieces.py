@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ibpulse.model import PortIdentity
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate
 from ibpulse.recordings.from_ring import read_pieces
 from tests.aggregator.rings import Ring, constant, port, square
@@ -48,6 +49,17 @@ def test_missed_ticks_are_holes(ring: Ring) -> None:
     holes = np.isnan(found.bytes_per_second[0, 0])
     assert [tick for tick, hole in zip(range(91, 111), holes, strict=True) if hole] == [100, 101, 102]
     assert not np.isnan(found.bytes_per_second[1]).any()
+
+
+def test_samples_of_another_device_are_missing(ring: Ring) -> None:
+    words = ring.file.slots()
+    for name, device in {"mlx5_0:1": "b - 7", "mlx5_1:1": "a - 7"}.items():
+        assert ring.file.assign(name, 4, 1 if words[name] == 0 else 5, device) == words[name]
+    about = meta(1, 5)
+    ports = tuple(dataclasses.replace(each, identity=PortIdentity(guid="a")) for each in about.ports)
+    found = read(ring, dataclasses.replace(about, ports=ports), 151, 250)
+    assert np.isnan(found.bytes_per_second[0]).all()
+    np.testing.assert_allclose(found.bytes_per_second[1], [[2e9] * 100, [3e9] * 100])
 
 
 def test_pieces_are_what_the_whole_is(ring: Ring) -> None:

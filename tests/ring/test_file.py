@@ -11,8 +11,9 @@ import pytest
 
 from ibpulse.errors import RingError
 from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
+from ibpulse.ring.file import GIVEN_UP_NS, RingFile
 from ibpulse.ring.reader import RingReader
+from tests.clocks import GivenClock
 from tests.ring.conftest import CAPACITY, INTERVAL_NS
 from tests.ring.writing import put
 
@@ -219,6 +220,27 @@ def test_a_port_counted_in_another_unit_gets_another_slot(ring: RingFile) -> Non
     assert new != old
     assert ring.slots() == {"mlx5_0:1": new}
     assert not RingReader(ring).read([new], 20, 20).present.any()
+
+
+def test_a_port_of_another_device_gets_another_slot(ring: RingFile) -> None:
+    """A sampler may still write to the old slot, so nobody else gets it either."""
+    now_ns = [10**18]
+    ring.clock = GivenClock(lambda: 0.0, lambda: now_ns[0])  # type: ignore[assignment]
+    names = ("mlx5_0:1", "mlx5_1:1")
+    old = [ring.assign(name, 4, 1, f"{name} - 7") for name in names]
+    put(ring, old[0], 20)
+    new = [
+        ring.assign(name, 4, 1, device, anew=True) for name, device in zip(names, ("b 0000:18:00.0 9", ""), strict=True)
+    ]
+    assert len({*old, *new}) == 4
+    assert [ring.slot_device(slot) for slot in (*old, *new)] == ["mlx5_0:1 - 7", "mlx5_1:1 - 7", "b 0000:18:00.0 9", ""]
+    assert ring.slots() == dict(zip(names, new, strict=True))
+    assert not RingReader(ring).read([new[0]], 20, 20).present.any()
+    now_ns[0] += GIVEN_UP_NS - 1
+    assert ring.assign("mlx5_2:1", 4, 1) not in old
+    now_ns[0] += 1
+    assert ring.assign("mlx5_3:1", 4, 1) == old[0]
+    assert ring.slot_device(old[0]) == ""
 
 
 def test_the_port_unseen_for_longest_gives_way(ring: RingFile) -> None:

@@ -56,6 +56,21 @@ def test_a_vanished_file_is_closed_immediately_and_reopened_after_a_minute(count
     assert not counter.vanished
 
 
+def test_the_file_of_another_device_is_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "mlx5_0"
+    folder.mkdir()
+    (folder / "counter").write_text("9\n")
+    counter = CounterFile((str(folder / "counter"),), folder=str(folder), inode=folder.stat().st_ino)
+    assert read(counter, SECOND) == 9
+    counter.close()
+    folder.rename(tmp_path / "mlx5_1")
+    folder.mkdir()
+    (folder / "counter").write_text("9\n")
+    with pytest.raises(OSError, match="No such device"):
+        counter.open()
+    assert counter.descriptors == []
+
+
 def test_a_resting_file_is_not_read(counter: CounterFile) -> None:
     fail(counter, errno.EINVAL, 3)
     assert read(counter, SECOND + REST_NS - 1) == at.ABSENT

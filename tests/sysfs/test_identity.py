@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from ibpulse.sysfs.identity import DeviceFacts, find_bond, find_netdev, read_facts
+import pytest
+
+from ibpulse.model import DeviceIdentity
+from ibpulse.sysfs.device import DeviceView
+from ibpulse.sysfs.identity import DeviceFacts, find_bond, find_netdev, identify, read_facts
+from ibpulse.sysfs.inventory import identify_devices
 from tests.sysfs.drivers import RXE, RXE_FILES
 from tests.sysfs.trees import PortFiles, Tree, make_unreadable, roce
 
@@ -105,3 +110,43 @@ def test_a_member_of_a_bridge_is_in_no_bond(tree: Tree) -> None:
     tree.add_netdev("br0")
     tree.add_netdev("eth0", master="br0")
     assert find_bond(str(tree.root / "class" / "net"), "eth0") == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "explained"),
+    [
+        (("a", "", 7), ("b", "", 7), "GUID b instead of a"),
+        # moved to another slot, or its driver was loaded again
+        (("a", "0000:18:00.0", 7), ("a", "0000:19:00.0", 8), ""),
+        # another device has its GUID, too, since or no longer
+        (("a", "0000:18:00.0", 7), ("", "0000:18:00.0", 7), ""),
+        (("", "0000:18:00.0", 7), ("a", "0000:18:00.0", 7), ""),
+        (("a", "0000:18:00.0", 7), ("", "0000:18:00.1", 7), "at 0000:18:00.1 instead of 0000:18:00.0"),
+        (("", "mlx5_core.sf.4", 7), ("", "mlx5_core.sf.5", 7), "at mlx5_core.sf.5 instead of mlx5_core.sf.4"),
+        (("", "0000:18:00.0", 7), ("", "0000:18:00.0", 8), ""),
+        (("", "", 7), ("", "", 8), "its directory in sysfs is a new one"),
+        (("", "", 7), ("", "", 7), ""),
+        (("", "", 0), ("a", "0000:18:00.0", 7), ""),
+    ],
+)
+def test_devices_differ_in_what_is_known_of_both(
+    before: tuple[str, str, int], now: tuple[str, str, int], explained: str
+) -> None:
+    old, new = DeviceIdentity(*before), DeviceIdentity(*now)
+    assert new.is_another(old) == bool(explained)
+    if explained:
+        assert new.explain(old) == explained
+    assert DeviceIdentity.parse(str(new)) == new
+
+
+@pytest.mark.parametrize("text", ["", "a", "a b", "a b c", "a b -1", "\N{REPLACEMENT CHARACTER}"])
+def test_a_damaged_identity_is_unknown(text: str) -> None:
+    assert DeviceIdentity.parse(text) == DeviceIdentity()
+
+
+def test_a_guid_of_0_or_of_several_devices_identifies_none() -> None:
+    guids = {"mlx5_0": "b8ce:f603:00aa:bb00", "mlx5_1": "b8ce:f603:00aa:cc00", "mlx5_2": "b8ce:f603:00aa:bb00"}
+    guids |= {"rxe0": "0000:0000:0000:0000", "siw0": ""}
+    views = [DeviceView(name, identity=identify(DeviceFacts(guid), name, 7)) for name, guid in guids.items()]
+    found = identify_devices(views)
+    assert {name: each.guid for name, each in found.items() if each.guid} == {"mlx5_1": "b8ce:f603:00aa:cc00"}

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.sampler import adaptive
+from ibpulse.ring import layout as at
+from ibpulse.sampler import adaptive, scheduling
 from ibpulse.sampler.adaptive import PATIENCE_SECONDS
+from ibpulse.sampler.supervisor import STARVED
 from ibpulse.simulate.workloads import Constant
 from tests.running import Metrics
 from tests.virtual.node import Node
@@ -142,3 +144,25 @@ def test_a_node_that_is_slow_as_a_whole_is_sampled_at_a_longer_interval(
         assert len(look.metrics.find(LENGTHENED)) == 6
         assert {look.samples(f"mlx5_{number}") for number in range(6)} == {200}
         assert "which with the other devices is too long for sampling every 10 ms" in caplog.text
+
+
+@pytest.mark.parametrize("starved", [True, False])
+def test_an_interval_stays_while_reads_wait_for_the_processor(
+    folder: Path, caplog: pytest.LogCaptureFixture, starved: bool
+) -> None:
+    with Node(folder, rails=4, workload=Constant(RATE)) as node:
+        node.run(3.5)
+        begun_ns = node.world.monotonic_ns
+        # of each second, as the kernel measures it; the reads take four fifths
+        share = 0.75 if starved else 0.2
+        node.world.patch(scheduling, "runqueue_wait_ns", lambda _: round(share * (node.world.monotonic_ns - begun_ns)))
+        node.daemon._ring.words[at.lane_at(0) + at.L_PID] = 1
+        node.slow(SLOW, 0.008, *BYTE_COUNTERS)
+        node.run(12)
+        metrics = node.metrics()
+        assert metrics.port(INTERVAL, SLOW) == (0.01 if starved else 0.1)
+        assert len(node.events("interval-change")) == (not starved)
+        assert len(node.events("starved")) == starved
+        if starved:
+            assert node.events("starved")[0].text == STARVED
+            assert [message for message in caplog.messages if SLOW in message] == []

@@ -16,7 +16,9 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import read_planned, rows_by_stride
 from ibpulse.sampler.loop import LONGEST_READ
 from ibpulse.sampler.plan import PlannedPort
+from ibpulse.sampler.process import MAIN_LANE
 from ibpulse.sampler.sampling_interval import Cost, SamplingInterval, find_intervals
+from ibpulse.sampler.starvation import Starvation
 from ibpulse.text import milliseconds
 
 # A read time only counts as lasting if it holds in each of this many parts of the span.
@@ -36,6 +38,7 @@ RESERVE = 2.0
 PATIENCE_SECONDS = 120.0
 # If an interval has to be lengthened again this soon after it was shortened, the patience doubles.
 LENGTHENED_SOON_PATIENCES = 5
+ONE_LANE: Mapping[str, int] = {}
 PATIENCE_SECONDS_MAX = 3600.0
 
 
@@ -117,6 +120,10 @@ class DeviceInterval:
     shorter_since: float = 0.0
     shortened_at: float | None = None
 
+    def is_too_short(self, needed: SamplingInterval) -> bool:
+        """Whether the device has to be sampled less often, or in a separate process."""
+        return self.interval.slower(needed) != self.interval
+
 
 class AdaptiveInterval:
     """Keeps the sampling interval of each device."""
@@ -124,6 +131,9 @@ class AdaptiveInterval:
     def __init__(self, reader: RingReader) -> None:
         self._reader = reader
         self._devices: dict[str, DeviceInterval] = {}
+        self._starvation = Starvation(reader.ring)
+        self.starved = False
+        """Whether an interval stays as it is, because the reads waited for the processor and not for the device."""
         self._refreshed_at = 0.0
 
     def follow(self, least: Mapping[str, int]) -> None:
@@ -158,8 +168,11 @@ class AdaptiveInterval:
                 found.append(DeviceReads(device, known.reads.p99_ns / 1e9 if known.reads else None, lengthened))
         return tuple(found)
 
-    def refresh(self, ports: Sequence[PlannedPort], now: float) -> bool:
-        """Update the intervals; true if any changed. `ports` are those sampled as planned, `now` is monotonic."""
+    def refresh(self, ports: Sequence[PlannedPort], now: float, lanes: Mapping[str, int] = ONE_LANE) -> bool:
+        """Update the intervals; true if any changed. `ports` are those sampled as planned, `now` is monotonic.
+
+        `lanes` are those of the devices that the main sampler does not read.
+        """
         if now - self._refreshed_at < REFRESH_SECONDS:
             return False
         self._refreshed_at = now
@@ -172,15 +185,17 @@ class AdaptiveInterval:
         easy = find_intervals(
             {device: reads.highest.times(RESERVE) for device, reads in measured.items()}, least, interval_ns
         )
-        changed = [self._judge(device, needed[device], easy[device], now) for device in measured]
+        starved = self._starvation.look()
+        held = {device for device in measured if lanes.get(device, MAIN_LANE) in starved}
+        self.starved = any(self._devices[device].is_too_short(needed[device]) for device in held)
+        changed = [self._judge(device, needed[device], easy[device], now) for device in measured if device not in held]
         return any(changed)
 
     def _judge(self, device: str, needed: SamplingInterval, easy: SamplingInterval, now: float) -> bool:
         """Lengthen the interval of a device if needed, or shorten it if a shorter one has sufficed for long enough."""
         known = self._devices[device]
-        longer = known.interval.slower(needed)
-        if longer != known.interval:
-            self._lengthen(device, known, longer, now)
+        if known.is_too_short(needed):
+            self._lengthen(device, known, known.interval.slower(needed), now)
             return True
         if not self._is_shorter(easy, known):
             known.shorter = None

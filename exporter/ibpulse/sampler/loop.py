@@ -13,6 +13,7 @@ import struct
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ibpulse.clocks import Clock
 from ibpulse.ring import layout as at
@@ -44,7 +45,7 @@ class CounterFile:
 
     def __init__(self, paths: tuple[str, ...], pread: Pread = os.pread, folder: str = "", inode: int = 0) -> None:
         self.paths = paths
-        self._folder, self._inode = folder, inode
+        self._folder, self._inode = Path(folder), inode
         self._pread = pread
         self.descriptors: list[int] = []
         self.failures = 0
@@ -58,7 +59,7 @@ class CounterFile:
             for path in self.paths:
                 self.descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             # open files stay with their device through a renaming, so they are the right ones if they are now
-            if self._inode and os.stat(self._folder).st_ino != self._inode:
+            if self._inode and self._folder.stat().st_ino != self._inode:
                 raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         except OSError:
             # with only some of the files open, a partial sum would pass for the counter

@@ -70,6 +70,11 @@ class Quarantine:
         return tuple(self._held)
 
     @property
+    def lanes(self) -> dict[str, int]:
+        """The lane of each device that has one."""
+        return {device: held.lane.number for device, held in self._held.items() if held.lane is not None}
+
+    @property
     def hung_devices(self) -> tuple[str, ...]:
         """The devices in quarantine because of a hung read."""
         return tuple(device for device, held in self._held.items() if not held.slow)

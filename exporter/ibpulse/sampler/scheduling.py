@@ -70,6 +70,16 @@ def allow_open_files(count: int) -> int:
     return wanted
 
 
+def runqueue_wait_ns(process: int, root: Path = Path("/")) -> int | None:
+    """Time for which a process with one thread was ready to run but got no CPU (sched-stats.rst), None if unknown."""
+    try:
+        ran, waited, _ = map(int, (root / "proc" / str(process) / "schedstat").read_text().split())
+    except (OSError, ValueError):
+        return None
+    # a kernel that does not measure it says 0 to everything
+    return waited if ran else None
+
+
 def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | None:
     """Periods in which the CPU quota throttled a process's cgroup (cgroup-v2.rst, cpu.stat), None if unknown."""
     mount = root / "sys/fs/cgroup"

@@ -26,7 +26,7 @@ from ibpulse.model import DeviceIdentity, Fabric, Port, SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.adaptive import AdaptiveInterval
+from ibpulse.sampler.adaptive import REFRESH_SECONDS, AdaptiveInterval
 from ibpulse.sampler.followed_ports import FollowedPorts
 from ibpulse.sampler.lane import HUNG_READ_SECONDS, EndingProcesses, HeaderLog, Lane, Stall, StartProcess, start_sampler
 from ibpulse.sampler.plan import Plan, PlannedPort
@@ -45,6 +45,8 @@ CALM_SECONDS, POLL_SECONDS, CHECK_SECONDS = 0.2, 0.05, 1.0
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
 NOT_STARTED = "the sampler could not be started"
+STARVED = "the sampler did not get the processor: its reads mostly waited for it, not for a device"
+STARVED_ADVICE = "intervals stay as they are; set sampler.scheduler=fifo, or keep a CPU free for sampler.cpu"
 NO_DETAILS: Mapping[str, str] = {}
 
 
@@ -421,8 +423,11 @@ class Supervisor:
     def _adapt(self) -> None:
         """Adapt the intervals of devices to their read times."""
         ports = [port for port in self._planned if port.device not in self._quarantine.hung_devices]
-        if self._adaptive.refresh(ports, self._clock.monotonic()):
+        if self._adaptive.refresh(ports, self._clock.monotonic(), self._quarantine.lanes):
             self._replan(force=True)
+        if self._adaptive.starved and self._logged.is_news(STARVED):
+            self._note("starved", "", STARVED, round(REFRESH_SECONDS * SECOND_NS))
+            log.warning("%s; %s", STARVED, STARVED_ADVICE)
 
     def _stop(self) -> None:
         self._followed.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -81,7 +81,7 @@ class DeviceView:
     ports: tuple[PortView, ...] = ()
     remarks: tuple[str, ...] = ()
     switchdev: bool = False
-    identity: DeviceIdentity = DeviceIdentity()
+    identity: DeviceIdentity = field(default_factory=DeviceIdentity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def read_facts(device_folder: str) -> DeviceFacts:
 def identify(facts: DeviceFacts, folder: str, inode: int) -> DeviceIdentity:
     """Identity of the device with these facts, whose directory has this inode."""
     guid = facts.guid if facts.guid.strip("0:") else ""
-    return DeviceIdentity(guid[:LONGEST_GUID], os.path.basename(facts.function)[:LONGEST_FUNCTION], inode, folder)
+    return DeviceIdentity(guid[:LONGEST_GUID], Path(facts.function).name[:LONGEST_FUNCTION], inode, folder)
 
 
 def _find_soft_driver(device_folder: str, function: str) -> str:

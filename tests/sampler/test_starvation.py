@@ -1,0 +1,78 @@
+"""A sampler that waits for the processor is told from a device that is slow, by times of the kernel given here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ibpulse.ring import layout as at
+from ibpulse.ring.file import RingFile
+from ibpulse.sampler import scheduling
+from ibpulse.sampler.starvation import Starvation
+
+PROCESS = 4711
+SECOND = 1_000_000_000
+
+
+class Sampler:
+    """The times of a lane's process, which the test advances (seconds)."""
+
+    def __init__(self, ring: RingFile, monkeypatch: pytest.MonkeyPatch, lane: int = 0) -> None:
+        self.words, self.begin, self.waited_ns = ring.words, at.lane_at(lane), 7 * SECOND
+        self.words[self.begin + at.L_PID] = PROCESS
+        monkeypatch.setattr(scheduling, "runqueue_wait_ns", lambda process: self.waited_ns)
+
+    def spend(self, reading: float, waited: float, late: float = 0.0) -> None:
+        self.words[self.begin + at.L_DURATION_SUM_NS] += round(reading * SECOND)
+        self.words[self.begin + at.L_LATENESS_SUM_NS] += round(late * SECOND)
+        self.waited_ns += round(waited * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("reading", "waited", "late", "starved"),
+    [
+        # reads of 8 ms that sleep for their device, on an idle and on a busy machine
+        (1.6, 0.002, 0.001, False),
+        (1.6, 0.7, 0.3, False),
+        # quick reads that were preempted
+        (0.5, 0.45, 0.0, True),
+        (0.5, 1.0, 0.6, True),
+        # late wake-ups delay no read
+        (0.04, 0.5, 0.5, False),
+        (0.04, 0.01, 0.0, False),
+        (0.0, 0.0, 0.0, False),
+    ],
+)
+def test_a_lane_is_starved_if_its_reads_mostly_waited(
+    ring: RingFile, monkeypatch: pytest.MonkeyPatch, reading: float, waited: float, late: float, starved: bool
+) -> None:
+    sampler = Sampler(ring, monkeypatch, lane=3)
+    starvation = Starvation(ring)
+    # what was before the first look says nothing
+    sampler.spend(1, 1)
+    assert starvation.look() == frozenset()
+    sampler.spend(reading, waited, late)
+    assert starvation.look() == ({3} if starved else set())
+    assert starvation.look() == frozenset()
+
+
+def test_a_new_process_is_not_compared_with_the_last(ring: RingFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = Sampler(ring, monkeypatch)
+    starvation = Starvation(ring)
+    starvation.look()
+    sampler.spend(0.1, 0.1)
+    sampler.words[sampler.begin + at.L_PID] = PROCESS + 1
+    assert starvation.look() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("100429 79289 2\n", 79289), ("0 0 0\n", None), ("rubbish\n", None), ("1 2\n", None), (None, None)],
+)
+def test_the_wait_is_the_second_number_of_schedstat(tmp_path: Path, text: str | None, expected: int | None) -> None:
+    folder = tmp_path / "proc" / "4711"
+    folder.mkdir(parents=True)
+    if text is not None:
+        (folder / "schedstat").write_text(text)
+    assert scheduling.runqueue_wait_ns(4711, tmp_path) == expected
