@@ -90,11 +90,12 @@ class DeviceIdentity:
     folder: str = ""
 
     def __str__(self) -> str:
-        return f"{self.guid or '-'} {self.function or '-'} {self.inode}"
+        # an inode is another one after the next start of the machine
+        return f"{self.guid or '-'} {self.function or '-'} {0 if self.guid or self.function else self.inode}"
 
     @classmethod
     def parse(cls, text: str) -> DeviceIdentity:
-        """The identity of `str`; of a text of another form, nothing is known."""
+        """The identity of `str`, with an inode if nothing else is known; of a text of another form, nothing is."""
         guid, _, rest = text.partition(" ")
         function, _, inode = rest.partition(" ")
         if not (inode.isascii() and inode.isdigit()):
@@ -107,6 +108,8 @@ class DeviceIdentity:
             return self.guid != before.guid
         if self.function and before.function:
             return self.function != before.function
+        if self.guid or before.guid or self.function or before.function:
+            return False
         return bool(self.inode and before.inode) and self.inode != before.inode
 
     def explain(self, before: DeviceIdentity) -> str:
@@ -119,12 +122,7 @@ class DeviceIdentity:
 
     def complete(self, before: DeviceIdentity) -> DeviceIdentity:
         """The identity with what was known of the same device `before`."""
-        return replace(
-            self,
-            guid=self.guid or before.guid,
-            function=self.function or before.function,
-            inode=self.inode or before.inode,
-        )
+        return replace(self, guid=self.guid or before.guid, function=self.function or before.function)
 
 
 @dataclass(frozen=True, slots=True)

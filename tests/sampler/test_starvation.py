@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,20 @@ def test_the_wait_is_the_second_number_of_schedstat(tmp_path: Path, text: str | 
     if text is not None:
         (folder / "schedstat").write_text(text)
     assert scheduling.runqueue_wait_ns(4711, tmp_path) == expected
+
+
+STAT = "4711 (a) b) R 1 4711 0 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 8 1 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [(STAT, ("R", 3.0)), ("4711 (python) D\n", ("", 0.0)), (None, ("", 0.0))]
+)
+def test_the_state_of_a_process_comes_with_its_cpu_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, expected: tuple[str, float]
+) -> None:
+    monkeypatch.setattr(os, "sysconf", {"SC_CLK_TCK": 100}.get)
+    folder = tmp_path / "proc" / "4711"
+    folder.mkdir(parents=True)
+    if text is not None:
+        (folder / "stat").write_text(text)
+    assert scheduling.state_of(4711, tmp_path) == expected

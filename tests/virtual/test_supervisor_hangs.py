@@ -10,6 +10,7 @@ import pytest
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
+from ibpulse.sampler import scheduling
 from ibpulse.sampler.adaptive import PATIENCE_SECONDS
 from ibpulse.sampler.supervisor import SupervisorOptions
 from tests.virtual.samplers import Supervised
@@ -51,6 +52,26 @@ def test_a_hung_device_is_sampled_in_isolation_until_it_responds(
         "until it responds steadily",
         "device mlx5_1 responds again; sampling it together with the others",
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "cpu_share", "takeovers"),
+    [("D", 0.0, 1), ("S", 0.0, 1), ("R", 1.0, 1), ("R", 0.1, 0), ("", 0.0, 1)],
+    ids=["asleep", "waiting", "spinning", "starved", "unknown"],
+)
+def test_a_read_that_waits_for_the_processor_does_not_hang(
+    node: Supervised, caplog: pytest.LogCaptureFixture, state: str, cpu_share: float, takeovers: int
+) -> None:
+    node.world.patch(scheduling, "state_of", lambda _: (state, cpu_share * node.clock.monotonic()))
+    node.hang("mlx5_1")
+    node.run(2)
+    assert node.supervisor.health().takeovers == takeovers
+    kinds = [event.kind for event in node.supervisor.events.events() if event.kind in ("quarantined", "starved")]
+    assert kinds == (["quarantined"] if takeovers else ["starved"])
+    assert caplog.text.count("the sampler did not get the processor") == 1 - takeovers
+    node.answer("mlx5_1")
+    node.run(1)
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
 
 
 def test_a_device_that_hangs_again_has_to_respond_for_the_whole_time_again(node: Supervised) -> None:

@@ -28,7 +28,7 @@ KINDS: Mapping[str, str] = {
     "quarantined": "a device is sampled in a separate process because one of its reads hung",
     "released": "a device is sampled together with the others again",
     "interval-change": "the sampling interval of a device changed because of the time that its reads take",
-    "starved": "reads took long because the sampler did not get the processor; no interval is changed for that",
+    "starved": "reads took long because the sampler did not get the processor; no device is blamed for that",
     "first-traffic": "the rails carry traffic, for at least 10 s, after at least a minute of silence",
     "checkpoint": "storage ports transmitted a burst while the rails, in regular steps before, were silent; at its end",
     "job-began": "a job began on this node; details say which one, and which ports carry its traffic",

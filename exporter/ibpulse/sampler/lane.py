@@ -17,6 +17,7 @@ from ibpulse.clocks import Clock
 from ibpulse.errors import SamplerError
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
+from ibpulse.sampler import scheduling
 from ibpulse.sampler.piped_process import PipedProcess
 from ibpulse.sampler.plan import STOP, Plan, plan_path, write_plan
 from ibpulse.sampler.process import MAIN_LANE, NOT_ASKED
@@ -104,6 +105,7 @@ class Lane:
         self._last_sign: tuple[int, ...] = ()
         self._signless_polls = 0
         self._last_sign_monotonic = self._polled_monotonic = 0.0
+        self._stalled = 0.0, 0.0
 
     def word(self, which: int) -> int:
         """One word of the lane's block in the ring."""
@@ -203,9 +205,20 @@ class Lane:
             self._last_sign_monotonic = min(seen, now)
         else:
             self._signless_polls += 1
+            if device and self._signless_polls == 1:
+                self._stalled = now, scheduling.state_of(self.word(at.L_PID))[1]
         # two polls without progress prove nothing, even if much time passed between them
         seconds = now - self._last_sign_monotonic if self._signless_polls >= 3 else 0.0
         return Stall(seconds, self._device(device))
+
+    def is_starved(self) -> bool:
+        """Whether the process is ready to run but gets no CPU, so that it only seems to hang in a read.
+
+        A read that waits for its device sleeps; one that spins in the kernel uses CPU.
+        """
+        state, used = scheduling.state_of(self.word(at.L_PID))
+        since, used_then = self._stalled
+        return state == "R" and used - used_then < (self._clock.monotonic() - since) / 2
 
     @property
     def moves(self) -> bool:

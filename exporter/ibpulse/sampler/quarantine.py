@@ -174,7 +174,7 @@ class Quarantine:
         if lane.is_silent(stall):
             self._ending.add(lane.kill())
             return False
-        if held.slow and stall.is_hung_read():
+        if held.slow and stall.is_hung_read() and not lane.is_starved():
             self._report_hung(device)
         return lane.word(at.L_PLAN_APPLIED) != 0 and not stall.is_hung_read()
 

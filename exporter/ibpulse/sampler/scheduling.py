@@ -80,6 +80,16 @@ def runqueue_wait_ns(process: int, root: Path = Path("/")) -> int | None:
     return waited if ran else None
 
 
+def state_of(process: int, root: Path = Path("/")) -> tuple[str, float]:
+    """The state of a process, such as R for ready to run (proc_pid_stat(5)), and its CPU seconds; empty if unknown."""
+    try:
+        # its name, in parentheses, may contain anything
+        fields = (root / "proc" / str(process) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return "", 0.0
+
+
 def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | None:
     """Periods in which the CPU quota throttled a process's cgroup (cgroup-v2.rst, cpu.stat), None if unknown."""
     mount = root / "sys/fs/cgroup"

@@ -46,7 +46,7 @@ RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
 NOT_STARTED = "the sampler could not be started"
 STARVED = "the sampler did not get the processor: its reads mostly waited for it, not for a device"
-STARVED_ADVICE = "intervals stay as they are; set sampler.scheduler=fifo, or keep a CPU free for sampler.cpu"
+STARVED_ADVICE = "no device is to blame; set sampler.scheduler=fifo, or keep a CPU free for sampler.cpu"
 NO_DETAILS: Mapping[str, str] = {}
 
 
@@ -371,7 +371,10 @@ class Supervisor:
         elif (status := self._main.exit_status()) is not None:
             self._restart(f"the sampler ended with status {status}")
         elif self._stall.is_hung_read():
-            self._take_over(self._stall.device)
+            if self._main.is_starved():
+                self._note_starved()
+            else:
+                self._take_over(self._stall.device)
         elif self._main.is_silent(self._stall):
             self._ending.add(self._main.kill())
             self._restart(f"no heartbeat from the sampler for {self._stall.seconds:.0f} s")
@@ -425,7 +428,12 @@ class Supervisor:
         ports = [port for port in self._planned if port.device not in self._quarantine.hung_devices]
         if self._adaptive.refresh(ports, self._clock.monotonic(), self._quarantine.lanes):
             self._replan(force=True)
-        if self._adaptive.starved and self._logged.is_news(STARVED):
+        if self._adaptive.starved:
+            self._note_starved()
+
+    def _note_starved(self) -> None:
+        """Record that the sampler waits for the processor, once per hour."""
+        if self._logged.is_news(STARVED):
             self._note("starved", "", STARVED, round(REFRESH_SECONDS * SECOND_NS))
             log.warning("%s; %s", STARVED, STARVED_ADVICE)
 
