@@ -86,6 +86,24 @@ def test_ticks_follow_each_other_by_one(machine: Machine) -> None:
     assert clock.missed == 0
 
 
+def test_late_wake_ups_are_summed_where_they_cost_a_tick(machine: Machine) -> None:
+    clock = machine.clock()
+    clock.wait()
+    read_ns = machine.monotonic
+    # the first is in time for its tick
+    machine.overslept = [4 * MS, 7 * MS, 0]
+    clock.wait(read_ns)
+    assert clock.overslept_ns == 0
+    clock.wait(machine.monotonic)
+    assert clock.overslept_ns == pytest.approx(7 * MS, abs=2000)
+    # elsewhere, after quick reads, and after reads that took until 25 ms after the tick
+    for read_ms, slept_ms, late_ms in ((0, 32, 22), (25, 33, 8)):
+        before, began = clock.overslept_ns, clock.began_ns
+        machine.monotonic = began + slept_ms * MS
+        clock.wait(began + read_ms * MS)
+        assert clock.overslept_ns - before == pytest.approx(late_ms * MS, abs=2000)
+
+
 def test_oversleeping_is_reported_as_lateness(machine: Machine) -> None:
     clock = machine.clock()
     machine.overslept = [0, 3 * MS]

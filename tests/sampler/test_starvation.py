@@ -26,7 +26,8 @@ class Sampler:
 
     def spend(self, reading: float, waited: float, late: float = 0.0) -> None:
         self.words[self.begin + at.L_DURATION_SUM_NS] += round(reading * SECOND)
-        self.words[self.begin + at.L_LATENESS_SUM_NS] += round(late * SECOND)
+        for which in (at.L_LATENESS_SUM_NS, at.L_OVERSLEPT_NS):
+            self.words[self.begin + which] += round(late / 2 * SECOND)
         self.waited_ns += round(waited * SECOND)
 
 

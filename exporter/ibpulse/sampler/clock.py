@@ -40,6 +40,8 @@ class TickClock:
         self.tick = last_tick
         self.shift = shift
         self.missed = 0
+        self.overslept_ns = 0
+        """The lateness of all wake-ups that were too late for their tick."""
         self.stride = 1
         self.steps = 0
         self._wall_ns, self._monotonic_ns, self._sleep = clock.time_ns, clock.monotonic_ns, clock.sleep
@@ -60,8 +62,12 @@ class TickClock:
         (default: now). A skipped tick counts as missed if it is a multiple of `stride`.
         """
         earliest = self._earliest_begin(read_ns)
+        now = self._monotonic_ns()
+        if read_ns:
+            # `steady` slept for the next tick and woke too late
+            due = (self.tick + 1 - self.shift) * self.interval_ns - self.offset_ns
+            self.overslept_ns += max(0, now - max(due, read_ns))
         while True:
-            now = self._monotonic_ns()
             self._follow_wall(now)
             tick = max(self.tick + 1, self._next_wall_tick(now) + self.shift)
             deadline = (tick - self.shift) * self.interval_ns - self.offset_ns
@@ -74,6 +80,8 @@ class TickClock:
             begun = self._monotonic_ns()
             if begun - deadline <= self.interval_ns // 2:
                 break
+            self.overslept_ns += begun - deadline
+            now = self._monotonic_ns()
         if self.began_ns:
             self.missed += (tick - 1) // self.stride - self.tick // self.stride
         self.tick, self.began_ns, self._grace_ns = tick, begun, self.interval_ns // 2

@@ -57,6 +57,7 @@ class SamplerProcess:
         )
         self._steps = 0
         self._missed_before = ring.words[self._words + at.L_MISSED]
+        self._overslept_before_ns = ring.words[self._words + at.L_OVERSLEPT_NS]
         if lane == MAIN_LANE and ring.last_shift() is None:
             ring.begin_segment(self._clock.tick + 1, self._clock.shift)
         self._loop = Loop(ring, lane, clock, pread)
@@ -114,6 +115,7 @@ class SamplerProcess:
                 self._record_segment()
             read_ns = self._loop.sample(clock.tick, late_ns)
             words[lane + at.L_MISSED] = self._missed_before + clock.missed
+            words[lane + at.L_OVERSLEPT_NS] = self._overslept_before_ns + clock.overslept_ns
             read_ns = sample_steadily(self._ring, self._lane, self._loop, clock, read_ns)
             if clock.tick % ticks_per_second == 0:
                 words[lane + at.L_CPU_NS] += self._cpu_since_last_ns()

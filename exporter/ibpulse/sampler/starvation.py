@@ -45,7 +45,8 @@ class Starvation:
         waited = scheduling.runqueue_wait_ns(process) if process else None
         if waited is None:
             return None
-        return _Times(process, waited, words[begin + at.L_LATENESS_SUM_NS], words[begin + at.L_DURATION_SUM_NS])
+        late = words[begin + at.L_LATENESS_SUM_NS] + words[begin + at.L_OVERSLEPT_NS]
+        return _Times(process, waited, late, words[begin + at.L_DURATION_SUM_NS])
 
 
 def _is_starved(before: _Times | None, now: _Times) -> bool:
