@@ -97,6 +97,16 @@ def test_a_renamed_device_is_a_warning_and_has_not_disappeared() -> None:
     assert finding.sentence == "was renamed at 2025-11-20 23:59:00 UTC: its GUID is now that of mlx5_9:1."
 
 
+def test_another_device_under_a_name_is_a_warning() -> None:
+    events = [
+        replace(event("replaced", seconds, "mlx5_1"), text=f"mlx5_1 is another device now: GUID {new} instead of {old}")
+        for seconds, new, old in ((90, "b", "a"), (60, "c", "b"))
+    ]
+    finding = only_trouble(facts_with(events))
+    assert (finding.topic, finding.level, finding.subject) == ("events", Level.WARN, "mlx5_1")
+    assert finding.sentence == "is another device since 2025-11-20 23:59:00 UTC: GUID c instead of b."
+
+
 def test_another_port_of_the_same_card_is_no_new_name() -> None:
     ports = (make_port("mlx5_0"), make_port("mlx5_9", 2, identity={"guid": GUID}))
     assert only_trouble(facts_with([gone(60)], ports=ports)).topic == "devices"

@@ -18,7 +18,7 @@ MOST_DOWNS = 2
     "check `devices` reports ports that disappeared, with the time from the event log.",
 )
 def check_events(facts: Facts) -> Iterator[Finding]:
-    """The running daemon's event log: renamed devices, unreadable ports, flapping links, clock steps."""
+    """The running daemon's event log: renamed and replaced devices, unreadable ports, flapping links, clock steps."""
     log = facts.events
     if log is None:
         return
@@ -34,7 +34,13 @@ def check_events(facts: Facts) -> Iterator[Finding]:
     if not log.events:
         yield passed("", "The event log is empty.")
         return
-    findings = [*_find_renamed(facts), *_find_unreadable(facts, log), *_find_flaps(log), *_find_steps(log)]
+    findings = [
+        *_find_renamed(facts),
+        *_find_replaced(log),
+        *_find_unreadable(facts, log),
+        *_find_flaps(log),
+        *_find_steps(log),
+    ]
     yield from findings
     if all(finding.level is Level.OK for finding in findings):
         events = count_text(len(log.events), "event")
@@ -49,6 +55,17 @@ def _find_renamed(facts: Facts) -> Iterator[Finding]:
             f"was renamed at {moment_text(event.time_ns)}: its GUID is now that of {new}.",
             "Its earlier data has the old name, also in Prometheus.",
             "Make the names permanent with a udev rule, or adapt ports.roles and your queries to the new name.",
+        )
+
+
+def _find_replaced(log: EventFacts) -> Iterator[Finding]:
+    for event in {event.subject: event for event in log.recent("replaced")}.values():
+        yield Finding(
+            Level.WARN,
+            event.subject,
+            f"is another device since {moment_text(event.time_ns)}: {event.text.partition(': ')[2]}.",
+            "Earlier data with its name, also in Prometheus, is that of the device before.",
+            "If no card was replaced, make the names permanent with a udev rule.",
         )
 
 
