@@ -271,7 +271,11 @@ def test_another_device_under_the_same_name_is_read_anew(node: Tree) -> None:
     target = node.folder("mlx5_2").readlink()
     link.unlink()
     link.symlink_to(target)
+    # nothing of it is compared with the first one, and the devices are scanned again
+    reader.read()
+    assert (reader.gone, reader.reading) == (True, None)
     assert reading_of(reader).state == "INIT"
+    assert not reader.gone
 
 
 def test_ports_that_are_followed_no_more_are_forgotten_and_closed(node: Tree) -> None:

@@ -31,7 +31,9 @@ def node(folder: Path) -> Iterator[Node]:
 
 def begin(node: Node) -> None:
     node.fault({"slow-rail": {"mlx5_1": 0.5, "mlx5_2": 0.25}})
-    # scans are at 10 s and at 15 s
+    # a difference between two cards would be links that flapped
+    node.put("mlx5_1", "link_downed", "7")
+    # a second and a half after a scan
     node.run(11.5)
 
 
@@ -91,7 +93,7 @@ def test_devices_that_swap_names_show_their_own_rates(node: Node) -> None:
     assert event.details == {"guid": GUIDS["mlx5_1"], "guid_before": GUIDS["mlx5_0"]}
     # between the last scan before and this one
     assert 0 < event.uncertainty_ns <= 6e9
-    assert node.events("counter-reset", "appeared", "disappeared") == []
+    assert node.events("counter-reset", "appeared", "disappeared", "link-flap") == []
     swap(node)
     run_and_scrape(node)
     assert_cards(node, ("mlx5_0", "mlx5_1", "mlx5_2"), (2, 2, 0))

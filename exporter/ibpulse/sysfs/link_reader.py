@@ -101,15 +101,13 @@ class LinkReader:
         self._lines = ()
 
     def _check_port(self) -> ReadFault:
-        """Whether the port exists; another port of the same name is begun anew."""
+        """Whether the port exists; once not if another port has its name, so that the devices are scanned again."""
         try:
             status = self._path.stat()
         except OSError as error:
             return ReadFault.MISSING if error.errno in GONE else ReadFault.NONE
-        if self._inode != (status.st_dev, status.st_ino):
-            self._inode = (status.st_dev, status.st_ino)
-            self._start_anew()
-        return ReadFault.NONE
+        before, self._inode = self._inode, (status.st_dev, status.st_ino)
+        return ReadFault.NONE if before in (None, self._inode) else ReadFault.MISSING
 
     def _leave(self) -> None:
         self.gone, self.reading = True, None
