@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot, UtilizationMoments
+from ibpulse.model import DeviceIdentity
 from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, square, update
 
 A = "mlx5_0:1"
@@ -61,6 +63,28 @@ def test_bytes_are_utilisation_times_rate(tmp_path: Path) -> None:
     found = sampled(tmp_path, (square(30e9, 7, 11), constant(1e9)))
     for way in range(2):
         assert found.directions[way].bytes_total == pytest.approx(moments_of(found, way).utilization_seconds * RATE)
+
+
+def test_another_device_under_the_name_begins_at_0(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, replace(port(A), device=DeviceIdentity("a")))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write(A, (constant(30e9), constant(30e9)), 1, 350, resets=(120,))
+    before = follow(ring, aggregator, 1, 3).ports[0]
+    assert (before.resets, before.replacements) == (1, 0)
+    # its counters are far above those of the first device
+    ring.change(replace(port(A), device=DeviceIdentity("b")))
+    ring.file.assign(A, 4, 1, anew=True)
+    ring.write(A, (constant(4e9), constant(5e9)), 351, 700, start=(10**15, 10**15))
+    for _ in range(2):
+        found = follow(ring, aggregator, 4, 6).ports[0]
+        assert (found.resets, found.replacements) == (2, 1)
+        # from its first sample, at tick 351, to the end of the sixth second
+        assert [way.bytes_total for way in found.directions] == pytest.approx(
+            [249 * 0.01 * rate for rate in (4e9, 5e9)]
+        )
+        assert found.observed_seconds == pytest.approx(2.49)
+        assert moments_of(found).utilization_seconds == pytest.approx(2.49 * 4e9 / RATE)
+        assert max(window.peak_bytes_per_second or 0 for window in found.directions[0].windows) == pytest.approx(4e9)
 
 
 def test_twenty_percent_on_has_duty_one_fifth_and_a_variation_of_two(tmp_path: Path) -> None:

@@ -39,6 +39,22 @@ PLANTED = (
         ("tests/sampler/test_steady_times.py",),
     ),
     Fault(
+        "loop-another-device",
+        SAMPLER + "loop.py",
+        "if self._inode and self._folder.stat().st_ino != self._inode:",
+        "if False:",
+        "after a swap of names and a restart of the sampler, a total grows by the difference of two cards",
+        ("tests/sampler/test_counter_file.py",),
+    ),
+    Fault(
+        "starvation-late",
+        SAMPLER + "starvation.py",
+        " - (now.late - before.late)",
+        "",
+        "a device is slow and keeps its interval, because the sampler wakes late",
+        ("tests/sampler/test_starvation.py",),
+    ),
+    Fault(
         "quarantine-steady-since",
         SAMPLER + "quarantine.py",
         "        held.steady_since = None\n        return False",
