@@ -40,13 +40,15 @@ class Sampler:
         # quick reads that were preempted
         (0.5, 0.45, 0.0, True),
         (0.5, 1.0, 0.6, True),
+        # they waited as long as a worker of the kernel
+        (0.5, 0.22, 0.0, True),
         # late wake-ups delay no read
         (0.04, 0.5, 0.5, False),
         (0.04, 0.01, 0.0, False),
         (0.0, 0.0, 0.0, False),
     ],
 )
-def test_a_lane_is_starved_if_its_reads_mostly_waited(
+def test_a_lane_is_starved_if_its_reads_waited(
     ring: RingFile, monkeypatch: pytest.MonkeyPatch, reading: float, waited: float, late: float, starved: bool
 ) -> None:
     sampler = Sampler(ring, monkeypatch, lane=3)

@@ -45,7 +45,7 @@ CALM_SECONDS, POLL_SECONDS, CHECK_SECONDS = 0.2, 0.05, 1.0
 RESTART_SECONDS_MAX = 5.0
 STOP_SECONDS = 1.0
 NOT_STARTED = "the sampler could not be started"
-STARVED = "the sampler did not get the processor: its reads mostly waited for it, not for a device"
+STARVED = "the sampler did not get the processor: its reads waited for it, not for a device"
 STARVED_ADVICE = "no device is to blame; set sampler.scheduler=fifo, or keep a CPU free for sampler.cpu"
 NO_DETAILS: Mapping[str, str] = {}
 
