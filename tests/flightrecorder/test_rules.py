@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
-from ibpulse.flightrecorder.rules import RULES, LocalRules, RuleOptions
+from ibpulse.flightrecorder.rules import RULES, LocalRules, RuleOptions, ports_of
 from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Workload
@@ -38,6 +38,23 @@ def labels_of(name: str, observations: Iterable[Observation]) -> list[dict[str, 
         state, labels = RULES[name].find(state, observation, RuleOptions())
         found += [] if labels is None else [dict(labels)]
     return found
+
+
+@pytest.mark.parametrize(
+    ("labels", "ports"),
+    [
+        ({"device": "mlx5_4", "port": "1"}, "mlx5_4:1"),
+        ({"device": "mlx5_4,mlx5_5", "port": "1"}, "mlx5_4:1, mlx5_5:1"),
+        ({"device": "mlx5_4,mlx5_5", "port": "1,2"}, "mlx5_4, mlx5_5"),
+        ({"device": "mlx5_4"}, "mlx5_4"),
+        ({"port": "mlx5_4:1,mlx5_5:1"}, "mlx5_4:1, mlx5_5:1"),
+        ({"port": "10055", "device": ""}, ""),
+        ({"alertname": "Stalled"}, ""),
+    ],
+    ids=str,
+)
+def test_ports_that_labels_name(labels: dict[str, str], ports: str) -> None:
+    assert ports_of(labels) == ports
 
 
 def test_there_is_a_metric_label_for_every_rule() -> None:

@@ -114,7 +114,7 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
 
 async def test_a_capture_is_taken_listed_downloaded_and_deleted(client: httpx.AsyncClient, tmp_path: Path) -> None:
     entry = await taken(client, reason="Before the update", labels={"job": "llama"})
-    assert (entry["reason"], entry["jobs"]) == ("before-the-update", None)
+    assert (entry["reason"], entry["jobs"]) == ("Before-the-update", None)
     answer = await client.get(entry["url"])
     assert answer.headers["content-type"] == "application/vnd.apache.parquet"
     assert answer.headers["content-disposition"] == f'attachment; filename="{entry["name"]}"'
@@ -235,8 +235,16 @@ async def test_a_firing_alert_of_this_node_takes_a_capture_once(client: httpx.As
     body = {"version": "4", "status": "firing", "alerts": [alert(), alert(status="resolved", fingerprint="g")]}
     answer = (await client.post(ALERTS, json=body)).json()
     assert answer["alerts"] == 1
-    assert answer["capture"].startswith("20251121T000005.000Z-stalled-")
+    assert answer["capture"].startswith("20251121T000005.000Z-Stalled-")
     assert (await client.post(ALERTS, json=body)).json() == {"capture": None, "alerts": 0}
+
+
+async def test_a_capture_has_the_name_and_the_port_of_its_alert(node: Node, tmp_path: Path) -> None:
+    events, labels = EventLog(), {"device": "mlx5_4", "port": "1"}
+    async with recorder_of(node, tmp_path, events=events) as recorder, client_of(node, recorder) as client:
+        entry = await taken(client, reason="IBPulseLinkWentDown", labels=labels)
+    assert (entry["reason"], entry["ports"]) == ("IBPulseLinkWentDown", "mlx5_4:1")
+    assert [event.text for event in events.events()] == ["capture of IBPulseLinkWentDown, mlx5_4:1"]
 
 
 async def test_an_alert_of_another_node_takes_none(client: httpx.AsyncClient) -> None:

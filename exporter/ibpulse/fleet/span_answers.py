@@ -206,6 +206,7 @@ class NodeCapture(NodeMember):
     name: CaptureFile
     trigger_ms: Count
     reason: Name
+    ports: Sentence = ""
     jobs: Annotated[list[NodeCaptureJob], at_most(100)] | None = None
     size_bytes: Count
 

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import CaptureError
 from ibpulse.events import Event, EventLog
 from ibpulse.flightrecorder.known_ports import KnownPorts
-from ibpulse.flightrecorder.rules import Trigger
+from ibpulse.flightrecorder.rules import Trigger, ports_of
 from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
 from ibpulse.flightrecorder.writer import Job
 from ibpulse.internal_errors import InternalErrors
@@ -279,7 +279,7 @@ class FlightRecorder:
             trigger.instant_ns,
             CAPTURE,
             "",
-            f"capture of {trigger.reason}",
+            f"capture of {trigger.reason}" + (f", {ports}" if (ports := ports_of(trigger.labels)) else ""),
             details={
                 "name": str(pending.name),
                 "reason": trigger.reason,
@@ -302,13 +302,28 @@ class FlightRecorder:
     def jobs_of(self) -> Mapping[str, Sequence[JobRecord]]:
         """The newest jobs of each stored capture by its file name, as far as the event log knows them."""
         found: dict[str, tuple[JobRecord, ...]] = {}
-        stored = {str(each.name) for each in self._stored}
-        for details in (event.details for event in self._events.events() if event.kind == CAPTURE):
-            if (name := str(details.get("name"))) in stored and "jobs" in details:
+        for name, details in self._logged():
+            if "jobs" in details:
                 # a log of another version may hold anything
                 with suppress(ValueError):
                     found[name] = jobs_from_json(details["jobs"])
         return found
+
+    def ports_of(self) -> Mapping[str, str]:
+        """The ports that the trigger of each stored capture names, by file name, as far as the event log knows them."""
+        found = {}
+        for name, details in self._logged():
+            labels = details.get("labels")
+            if isinstance(labels, Mapping):
+                found[name] = ports_of({key: str(value) for key, value in labels.items()})
+        return found
+
+    def _logged(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The details of the events of stored captures by file name."""
+        stored = {str(each.name) for each in self._stored}
+        for details in (event.details for event in self._events.events() if event.kind == CAPTURE):
+            if (name := str(details.get("name"))) in stored:
+                yield name, details
 
     def pending(self) -> list[Pending]:
         """The captures that are waiting or being written, oldest first."""

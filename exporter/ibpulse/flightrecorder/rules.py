@@ -9,6 +9,7 @@ from typing import Any
 
 from ibpulse.aggregator.snapshot import CARRYING, QUIET, Observation, Snapshot
 from ibpulse.defaults import TRAFFIC_WINDOW_NS
+from ibpulse.events.event import is_port_name
 from ibpulse.model import CAPTURE_ORIGINS
 from ibpulse.units import SECOND_NS
 
@@ -35,6 +36,18 @@ class Trigger:
 
 
 Labels = Mapping[str, str]
+
+
+def ports_of(labels: Labels) -> str:
+    """The ports or devices that labels name, like "mlx5_4:1, mlx5_5:1"; empty if they name none.
+
+    Rules name a port as `mlx5_4:1`, alerts with two labels. Of several joined alerts, the ports are known only if all
+    have one number.
+    """
+    devices, ports = (labels[name].split(",") if labels.get(name) else [] for name in ("device", "port"))
+    if devices and len(ports) == 1:
+        return ", ".join(f"{device}:{ports[0]}" for device in devices)
+    return ", ".join(devices or filter(is_port_name, ports))
 
 
 @dataclass(frozen=True, slots=True)

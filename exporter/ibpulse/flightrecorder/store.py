@@ -17,8 +17,8 @@ from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, MAX_CAPTURE_BY
 from ibpulse.errors import CaptureError
 from ibpulse.units import MILLISECOND_NS, format_size
 
-REASON_LENGTH = 40
-_NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([a-z0-9][a-z0-9-]{0,39})-([0-9a-f]{8})\.parquet", re.ASCII)
+REASON_LENGTH = 64
+_NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([A-Za-z0-9][A-Za-z0-9-]{0,63})-([0-9a-f]{8})\.parquet", re.ASCII)
 _FORMAT = "%Y%m%dT%H%M%S"
 TEMPORARY = ".tmp"
 MAX_CAPTURES = 100
@@ -58,7 +58,7 @@ class CaptureName:
 
 def make_name(trigger_ns: int, reason: str) -> CaptureName:
     """A new name for a capture, with the reason shortened to the characters that file names allow."""
-    slug = re.sub(r"[^a-z0-9]+", "-", reason.lower())[:REASON_LENGTH].strip("-")
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", reason)[:REASON_LENGTH].strip("-")
     return CaptureName(trigger_ns // MILLISECOND_NS, slug or "capture", secrets.token_hex(4))
 
 

@@ -40,8 +40,8 @@ CAPTURES = "/api/v1/captures"
 PATH = "/api/v1/jobs/{job}/captures"
 SHORTEST_NS = 100 * MILLISECOND_NS
 MAX_ARCHIVES, MAX_LISTS = 2, 4
-# the reason in the name of a file has at most 40 characters
-MOST_REASON = 26
+# the reason in the name of a file has at most 64 characters
+MOST_REASON = 50
 _GROUP = re.compile(r"(?:(.*)-)?(job([0-9a-f]{5})[0-9a-f]{5})", re.ASCII)
 
 
@@ -155,7 +155,7 @@ def _group_of(reason: str) -> str | None:
 async def capture_job(parts: GatewayParts, job: FleetJob, wanted: WantedCapture) -> dict[str, Any]:
     """Take a capture on all nodes of a job; the answer names those that take none."""
     group = f"job{_key_hash(job.text)}{secrets.token_hex(3)[:5]}"
-    words = re.sub("[^a-z0-9]+", "-", wanted.reason.lower())[:MOST_REASON].strip("-")
+    words = re.sub("[^A-Za-z0-9]+", "-", wanted.reason)[:MOST_REASON].strip("-")
     trigger_ms = parts.clock.time_ns() // MILLISECOND_NS
     running = [name for name, each in job.nodes.items() if each.running] or list(job.nodes)
     nodes = [node for name in running if (node := parts.nodes.get(name)) is not None]

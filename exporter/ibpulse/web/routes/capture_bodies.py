@@ -55,7 +55,8 @@ class StoredAnswer(BaseModel):
 
     name: str
     trigger_ms: int = Field(description="Wall time of its trigger.")
-    reason: str
+    reason: str = Field(description="Reason, or name of the alert or rule, as in the file's name.")
+    ports: str = Field(description="Ports or devices that the alert or rule names; empty without any, or if unknown.")
     jobs: list[CaptureJobAnswer] | None = Field(
         description="The jobs of its span, the newest 16; null if they are not known."
     )
@@ -102,8 +103,10 @@ def list_members(
     pending: Sequence[Pending],
     problem: str,
     jobs: Mapping[str, Sequence[JobRecord]] = MappingProxyType({}),
+    ports: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The members of a `CapturesAnswer`; `stored` is oldest first. `jobs` are those of each capture, as far as known.
+    """The members of a `CapturesAnswer`; `stored` is oldest first. `jobs` and `ports` are those of each capture, as
+    far as known.
 
     A file that is complete remains pending until its event is in the event log, so whoever finds it listed finds the
     event as well.
@@ -116,6 +119,7 @@ def list_members(
                 "name": str(each.name),
                 "trigger_ms": each.name.trigger_ms,
                 "reason": each.name.reason,
+                "ports": ports.get(str(each.name), ""),
                 "jobs": _jobs(jobs.get(str(each.name))),
                 "size_bytes": each.size_bytes,
                 "url": f"{PATH}/{each.name}",

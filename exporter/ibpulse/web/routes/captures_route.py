@@ -82,7 +82,8 @@ def captures_router(captures: CaptureParts) -> APIRouter:
             stored = await recorder.refresh()
         except CaptureError as error:
             raise unavailable(captures, error) from error
-        return json_response(200, list_members(stored, recorder.pending(), recorder.find_problem(), recorder.jobs_of()))
+        known = recorder.jobs_of(), recorder.ports_of()
+        return json_response(200, list_members(stored, recorder.pending(), recorder.find_problem(), *known))
 
     @router.get(
         PATH + "/{name}",
