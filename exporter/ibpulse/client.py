@@ -78,6 +78,11 @@ class DaemonConnection:
         else:
             self._http = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
 
+    @property
+    def address(self) -> str:
+        """The URL without a password."""
+        return f"{self.place}{self._base}"
+
     def get(self, path: str, query: Sequence[tuple[str, str | int]] = ()) -> Answer:
         """Send a GET request and return the answer.
 
@@ -306,12 +311,10 @@ def ask_ports(connection: DaemonConnection) -> RemotePorts:
     try:
         body = connection.get("/api/v1/ports").body
     except DaemonError as error:
-        if error.status == http.client.NOT_FOUND and (nodes := _gateway_nodes(connection)):
-            reason = (
-                f"{connection.place} is a gateway; name one of its nodes, such as {connection.place}/node/{nodes[0]}"
-            )
-            raise DaemonError(f"{reason}: {first_names(nodes, MAX_NAMED)}", error.status) from error
-        raise
+        nodes = _gateway_nodes(connection) if error.status == http.client.NOT_FOUND else None
+        if nodes is None:
+            raise
+        raise DaemonError(_say_gateway(connection.address, nodes), error.status) from error
     with reading(connection):
         document = orjson.loads(body)
         interval_ns = round(float(document["interval_seconds"]) * 1e9)
@@ -319,12 +322,22 @@ def ask_ports(connection: DaemonConnection) -> RemotePorts:
         return RemotePorts(interval_ns, tuple(map(_port, document["ports"])), simulated)
 
 
-def _gateway_nodes(connection: DaemonConnection) -> list[str]:
-    """The names of the nodes of a gateway; empty if it is none."""
+def _gateway_nodes(connection: DaemonConnection) -> list[str] | None:
+    """The names of the nodes of a gateway; None if it is none."""
     try:
         return [str(node["node"]) for node in orjson.loads(connection.get("/api/v1/nodes").body)["nodes"]]
     except (DaemonError, ValueError, TypeError, KeyError):
-        return []
+        return None
+
+
+def _say_gateway(address: str, nodes: Sequence[str]) -> str:
+    """How to reach a node or a job of a gateway."""
+    if not nodes:
+        return f"{address} is a gateway, not a daemon, and it knows no node yet"
+    return (
+        f"{address} is a gateway, not a daemon; for a node use {address}/node/{nodes[0]} "
+        f"(it has {first_names(nodes, MAX_NAMED)}), for a job `ibpulse fleet collect --url={address} --job=ID`"
+    )
 
 
 def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | int]]) -> RemoteWindow:

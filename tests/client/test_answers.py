@@ -163,10 +163,16 @@ def test_metrics_are_added_up_over_their_labels(server: Canned) -> None:
         ask_metrics(DaemonConnection(server.url), ["a"])
 
 
-def test_a_gateway_is_told_from_a_daemon_with_its_nodes(server: Canned) -> None:
-    server.answer("/api/v1/nodes", json.dumps({"nodes": [{"node": "moe"}, {"node": "dense"}]}).encode())
+@pytest.mark.parametrize("prefix", ["", "/fabric"])
+def test_the_address_of_a_gateway_is_refused_with_the_way_to_its_nodes_and_jobs(server: Canned, prefix: str) -> None:
+    server.answer(f"{prefix}/api/v1/nodes", json.dumps({"nodes": [{"node": "moe"}, {"node": "dense"}]}).encode())
+    address = f"{server.url}{prefix}"
     with pytest.raises(DaemonError) as refusal:
-        ask_ports(DaemonConnection(server.url))
+        ask_ports(DaemonConnection(address))
     assert str(refusal.value) == (
-        f"{server.url} is a gateway; name one of its nodes, such as {server.url}/node/moe: moe, dense"
+        f"{address} is a gateway, not a daemon; for a node use {address}/node/moe (it has moe, dense), "
+        f"for a job `ibpulse fleet collect --url={address} --job=ID`"
     )
+    server.answer(f"{prefix}/api/v1/nodes", b'{"nodes": []}')
+    with pytest.raises(DaemonError, match="is a gateway, not a daemon, and it knows no node yet"):
+        ask_ports(DaemonConnection(address))

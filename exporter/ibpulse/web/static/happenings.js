@@ -4,8 +4,9 @@ import { apiAddress } from "./address.js";
 import { askCaptures, fillTable } from "./capture_requests.js";
 import { element } from "./elements.js";
 import { clock, duration, fullTime, megabytes } from "./format.js";
-import { SIGNS, sortOf } from "./marks.js";
+import { Events, SIGNS, sentenceOf, sortOf } from "./marks.js";
 
+const LAST = "24h";
 const MOST_ROWS = 200;
 // around an event in the view that shows it
 const BEFORE_MS = 2_000;
@@ -24,6 +25,8 @@ export class Happenings {
   #details;
   #list;
   #busy = false;
+  #day = new Events();
+  #problem = "";
 
   constructor(page) {
     this.#page = page;
@@ -31,7 +34,7 @@ export class Happenings {
     this.#details.id = "happenings";
     element("summary", "", this.#details).textContent = hasCaptures() ? "Events and captures" : "Events";
     this.#list = element("div", "", this.#details);
-    this.#details.addEventListener("toggle", () => this.show());
+    this.#details.addEventListener("toggle", () => this.#open());
     // the page at a gateway, which takes captures of jobs alone, has none
     const button = byId("capture");
     if (!button) return;
@@ -39,25 +42,51 @@ export class Happenings {
     button.addEventListener("click", () => this.take());
   }
 
+  /** Ask for the events of the last day, which are known longer than their samples, and show them. */
+  async #open() {
+    if (!this.#details.open) return;
+    const found = await askCaptures(`events?last=${LAST}`);
+    this.#problem = found.problem ?? "";
+    this.#day = new Events();
+    this.#day.add([...(found.events ?? []), ...this.#page.events.list]);
+    await this.show();
+  }
+
+  add(events) {
+    this.#day.add(events);
+    this.show();
+  }
+
   /** Fill the list if it is open: the newest first. */
   async show() {
     if (!this.#details.open) return;
     const captures = hasCaptures() ? await askCaptures("captures") : { captures: [] };
     const sizes = new Map((captures.captures ?? []).map((each) => [each.name, each.size_bytes]));
-    const events = this.#page.events.list;
+    const events = this.#day.list;
     const listed = new Set(events.map((each) => each.details?.name));
     // those of before the events
     const older = (captures.captures ?? []).filter((each) => !listed.has(each.name)).map(asEvent);
     const rows = [...events, ...older].sort((a, b) => b.time_ms - a.time_ms);
+    const scrolled = this.#list.querySelector(".wide")?.scrollTop ?? 0;
     this.#list.replaceChildren();
-    if (captures.problem) element("p", "soft", this.#list).textContent = captures.problem;
-    if (!rows.length) element("p", "soft", this.#list).textContent = "No event is known yet.";
-    else fillTable(this.#list, "Events and captures", ["Time", "What happened", "Capture", "View"], rows.slice(0, MOST_ROWS).map((each) => this.#cells(each, sizes)));
-    if (rows.length > MOST_ROWS) element("p", "soft", this.#list).textContent = `The newest ${MOST_ROWS} of ${rows.length}.`;
+    for (const problem of new Set([this.#problem, captures.problem])) {
+      if (problem) element("p", "soft", this.#list).textContent = problem;
+    }
+    if (!rows.length) {
+      element("p", "soft", this.#list).textContent = "No event is known of the last 24 hours.";
+      return;
+    }
+    const shown = rows.slice(0, MOST_ROWS).map((each) => this.#cells(each, sizes));
+    fillTable(this.#list, "Events and captures", ["Time", "What happened", "Capture", "View"], shown);
+    this.#list.querySelector(".wide").scrollTop = scrolled;
+    const foot = element("p", "soft", this.#list);
+    foot.textContent = `${rows.length > MOST_ROWS ? `The newest ${MOST_ROWS} of ${rows.length}. ` : ""}Events of the last 24 hours`;
+    foot.append(hasCaptures() ? ", and all captures that are kept. " : ". ");
+    Object.assign(element("a", "", foot), { href: apiAddress(`events?last=${LAST}`), textContent: "As JSON" });
   }
 
   #cells(event, sizes) {
-    const { time_ms: ms, uncertainty_ms: doubt, kind, text, details } = event;
+    const { time_ms: ms, uncertainty_ms: doubt, kind, details } = event;
     const when = doubt >= 1 ? `${fullTime(ms)}, or up to ${duration(doubt)} earlier` : fullTime(ms);
     return [
       when,
@@ -65,11 +94,20 @@ export class Happenings {
         const sign = element("span", "sign", cell);
         Object.assign(sign, { textContent: SIGNS[sortOf(kind)], ariaHidden: "true" });
         sign.dataset.sort = sortOf(kind);
-        cell.append(` ${text || kind}`);
+        cell.append(` ${sentenceOf(event)}`);
       },
       (cell) => details?.name && addDownload(cell, details.name, sizes.get(details.name)),
-      (cell) => ms > this.#page.reach.fromMs && this.#showButton(cell, ms),
+      (cell) => this.#addView(cell, ms),
     ];
+  }
+
+  #addView(cell, ms) {
+    const page = this.#page;
+    if (!page.ready || !page.store.newestMs) return;
+    const { fromMs } = page.reach;
+    if (ms > fromMs) return this.#showButton(cell, ms);
+    const words = { textContent: "no samples left", title: `The history of samples begins at ${clock(fromMs)}.` };
+    Object.assign(element("span", "soft", cell), words);
   }
 
   #showButton(cell, ms) {
@@ -111,8 +149,9 @@ export class Happenings {
 }
 
 /** A capture without its event. */
-function asEvent({ name, trigger_ms: ms, reason }) {
-  return { time_ms: ms, uncertainty_ms: 0, kind: "capture", text: `capture: ${reason}`, details: { name } };
+function asEvent({ name, trigger_ms: ms, reason, ports }) {
+  const text = `capture of ${reason}${ports ? `, ${ports}` : ""}`;
+  return { time_ms: ms, uncertainty_ms: 0, kind: "capture", subject: "", text, details: { name } };
 }
 
 /** Append a link that downloads a capture; `size` is undefined while it is written or after it was deleted. */

@@ -21,7 +21,7 @@ class NodePage extends LivePage {
 
   happen(events) {
     super.happen(events);
-    this.happenings.show();
+    this.happenings.add(events);
   }
 
   newSecond(second) {

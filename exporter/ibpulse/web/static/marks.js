@@ -18,6 +18,12 @@ export function sortOf(kind) {
   return BAD.includes(kind) ? "bad" : GOOD.includes(kind) ? "good" : "other";
 }
 
+/** What happened, with the port or device. */
+export function sentenceOf({ kind, subject, text }) {
+  const words = text || kind;
+  return words.includes(subject) ? words : `${subject}: ${words}`;
+}
+
 /** The events of the log, each once, oldest first. */
 export class Events {
   #found = new Map();
@@ -155,8 +161,7 @@ export class Marks {
     element("b", "", line).textContent = clock(event.time_ms, 2);
     const doubt = event.uncertainty_ms >= 1 ? ` or up to ${duration(event.uncertainty_ms)} earlier` : "";
     element("span", "soft", line).textContent = `${doubt}${this.remark(event)}`;
-    const text = event.text || event.kind;
-    line.append(document.createElement("br"), text.includes(event.subject) ? text : `${event.subject}: ${text}`);
+    line.append(document.createElement("br"), sentenceOf(event));
     if (event.kind === "capture" && event.details.name) {
       const link = element("a", "", line);
       link.href = apiAddress(`captures/${encodeURIComponent(event.details.name)}`, event.node);

@@ -41,11 +41,11 @@ async function offerCaptures(line, { endMs, spanMs }, key, list) {
   if (list.dataset.key !== key) return;
   const near = (found.captures ?? []).filter((each) => each.trigger_ms > endMs - spanMs - NEAR_MS && each.trigger_ms < endMs + NEAR_MS);
   line.append(near.length ? " Captures taken within five minutes of it: " : " No capture was taken within five minutes of it. ");
-  near.slice(0, MOST_CAPTURES).forEach(({ name, trigger_ms: ms, reason }, index) => {
+  near.slice(0, MOST_CAPTURES).forEach(({ name, trigger_ms: ms, reason, ports }, index) => {
     if (index) line.append(", ");
     const link = element("a", "", line);
     Object.assign(link, { href: apiAddress(`captures/${encodeURIComponent(name)}`), download: name });
-    link.textContent = `${clock(ms)} ${reason}`;
+    link.textContent = `${clock(ms)} ${reason}${ports ? `, ${ports}` : ""}`;
   });
   if (near.length) line.append(". ");
   const all = element("a", "", line);
