@@ -104,7 +104,7 @@ FAULTS = (
         tuple(
             Node(f"stalled-{n}", _silent(early), job="stalled", job_span=FROM_12) for n, early in enumerate((2, 0, 0))
         ),
-        (Fires("IBPulseTrafficStalled", "warning", 6, 50, job="stalled"),),
+        (Fires("IBPulseTrafficStalled", "warning", 6, 42, job="stalled"),),
     ),
     Fault("few-steps", (Node("few-steps-0", _silent(0), job="few-steps", job_span=(17 * 60, float("inf"))),)),
     Fault(

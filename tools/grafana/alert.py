@@ -10,6 +10,17 @@ from tools.grafana.rule_numbers import Threshold, fixed
 INSTANCE = "<$labels.instance>"
 DEVICE_NAME = f"<$labels.device> on {INSTANCE}"
 PORT_NAME = f"<$labels.device>:<$labels.port> on {INSTANCE}"
+PLACE = ("cluster", "instance", "device", "port")
+
+
+def asked(query: str, level: str = NODE) -> str:
+    """What a text asks of Prometheus about the node or port of its alert; `HERE` in the query are its labels."""
+    labels = [name for name in PLACE if name in level.split(", ")]
+    here = ",".join(f"{name}='%s'" for name in labels)
+    values = " ".join(f"$labels.{name}" for name in labels * query.count("HERE"))
+    return f'query (printf "{query.replace("HERE", here)}" {values})'
+
+
 AT_ONCE = fixed("at_once", "0s", "The expression already covers a time window.")
 KEEP = Threshold(
     "keep_for",

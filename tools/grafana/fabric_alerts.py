@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.grafana.alert import AT_ONCE, DEVICE_NAME, INSTANCE, PORT_NAME, USED, Alert
+from tools.grafana.alert import AT_ONCE, DEVICE_NAME, INSTANCE, PORT_NAME, USED, Alert, asked
 from tools.grafana.rule_levels import DEVICE, DOWN_RAILS, PORT, RAILS, newest, since, summed
 from tools.grafana.rule_numbers import Threshold, fixed
 
@@ -10,6 +10,14 @@ CHANGES, DOWN_SECONDS = "ibpulse_port_state_changes_total", "ibpulse_port_down_s
 UP = newest("ibpulse_port_up")
 SYMBOLS = "ibpulse_symbol_error_total"
 PCIE = [newest(f"ibpulse_device_pcie_{kind}bytes_per_second", DEVICE) for kind in ("", "max_")]
+
+GONE = "max by (device, port) (ibpulse_port_problem{problem='disappeared',HERE})"
+GBITS = "8e-9 * max(ibpulse_port_rate_bytes_per_second{HERE})"
+CARRIED = (
+    "1e-9 * (rate(ibpulse_port_transmit_bytes_total{HERE}[5m]) + rate(ibpulse_port_receive_bytes_total{HERE}[5m]))"
+)
+MEDIAN = f"quantile(0.5, {CARRIED} and on (device, port) ibpulse_port_info{{rail='true',HERE}})"
+"""Queries of texts: ports that disappeared, the highest link rate, what rails carried."""
 
 LINKS = (
     Alert(
@@ -19,7 +27,8 @@ LINKS = (
         AT_ONCE,
         "A rail of a node with a job was down for longer than a job survives.",
         f"Port {PORT_NAME} was down for <$value | humanize> s of the last <down_window>, and the node has "
-        "or recently had a job.",
+        f"or recently had a job. <with {asked('min(ibpulse_port_up{HERE})', PORT)}>"
+        "<if eq (. | first | value) 1.0>The link is up again.<else>The link is still down.<end><end>",
         (
             fixed("down_window", "10m", "Long enough to see several short outages as one."),
             Threshold(
@@ -35,7 +44,8 @@ LINKS = (
         "instance:ibpulse_missing_rails:sum > 0",
         Threshold("rail_missing_for", "2m", "A driver reload brings a device back in well under two minutes."),
         "A node has fewer rails than it should have.",
-        f"{INSTANCE} lacks <$value> of its rails.",
+        f"{INSTANCE} lacks <$value> of its rails"
+        f"<range {asked(GONE)}>; <.Labels.device>:<.Labels.port> disappeared<end>.",
         when=USED,
         otherwise="warning",
     ),
@@ -73,7 +83,9 @@ LINKS = (
         f"{newest('ibpulse_port_trained_down')} == 1",
         fixed("trained_down_for", "5m", "A link that trains again passes through lower rates."),
         "A rail's link runs at a lower rate than other rails of its make.",
-        f"Port {PORT_NAME} is ACTIVE, but slower than other rails of the same make on its node.",
+        f"Port {PORT_NAME} is ACTIVE, but slower than other rails of the same make on its node"
+        f'<range {asked(GBITS, PORT)}>: <.Value | printf "%.0f"> Gb/s<end>'
+        f'<range {asked(GBITS)}>, the fastest has <.Value | printf "%.0f"> Gb/s<end>.',
     ),
     Alert(
         "IBPulseSymbolErrors",
@@ -125,7 +137,9 @@ RAIL = (
         ),
         "A rail carries much less than its siblings.",
         f"Port {PORT_NAME} has carried less than three quarters of the median of the other rails of its job, or of the "
-        "node if no job is known, for <rail_slow_for>. In a collective, the slowest rail sets the pace.",
+        f"node if no job is known, for <rail_slow_for><range {asked(f'max({CARRIED})', PORT)}>; in the last 5m "
+        f'<.Value | printf "%.1f"> GB/s<end><range {asked(MEDIAN)}>, where the median rail of the node carried '
+        '<.Value | printf "%.1f"><end>. In a collective, the slowest rail sets the pace.',
     ),
     Alert(
         "IBPulsePcieDegraded",

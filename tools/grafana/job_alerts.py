@@ -7,17 +7,20 @@ show that the saturation costs something.
 from __future__ import annotations
 
 from tools.grafana.alert import INSTANCE, PORT_NAME, Alert
-from tools.grafana.job_recordings import ALONE
+from tools.grafana.job_recordings import ALONE, JOB_SILENT, LAST_TRAFFIC
 from tools.grafana.node_recordings import MOE_WINDOW, SATURATED_WINDOW
-from tools.grafana.rule_levels import JOB, NODE, PORT, RAILS, newest, summed
+from tools.grafana.rule_levels import EXPORTERS, JOB, NODE, PORT, RAILS, newest, summed
 from tools.grafana.rule_numbers import Threshold, fixed
 
 JOB_OR_NODE = "cluster, job, job_id, instance, node"
 STEP = "job_id:ibpulse_step_period_seconds:median"
 BEHIND = "instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < <behind_ratio>"
 SATURATED = "ibpulse_port_{}_saturated_seconds_total"
-STOPPED = "instance_job_id:ibpulse_stopped_early:seconds"
+STOPPED = "last_over_time(instance_job_id:ibpulse_stopped_early:seconds[<stall_memory>])"
 EARLIEST = f"max by ({JOB}) ({STOPPED})"
+# a node that answers without a job has lost it; one that does not answer may still have it
+STILL_THERE = f"({STOPPED} unless on ({NODE}) ({EXPORTERS} == 1 unless on ({NODE}) count by ({NODE}) ({LAST_TRAFFIC})))"
+RESUMED = "time() - job_id:ibpulse_last_traffic_timestamp_seconds:max <= <job_silent>"
 FIRST = f"({STOPPED} == on ({JOB}) group_left () {EARLIEST})"
 
 JOBS = (
@@ -77,7 +80,8 @@ JOBS = (
         "IBPulseTrafficStalled",
         "warning",
         f"(\n  ({FIRST} and on ({JOB}) count by ({JOB}) ({FIRST}) == 1)\n  or on ({JOB}) {EARLIEST}\n)\n"
-        f"and on ({JOB}) count_over_time({STEP}[<stepped_memory>]) > <stall_steps>",
+        f"and on ({JOB}) count_over_time({STEP}[<stepped_memory>]) > <stall_steps>\n"
+        f"and on ({JOB}) {STILL_THERE}\nunless on ({JOB}) {RESUMED}",
         Threshold(
             "stall_for",
             "3m",
@@ -85,13 +89,16 @@ JOBS = (
         ),
         "A job's regular training traffic has stopped, and the job is still there.",
         "No node of job <$labels.job_id> has carried its traffic for <stall_for> or longer, after regular steps. "
-        f"First to stop: {INSTANCE}, <$value | humanizeDuration> before the last node, which means something only if "
-        "it is more than the clocks of the nodes differ. No node is named if several stopped at the same time.",
+        f"<if and $labels.instance (gt $value 0.0)>{INSTANCE} stopped first, <$value | humanizeDuration> before the "
+        "last node by their clocks.<else>No node stopped before all others.<end>",
         (
+            fixed("stall_memory", "4m", "Longer than scrapes fail while a Prometheus restarts."),
+            JOB_SILENT,
             fixed("stepped_memory", "6h", "A job that hangs is known as one with regular steps for as long."),
             fixed("stall_steps", "10", "Evaluations with a clear period within that time: a job rather than a test."),
         ),
         board="ibpulse-job",
+        keep=False,
         of_node=False,
     ),
     Alert(

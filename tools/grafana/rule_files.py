@@ -178,7 +178,7 @@ def _rule(alert: Alert, severity: str, condition: str, component: str, fill_text
         "labels": {"severity": severity, "component": component},
         "annotations": {
             "summary": fill_text(alert.summary),
-            "description": fill_text(alert.description),
+            "description": fill_text(checked(alert.description)),
             "runbook_url": fill_text(f"<runbooks>/{alert.name}.md"),
             "dashboard_url": fill_text(f"<grafana>/d/{alert.board}{chosen}"),
         },

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_PLACE = re.compile(r"<(?:(?P<name>[a-z_]+)|(?P<template>\$[^<>]+))>")
+_PLACE = re.compile(r"<(?:(?P<template>else|end|(?:[$.]|(?:if|with|range) )[^<>]*)|(?P<name>[a-z_]+))>")
 _DURATION = re.compile(r"[0-9]+(ms|s|m|h|d)")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 _UNLESS = " unless on (cluster, node) ({})"
@@ -94,7 +94,7 @@ def fill(text: str, value: Callable[[str], str], template: Callable[[str], str])
 
     Args:
         value: returns the text for the name of a threshold or an address.
-        template: returns the text for a Prometheus template, such as `$labels.device`.
+        template: returns the text for a part of a Prometheus template, such as `$labels.device`, `if $value` or `end`.
     """
     return _PLACE.sub(lambda place: value(place["name"]) if place["name"] else template(place["template"]), text)
 

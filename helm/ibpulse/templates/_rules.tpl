@@ -503,14 +503,14 @@
   - alert: IBPulseTrafficStalled
     expr: |-
       (
-        ((instance_job_id:ibpulse_stopped_early:seconds == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds)) and on (cluster, job, job_id) count by (cluster, job, job_id) ((instance_job_id:ibpulse_stopped_early:seconds == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds))) == 1)
-        or on (cluster, job, job_id) max by (cluster, job, job_id) (instance_job_id:ibpulse_stopped_early:seconds)
+        ((last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]) == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]))) and on (cluster, job, job_id) count by (cluster, job, job_id) ((last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]) == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m])))) == 1)
+        or on (cluster, job, job_id) max by (cluster, job, job_id) (last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]))
       )
       and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > 10
+      and on (cluster, job, job_id) (last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]) unless on (cluster, job, instance, node) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 1 unless on (cluster, job, instance, node) count by (cluster, job, instance, node) (ibpulse_job_last_traffic_timestamp_seconds)))
+      unless on (cluster, job, job_id) time() - job_id:ibpulse_last_traffic_timestamp_seconds:max <= 60
     for: |-
       {{ $rule.thresholds.stallFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseTrafficStalled.severity }}
@@ -520,7 +520,7 @@
       summary: |-
         A job's regular training traffic has stopped, and the job is still there.
       description: |-
-        No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps. First to stop: {{`{{ $labels.instance }}`}}, {{`{{ $value | humanizeDuration }}`}} before the last node, which means something only if it is more than the clocks of the nodes differ. No node is named if several stopped at the same time.
+        No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps. {{`{{ if and $labels.instance (gt $value 0.0) }}`}}{{`{{ $labels.instance }}`}} stopped first, {{`{{ $value | humanizeDuration }}`}} before the last node by their clocks.{{`{{ else }}`}}No node stopped before all others.{{`{{ end }}`}}
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseTrafficStalled.md
       dashboard_url: |-
@@ -613,7 +613,7 @@
       summary: |-
         A rail of a node with a job was down for longer than a job survives.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was down for {{`{{ $value | humanize }}`}} s of the last 10m, and the node has or recently had a job.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was down for {{`{{ $value | humanize }}`}} s of the last 10m, and the node has or recently had a job. {{`{{ with query (printf "min(ibpulse_port_up{cluster='%s',instance='%s',device='%s',port='%s'})" $labels.cluster $labels.instance $labels.device $labels.port) }}`}}{{`{{ if eq (. | first | value) 1.0 }}`}}The link is up again.{{`{{ else }}`}}The link is still down.{{`{{ end }}`}}{{`{{ end }}`}}
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseLinkDownInJob.md
       dashboard_url: |-
@@ -640,7 +640,7 @@
       summary: |-
         A node has fewer rails than it should have.
       description: |-
-        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails.
+        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails{{`{{ range query (printf "max by (device, port) (ibpulse_port_problem{problem='disappeared',cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}; {{`{{ .Labels.device }}`}}:{{`{{ .Labels.port }}`}} disappeared{{`{{ end }}`}}.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailMissing.md
       dashboard_url: |-
@@ -667,7 +667,7 @@
       summary: |-
         A node has fewer rails than it should have.
       description: |-
-        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails.
+        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails{{`{{ range query (printf "max by (device, port) (ibpulse_port_problem{problem='disappeared',cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}; {{`{{ .Labels.device }}`}}:{{`{{ .Labels.port }}`}} disappeared{{`{{ end }}`}}.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailMissing.md
       dashboard_url: |-
@@ -747,7 +747,7 @@
       summary: |-
         A rail's link runs at a lower rate than other rails of its make.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is ACTIVE, but slower than other rails of the same make on its node.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is ACTIVE, but slower than other rails of the same make on its node{{`{{ range query (printf "8e-9 * max(ibpulse_port_rate_bytes_per_second{cluster='%s',instance='%s',device='%s',port='%s'})" $labels.cluster $labels.instance $labels.device $labels.port) }}`}}: {{`{{ .Value | printf "%.0f" }}`}} Gb/s{{`{{ end }}`}}{{`{{ range query (printf "8e-9 * max(ibpulse_port_rate_bytes_per_second{cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}, the fastest has {{`{{ .Value | printf "%.0f" }}`}} Gb/s{{`{{ end }}`}}.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailTrainedDown.md
       dashboard_url: |-
@@ -853,7 +853,7 @@
       summary: |-
         A rail carries much less than its siblings.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median of the other rails of its job, or of the node if no job is known, for {{ $rule.thresholds.railSlowFor }}. In a collective, the slowest rail sets the pace.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median of the other rails of its job, or of the node if no job is known, for {{ $rule.thresholds.railSlowFor }}{{`{{ range query (printf "max(1e-9 * (rate(ibpulse_port_transmit_bytes_total{cluster='%s',instance='%s',device='%s',port='%s'}[5m]) + rate(ibpulse_port_receive_bytes_total{cluster='%s',instance='%s',device='%s',port='%s'}[5m])))" $labels.cluster $labels.instance $labels.device $labels.port $labels.cluster $labels.instance $labels.device $labels.port) }}`}}; in the last 5m {{`{{ .Value | printf "%.1f" }}`}} GB/s{{`{{ end }}`}}{{`{{ range query (printf "quantile(0.5, 1e-9 * (rate(ibpulse_port_transmit_bytes_total{cluster='%s',instance='%s'}[5m]) + rate(ibpulse_port_receive_bytes_total{cluster='%s',instance='%s'}[5m])) and on (device, port) ibpulse_port_info{rail='true',cluster='%s',instance='%s'})" $labels.cluster $labels.instance $labels.cluster $labels.instance $labels.cluster $labels.instance) }}`}}, where the median rail of the node carried {{`{{ .Value | printf "%.1f" }}`}}{{`{{ end }}`}}. In a collective, the slowest rail sets the pace.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailSlow.md
       dashboard_url: |-

@@ -94,6 +94,21 @@ def test_a_link_older_than_the_history_offers_the_captures_of_that_time(page: Li
     assert page.complaints == []
 
 
+def test_events_stay_listed_without_their_samples(page: Live) -> None:
+    row = page.page.locator("#happenings tr", has_text="the daemon started")
+
+    def listed() -> str:
+        page.open()
+        page.page.click("#happenings summary")
+        row.wait_for()
+        return row.inner_text()
+
+    # the history is 20 s long
+    eventually(lambda: "no samples left" in listed(), seconds=60)
+    assert "Events of the last 24 hours" in page.text("#happenings")
+    assert page.complaints == []
+
+
 def test_the_page_names_the_node_the_date_and_the_time_zone(shown: Live) -> None:
     shown.open()
     shown.wait("live")

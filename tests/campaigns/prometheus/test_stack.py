@@ -118,8 +118,8 @@ class TestStack:
             return [one["name"] for one in (*listed["captures"], *listed["pending"])]
 
         eventually(lambda: asked("moe"), seconds=30, pause=0.5)
-        assert any("ibpulserailidle" in name for name in asked("moe"))
-        assert not any("ibpulserailidle" in name for node in ("dense", "idle") for name in asked(node))
+        assert any("IBPulseRailIdle" in name for name in asked("moe"))
+        assert not any("IBPulseRailIdle" in name for node in ("dense", "idle") for name in asked(node))
 
     def test_a_job_runs_on_two_nodes_and_the_one_on_which_it_hangs_stopped_first(self, stack: Running) -> None:
         def ask(query: str, label: str) -> dict[str, float]:

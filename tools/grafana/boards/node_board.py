@@ -205,7 +205,7 @@ def _bandwidth() -> model.Panel:
         ),
         [
             Query(peak, "peak"),
-            Query(_newest("ibpulse_node_bandwidth_active_mean_bytes_per_second", window="1m"), "mean when active"),
+            Query(_newest("ibpulse_node_bandwidth_active_mean_bytes_per_second", window="1m"), "active mean"),
             Query(S.bandwidth(), "mean"),
             Query(S.line_rate(), "line rate"),
         ],

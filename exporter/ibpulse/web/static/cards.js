@@ -22,7 +22,7 @@ const CARDS = [
     value: peak,
   },
   {
-    name: "Mean when active",
+    name: "Active mean",
     title: "Mean over the samples with traffic, excluding idle ones.",
     value: (n) => [
       ...rateParts(n.activeMean, n.unit),

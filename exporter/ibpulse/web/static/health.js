@@ -6,14 +6,25 @@ import { duration, percent } from "./format.js";
 const KEPT_BOUND = 0.99;
 const HEARTBEAT_BOUND_SECONDS = 2;
 
+const share = (s) => s.ticks / Math.max(1, s.ticks + s.missed_ticks);
+
+/** Why samples are missing, as far as it is known, and what to do; empty if few are. */
+function reason(s) {
+  if (share(s) >= KEPT_BOUND) return "";
+  if (s.throttled_periods) return "a CPU limit throttles the sampler; remove the limit";
+  const slow = s.tick_duration_p99_bound_seconds;
+  if (slow === null || slow > s.interval_seconds) return "reads take longer than the interval; see ibpulse doctor";
+  return "the sampler gets the CPU too late; the node is busy, see ibpulse doctor";
+}
+
 /** Name, value and tooltip of the items that are always shown. */
 function always(s) {
-  const kept = s.ticks / Math.max(1, s.ticks + s.missed_ticks);
+  const kept = share(s);
   const bound = (seconds, beyond) => (seconds === null ? beyond : `≤ ${duration(seconds * 1000)}`);
   return [
     {
       name: "Samples captured",
-      value: percent(kept, 3),
+      value: percent(kept, kept < KEPT_BOUND ? 1 : 3),
       title:
         "Fraction of scheduled samples that were taken since the start of the history; the others are missing.",
       bad: kept < KEPT_BOUND,
@@ -38,6 +49,7 @@ function faults(s) {
   const silent = s.heartbeat_age_seconds === null || s.heartbeat_age_seconds > HEARTBEAT_BOUND_SECONDS;
   const age = s.heartbeat_age_seconds === null ? "ever" : duration(s.heartbeat_age_seconds * 1000);
   return [
+    { name: "missing because", value: reason(s), title: "The most likely reason of those that the sampler knows.", bad: true },
     {
       name: "no heartbeat for",
       value: silent && age,

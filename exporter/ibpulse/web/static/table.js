@@ -12,7 +12,7 @@ export function showTable(table, second, unit) {
   const rows = [
     ["Peak sample", all.map((n) => rate(n.peak, unit))],
     ["Mean", all.map((n) => rate(n.mean, unit))],
-    ["Mean when active", all.map((n) => rate(n.activeMean, unit))],
+    ["Active mean", all.map((n) => rate(n.activeMean, unit))],
     ["Peak ÷ mean", all.map((n) => decimal(n.peakToMean))],
     ["Duty cycle", all.map((n) => percent(n.duty))],
     ...scales.map((scale) => [`Burstiness (CV) at ${scale}`, all.map((n) => decimal(n.cv[scale]))]),

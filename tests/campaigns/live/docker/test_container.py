@@ -146,7 +146,7 @@ def test_it_captures_when_alertmanager_says_so_and_stays_within_128_mib(containe
     status, text = container.ask("/api/v1/captures/alertmanager", "POST", json.dumps(notification))
     assert status < 300, text
     (listed,) = eventually(lambda: container.json("/api/v1/captures")["captures"], seconds=60, pause=1)
-    assert listed["reason"] == "ibpulserailidle"
+    assert listed["reason"] == "IBPulseRailIdle"
     # 8 ports, 10 ms, 5 minutes of history, the usual window; the ring is in the same memory
     assert container.limit.limit_bytes() == MEMORY_BYTES
     assert container.limit.shared_bytes() > 8 * 5 * 60 * 100 * RECORD_WORDS * WORD
