@@ -155,7 +155,12 @@ def _step(node: NodeSummary, room: int) -> str:
 def _rail_summary(view: View, columns: int) -> list[Line]:
     troubles = _troubles(view)
     count, bad = len(view.rails), sum(map(len, troubles.values())) - len(troubles["slow"])
-    parts = [f"{count - bad} of {count} rails active" if view.summary or bad else f"{count}"]
+    parts = [f"{count}"]
+    if view.summary is not None:
+        # the summary looks back for seconds, so a rail that has just gone down may still be among them
+        parts = [f"{min(view.summary.node.active_rails, count - bad)} of {count} rails active"]
+    elif bad:
+        parts = [f"{count - bad} of {count} rails up"]
     if view.summary is not None and view.summary.node.rail_fairness_ratio is not None:
         parts.append(f"fairness {view.summary.node.rail_fairness_ratio:.3f}")
     jobs = list(dict.fromkeys(job for rail in view.rails for job in rail.jobs))

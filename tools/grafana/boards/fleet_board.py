@@ -57,7 +57,7 @@ FIGURES = (
         f"{BANDWIDTH} / sum({by_node('max', S.pick('instance:ibpulse_line_rate_bytes:sum'))})",
     ),
     Figure(
-        "Rails in use",
+        "Active rails",
         "Rails with traffic ÷ all rails. A low value is normal while nodes are free, but a fault while jobs run.",
         "percentunit",
         f"sum({S.pick('ibpulse_node_active_rails')}) / sum({S.pick('ibpulse_node_rails')})",

@@ -135,7 +135,7 @@ TRAFFIC = (
         STEP,
     ),
     Figure(
-        "Rails in use",
+        "Active rails",
         "Rails with traffic ÷ all rails of the node.",
         "percentunit",
         f"{_newest('ibpulse_node_active_rails')} / {_newest('ibpulse_node_rails')}",

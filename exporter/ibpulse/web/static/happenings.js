@@ -106,7 +106,7 @@ export class Happenings {
     if (!page.ready || !page.store.newestMs) return;
     const { fromMs } = page.reach;
     if (ms > fromMs) return this.#showButton(cell, ms);
-    const words = { textContent: "no samples left", title: `The history of samples begins at ${clock(fromMs)}.` };
+    const words = { textContent: "no samples", title: `The history of samples begins at ${clock(fromMs)}.` };
     Object.assign(element("span", "soft", cell), words);
   }
 
