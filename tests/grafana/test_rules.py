@@ -117,6 +117,8 @@ def test_no_two_thresholds_have_one_name() -> None:
 def test_thresholds_and_templates_of_prometheus_are_written_alike() -> None:
     text = fill("<a_b> < <$value | humanize> > 1 <$labels.device>", str.upper, lambda template: f"[{template}]")
     assert text == "A_B < [$value | humanize] > 1 [$labels.device]"
+    asked = fill('<range query (printf "up")><.Value><else><a_b><end>', str.upper, lambda template: f"[{template}]")
+    assert asked == '[range query (printf "up")][.Value][else]A_B[end]'
 
 
 @pytest.mark.parametrize(
