@@ -301,7 +301,7 @@ def test_remarks_of_the_scan_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "what"),
     [
-        ("firmware", "28.39.1002", "firmware 28.39.1002, but 2 of 3 rails that are up have 28.41.1000"),
+        ("firmware", "28.39.1002", "firmware 28.39.1002, but 2 of 3 links up have 28.41.1000"),
         ("board", "MT_0000000840", "board MT_0000000840"),
         ("driver", "mlx4_core", "driver mlx4_core"),
     ],
@@ -316,7 +316,7 @@ def test_rails_that_differ_are_named(field: str, value: str, what: str) -> None:
 def test_a_rail_of_another_rate_is_named() -> None:
     slow = make_port("mlx5_2", rate_bytes_per_second=25e9)
     assert only_trouble(make_facts([*RAILS, slow], options={"roles": {"compute": ("mlx5_*",)}})).sentence == (
-        "has rate 25.0 GB/s, but 2 of 3 rails that are up have 50.0 GB/s."
+        "has rate 25.0 GB/s, but 2 of 3 links up have 50.0 GB/s."
     )
 
 
@@ -357,7 +357,7 @@ def test_rails_on_different_pcie_paths_are_named() -> None:
     )
     facts = make_facts([*RAILS, make_port("mlx5_2")], fabric={"topology": make_topology(places)})
     finding = only_trouble(facts)
-    assert finding.sentence.startswith("has PCIe path 31.5 GB/s, but 2 of 3 rails that are up have 63 GB/s")
+    assert finding.sentence.startswith("has PCIe path 31.5 GB/s, but 2 of 3 links up have 63 GB/s")
 
 
 def test_a_faulty_pcie_path_is_named_with_its_advice() -> None:

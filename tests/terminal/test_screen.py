@@ -176,7 +176,7 @@ def test_rails_without_traffic_are_not_active() -> None:
     quiet = replace(quiet, node=replace(quiet.node, active_rails=0))
     assert texts(lay_out(view(8, summary=quiet), 80, 24, BLOCKS))[5].startswith("rails     0 of 8 rails active")
     unknown = texts(lay_out(incident(summary=None), 80, 24, BLOCKS))
-    assert any(line.startswith("rails     5 of 8 rails up") for line in unknown)
+    assert any(line.startswith("rails     5 of 8 links up") for line in unknown)
 
 
 def test_the_head_counts_the_rails_that_are_active_and_names_the_others() -> None:

@@ -38,7 +38,7 @@ def check_likeness(facts: Facts) -> Iterator[Finding]:
             yield finding
     if rails and same and not any(port.trained_down for port in rails):
         yield passed(
-            "", f"{count_text(len(rails), 'rail')} up, with the same rate, driver, board, firmware and PCIe path."
+            "", f"{count_text(len(rails), 'link')} up with the same rate, driver, board, firmware and PCIe path."
         )
 
 
@@ -59,7 +59,7 @@ def _find_odd_ones(rails: list[Port], what: str, advice: str, read: Callable[[Po
             yield Finding(
                 Level.WARN,
                 str(port.id),
-                f"has {what} {value}, but {values[usual]} of {len(rails)} rails that are up have {usual}.",
+                f"has {what} {value}, but {values[usual]} of {len(rails)} links up have {usual}.",
                 "Rails that differ perform differently, and the job waits for the slowest.",
                 advice,
             )

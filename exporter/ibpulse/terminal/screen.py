@@ -160,7 +160,7 @@ def _rail_summary(view: View, columns: int) -> list[Line]:
         # the summary looks back for seconds, so a rail that has just gone down may still be among them
         parts = [f"{min(view.summary.node.active_rails, count - bad)} of {count} rails active"]
     elif bad:
-        parts = [f"{count - bad} of {count} rails up"]
+        parts = [f"{count - bad} of {count} links up"]
     if view.summary is not None and view.summary.node.rail_fairness_ratio is not None:
         parts.append(f"fairness {view.summary.node.rail_fairness_ratio:.3f}")
     jobs = list(dict.fromkeys(job for rail in view.rails for job in rail.jobs))
