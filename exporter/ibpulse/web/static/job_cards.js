@@ -24,7 +24,7 @@ const CARDS = [
     value: (job) => [...rateParts(job.peak?.bytes_per_second, job.unit), job.peak?.row ?? ""],
   },
   {
-    name: "Mean when active",
+    name: "Active mean",
     title: "Mean of a node over its samples with traffic: the median of the nodes, the least and the most.",
     value: (job) => spread(job, "active_bytes_per_second", (each) => rate(each, job.unit)),
   },

@@ -48,7 +48,7 @@ export function showNodes(table, ports, found) {
     ["Late", (port, n) => latenessWords(n)],
     ["Step period", (port, n) => (n?.step_period_seconds ? duration(n.step_period_seconds * 1000) : UNKNOWN)],
     ["Duty cycle", (port, n) => percent(n?.duty_cycle_ratio)],
-    ["Mean when active", (port, n) => known(n?.active_bytes_per_second, (each) => rate(each))],
+    ["Active mean", (port, n) => known(n?.active_bytes_per_second, (each) => rate(each))],
     ["Rail fairness", (port, n) => decimal(n?.rail_fairness_ratio, 3)],
   ];
   table.replaceChildren();
