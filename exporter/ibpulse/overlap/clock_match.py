@@ -16,11 +16,10 @@ from ibpulse.overlap.intervals import IntervalSet
 from ibpulse.overlap.wire_activity import WireActivity
 
 REACH_NS = 50_000_000
-MOST_LAG_NS = 5_000_000
 COARSE_NS, FINE_NS = 1_000_000, 50_000
 LEAST_CORRELATION, LEAST_LEAD = 0.5, 0.1
 APART_SAMPLES = 1.5
-"""Lags closer than this share samples with the best one, so they are no rivals."""
+"""Lags closer than this share samples with the best one, so they are no rivals; beyond it the clocks differ."""
 LEAST_ENDS = 5
 LEAST_SAMPLES = 20
 
@@ -72,10 +71,10 @@ def match_clocks(communication: IntervalSet, wire: WireActivity) -> ClockMatch:
     apart = np.abs(coarse - lag) > APART_SAMPLES * wire.interval_ns
     rival = float(found[apart].max(initial=0.0))
     match = ClockMatch(lag, float(fine.max()), rival, ends)
-    return ClockMatch(lag, match.correlation, rival, ends, _problem(match))
+    return ClockMatch(lag, match.correlation, rival, ends, _problem(match, wire.interval_ns))
 
 
-def _problem(match: ClockMatch) -> str:
+def _problem(match: ClockMatch, interval_ns: float) -> str:
     if match.correlation < LEAST_CORRELATION:
         return (
             f"the correlation of communication with the wire is {match.correlation:.2f}, below {LEAST_CORRELATION}: "
@@ -86,9 +85,11 @@ def _problem(match: ClockMatch) -> str:
             f"the correlation is {match.correlation:.2f} at a lag of {match.lag_ns / 1e6:+.1f} ms and "
             f"{match.rival:.2f} at another one: not clear, communication is too regular or too short for the samples"
         )
-    if abs(match.lag_ns) > MOST_LAG_NS:
+    most_ns = APART_SAMPLES * interval_ns
+    if abs(match.lag_ns) > most_ns:
+        leads = "leads" if match.lag_ns < 0 else "trails"
         return (
-            f"the wire is {match.lag_ns / 1e6:+.1f} ms later than the trace, beyond {MOST_LAG_NS / 1e6:.0f} ms: "
+            f"the wire {leads} the trace by {abs(match.lag_ns) / 1e6:.1f} ms, beyond {most_ns / 1e6:.0f} ms: "
             "another node, or a clock that was set in between"
         )
     return ""
