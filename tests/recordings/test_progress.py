@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.recordings.session import Progress, say_end, say_progress
+from ibpulse.recordings.session import Progress, say_end, say_missing, say_progress
 
 HALF = Progress(30.0, 3000, 8, 1.0, 213.44e9, 1_234_000, 30.0)
 
@@ -28,3 +28,8 @@ def test_the_end_tells_what_was_cut_off() -> None:
     whole = "run.parquet: 30.0s of 8 ports, 3000 samples per port, 100 % captured, 2.0 kB"
     assert say_end(path, HALF, 2000, 0.0) == whole
     assert say_end(path, HALF, 2000, 10.0) == whole.replace("30.0s", "20.0s") + "; 10.0s of silence cut off"
+
+
+def test_missing_samples_end_with_a_warning() -> None:
+    assert say_missing(replace(HALF, kept_ratio=0.95)) == ""
+    assert say_missing(replace(HALF, kept_ratio=0.57)).startswith("43.00 % of the samples are missing: bursts, gaps")

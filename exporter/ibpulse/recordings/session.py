@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 # A kill loses the samples not yet written, and those of the last 0.2 s, which are not settled yet.
 WRITE_SECONDS = 0.5
 LOG_SECONDS = 10.0
+MIN_CAPTURED = 0.95
+"""Below it, missing samples change the lengths of bursts and gaps, not only their certainty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,8 @@ def finish(writer: RecordingWriter, recorder: Recorder, trim: bool) -> str:
     if not progress.ticks:
         raise RecordingError(f"recording {path} ended before its first sample, so nothing was written; record longer")
     cut_seconds = progress.seconds * (1 - (last - first + 1) / progress.ticks)
+    if warning := say_missing(progress):
+        log.warning("%s", warning)
     return say_end(path, progress, path.stat().st_size, cut_seconds)
 
 
@@ -282,6 +286,16 @@ def say_progress(progress: Progress) -> str:
     if progress.remaining_seconds is not None:
         parts.append(f"{elapsed_text(progress.remaining_seconds)} left")
     return ", ".join(parts)
+
+
+def say_missing(progress: Progress) -> str:
+    """A warning about missing samples, empty if enough were captured."""
+    if progress.kept_ratio >= MIN_CAPTURED:
+        return ""
+    return (
+        f"{percent(1 - progress.kept_ratio)} of the samples are missing: bursts, gaps and steps are not "
+        "reliable; see ibpulse doctor"
+    )
 
 
 def say_end(path: Path, progress: Progress, file_bytes: int, trimmed_seconds: float) -> str:
