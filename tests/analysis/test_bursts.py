@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.bursts import BURST, HOLE, Runs, RunState, Thresholds, describe_runs, split_runs, start_runs
+from ibpulse.analysis.bursts import (
+    BURST,
+    HOLE,
+    RunLengths,
+    Runs,
+    RunState,
+    Thresholds,
+    describe_runs,
+    find_runs,
+    find_survival,
+    split_runs,
+    start_runs,
+    survival_quantile,
+)
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import Square
 
@@ -25,11 +38,28 @@ def split(values: list[float], thresholds: Thresholds = PLAIN) -> Runs:
     return split_runs(start_runs(1), rates, np.full(rates.shape, TICK), thresholds)[1]
 
 
+def bridge(values: list[float]) -> list[float]:
+    """The values with each hole of one or two samples filled from its ends inwards, the first one first."""
+    found, at = list(values), 0
+    for lost, group in itertools.groupby(values, key=lambda value: bool(np.isnan(value))):
+        end = at + len(list(group))
+        if lost and at > 0 and end < len(values) and end - at <= 2:
+            found[at] = values[at - 1]
+            if end - at == 2:
+                found[end - 1] = values[end]
+        at = end
+    return found
+
+
 def in_turn(values: list[float], thresholds: Thresholds) -> list[tuple[bool, bool, int, float]]:
     """Burst or gap, whole or not, ticks and bytes of the runs that ended, one tick after the other."""
-    on = False
+    filled, on = bridge(values), False
+    # short holes at the end may still be filled
+    if not np.isnan(filled[-3:]).all():
+        while np.isnan(filled[-1]):
+            filled.pop()
     labels: list[str] = []
-    for value in values:
+    for value in filled:
         on = value > thresholds.high or (on and value > thresholds.low)
         labels.append("hole" if np.isnan(value) else "burst" if on else "gap")
     runs = [(label, list(group)) for label, group in itertools.groupby(range(len(labels)), key=lambda at: labels[at])]
@@ -37,7 +67,7 @@ def in_turn(values: list[float], thresholds: Thresholds) -> list[tuple[bool, boo
     for place, (label, ticks) in enumerate(runs[:-1]):
         if label != "hole":
             whole = place > 0 and runs[place - 1][0] != "hole" and runs[place + 1][0] != "hole"
-            found.append((label == "burst", whole, len(ticks), sum(values[at] for at in ticks) * TICK))
+            found.append((label == "burst", whole, len(ticks), sum(filled[at] for at in ticks) * TICK))
     return found
 
 
@@ -77,6 +107,9 @@ def assert_same_state(one: RunState, other: RunState) -> None:
     np.testing.assert_array_equal(one.begun, other.begun)
     np.testing.assert_allclose(one.seconds, other.seconds, rtol=1e-9)
     np.testing.assert_allclose(one.moved_bytes, other.moved_bytes, rtol=1e-9)
+    known = one.label != HOLE
+    np.testing.assert_array_equal(one.rate[known], other.rate[known])
+    np.testing.assert_array_equal(one.missing[known], other.missing[known])
 
 
 @given(values=series)
@@ -87,11 +120,11 @@ def test_busy_and_idle_time_is_the_observed_time(values: list[float]) -> None:
 
 
 @given(values=series)
-def test_runs_that_ended_and_the_one_that_goes_on_are_the_observed_time(values: list[float]) -> None:
+def test_runs_last_for_the_observed_and_the_bridged_time(values: list[float]) -> None:
     rates = np.array([values])
     state, runs = split_runs(start_runs(1), rates, np.full(rates.shape, TICK), PLAIN)
-    observed = TICK * np.count_nonzero(~np.isnan(values))
-    assert runs.seconds.sum() + state.seconds[0] == pytest.approx(observed)
+    bridged = TICK * np.count_nonzero(~np.isnan(bridge(values)))
+    assert runs.seconds.sum() + state.seconds[0] == pytest.approx(bridged)
 
 
 @given(values=series, factor=st.floats(0.1, 1e9))
@@ -101,10 +134,32 @@ def test_scaling_rates_and_thresholds_scales_only_the_bytes(values: list[float],
     np.testing.assert_allclose(one.moved_bytes * factor, many.moved_bytes, rtol=1e-9)
 
 
-def test_missing_data_censors_a_burst() -> None:
-    runs = split([0, 5, 5, NAN, 5, 0, 5, 0])
+def test_one_or_two_missing_samples_do_not_end_a_run() -> None:
+    for hole in ([NAN], [NAN, NAN]):
+        runs = split([0, 5, 5, *hole, 5, 0, *hole, 0, 0, 5])
+        assert runs.seconds[runs.bursts()].tolist() == pytest.approx([TICK * (3 + len(hole))])
+        assert runs.seconds[runs.gaps()].tolist() == pytest.approx([TICK * (3 + len(hole))])
+        assert runs.moved_bytes[runs.bursts()].tolist() == pytest.approx([5 * TICK * (3 + len(hole))])
+
+
+def test_between_a_burst_and_a_gap_the_end_is_in_the_middle_of_the_hole() -> None:
+    runs = split([0, 5, NAN, NAN, 0, 0, NAN, 5])
+    assert runs.seconds[runs.bursts()].tolist() == pytest.approx([2 * TICK])
+    assert runs.seconds[runs.gaps()].tolist() == pytest.approx([4 * TICK])
+
+
+def test_three_missing_samples_cut_off_a_run() -> None:
+    runs = split([0, 5, 5, NAN, NAN, NAN, 5, 0, 5, 0])
     assert runs.seconds[runs.bursts()].tolist() == [TICK]
     assert runs.censored_seconds() == pytest.approx(TICK * (1 + 2 + 1))
+    assert runs.begun.tolist() == [False, True, False, True, True]
+    assert runs.ended.tolist() == [True, False, True, True, True]
+
+
+def test_the_last_run_of_a_series_is_cut_off_by_its_end() -> None:
+    runs = find_runs(np.array([0.0, 5, 0, 5, 5]), np.full(5, TICK), PLAIN)
+    lengths = runs.lengths(burst=True)
+    assert (lengths.seconds.tolist(), lengths.ended.tolist()) == (pytest.approx([TICK, 2 * TICK]), [True, False])
 
 
 def test_the_first_run_ever_seen_is_censored() -> None:
@@ -121,14 +176,15 @@ def test_hysteresis_joins_bursts_over_a_dip_that_stays_above_the_low_threshold()
     assert parted.seconds[parted.bursts()].tolist() == pytest.approx([TICK, TICK])
 
 
-def test_after_missing_data_a_tick_between_the_thresholds_is_in_a_gap() -> None:
-    state, runs = split_runs(start_runs(1), np.array([[3.0, NAN, 1.5]]), np.full((1, 3), TICK), HYSTERESIS)
+def test_after_a_long_hole_a_tick_between_the_thresholds_is_in_a_gap() -> None:
+    values = np.array([[3.0, NAN, NAN, NAN, 1.5]])
+    state, runs = split_runs(start_runs(1), values, np.full(values.shape, TICK), HYSTERESIS)
     assert state.label.tolist() != [BURST]
     assert runs.idle_seconds.tolist() == [TICK]
 
 
 def test_bursts_after_a_gap_are_counted_immediately_and_per_row() -> None:
-    rates = np.array([[0, 5, 0, 5], [5, 5, NAN, 5], [NAN, 0, 0, 5]])
+    rates = np.array([[0, 5, 0, 5], [5, 5, NAN, 5], [NAN, 0, NAN, 5]])
     _, runs = split_runs(start_runs(3), rates, np.full(rates.shape, TICK), PLAIN)
     assert runs.began.tolist() == [2, 0, 1]
 
@@ -171,14 +227,53 @@ def test_thresholds_the_wrong_way_round_are_refused(low: float, high: float) -> 
 
 
 def test_runs_are_described_by_the_quantiles_of_their_lengths_and_their_mean_bytes() -> None:
-    lengths = np.random.default_rng(2).permutation(np.arange(1.0, 101.0))
-    found = describe_runs(lengths, 2 * lengths)
-    assert (found.count, found.longest_seconds, found.mean_bytes) == (100, 100.0, pytest.approx(101.0))
-    # between the 50th and the 51st, and at 0.95 x 99 places above the first
-    assert (found.p50_seconds, found.p95_seconds) == (pytest.approx(50.5), pytest.approx(95.05))
+    lengths = np.random.default_rng(2).permutation(np.arange(1, 101))
+    found = describe_runs(
+        split([0.0, *np.concatenate([np.repeat([5.0, 0.0], [length, 1]) for length in lengths])]), True
+    )
+    assert (found.count, found.longest_seconds) == (100, pytest.approx(1.0))
+    assert found.mean_bytes == pytest.approx(5 * TICK * 50.5)
+    # half are as long as 50 ticks or shorter, and half longer: the middle between 50 and 51
+    assert (found.p50_seconds, found.p95_seconds) == (pytest.approx(0.505), pytest.approx(0.955))
 
 
 def test_without_runs_only_the_count_is_known() -> None:
-    found = describe_runs(np.zeros(0), np.zeros(0))
+    found = describe_runs(split([0.0, 0.0]), True)
     assert found.count == 0
     assert np.isnan([found.p50_seconds, found.p95_seconds, found.longest_seconds, found.mean_bytes]).all()
+
+
+def test_survival_is_that_of_a_published_example() -> None:
+    # weeks of remission under 6-mercaptopurine, 12 of 21 censored: Freireich et al., 1963; Cox and Oakes, 1984, p. 49
+    ended, censored = [6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    lengths = RunLengths(np.array(ended + censored, float), np.repeat([True, False], [len(ended), len(censored)]))
+    times, longer = find_survival(lengths)
+    assert times.tolist() == [6, 7, 10, 13, 16, 22, 23]
+    assert longer == pytest.approx([0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4)
+    assert survival_quantile(lengths, 0.5) == 23
+    assert np.isnan(survival_quantile(lengths, 0.95))
+
+
+@given(
+    runs=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=40),
+    part=st.sampled_from([0.5, 0.95]),
+)
+def test_survival_is_what_moving_the_mass_of_censored_runs_gives(runs: list[tuple[int, bool]], part: float) -> None:
+    # Efron, 1967: from left to right, each censored run hands its mass to all longer ones in equal parts
+    order = sorted(runs, key=lambda run: (run[0], not run[1]))
+    mass = [1 / len(runs)] * len(runs)
+    for place, (_, ended) in enumerate(order[:-1]):
+        if not ended:
+            for later in range(place + 1, len(order)):
+                mass[later] += mass[place] / (len(order) - place - 1)
+            mass[place] = 0.0
+    lengths = RunLengths(np.array([length for length, _ in runs], float), np.array([ended for _, ended in runs]))
+    times, longer = find_survival(lengths)
+    for time, share in zip(times, longer, strict=True):
+        gone = sum(m for m, (length, ended) in zip(mass, order, strict=True) if ended and length <= time)
+        assert share == pytest.approx(1 - gone)
+    found = survival_quantile(lengths, part)
+    if all(ended for _, ended in runs):
+        values = sorted(length for length, _ in runs)
+        assert sum(value <= found for value in values) >= part * len(values) - 1e-9
+        assert sum(value >= found for value in values) >= (1 - part) * len(values) - 1e-9

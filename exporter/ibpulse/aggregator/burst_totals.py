@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator.snapshot import DURATION_BUCKETS, Histogram
-from ibpulse.analysis.bursts import RunState, Thresholds, split_runs, start_runs
+from ibpulse.analysis.bursts import HOLE, Thresholds, join_states, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.saturation import (
     SaturationOptions,
@@ -60,10 +60,11 @@ class Bursts:
         """Make room for this number of port rows; the `fresh` rows are reset."""
         more = rows - len(self.port_seconds)
         if more > 0:
-            self._ports = _join(self._ports, start_runs(more))
+            self._ports = join_states(self._ports, start_runs(more))
             self.port_began = np.concatenate([self.port_began, np.zeros(more, dtype=np.int64)])
             self.port_seconds = np.concatenate([self.port_seconds, np.zeros(more)])
-        # their runs need no reset: a port's first sample is always missing
+        # a short hole between two ports of one row must not join their runs
+        self._ports.label[list(fresh)] = HOLE
         self.port_began[list(fresh)], self.port_seconds[list(fresh)] = 0, 0.0
 
     def add_node(self, node: NodeTicks, counting: bool) -> None:
@@ -98,15 +99,6 @@ class Bursts:
     def break_ports(self) -> None:
         """End the current run of every port at missing data."""
         self._ports = start_runs(len(self.port_seconds))
-
-
-def _join(one: RunState, other: RunState) -> RunState:
-    return RunState(
-        np.concatenate([one.label, other.label]),
-        np.concatenate([one.seconds, other.seconds]),
-        np.concatenate([one.moved_bytes, other.moved_bytes]),
-        np.concatenate([one.begun, other.begun]),
-    )
 
 
 class Saturation:

@@ -1,25 +1,29 @@
 """Runs of active and of inactive samples: bursts and gaps, with their lengths and bytes.
 
-A run that is cut off by missing data has an unknown length: it is *censored*. It counts as busy or idle time, but not
-as a burst or gap of known length; the same applies to the first run. If samples are lost with probability p, a run of
-n samples stays whole with probability of about (1 - p)^(n + 1), thus missing data biases lengths towards short
-runs; `censored_seconds` is the time excluded for this reason.
+One or two missing samples do not end a run: each counts as its nearest known neighbour, so that they continue a run
+between two samples of one kind, and move a boundary by at most one sample between two kinds. A run that is cut off by a
+longer hole, or by the beginning or the end, is *censored*: it lasted at least as long as was seen. Leaving such runs
+out would leave out long ones more often than short ones (a run of n samples stays whole with a probability of about
+(1 - p)^n), so quantiles of lengths come from the estimator of Kaplan and Meier, which counts them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.analysis.quantiles import quantiles
-from ibpulse.arrays import Bools, Floats
+from ibpulse.arrays import Bools, Counts, Floats
 
 Labels = npt.NDArray[np.int8]
 
 GAP, BURST, HOLE = 0, 1, 2
+MOST_BRIDGED = 2
+"""Missing samples in a row that do not end a run: one read that is lost takes the rates of two samples."""
+MOST_MISSING = 0.05
+"""Share of missing samples up to which lengths of bursts and gaps are right to one sample, see docs/report.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +40,43 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The current run of each row: its label, time and bytes so far, and whether its beginning was seen."""
+    """The current run of each row: its label, time and bytes so far, and whether its beginning was seen.
+
+    `rate` and `sample_seconds` are those of its last known sample, after which `missing` samples are missing.
+    """
 
     label: Labels
     seconds: Floats
     moved_bytes: Floats
     begun: Bools
+    rate: Floats
+    sample_seconds: Floats
+    missing: Counts
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
     """Completed runs, ordered by row and time, and the time spent in either state, including runs still in progress.
 
-    `row`, `burst` (otherwise gap), `whole` (otherwise censored), `seconds` and `moved_bytes` have one value per run.
-    `busy_seconds` and `idle_seconds` are (rows,). `began` (rows,) counts bursts that began after a gap.
+    `row`, `burst` (otherwise gap), `begun` and `ended` (whether its beginning and its end were seen), `seconds` and
+    `moved_bytes` have one value per run. `busy_seconds` and `idle_seconds` are (rows,) and contain no missing sample.
+    `began` (rows,) counts bursts that began after a gap.
     """
 
     row: npt.NDArray[np.intp]
     burst: Bools
-    whole: Bools
+    begun: Bools
+    ended: Bools
     seconds: Floats
     moved_bytes: Floats
     busy_seconds: Floats
     idle_seconds: Floats
     began: npt.NDArray[np.int64]
+
+    @property
+    def whole(self) -> Bools:
+        """Whether the length of each run is known."""
+        return self.begun & self.ended
 
     def bursts(self, row: int = 0) -> Bools:
         """Mask of the whole bursts of a row: `runs.seconds[runs.bursts()]` are durations for a histogram."""
@@ -69,14 +86,58 @@ class Runs:
         """Mask of the whole gaps of a row."""
         return np.asarray(~self.burst & self.whole & (self.row == row))
 
+    def lengths(self, burst: bool) -> RunLengths:
+        """The lengths of the bursts, or of the gaps, whose beginning was seen, of all rows.
+
+        A run is begun, or not, whatever its length is; that those whose end was seen are known for longer is what
+        `find_survival` corrects.
+        """
+        chosen = self.begun & (self.burst == burst)
+        return RunLengths(self.seconds[chosen], self.ended[chosen])
+
     def censored_seconds(self, row: int = 0) -> float:
         """Total time of the row's censored runs."""
         return float(self.seconds[~self.whole & (self.row == row)].sum())
 
 
 @dataclass(frozen=True, slots=True)
+class RunLengths:
+    """Lengths of runs (runs,): exact where `ended`, otherwise the least that they can be."""
+
+    seconds: Floats
+    ended: Bools
+
+
+def find_survival(lengths: RunLengths) -> tuple[Floats, Floats]:
+    """The lengths at which runs end, ascending, and the share of all runs that is longer than each.
+
+    Source: Kaplan and Meier, 1958. A censored run counts among those that can end for as long as it was seen. The share
+    stays above 0 if the longest run is censored.
+    """
+    times, ends = np.unique(lengths.seconds[lengths.ended], return_counts=True)
+    at_risk = len(lengths.seconds) - np.searchsorted(np.sort(lengths.seconds), times)
+    return times, np.cumprod(1 - ends / at_risk)
+
+
+def survival_quantile(lengths: RunLengths, part: float) -> float:
+    """The length that the share `part` of all runs does not exceed; NaN if too many are censored before it.
+
+    It is the middle of all such lengths if there are several, as for the usual median.
+    """
+    times, longer = find_survival(lengths)
+    place = int(np.searchsorted(-longer, part - 1 - 1e-9))
+    if place == len(times):
+        return math.nan
+    after = min(place + 1, len(times) - 1) if abs(longer[place] - (1 - part)) <= 1e-9 else place
+    return float(times[place] + times[after]) / 2
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatistics:
-    """Count, duration quantiles and mean bytes of the bursts or gaps of known length; NaN if there are none."""
+    """Statistics of the bursts or of the gaps; NaN if unknown.
+
+    `count`, `longest_seconds` and `mean_bytes` are those of the whole runs, the quantiles those of all.
+    """
 
     count: int
     p50_seconds: float
@@ -85,58 +146,108 @@ class RunStatistics:
     mean_bytes: float
 
 
-def describe_runs(seconds: Floats, moved_bytes: Floats) -> RunStatistics:
-    """Statistics of runs with these lengths (runs,) and bytes (runs,)."""
-    if not len(seconds):
-        return RunStatistics(0, math.nan, math.nan, math.nan, math.nan)
-    p50, p95 = quantiles(seconds, [0.5, 0.95])
-    return RunStatistics(len(seconds), p50, p95, float(seconds.max()), float(moved_bytes.mean()))
+def describe_runs(runs: Runs, burst: bool) -> RunStatistics:
+    """Statistics of the bursts or of the gaps of a single row."""
+    whole, lengths = runs.bursts() if burst else runs.gaps(), runs.lengths(burst)
+    p50, p95 = (survival_quantile(lengths, part) for part in (0.5, 0.95))
+    if not whole.any():
+        return RunStatistics(0, p50, p95, math.nan, math.nan)
+    return RunStatistics(
+        int(whole.sum()), p50, p95, float(runs.seconds[whole].max()), float(runs.moved_bytes[whole].mean())
+    )
 
 
 def start_runs(rows: int) -> RunState:
     """The state before the first sample, treated as missing data."""
-    return RunState(np.full(rows, HOLE, np.int8), np.zeros(rows), np.zeros(rows), np.zeros(rows, np.bool_))
+    nothing = np.zeros(rows)
+    return RunState(
+        label=np.full(rows, HOLE, np.int8),
+        seconds=nothing,
+        moved_bytes=nothing,
+        begun=np.zeros(rows, np.bool_),
+        rate=nothing,
+        sample_seconds=nothing,
+        missing=np.zeros(rows, np.int64),
+    )
+
+
+def join_states(one: RunState, other: RunState) -> RunState:
+    """The state of the rows of both."""
+    return RunState(*(np.concatenate([getattr(each, field.name) for each in (one, other)]) for field in fields(one)))
+
+
+def find_runs(rates: Floats, seconds: Floats, thresholds: Thresholds) -> Runs:
+    """All runs of a single row (samples,), including the last one, which is censored."""
+    end = MOST_BRIDGED + 1
+    padded = np.pad(rates, (0, end), constant_values=np.nan), np.pad(seconds, (0, end))
+    return split_runs(start_runs(1), padded[0][None], padded[1][None], thresholds)[1]
 
 
 def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thresholds) -> tuple[RunState, Runs]:
     """Process more samples of every row: rates (rows, samples), NaN where data is missing, and seconds of each.
 
     A sample above `high` belongs to a burst, one at or below `low` to a gap. A sample in between continues the previous
-    run; after missing data it belongs to a gap.
+    run; after a longer hole it belongs to a gap.
 
     Laws: `busy_seconds + idle_seconds` is the observed time. The result does not depend on how samples are split into
     calls. Scaling rates and thresholds scales only the bytes.
     """
-    label = _label(rates, state.label == BURST, thresholds)
-    time = np.where(label == HOLE, 0.0, seconds)
-    flow = np.where(label == HOLE, 0.0, rates) * time
-    # the current run of a row is prepended to its samples, as one sample of its length
-    labels = np.concatenate((state.label[:, None], label), axis=1)
+    # the newest samples of the current run precede the new ones; all its time is in the first of them
+    head = MOST_BRIDGED + 1
+    seen = (np.arange(head, 0, -1) > state.missing[:, None]) & (state.label != HOLE)[:, None]
+    values = np.concatenate((np.where(seen, state.rate[:, None], np.nan), rates), axis=1)
+    time = np.concatenate((np.where(seen, state.sample_seconds[:, None], 0.0), seconds), axis=1)
+    known = ~np.isnan(values)
+    last = np.where(known, np.arange(values.shape[1]), -1).max(axis=1)
+    rate, sample_seconds = (np.take_along_axis(each, last[:, None], axis=1)[:, 0] for each in (values, time))
+    _bridge(values, time, known)
+    labels = _label(values, state.label == BURST, thresholds)
+    observed = np.where(known[:, head:], seconds, 0.0)
+    busy = labels[:, head:] == BURST
+    time[:, :head][seen] = 0.0
+    time[labels == HOLE] = 0.0
+    flow = np.where(labels == HOLE, 0.0, values) * time
+    time[:, 0] += state.seconds
+    flow[:, 0] += state.moved_bytes
+    # whether the missing samples at the end continue the run is not known yet
+    missing = values.shape[1] - 1 - last
+    open_end = (last >= 0) & (missing <= MOST_BRIDGED)
+    waiting = open_end[:, None] & (np.arange(values.shape[1]) > last[:, None])
+    labels = np.where(waiting, np.take_along_axis(labels, last[:, None], axis=1), labels)
     first = np.ones(labels.shape, dtype=np.bool_)
     first[:, 1:] = labels[:, 1:] != labels[:, :-1]
     starts = np.flatnonzero(first)
     row, kind = starts // labels.shape[1], labels.ravel()[starts]
-    length, moved = _add_up(state.seconds, time, starts), _add_up(state.moved_bytes, flow, starts)
-    opens, last = np.diff(row, prepend=-1) != 0, np.diff(row, append=-1) != 0
+    length, moved = (np.add.reduceat(each.ravel(), starts) if len(starts) else np.zeros(0) for each in (time, flow))
+    opens, closes = np.diff(row, prepend=-1) != 0, np.diff(row, append=-1) != 0
     begun = (kind != HOLE) & np.where(opens, state.begun[row], np.roll(kind, 1) != HOLE)
-    ended = ~last & (kind != HOLE)
-    followed = np.roll(kind, -1) != HOLE
+    over = ~closes & (kind != HOLE)
     runs = Runs(
-        row=row[ended],
-        burst=kind[ended] == BURST,
-        whole=(begun & followed)[ended],
-        seconds=length[ended],
-        moved_bytes=moved[ended],
-        busy_seconds=np.where(label == BURST, time, 0.0).sum(axis=1),
-        idle_seconds=np.where(label == GAP, time, 0.0).sum(axis=1),
+        row=row[over],
+        burst=kind[over] == BURST,
+        begun=begun[over],
+        ended=(np.roll(kind, -1) != HOLE)[over],
+        seconds=length[over],
+        moved_bytes=moved[over],
+        busy_seconds=np.where(busy, observed, 0.0).sum(axis=1),
+        idle_seconds=np.where(busy, 0.0, observed).sum(axis=1),
         began=np.count_nonzero((labels[:, 1:] == BURST) & (labels[:, :-1] == GAP), axis=1),
     )
-    return RunState(kind[last], length[last], moved[last], begun[last]), runs
+    end = RunState(kind[closes], length[closes], moved[closes], begun[closes], rate, sample_seconds, missing)
+    return end, runs
 
 
-def _add_up(carried: Floats, values: Floats, starts: npt.NDArray[np.intp]) -> Floats:
-    """Sums from each start to the next over rows (rows, samples), each preceded by the value carried over."""
-    return np.asarray(np.add.reduceat(np.concatenate((carried[:, None], values), axis=1).ravel(), starts))
+def _bridge(values: Floats, time: Floats, known: Bools) -> None:
+    """Give up to two missing samples in a row the rate and time of the nearest known sample, in place."""
+    if known.all():
+        return
+    beside = np.pad(known, ((0, 0), (2, 2)))
+    before_two, before, after, after_two = beside[:, :-4], beside[:, 1:-3], beside[:, 3:-1], beside[:, 4:]
+    row, column = np.nonzero(~known & before & (after | after_two))
+    later = np.nonzero(~known & ~before & before_two & after)
+    for each in (values, time):
+        each[row, column] = each[row, column - 1]
+        each[later] = each[later[0], later[1] + 1]
 
 
 def _label(rates: Floats, inside: Bools, thresholds: Thresholds) -> Labels:

@@ -9,17 +9,20 @@ import numpy as np
 
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.balance import measure_fairness
+from ibpulse.analysis.bootstrap import FEWEST_UNITS
+from ibpulse.analysis.bursts import MOST_BRIDGED
 from ibpulse.analysis.node_statistics import FIELDS, OBSERVED, RECEIVE, TRANSMIT, NodeStatistics, describe_node
 from ibpulse.analysis.rail_series import RailSeries
+from ibpulse.analysis.regular_steps import find_runs
 from ibpulse.analysis.steps import Steps
-from ibpulse.arrays import Floats
+from ibpulse.arrays import Bools, Floats
 
 # fields of the last axis of sums: node sums, these two, moments of each time scale, bytes of each rail while it is
 # compared
 DURATION, COUNT = range(FIELDS, FIELDS + 2)
 FIRST_SCALE = FIELDS + 2
-# steps represent the window if they cover at least this fraction of it
-MOST = 0.8
+# steps represent the window if they cover at least this fraction of it; the second if some have a long hole
+MOST, MOST_BROKEN = 0.8, 0.95
 BLOCK_SECONDS = 1.0
 # blocks of time span several steps, to make their phase within a step irrelevant
 BLOCK_PERIODS = 3.0
@@ -110,10 +113,13 @@ def _cut(values: Floats, bounds: Floats) -> Floats:
 
 def split(sums: Sums, series: RailSeries, steps: Steps, period_seconds: float) -> tuple[Units, Floats]:
     """The units of the window (its steps if they fill it), and the sums (steps, fields) of its steps."""
-    whole_steps, begun = _sum_steps(sums, steps)
+    every, begun, unbroken = _sum_steps(sums, series, steps)
+    # a long hole on the edge of a step hides the step, and one inside it does not: in the steps that are found, silence
+    # would be missing less often than traffic
+    whole_steps = every[unbroken] if np.count_nonzero(unbroken) >= FEWEST_UNITS else every
     seconds = series.ticks * series.interval_seconds
-    if whole_steps[:, DURATION].sum() >= MOST * seconds:
-        return Units(True, whole_steps, begun), whole_steps
+    if every[:, DURATION].sum() >= (MOST if unbroken.all() else MOST_BROKEN) * seconds:
+        return Units(True, every, begun), whole_steps
     longest = BLOCK_SECONDS if np.isnan(period_seconds) else max(BLOCK_SECONDS, BLOCK_PERIODS * period_seconds)
     width = max(1, round(longest / series.interval_seconds))
     bounds = np.arange(series.lead, series.lead + series.ticks + 1, width, dtype=np.float64)
@@ -121,10 +127,10 @@ def split(sums: Sums, series: RailSeries, steps: Steps, period_seconds: float) -
     return Units(False, blocks[blocks[:, OBSERVED] > 0]), whole_steps
 
 
-def _sum_steps(sums: Sums, steps: Steps) -> tuple[Floats, Floats]:
-    """Sums of the sufficiently observed whole steps, and of a first part of each."""
+def _sum_steps(sums: Sums, series: RailSeries, steps: Steps) -> tuple[Floats, Floats, Bools]:
+    """Sums of the sufficiently observed whole steps, and of a first part of each; and those without a long hole."""
     if len(steps.bounds) < 2:
-        return np.zeros((0, sums.fields)), np.zeros((0, sums.fields))
+        return np.zeros((0, sums.fields)), np.zeros((0, sums.fields)), np.zeros(0, dtype=np.bool_)
     # multiples of the golden ratio give evenly distributed lengths in no particular order
     part = np.arange(1, len(steps.bounds)) * GOLDEN % 1.0
     within = steps.bounds[:-1] + part * np.diff(steps.bounds)
@@ -132,7 +138,11 @@ def _sum_steps(sums: Sums, steps: Steps) -> tuple[Floats, Floats]:
     whole, begun = halves[::2] + halves[1::2], halves[::2]
     whole[:, COUNT] = 1.0
     enough = steps.whole & (whole[:, OBSERVED] >= LEAST_OBSERVED * whole[:, DURATION])
-    return whole[enough], begun[enough]
+    first, end = find_runs(~series.whole)
+    broken = np.zeros(len(series.whole))
+    for hole in np.flatnonzero(end - first > MOST_BRIDGED):
+        broken[first[hole] : end[hole]] = 1.0
+    return whole[enough], begun[enough], _cut(broken, steps.bounds)[enough] == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers, join_groups
-from ibpulse.analysis.bursts import RunStatistics, Thresholds, describe_runs, split_runs, start_runs
+from ibpulse.analysis.bursts import MOST_BRIDGED, RunStatistics, Thresholds, describe_runs, find_runs
 from ibpulse.analysis.node_statistics import NodeStatistics, line_rate, usual_peak
 from ibpulse.analysis.period import StepPeriod, find_sampled_period
 from ibpulse.analysis.quantiles import quantiles
@@ -45,12 +45,16 @@ class SpanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Observed part of a span: `holes` counts runs of missing samples; `longest_hole_seconds` is NaN without any."""
+    """Observed part of a span: `holes` counts runs of missing samples; `longest_hole_seconds` is NaN without any.
+
+    `cuts_runs`: a hole is so long that it ends a burst or a gap.
+    """
 
     seconds: float
     observed_ratio: float
     holes: int
     longest_hole_seconds: float
+    cuts_runs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,13 @@ class SpanStatistics:
         """The statistics of the sum over the rails."""
         return self.whole.node
 
+    def whole_bins(self, bin_ns: int) -> float:
+        """The share of bins of that length, a multiple of the interval, in which no sample is missing; NaN without."""
+        ticks, lead = bin_ns // self.series.interval_ns, self.series.lead
+        first = lead + -lead % ticks
+        bins = self.series.whole[first : first + (lead + self.series.ticks - first) // ticks * ticks].reshape(-1, ticks)
+        return float(bins.all(axis=1).mean()) if len(bins) else math.nan
+
     def of_units(self, sums: Floats) -> UnitStatistics:
         """The statistics derived from other sums (..., fields) of units of this span."""
         return describe_units(sums, self.series, self.whole.timescales_ns)
@@ -107,7 +118,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     whole = _with_peak(describe_units(sums.whole(), series, sums.timescales_ns), series)
     line = _mean_line(series, lines)
     step_total, computing = step_sums.sum(axis=0), options.computing_ratio
-    bursts, gaps, censored_seconds = _describe_runs(series, options.thresholds)
+    runs = find_runs(series.bandwidth, series.measured, options.thresholds)
     active_p50, active_p95 = _active_quantiles(series, active)
     return SpanStatistics(
         series=series,
@@ -116,9 +127,9 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
         peak_utilization=_peak(series, lines),
         active_p50=active_p50,
         active_p95=active_p95,
-        bursts=bursts,
-        gaps=gaps,
-        censored_seconds=censored_seconds,
+        bursts=describe_runs(runs, burst=True),
+        gaps=describe_runs(runs, burst=False),
+        censored_seconds=runs.censored_seconds(),
         period=period,
         steps=describe_steps(step_total),
         bounds=bound_steps(step_total, line / max(1, sum(series.recorded)), computing),
@@ -253,27 +264,16 @@ def _active_quantiles(series: RailSeries, active_bytes_per_second: float) -> tup
     return median, high
 
 
-def _describe_runs(series: RailSeries, thresholds: Thresholds) -> tuple[RunStatistics, RunStatistics, float]:
-    """Bursts and gaps of the sum over the rails, and the time in runs of unknown length."""
-    # one missing sample at the end terminates the last run
-    rates = np.append(series.bandwidth, np.nan)[None]
-    measured = np.append(series.measured, 0.0)[None]
-    _, runs = split_runs(start_runs(1), rates, measured, thresholds)
-    bursts, gaps = (
-        describe_runs(runs.seconds[which], runs.moved_bytes[which]) for which in (runs.bursts(), runs.gaps())
-    )
-    return bursts, gaps, runs.censored_seconds()
-
-
 def _describe_coverage(series: RailSeries) -> Coverage:
     whole = series.whole[series.lead : series.lead + series.ticks]
     edges = np.flatnonzero(np.diff(np.concatenate(([True], whole, [True]))))
-    lengths = (edges[1::2] - edges[::2]) * series.interval_seconds
+    lengths = edges[1::2] - edges[::2]
     return Coverage(
         seconds=series.ticks * series.interval_seconds,
         observed_ratio=float(np.count_nonzero(whole)) / series.ticks,
         holes=len(lengths),
-        longest_hole_seconds=float(lengths.max()) if len(lengths) else math.nan,
+        longest_hole_seconds=int(lengths.max()) * series.interval_seconds if len(lengths) else math.nan,
+        cuts_runs=bool((lengths > MOST_BRIDGED).any()),
     )
 
 

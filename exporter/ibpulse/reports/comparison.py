@@ -67,7 +67,7 @@ def _change(row: ReportRow, base: Run, other: Run, level: float, options: Report
 class Report:
     """The runs in the given order; `changes` compares every run after the first with the first.
 
-    `steps` compares the steps of two runs; None for another number, and in a brief report.
+    `steps` compares the steps of two runs; None for another number, in a brief report, and with too much missing.
     """
 
     options: ReportOptions
@@ -87,7 +87,8 @@ def assemble(runs: Sequence[Run], options: ReportOptions, titles: Sequence[str] 
     # the rows of a brief report are always the same ten
     table = tuple(row for row in every if options.brief or any(run.values[row.key] is not None for run in runs))
     changes = tuple(compare(runs[0], run, table, options) for run in runs[1:])
-    steps = compare_steps(runs[0].steps, runs[1].steps, options) if len(runs) == 2 and not options.brief else None
+    comparable = len(runs) == 2 and not options.brief and not any(run.too_much_missing for run in runs)
+    steps = compare_steps(runs[0].steps, runs[1].steps, options) if comparable else None
     return Report(options, table, tuple(runs), (*titles, *_names(runs)[len(titles) :]), changes, steps)
 
 

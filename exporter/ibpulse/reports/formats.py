@@ -21,6 +21,7 @@ from ibpulse.events.event import state_to_json
 from ibpulse.jobs.job_history import JobRecord
 from ibpulse.missing_packages import how_to_install
 from ibpulse.reports.comparison import Changes, Report
+from ibpulse.reports.missing_samples import missing_text
 from ibpulse.reports.report_table import (
     Cell,
     MomentList,
@@ -58,6 +59,7 @@ def render_json(report: Report) -> str:
     document = {
         "ibpulse_report_version": VERSION,
         "ibpulse_version": __version__,
+        "missing": missing_text(report),
         "options": {
             "trim": options.trim,
             "active_bytes_per_second": options.active_bytes_per_second,
@@ -85,7 +87,12 @@ def render_json(report: Report) -> str:
 
 def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
     keys = [row.key for row in report.rows]
-    intervals = {key: run.spreads[key].interval(report.options.level) for key in keys if key in run.spreads}
+    intervals: dict[str, tuple[Any, Any]] = {
+        key: run.spreads[key].interval(report.options.level) for key in keys if key in run.spreads
+    }
+    if run.missing_ratio:
+        least = {row.key: run.values[row.key] for row in report.rows if row.at_least}
+        intervals |= {key: (value, None) for key, value in least.items() if value is not None}
     return {
         "name": name,
         "file": str(run.path),
@@ -199,8 +206,9 @@ def render_markdown(report: Report) -> str:
     abouts += [f"- {escape(remark)}" for remark in remarks(report)]
     for notes in next_notes(report):
         abouts += ["", f"**{escape(notes.title)}**", "", *(f"- {escape(text)}" for text in notes.lines)]
-    warning = simulated_text(report)
-    head = [f"**{escape(warning)}**", ""] if warning else []
+    head = [
+        line for text in (missing_text(report), simulated_text(report)) if text for line in (f"**{escape(text)}**", "")
+    ]
     return "\n".join(["# Report", "", *head, *lines, "", *abouts]) + "\n"
 
 
@@ -238,7 +246,7 @@ def render_page(report: Report, picture: PagePicture | None = None) -> str:
     return load_template(Path(__file__).parent, TEMPLATE).render(
         names=[escape_controls(name) for name in report.names],
         picture=picture and (_inline(picture.light), _inline(picture.dark), picture.caption),
-        simulated=simulated_text(report),
+        warnings=[text for text in (missing_text(report), simulated_text(report)) if text],
         abouts=[about(run) for run in report.runs],
         columns=columns(report),
         sections=sections(report),
@@ -280,7 +288,7 @@ def render_text(report: Report) -> str:
     """The report in lines of at most 120 characters; columns that do not fit next to the first run follow below."""
     heads = [_short(head) for head in columns(report)]
     found = sections(report)
-    heading = [_wrap(text) for text in (simulated_text(report), *map(about, report.runs)) if text]
+    heading = [_wrap(text) for text in (missing_text(report), simulated_text(report), *map(about, report.runs)) if text]
     parts = ["\n".join(heading)]
     parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
     parts += [_list_moments(moments) for moments in moment_lists(report)]

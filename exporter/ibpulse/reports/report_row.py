@@ -14,6 +14,7 @@ from ibpulse.arrays import Floats
 
 Unit = Literal["rate", "bytes", "seconds", "ratio", "number", "count", "names", "word"]
 Value = float | int | str | tuple[str, ...] | None
+Missing = Literal["any", "few", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,9 @@ class ReportRow:
     the latter two have an interval, which comes from resampled sums.
 
     `finest` rows depend on single samples and are unknown if the counters stay constant over several samples.
+    `missing` says how many samples may be missing: a row for which only a `few` may, at most `MOST_MISSING`, would be
+    that of other traffic with more. If samples are missing, the counts among these are the least that they can be.
+    A row about bins of `bin_ns` needs most of these to be whole.
     `least` is the smallest significant change in the row's unit, besides the relative one. If `compared` is false,
     changes of the row say nothing about the job.
     """
@@ -39,6 +43,13 @@ class ReportRow:
     finest: bool = False
     least: float = 0.0
     compared: bool = True
+    missing: Missing = "any"
+    bin_ns: int = 0
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the value is the least possible one if samples are missing."""
+        return self.unit == "count" and self.missing == "few"
 
     def value(self, span: SpanStatistics) -> Value:
         """The value of the row for a span; NaN if unknown."""

@@ -12,6 +12,7 @@ from ibpulse.analysis.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFI
 from ibpulse.events import Event
 from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.reports.comparison import Change, Report
+from ibpulse.reports.missing_samples import cut_off_remarks
 from ibpulse.reports.rows import ReportRow, Unit, Value
 from ibpulse.reports.run import PortLine, Run
 from ibpulse.reports.step_comparison_text import look_next, step_remarks, step_rows, verdict
@@ -107,7 +108,8 @@ def value_text(run: Run, row: ReportRow, level: float) -> str:
     value = run.values[row.key]
     spread = run.spreads.get(row.key)
     if spread is None or not isinstance(value, float):
-        return plain_text(value, row.unit)
+        least = "≥ " if row.at_least and value is not None and run.missing_ratio else ""
+        return least + plain_text(value, row.unit)
     low, high = spread.interval(level)
     half = (high - low) / 2
     size, sign = find_scale(value, row.unit)
@@ -347,8 +349,9 @@ def _remarks_on(run: Run) -> list[str]:
     missing = [way for way, there in zip(("transmit", "receive"), run.recorded, strict=True) if not there]
     if len(missing) == 1:
         found.append(f"{missing[0]} was not recorded; sums are those of the other direction.")
-    if run.values["peak_bytes_per_second"] is None and any(run.recorded):
+    if run.values["duty_cycle_ratio"] is None and any(run.recorded):
         found.append("counters change less often than they are read: statistics of single samples are unknown.")
+    found += cut_off_remarks(run)
     if run.merged_samples:
         found.append(
             f"{run.merged_samples} samples are means of two to five, because one was above the line rate: a counter or "

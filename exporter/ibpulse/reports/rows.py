@@ -23,11 +23,13 @@ def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
 
 _throughput = partial(ReportRow, "Throughput")
 _burstiness = partial(ReportRow, "Burstiness")
-_bursts = partial(ReportRow, "Bursts")
-_steps = partial(ReportRow, STEPS)
-_bounds = partial(ReportRow, "Overlap, bounds from the wire", unit="seconds", finest=True, compared=False)
+_bursts = partial(ReportRow, "Bursts", finest=True, missing="few")
+_steps = partial(ReportRow, STEPS, missing="few")
+_bounds = partial(
+    ReportRow, "Overlap, bounds from the wire", unit="seconds", finest=True, compared=False, missing="few"
+)
 _rails = partial(ReportRow, "Rails")
-_signature = partial(ReportRow, "Signature")
+_signature = partial(ReportRow, "Signature", missing="few")
 _window = partial(ReportRow, "Window")
 
 _BEFORE = (
@@ -83,6 +85,7 @@ _BEFORE = (
         "Highest single sample.",
         of_span=lambda span: span.node.peak,
         finest=True,
+        missing="few",
     ),
     _throughput(
         "peak_to_mean_ratio",
@@ -91,6 +94,7 @@ _BEFORE = (
         "Peak ÷ mean.",
         of_span=lambda span: span.node.peak_to_mean,
         finest=True,
+        missing="few",
     ),
     _throughput(
         "duty_cycle_ratio",
@@ -115,6 +119,7 @@ _BEFORE = (
         "Highest sample ÷ the line rate at that sample.",
         of_span=lambda span: span.peak_utilization,
         finest=True,
+        missing="few",
     ),
     _throughput(
         "line_bytes_per_second",
@@ -131,73 +136,68 @@ _AFTER = (
         "bursts",
         "bursts",
         "count",
-        "Runs of samples above the threshold with observed beginning and end.",
+        "Runs of samples above the threshold with observed beginning and end; at least so many if samples are missing.",
         of_span=lambda span: span.bursts.count,
-        finest=True,
     ),
     _bursts(
         "burst_seconds_p50",
         "burst length, median",
         "seconds",
-        "Of those bursts.",
+        "Of the bursts with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
         of_span=lambda span: span.bursts.p50_seconds,
-        finest=True,
     ),
     _bursts(
         "burst_seconds_p95",
         "burst length, p95",
         "seconds",
-        "Of those bursts.",
+        "Of the bursts with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
         of_span=lambda span: span.bursts.p95_seconds,
-        finest=True,
     ),
     _bursts(
         "burst_seconds_longest",
         "burst length, longest",
         "seconds",
-        "Of those bursts.",
+        "Of the bursts with observed beginning and end; unknown if samples are missing.",
         of_span=lambda span: span.bursts.longest_seconds,
-        finest=True,
+        missing="none",
     ),
     _bursts(
         "burst_bytes",
         "bytes per burst",
         "bytes",
-        "Mean of those bursts.",
+        "Mean of the bursts with observed beginning and end; unknown if samples are missing.",
         of_span=lambda span: span.bursts.mean_bytes,
-        finest=True,
+        missing="none",
     ),
     _bursts(
         "gaps",
         "gaps",
         "count",
-        "Runs of samples at or below the threshold with observed beginning and end.",
+        "Runs of samples at or below the threshold with observed beginning and end; at least so many if samples are "
+        "missing.",
         of_span=lambda span: span.gaps.count,
-        finest=True,
     ),
     _bursts(
         "gap_seconds_p50",
         "gap length, median",
         "seconds",
-        "Of those gaps.",
+        "Of the gaps with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
         of_span=lambda span: span.gaps.p50_seconds,
-        finest=True,
     ),
     _bursts(
         "gap_seconds_p95",
         "gap length, p95",
         "seconds",
-        "Of those gaps.",
+        "Of the gaps with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
         of_span=lambda span: span.gaps.p95_seconds,
-        finest=True,
     ),
     _bursts(
         "gap_seconds_longest",
         "gap length, longest",
         "seconds",
-        "Of those gaps.",
+        "Of the gaps with observed beginning and end; unknown if samples are missing.",
         of_span=lambda span: span.gaps.longest_seconds,
-        finest=True,
+        missing="none",
     ),
     _bursts(
         "censored_seconds",
@@ -205,7 +205,6 @@ _AFTER = (
         "seconds",
         "Time of runs whose length is unknown because they touch missing data or an end of the window.",
         of_span=lambda span: span.censored_seconds,
-        finest=True,
         compared=False,
     ),
     _steps(
@@ -227,7 +226,8 @@ _AFTER = (
         "steps",
         "whole steps",
         "count",
-        "Steps that were distinguished and at least half observed.",
+        "Steps that were distinguished and at least half observed; without those that miss three samples in a row, if "
+        "20 are left. At least so many if samples are missing.",
         of_span=lambda span: len(span.step_sums),
     ),
     _steps(
@@ -237,9 +237,10 @@ _AFTER = (
         "step_spread_seconds",
         "step time, spread",
         "seconds",
-        "Standard deviation of the length of whole steps.",
+        "Standard deviation of the length of whole steps; unknown if samples are missing.",
         of_span=lambda span: span.step_spread_seconds,
         compared=False,
+        missing="none",
     ),
     _steps(
         "step_gap_seconds",
@@ -376,9 +377,10 @@ def rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
             variation_key(scale_ns),
             f"CV at {format_duration(scale_ns)}",
             "number",
-            "σ ÷ mean of the bins of that length that are above the threshold.",
+            "σ ÷ mean of the bins of that length that are above the threshold; unknown if most bins miss a sample.",
             of_units=partial(UnitStatistics.variation, timescale_ns=scale_ns),
             least=0.01,
+            bin_ns=scale_ns,
         )
         for scale_ns in timescales_ns
     )

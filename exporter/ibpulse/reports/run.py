@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from ibpulse.analysis.bootstrap import find_interval, group_size, lag_correlation, resample
+from ibpulse.analysis.bursts import MOST_MISSING
 from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT, are_assumed
 from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStatistics, describe_steps
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
@@ -22,6 +23,9 @@ from ibpulse.recordings.recorded_jobs import trace_holdings
 from ibpulse.reports.recorded_phases import NO_PHASES, RecordedPhases, describe_phases
 from ibpulse.reports.rows import STEPS, ReportRow, Value, rows
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
+
+LEAST_WHOLE_BINS = 0.5
+"""Share of the bins of a time scale that have no missing sample, without which its burstiness is not given."""
 
 _Statistics = TypeVar("_Statistics", UnitStatistics, StepStatistics)
 
@@ -134,6 +138,17 @@ class Run:
     jobs: tuple[JobRecord, ...] = ()
     compared: tuple[ComparedPorts, ...] = ()
 
+    @property
+    def missing_ratio(self) -> float:
+        """The share of the window in which the sum over the rails is missing."""
+        observed = self.values["observed_ratio"]
+        return 1 - observed if isinstance(observed, float) else math.nan
+
+    @property
+    def too_much_missing(self) -> bool:
+        """Whether the bursts, gaps and steps that were found may be those of other traffic."""
+        return self.missing_ratio > MOST_MISSING
+
 
 def describe_run(
     path: Path, recording: Recording, options: ReportOptions, place: int = 0, outside: Outside = (0, 0)
@@ -231,8 +246,15 @@ def _value(row: ReportRow, span: SpanStatistics) -> Value:
     # without an active sample, there are neither steps nor a score of their period
     if row.section == STEPS and math.isnan(span.active_p50):
         return None
+    missing = 1 - span.coverage.observed_ratio
+    if missing > {"any": 1.0, "few": MOST_MISSING, "none": 0.0}[row.missing]:
+        return None
     value = row.value(span)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if row.bin_ns and missing and span.whole_bins(row.bin_ns) < LEAST_WHOLE_BINS:
+        return None
+    return value
 
 
 def _spreads(
