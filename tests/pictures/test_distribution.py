@@ -4,7 +4,7 @@ import numpy as np
 
 from ibpulse.analysis.bursts import Thresholds
 from ibpulse.pictures import render
-from ibpulse.pictures.distribution import draw_distribution, find_lengths, survival
+from ibpulse.pictures.distribution import draw_distribution, find_lengths
 from tests.pictures.runs import STILL, take
 
 THRESHOLDS = Thresholds(0.1e9, 0.1e9)
@@ -16,15 +16,9 @@ def wave(high: float, busy: int, silent: int, times: int) -> np.ndarray:
 
 def test_the_bursts_and_gaps_of_a_wave_have_their_lengths() -> None:
     bursts, gaps = find_lengths(take(wave(10e9, 3, 2, 5)), THRESHOLDS)
-    np.testing.assert_allclose(bursts, [0.03] * 4)
-    np.testing.assert_allclose(gaps, [0.02] * 4)
-
-
-def test_a_run_that_touches_a_hole_is_left_out() -> None:
-    rates = wave(10e9, 3, 2, 5)
-    rates[0, 11] = np.nan
-    bursts, gaps = find_lengths(take(rates), THRESHOLDS)
-    assert (len(bursts), len(gaps)) == (3, 4)
+    np.testing.assert_allclose(bursts.seconds, [0.03] * 4)
+    np.testing.assert_allclose(gaps.seconds, [0.02] * 5)
+    assert gaps.ended.tolist() == [True] * 4 + [False]
 
 
 def test_the_histogram_is_the_share_of_time_and_the_curve_reaches_all_of_it() -> None:
@@ -36,13 +30,33 @@ def test_the_histogram_is_the_share_of_time_and_the_curve_reaches_all_of_it() ->
 
 
 def test_the_share_of_lengths_falls_from_all_to_the_last() -> None:
-    times, share = survival(np.array([3.0, 1.0, 2.0, 2.0]))
-    assert times.tolist() == [1.0, 2.0, 2.0, 3.0]
-    assert share.tolist() == [1.0, 0.75, 0.5, 0.25]
+    bursts = np.concatenate([np.repeat([0.0, 10e9], [2, length]) for length in (3, 1, 2, 2, 0)])
+    times, share = draw_distribution([take(bursts[None])], STILL).axes[2].lines[0].get_data()
+    np.testing.assert_allclose(times[1:], [10, 20, 30, 30])
+    np.testing.assert_allclose(share, [100, 100, 75, 25, 0])
+
+
+def test_no_lengths_are_drawn_with_too_much_missing() -> None:
+    rates = wave(10e9, 5, 5, 20)
+    rates[0, 4:200:20] = np.nan
+    whole, few = take(wave(10e9, 5, 5, 20), "whole"), take(rates, "few")
+    assert [len(axes.lines) for axes in draw_distribution([whole, few], STILL).axes[2:4]] == [2, 2]
+    rates[0, 14] = np.nan
+    figure = draw_distribution([whole, take(rates, "many")], STILL)
+    for axes in figure.axes[2:4]:
+        assert len(axes.lines) == 1
+        assert [text.get_text() for text in axes.texts] == ["not drawn: too much of many is missing"]
+    assert any("5.5 % missing · too much missing for" in text.get_text() for text in figure.texts)
 
 
 def test_runs_without_bursts_are_drawn_too(tmp_path: Path) -> None:
     render("distribution", [take(np.zeros((2, 9))), take(np.full((2, 9), np.nan), "b")], tmp_path / "a.svg", STILL)
     said = (tmp_path / "a.svg").read_text()
-    for label in ("length of bursts (ms)", "length of gaps (ms)", "node bandwidth (GB/s)", "0 whole bursts"):
+    for label in (
+        "length of bursts (ms)",
+        "length of gaps (ms)",
+        "node bandwidth (GB/s)",
+        "0 whole bursts",
+        "too much of b",
+    ):
         assert label in said

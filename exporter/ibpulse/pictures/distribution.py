@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.analysis.bursts import Thresholds, split_runs, start_runs
+from ibpulse.analysis.bursts import RunLengths, Thresholds, find_runs, find_survival
 from ibpulse.arrays import Floats
 from ibpulse.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, settings, ticker
 from ibpulse.pictures.options import PictureOptions
@@ -48,7 +48,7 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Fi
             f"active: above {threshold_text(options.active_bytes_per_second)}",
             options.directions_text,
             "1 GB = 10⁹ bytes",
-            "missing data is excluded",
+            "missing data is excluded; runs cut off count as at least so long",
         ]
         page.write(0.15, height - 0.22, SEPARATOR.join(foot), SMALL, color=colours.faint)
     return page.figure
@@ -71,14 +71,15 @@ def _draw_head(page: Page, top: float, place: int, run: PictureRun, summary: Seq
 def _summary(run: PictureRun, thresholds: Thresholds, width: float) -> list[str]:
     """Description, key numbers and silence of a run, in lines that fit the width."""
     chosen = [f"{label} {text}" for label, text in run.node.facts if label in ("mean", "peak", "duty cycle")]
-    bursts, gaps = map(len, find_lengths(run, thresholds))
+    bursts, gaps = (int(lengths.ended.sum()) for lengths in find_lengths(run, thresholds))
+    least = "at least " if np.isnan(run.node.bandwidth).any() else ""
     values, seconds = _known(run.node.bandwidth, run.node.seconds)
     silent = 100 * seconds[values == 0].sum() / max(seconds.sum(), 1e-300)
     parts = [
         *run_parts(run),
         *chosen,
         f"no traffic {silent:.1f} % of the time",
-        f"{bursts} whole bursts, {gaps} whole gaps",
+        *([] if run.too_much_missing else [f"{least}{bursts} whole bursts, {gaps} whole gaps"]),
     ]
     return wrap(parts, width)
 
@@ -121,42 +122,43 @@ def _known(values: Floats, seconds: Floats) -> tuple[Floats, Floats]:
 def _draw_lengths(
     left: Axes, right: Axes, runs: Sequence[PictureRun], thresholds: Thresholds, colours: Colours
 ) -> None:
-    """The share of bursts, and of gaps, by minimum length."""
-    found = [find_lengths(run, thresholds) for run in runs]
-    for axes, what, lengths in zip((left, right), ("bursts", "gaps"), zip(*found, strict=True), strict=True):
-        known = np.concatenate(lengths) * 1e3
+    """The share of bursts, and of gaps, by minimum length, of the runs of which enough samples are there."""
+    drawn = [(place, find_lengths(run, thresholds)) for place, run in enumerate(runs) if not run.too_much_missing]
+    omitted = [f"not drawn: too much of {run.name} is missing" for run in runs if run.too_much_missing]
+    for kind, (axes, what) in enumerate(zip((left, right), ("bursts", "gaps"), strict=True)):
+        curves = [(place, *_curve(lengths[kind])) for place, lengths in drawn]
+        known = np.concatenate([[], *(times[1:] for _, times, _ in curves)])
         if known.size:
             axes.set_xscale("log")
             axes.set_xlim(known.min() / 1.25, known.max() * 1.25)
             axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.xaxis.set_minor_locator(ticker.NullLocator())
             axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-        for place, times in enumerate(lengths):
+        for place, times, share in curves:
             style: dict[str, Any] = {"color": colours.runs[place], "linestyle": STYLES[place], "linewidth": 1.6}
-            axes.plot(*_steps(times * 1e3), drawstyle="steps-pre", **style)
+            axes.plot(times, share, drawstyle="steps-pre", **style)
+        if omitted:
+            place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+            axes.text(0.98, 0.96, "\n".join(omitted), fontsize=SMALL, color=colours.text, **place)
         axes.set_xlabel(f"length of {what} (ms)")
         axes.set_ylabel(f"share of {what} at least\nthis long (%)")
         axes.set_ylim(0.0, 103.0)
         axes.set_title(f"Length of {what}", loc="left", weight="bold")
 
 
-def _steps(times: Floats) -> tuple[Floats, Floats]:
-    """The curve of the lengths in percent, from the left edge down to 0."""
-    ordered, share = survival(times)
-    if not len(ordered):
-        return ordered, share
-    return np.concatenate((ordered[:1] / 1e3, ordered, ordered[-1:])), 100 * np.concatenate(([1.0], share, [0.0]))
+def _curve(lengths: RunLengths) -> tuple[Floats, Floats]:
+    """Lengths in ms and the share in percent that is at least as long, from the left edge on; empty without lengths.
+
+    The curve ends above 0 if the longest run is cut off.
+    """
+    times, longer = find_survival(lengths)
+    if not len(times):
+        return times, longer
+    times = np.concatenate((times[:1] / 1e3, times, times[-1:])) * 1e3
+    return times, 100 * np.concatenate(([1.0, 1.0], longer))
 
 
-def find_lengths(run: PictureRun, thresholds: Thresholds) -> tuple[Floats, Floats]:
-    """Seconds of the whole bursts and gaps of the sum, without runs that touch missing data or an end."""
-    # missing data at the end terminates the last run
-    rates, seconds = np.append(run.node.bandwidth, np.nan)[None], np.append(run.node.seconds, 0.0)[None]
-    _, runs = split_runs(start_runs(1), rates, seconds, thresholds)
-    return runs.seconds[runs.bursts()], runs.seconds[runs.gaps()]
-
-
-def survival(lengths: Floats) -> tuple[Floats, Floats]:
-    """The sorted lengths, and for each the share that is at least as long; both empty without lengths."""
-    ordered = np.sort(lengths)
-    return ordered, 1 - np.arange(len(ordered)) / max(len(ordered), 1)
+def find_lengths(run: PictureRun, thresholds: Thresholds) -> tuple[RunLengths, RunLengths]:
+    """Lengths of the bursts and gaps of the sum whose beginning is there."""
+    runs = find_runs(run.node.bandwidth, run.node.seconds, thresholds)
+    return runs.lengths(burst=True), runs.lengths(burst=False)

@@ -68,6 +68,8 @@ def run_parts(run: PictureRun) -> list[str]:
     for ratio, what in ((run.missing_ratio, "missing"), (run.down_ratio, "link down")):
         if ratio:
             parts.append(f"{max(ratio * 100, 0.1):.1f} % {what}")
+    if run.too_much_missing and run.node.facts:
+        parts.append("too much missing for bursts, gaps, steps and peak")
     if run.merged_samples:
         parts.append(f"{run.merged_samples} samples merged, one above the line rate")
     return parts

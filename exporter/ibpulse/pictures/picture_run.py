@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ibpulse.analysis.bursts import MOST_MISSING
 from ibpulse.arrays import Bools, Floats
 from ibpulse.errors import PictureError
 from ibpulse.events import Event
@@ -84,6 +85,11 @@ class PictureRun:
     def missing_ratio(self) -> float:
         """Share of the samples of all ports that are missing although the link was not down."""
         return float((np.isnan(self.rates) & ~self.down).mean())
+
+    @property
+    def too_much_missing(self) -> bool:
+        """Whether so many samples of the sum are missing that its bursts, gaps, steps and peak are not known."""
+        return float(np.isnan(self.node.bandwidth).mean()) > MOST_MISSING
 
     @property
     def down_ratio(self) -> float:

@@ -147,7 +147,7 @@ class Run:
     @property
     def too_much_missing(self) -> bool:
         """Whether the bursts, gaps and steps that were found may be those of other traffic."""
-        return self.missing_ratio > MOST_MISSING
+        return self.missing_ratio > MOST_MISSING + 1e-9
 
 
 def describe_run(
@@ -247,7 +247,7 @@ def _value(row: ReportRow, span: SpanStatistics) -> Value:
     if row.section == STEPS and math.isnan(span.active_p50):
         return None
     missing = 1 - span.coverage.observed_ratio
-    if missing > {"any": 1.0, "few": MOST_MISSING, "none": 0.0}[row.missing]:
+    if missing > {"any": 1.0, "few": MOST_MISSING + 1e-9, "none": 0.0}[row.missing]:
         return None
     value = row.value(span)
     if isinstance(value, float) and not math.isfinite(value):
