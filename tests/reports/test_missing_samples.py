@@ -164,3 +164,9 @@ def test_a_quantile_that_too_many_runs_do_not_reach_is_not_given() -> None:
     values = report.runs[0].values
     assert (values["gap_seconds_p50"], values["gap_seconds_p95"]) == (pytest.approx(0.05), None)
     assert "gap length, p95: unknown, because too many gaps are cut off" in render_text(report)
+
+
+def test_freezes_do_not_make_the_silence_of_a_step_longer() -> None:
+    dense, truth = PATTERNS["dense"], number(run_of(PATTERNS["dense"], OPTIONS), "step_gap_seconds")
+    runs = [run_of(without(dense, lost_samples(dense.ticks, 0.05, "freeze", seed)), OPTIONS) for seed in range(12)]
+    assert np.mean([number(run, "step_gap_seconds") for run in runs]) == pytest.approx(truth, rel=0.01)
