@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("overlap")
     write_trace(made / "rank0.json.gz", PLAYED.timeline()[0])
     save(made / "node7.parquet", record(PLAYED))
-    save(made / "later.parquet", record(PLAYED, shift_ns=9 * MS))
+    save(made / "later.parquet", record(PLAYED, shift_ns=18 * MS))
     return made
 
 
@@ -130,9 +131,19 @@ def test_a_picture_shows_the_trace_above_its_wire(
 
 def test_another_clock_is_refused(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
     text = refusal(capsys, trace, f"--against={folder / 'later.parquet'}")
-    assert (
-        f"trace {trace} cannot be aligned with recording {folder / 'later.parquet'}: the wire is +8.9 ms later" in text
+    assert f"trace {trace} cannot be aligned with recording {folder / 'later.parquet'}: the wire trails" in text
+    assert "the wire trails the trace by 17.9 ms, beyond 15 ms" in text
+    assert "if neither, add --shift=-17.9ms" in text
+    lines = run(capsys, trace, f"--against={folder / 'later.parquet'}", "--shift=-17.9ms").splitlines()
+    assert re.fullmatch(
+        r"wire: .*later.parquet, its times -17.90 ms, [+-]0\.\d\d ms later than the trace, .*", lines[2]
     )
+
+
+def test_a_shift_is_a_duration_with_a_sign(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
+    for word, problem in (("0ms", "'0ms' is zero"), ("-10", "10 has no unit"), ("soon", "'soon' is not a duration")):
+        assert problem in refusal(capsys, trace, against, f"--shift={word}", code=2)
+    assert "moves the recording; give --against as well" in refusal(capsys, trace, "--shift=5ms", code=2)
 
 
 def test_unsuitable_recordings_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str) -> None:

@@ -46,6 +46,12 @@ def test_the_prediction_has_the_phase_of_the_measurement() -> None:
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["predicted", "run"]
 
 
+def test_a_measurement_that_is_not_drawn_has_its_reason() -> None:
+    missing = PredictedPicture("job", (LINE,), np.zeros(0), 0.01, "run", not_drawn="not drawn: no whole step in run")
+    figure = draw_predicted_steps(missing, OPTIONS)
+    assert any("not drawn: no whole step in run" in text.get_text() for text in figure.texts)
+
+
 def test_several_readings_are_a_band_between_the_least_and_the_greatest() -> None:
     other = StepTimeline(1.0, ((0.0, 0.5, 3.0),))
     figure = draw_predicted_steps(PredictedPicture("job", (LINE, other), np.zeros(0), 0.01), OPTIONS)

@@ -128,6 +128,35 @@ def test_missing_samples_are_excluded(recordings: dict[str, Recording]) -> None:
     assert found.remarks == ("98.50 % of the window was observed; missing samples are excluded",)
 
 
+def losing(whole: Recording, every: int) -> Recording:
+    """The recording without every so many-th sample."""
+    rates, seconds = whole.bytes_per_second.copy(), whole.seconds.copy()
+    rates[:, :, ::every], seconds[:, :, ::every] = np.nan, 0.0
+    return replace(whole, bytes_per_second=rates, seconds=seconds)
+
+
+def test_steps_with_too_much_missing_are_not_compared(recordings: dict[str, Recording]) -> None:
+    found = compare(losing(recordings["mixtral-8x7b-fsdp"], 10), job="mixtral-8x7b-fsdp")
+    measured = {value.key: value.measured for value in found.node}
+    assert (found.measured.rhythm_seconds, found.measured.stretch.size) == (None, 0)
+    assert (measured["peak_bytes_per_second"], measured["cv_0.1s"]) == (None, None)
+    assert measured["mean_bytes_per_second"] == pytest.approx(363.9e9, rel=0.05)
+    assert found.remarks[0].startswith("so many samples are missing that steps and the peak of the recording are not")
+
+
+@pytest.mark.parametrize(("every", "reason"), [(50, "no whole step"), (10, "too many missing samples")])
+def test_a_picture_says_why_it_shows_no_measurement(
+    every: int, reason: str, recordings: dict[str, Recording], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "moe.parquet", losing(recordings["mixtral-8x7b-fsdp"], every))
+    picture = tmp_path / "steps.svg"
+    words = ["model", "--job=mixtral-8x7b-fsdp", "--step=1.444s", f"--against={tmp_path / 'moe.parquet'}"]
+    assert main([*words, "-o", str(picture)], {}) == 0
+    said = f"not drawn: {reason} in moe.parquet"
+    assert capsys.readouterr().err == f"ibpulse: {picture}: {said}\n"
+    assert said in picture.read_text()
+
+
 @pytest.fixture(scope="module")
 def file(recordings: dict[str, Recording], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "a<b>.parquet"

@@ -29,6 +29,9 @@ from ibpulse.analysis.steps import NONE, Steps, find_steps
 from ibpulse.analysis.wire_bounds import WireBounds, bound_steps
 from ibpulse.arrays import Bools, Floats
 
+LEAST_WHOLE_BINS = 0.5
+"""Share of the bins of a time scale without a missing sample, below which its burstiness is not given."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
@@ -94,12 +97,19 @@ class SpanStatistics:
         """The statistics of the sum over the rails."""
         return self.whole.node
 
-    def whole_bins(self, bin_ns: int) -> float:
-        """The share of bins of that length, a multiple of the interval, in which no sample is missing; NaN without."""
+    def burstiness(self, bin_ns: int) -> float:
+        """The CV of the active bins of that length; NaN if no multiple of the interval, or if most bins miss a sample.
+
+        The few that do not would be a small sample of the traffic.
+        """
+        found = float(self.whole.variation(bin_ns))
+        if math.isnan(found):
+            return found
         ticks, lead = bin_ns // self.series.interval_ns, self.series.lead
         first = lead + -lead % ticks
         bins = self.series.whole[first : first + (lead + self.series.ticks - first) // ticks * ticks].reshape(-1, ticks)
-        return float(bins.all(axis=1).mean()) if len(bins) else math.nan
+        # fewer than one bin is not the fault of missing samples
+        return found if not len(bins) or bins.all(axis=1).mean() >= LEAST_WHOLE_BINS else math.nan
 
     def of_units(self, sums: Floats) -> UnitStatistics:
         """The statistics derived from other sums (..., fields) of units of this span."""

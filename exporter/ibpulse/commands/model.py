@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +79,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.output:
         from ibpulse.pictures.predicted_steps import save_predicted_steps  # not for text
 
-        save_predicted_steps(_picture(answer), arguments.output, _drawing())
+        picture = _picture(answer)
+        save_predicted_steps(picture, arguments.output, _drawing())
+        if picture.not_drawn:
+            print(f"ibpulse: {arguments.output}: {picture.not_drawn}", file=sys.stderr)
     print(shown, end="")
     return 0
 
@@ -178,9 +182,15 @@ def _picture(answer: _Answer) -> PredictedPicture:
 
         return PredictedPicture(title, found.timelines, np.zeros(0), 0.01)
     measured = compared.measured
-    name = f"{'SIMULATED, ' if measured.simulated else ''}{escape_controls(measured.name.rpartition('/')[2])}"
+    file = escape_controls(measured.name.rpartition("/")[2])
+    name = f"{'SIMULATED, ' if measured.simulated else ''}{file}"
     inflation = (compared.headers.low + compared.headers.high) / 2
-    return PredictedPicture(title, found.timelines, measured.stretch, measured.interval_seconds, name, inflation)
+    why = "" if measured.stretch.size else f"not drawn: {_lack(measured)} in {file}"
+    return PredictedPicture(title, found.timelines, measured.stretch, measured.interval_seconds, name, inflation, why)
+
+
+def _lack(measured: MeasuredTraffic) -> str:
+    return "too many missing samples" if measured.too_much_missing else "no whole step"
 
 
 def _picture_url(answer: _Answer) -> str:

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.commands.arguments import read_amount
 from ibpulse.errors import ConfigError, RecordingError, TraceError
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.units import MILLISECOND_NS, SECOND_NS, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PORT",
         help="Port or device of the recording, such as mlx5_0:1; repeatable (default: the rails).",
+    )
+    parser.add_argument(
+        "--shift",
+        metavar="TIME",
+        help="Add this to the times of the recording: 10.5ms if its wire leads the trace by it, -10.5ms if it trails.",
     )
     parser.add_argument(
         "--communication",
@@ -75,12 +81,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.overlap.kineto_trace import read_trace
     from ibpulse.overlap.trace_report import render_json, render_text
 
-    _check(arguments)
+    shift_ns = _check(arguments)
     names = CommunicationNames(arguments.communication)
     traces = [read_trace(path, names) for path in arguments.files]
     wire = None
     if arguments.against:
-        wire = _read_wire(arguments.against, traces, arguments.port, settings.analysis.active_threshold)
+        threshold = settings.analysis.active_threshold
+        wire = _read_wire(arguments.against, traces, arguments.port, threshold, shift_ns)
     reports = [report for trace in traces for report in _measure(trace, wire, arguments)]
     render = render_json if arguments.format == "json" else render_text
     print(render(reports, arguments.against), end="")
@@ -91,8 +98,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    faults = []
+def _check(arguments: argparse.Namespace) -> int:
+    """The shift of the recording in nanoseconds.
+
+    Raises:
+        ConfigError: arguments are invalid; lists all of them.
+    """
+    faults: list[str] = []
+    shift = arguments.shift or "0ms"
+    shift_ns = read_amount("--shift", arguments.shift and shift.removeprefix("-"), parse_duration, faults) or 0
+    if arguments.shift and not arguments.against:
+        faults.append("flag --shift: moves the recording; give --against as well")
     for pattern in arguments.communication:
         try:
             re.compile(pattern)
@@ -109,6 +125,7 @@ def _check(arguments: argparse.Namespace) -> None:
         faults.append(f"flag --output: {str(arguments.output)!r} is neither .png nor .svg")
     if faults:
         raise ConfigError(faults)
+    return -shift_ns if shift.startswith("-") else shift_ns
 
 
 def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.Namespace) -> list[TraceOverlap]:
@@ -137,8 +154,10 @@ def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.
     return found
 
 
-def _read_wire(path: Path, traces: Sequence[KinetoTrace], ports: Sequence[str], threshold: float) -> WireActivity:
-    """The activity of the wire around the traces.
+def _read_wire(
+    path: Path, traces: Sequence[KinetoTrace], ports: Sequence[str], threshold: float, shift_ns: int
+) -> WireActivity:
+    """The activity of the wire around the traces, with `shift_ns` added to the times of the recording.
 
     Raises:
         RecordingError: the recording cannot be read, is too coarse, or covers no trace.
@@ -159,13 +178,13 @@ def _read_wire(path: Path, traces: Sequence[KinetoTrace], ports: Sequence[str], 
     interval = extent.meta.interval_ns
     begin = min(device.begin_ns for trace in traces for device in trace.devices) - SECOND_NS
     end = max(device.end_ns for trace in traces for device in trace.devices) + SECOND_NS
-    first = max(0, (begin - extent.start_ns) // interval)
-    last = min(extent.ticks, (end - extent.start_ns) // interval)
+    start_ns = extent.start_ns + shift_ns
+    first, last = max(0, (begin - start_ns) // interval), min(extent.ticks, (end - start_ns) // interval)
     if last <= first:
         raise RecordingError(
             f"recording {path} has no sample of the time of the trace; record the node while it is profiled"
         )
-    return wire_activity(load(path, first, last), rows, threshold)
+    return wire_activity(load(path, first, last), rows, threshold, shift_ns)
 
 
 def _choose_rows(path: Path, meta: RecordingMeta, chosen: Sequence[str]) -> list[int]:

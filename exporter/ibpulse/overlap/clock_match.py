@@ -90,7 +90,7 @@ def _problem(match: ClockMatch, interval_ns: float) -> str:
         leads = "leads" if match.lag_ns < 0 else "trails"
         return (
             f"the wire {leads} the trace by {abs(match.lag_ns) / 1e6:.1f} ms, beyond {most_ns / 1e6:.0f} ms: "
-            "another node, or a clock that was set in between"
+            f"another node, or a clock that was set in between; if neither, add --shift={-match.lag_ns / 1e6:.1f}ms"
         )
     return ""
 

@@ -60,7 +60,7 @@ def _device_lines(report: TraceOverlap, recording: Path | None) -> Iterator[str]
     if wire:
         match = wire.match
         yield escape_controls(
-            f"wire: {recording}, {match.lag_ns / 1e6:+.2f} ms later than the trace, "
+            f"wire: {recording},{_shift_text(wire.shift_ns)} {match.lag_ns / 1e6:+.2f} ms later than the trace, "
             f"correlation {match.correlation:.2f} (next best {match.rival:.2f})"
         )
     yield ""
@@ -75,6 +75,10 @@ def _device_lines(report: TraceOverlap, recording: Path | None) -> Iterator[str]
     if remarks:
         yield ""
         yield from (f"note: {remark}" for remark in remarks)
+
+
+def _shift_text(shift_ns: int) -> str:
+    return f" its times {shift_ns / 1e6:+.2f} ms," if shift_ns else ""
 
 
 def _whole_rows(whole: ExposedTime, split: WireSplit | None) -> Iterator[tuple[str, ...]]:
@@ -273,6 +277,7 @@ def _split_json(split: WireSplit | None) -> dict[str, Any] | None:
 
 def _clock_json(wire: ExposedOnWire) -> dict[str, Any]:
     return {
+        "shift_ns": wire.shift_ns,
         "lag_ns": wire.match.lag_ns,
         "correlation": wire.match.correlation,
         "next_best_correlation": wire.match.rival,

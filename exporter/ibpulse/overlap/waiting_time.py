@@ -47,7 +47,7 @@ class ExposedOnWire:
 
     `explained_ratio` is the share of the wire's active time in which a communication kernel of the device runs, None if
     the wire was silent. `moving`, `waiting` are the estimate as times of the trace. `simulated` says that the wire is
-    that of a simulator or a replay.
+    that of a simulator or a replay; `shift_ns` was added to the times of its samples.
     """
 
     match: ClockMatch
@@ -58,6 +58,7 @@ class ExposedOnWire:
     moving: IntervalSet = EMPTY
     waiting: IntervalSet = EMPTY
     simulated: bool = False
+    shift_ns: int = 0
 
 
 def split_exposed(overlap: DeviceOverlap, wire: WireActivity, gpus_per_node: int | None) -> ExposedOnWire:
@@ -90,6 +91,7 @@ def split_exposed(overlap: DeviceOverlap, wire: WireActivity, gpus_per_node: int
         exposed & seen.active,
         waiting,
         wire.simulated,
+        wire.shift_ns,
     )
 
 

@@ -25,7 +25,7 @@ class WireActivity:
 
     `shares` (samples,) is the estimated active part of each sample, NaN if missing; `rates` its bytes per second, both
     directions of all ports. `active` is the estimate as intervals, `certain` at least and `possible` at most active.
-    `simulated` says that the samples are those of a simulator or a replay.
+    `simulated` says that the samples are those of a simulator or a replay; `shift_ns` was added to their times.
     """
 
     edges_ns: Counts
@@ -36,6 +36,7 @@ class WireActivity:
     possible: IntervalSet
     missing: IntervalSet
     simulated: bool = False
+    shift_ns: int = 0
 
     @property
     def interval_ns(self) -> int:
@@ -43,13 +44,14 @@ class WireActivity:
         return int(self.edges_ns[1] - self.edges_ns[0])
 
 
-def wire_activity(recording: Recording, rows: list[int], threshold: float) -> WireActivity:
+def wire_activity(recording: Recording, rows: list[int], threshold: float, shift_ns: int = 0) -> WireActivity:
     """The activity of the ports `rows`; a sample is active if their sum is above `threshold` bytes per second.
 
-    A sample in which some ports are missing counts if the others are active, and is missing otherwise.
+    A sample in which some ports are missing counts if the others are active, and is missing otherwise. `shift_ns` is
+    added to the times of the recording.
     """
     interval = recording.meta.interval_ns
-    edges = recording.start_ns + interval * (np.arange(recording.ticks + 1, dtype=np.int64) - 1)
+    edges = recording.start_ns + shift_ns + interval * (np.arange(recording.ticks + 1, dtype=np.int64) - 1)
     every = recording.bytes_per_second[rows].reshape(-1, recording.ticks)
     rates = np.nansum(every, axis=0)
     active = rates > threshold
@@ -74,6 +76,7 @@ def wire_activity(recording: Recording, rows: list[int], threshold: float) -> Wi
         union(starts[active], ends[active]),
         union(starts[missing], ends[missing]),
         recording.meta.simulated,
+        shift_ns,
     )
 
 

@@ -27,8 +27,8 @@ TRIED_PHASES = 400
 class PredictedPicture:
     """Time lines of a prediction, rates of the measured samples in bytes per second (samples,), and texts.
 
-    `measured` is transmit and receive together, and empty without a measurement. `inflation` is the mean of the bytes
-    on the wire per byte of payload.
+    `measured` is transmit and receive together, and empty without a measurement; `not_drawn` then says why, if there is
+    one. `inflation` is the mean of the bytes on the wire per byte of payload.
     """
 
     title: str
@@ -37,6 +37,7 @@ class PredictedPicture:
     sample_seconds: float
     measured_name: str = ""
     inflation: float = 1.0
+    not_drawn: str = ""
 
 
 def save_predicted_steps(picture: PredictedPicture, output: Path, options: PictureOptions) -> None:
@@ -81,6 +82,8 @@ def draw_predicted_steps(picture: PredictedPicture, options: PictureOptions) -> 
         foot = f"samples of {sample * 1e3:g} ms, node, transmit + receive"
         if picture.measured.size:
             foot += "; the phase of the prediction is the one that fits best"
+        if picture.not_drawn:
+            foot += f"; {picture.not_drawn}"
         page.write(LEFT, TOP + HEIGHT + BOTTOM - 0.25, foot, SMALL, color=colours.faint)
     return page.figure
 

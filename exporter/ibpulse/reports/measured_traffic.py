@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ibpulse.analysis.bursts import MOST_MISSING
 from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span, sum_over_span
 from ibpulse.arrays import Floats
@@ -38,7 +39,8 @@ class MeasuredTraffic:
 
     `rhythm_seconds` is the mean length of whole steps, or else the period. The rates are those of the `whole_steps`, or
     of the whole window if there are none. `variations` are CVs of active samples by the length of a sample in seconds.
-    `duty` and `peak` are about samples of 10 ms. `stretch` is a part of the samples, transmit and receive together.
+    `duty` and `peak` are about samples of 10 ms. `stretch` is two steps of samples or one, transmit and receive
+    together; empty if there is no step without a missing sample. With `too_much_missing`, steps and peak are unknown.
     """
 
     name: str
@@ -58,6 +60,7 @@ class MeasuredTraffic:
     rails: tuple[MeasuredRail, ...]
     interval_seconds: float
     stretch: Floats
+    too_much_missing: bool = False
 
     @property
     def active_rails(self) -> int:
@@ -77,9 +80,10 @@ def measure_traffic(
     span, series = describe_span(chosen.series, options.span_options()), chosen.series
     ports = [port for port in recording.meta.ports if str(port.id) in series.rails.names]
     fine = series.interval_ns == SAMPLE_NS and series.resolution_ticks == 1
-    steps = span.step_sums.sum(axis=0) if len(span.step_sums) else None
+    too_much = 1 - span.coverage.observed_ratio > MOST_MISSING + 1e-9
+    steps = span.step_sums.sum(axis=0) if len(span.step_sums) and not too_much else None
     window = chosen.series.bandwidth[series.lead : series.lead + series.ticks]
-    rhythm = _known(float(span.steps.seconds) if steps is not None else span.period.seconds)
+    rhythm = _known(float(span.steps.seconds) if steps is not None else span.period.seconds) if not too_much else None
     return MeasuredTraffic(
         name=name,
         host=recording.meta.host,
@@ -89,17 +93,18 @@ def measure_traffic(
         link_layer=_only({port.identity.link_layer for port in ports}) or "",
         line_rate=_only({port.rate_bytes_per_second for port in ports}),
         rhythm_seconds=rhythm,
-        whole_steps=len(span.step_sums),
+        whole_steps=0 if steps is None else len(span.step_sums),
         sent_rate=float(span.node.transmit if steps is None else steps[TRANSMIT] / steps[OBSERVED]),
         received_rate=float(span.node.receive if steps is None else steps[RECEIVE] / steps[OBSERVED]),
         variations={
-            scale_ns / SECOND_NS: _known(float(span.whole.variation(scale_ns))) for scale_ns in options.timescales_ns
+            scale_ns / SECOND_NS: _known(float(span.burstiness(scale_ns))) for scale_ns in options.timescales_ns
         },
         duty=_known(float(span.node.duty_cycle)) if fine else None,
-        peak=_known(float(span.node.peak)) if fine else None,
+        peak=_known(float(span.node.peak)) if fine and not too_much else None,
         rails=_rails(span, options),
         interval_seconds=series.interval_seconds,
         stretch=_stretch(window, rhythm, series.interval_seconds),
+        too_much_missing=too_much,
     )
 
 
@@ -122,11 +127,12 @@ def _rails(span: SpanStatistics, options: ReportOptions) -> tuple[MeasuredRail, 
 
 
 def _stretch(values: Floats, rhythm: float | None, interval: float) -> Floats:
-    """Two steps of samples without missing ones, from the middle of the window on; fewer if there are not as many."""
-    count = min(values.size, math.ceil(STEPS_SHOWN * (rhythm or 1.0) / interval))
+    """Two steps of samples without missing ones, or one, from the middle of the window on; empty without any."""
     missing = np.concatenate(([0], np.cumsum(np.isnan(values))))
-    whole = np.flatnonzero(missing[count:] == missing[: missing.size - count])
-    if not whole.size:
-        return np.zeros(0)
-    first = int(whole[np.searchsorted(whole, min(values.size // 2, int(whole[-1])))])
-    return values[first : first + count]
+    for steps in range(STEPS_SHOWN if rhythm else 0, 0, -1):
+        count = math.ceil(steps * (rhythm or 0.0) / interval)
+        whole = np.flatnonzero(missing[count:] == missing[: max(0, missing.size - count)])
+        if whole.size:
+            first = int(whole[min(np.searchsorted(whole, values.size // 2), whole.size - 1)])
+            return values[first : first + count]
+    return np.zeros(0)

@@ -137,6 +137,8 @@ def _rail_values(
 
 def _remarks(found: Prediction, measured: MeasuredTraffic, step: float | None) -> Iterator[str]:
     given, rhythm = _given_step(found), measured.rhythm_seconds
+    if measured.too_much_missing:
+        yield "so many samples are missing that steps and the peak of the recording are not known"
     if step is None:
         yield "no step was found in the recording; give --step for bytes per step"
     elif rhythm is None:

@@ -24,9 +24,6 @@ from ibpulse.reports.recorded_phases import NO_PHASES, RecordedPhases, describe_
 from ibpulse.reports.rows import STEPS, ReportRow, Value, rows
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
 
-LEAST_WHOLE_BINS = 0.5
-"""Share of the bins of a time scale that have no missing sample, without which its burstiness is not given."""
-
 _Statistics = TypeVar("_Statistics", UnitStatistics, StepStatistics)
 
 
@@ -249,12 +246,8 @@ def _value(row: ReportRow, span: SpanStatistics) -> Value:
     missing = 1 - span.coverage.observed_ratio
     if missing > {"any": 1.0, "few": MOST_MISSING + 1e-9, "none": 0.0}[row.missing]:
         return None
-    value = row.value(span)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if row.bin_ns and missing and span.whole_bins(row.bin_ns) < LEAST_WHOLE_BINS:
-        return None
-    return value
+    value = span.burstiness(row.bin_ns) if row.bin_ns else row.value(span)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _spreads(
