@@ -74,7 +74,7 @@ def durations(title: str, histogram: str, side: str, scope: Scope) -> model.Pane
         PanelHead(
             f"{title} by length",
             f"Number of runs of samples {side} the threshold that ended, by their length in whole samples. Runs that "
-            "touch missing data are excluded.",
+            "are cut off by missing data are excluded.",
             "s",
             SILENT,
             width=12,
@@ -90,8 +90,8 @@ def _lengths(scope: Scope) -> model.Panel:
         PanelHead(
             "Length of bursts and gaps",
             "Mean and 95th percentile of bursts and gaps that ended. Those longer than the window are in "
-            "no window; those that touch missing data are excluded. Means need classic histograms. A gap is not "
-            "exposed communication: see docs/overlap.md.",
+            "no window; those that are cut off by missing data are excluded. Means need classic histograms. A gap is "
+            "not exposed communication: see docs/overlap.md.",
             "s",
             SILENT,
         ),
