@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
 from ibpulse.recordings import save
 from ibpulse.simulate.workloads import make_workload
 from tests.contract.surroundings import run
@@ -57,6 +59,9 @@ def write_inputs(folder: Path) -> None:
         (folder / name).write_text(text)
     for name, workload, seed in (("dense", "dense", 1), ("moe", "moe", 2)):
         save(folder / f"{name}.parquet", simulated.play(make_workload(workload), SECONDS, seed, RAILS))
+    rates = simulated.play(make_workload("dense"), SECONDS, 3, RAILS).bytes_per_second
+    rates[:, :, ::8] = np.nan
+    save(folder / "lossy.parquet", simulated.record(rates))
     (folder / "nccl.txt").write_text(nccl_text())
     (folder / "nccl.json").write_text(nccl_json())
     (folder / "perftest.json").write_text(perftest())
