@@ -28,9 +28,9 @@ HOLES = (1000, 2500, 2501, 4711)
 DEVICES = [f"mlx5_{number}" for number in range(8)]
 
 
-def fill(ring: Ring, workload: Fsdp, idle: tuple[int, ...] = (6,)) -> None:
+def fill(ring: Ring, workload: Fsdp, idle: tuple[int, ...] = (6,), holes: tuple[int, ...] = HOLES) -> None:
     """Counters of a workload in every slot, the holes left out."""
-    ticks = np.array([tick for tick in range(1, FIRST_TICK + SECONDS * 100 + 150) if tick not in HOLES])
+    ticks = np.array([tick for tick in range(1, FIRST_TICK + SECONDS * 100 + 150) if tick not in holes])
     counters = Schedule(workload).cumulative_bytes(ticks * TICK_NS) // 4
     counters[:, list(idle)] = 0
     words = np.frombuffer(ring.file.words, dtype=np.uint64)

@@ -116,7 +116,7 @@ def find_survival(lengths: RunLengths) -> tuple[Floats, Floats]:
     """
     times, ends = np.unique(lengths.seconds[lengths.ended], return_counts=True)
     at_risk = len(lengths.seconds) - np.searchsorted(np.sort(lengths.seconds), times)
-    return times, np.cumprod(1 - ends / at_risk)
+    return times, np.asarray(np.cumprod(1 - ends / at_risk), dtype=np.float64)
 
 
 def survival_quantile(lengths: RunLengths, part: float) -> float:

@@ -138,8 +138,8 @@ def _draw_lengths(
             style: dict[str, Any] = {"color": colours.runs[place], "linestyle": STYLES[place], "linewidth": 1.6}
             axes.plot(times, share, drawstyle="steps-pre", **style)
         if omitted:
-            place = {"transform": axes.transAxes, "ha": "right", "va": "top"}
-            axes.text(0.98, 0.96, "\n".join(omitted), fontsize=SMALL, color=colours.text, **place)
+            corner: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+            axes.text(0.98, 0.96, "\n".join(omitted), fontsize=SMALL, color=colours.text, **corner)
         axes.set_xlabel(f"length of {what} (ms)")
         axes.set_ylabel(f"share of {what} at least\nthis long (%)")
         axes.set_ylim(0.0, 103.0)

@@ -133,6 +133,6 @@ def _stretch(values: Floats, rhythm: float | None, interval: float) -> Floats:
         count = math.ceil(steps * (rhythm or 0.0) / interval)
         whole = np.flatnonzero(missing[count:] == missing[: max(0, missing.size - count)])
         if whole.size:
-            first = int(whole[min(np.searchsorted(whole, values.size // 2), whole.size - 1)])
+            first = int(whole[min(int(np.searchsorted(whole, values.size // 2)), whole.size - 1)])
             return values[first : first + count]
     return np.zeros(0)
