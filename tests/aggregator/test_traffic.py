@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.aggregator.burst_totals import Bursts
+from ibpulse.analysis.bursts import Thresholds
+from ibpulse.analysis.node_statistics import Seconds
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import Features, SignatureOptions
 from ibpulse.ring import layout as at
@@ -47,6 +50,25 @@ def test_a_square_wave_has_bursts_and_gaps_of_its_lengths(tmp_path: Path) -> Non
     assert traffic.bursts == 19
     assert traffic.burst_bytes == pytest.approx(19 * 0.2 * 40e9)
     assert traffic.burst_durations.cumulative[7] - traffic.burst_durations.cumulative[6] == 19
+
+
+def test_a_short_hole_does_not_join_two_ports_of_one_row() -> None:
+    bursts, row = Bursts(Thresholds(1e8, 1e8)), np.array([0])
+    told = np.ones(1, dtype=np.bool_)
+
+    def add(first: float, last: float) -> None:
+        rates = np.repeat([np.nan, first, last], [1, 50, 49])[None, None, None].repeat(2, axis=1)
+        known = ~np.isnan(rates)
+        seconds = Seconds(np.where(known, rates, 0.0), np.where(known, 0.01, 0.0), known[:, 0])
+        bursts.add_ports(row, seconds, told, counting=True)
+
+    bursts.fit_rows(1, [0])
+    add(1e9, 0.0)
+    add(1e9, 0.0)
+    assert bursts.port_began.tolist() == [1]
+    bursts.fit_rows(1, [0])
+    add(1e9, 0.0)
+    assert bursts.port_began.tolist() == [0]
 
 
 def test_bursts_and_their_seconds_are_counted_for_each_port(tmp_path: Path) -> None:

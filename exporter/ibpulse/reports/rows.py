@@ -203,7 +203,7 @@ _AFTER = (
         "censored_seconds",
         "time in runs cut off",
         "seconds",
-        "Time of runs whose length is unknown because they touch missing data or an end of the window.",
+        "Time of runs whose length is unknown because missing data or an end of the window cuts them off.",
         of_span=lambda span: span.censored_seconds,
         compared=False,
     ),
