@@ -1,79 +1,197 @@
-"""Which nodes of a job fell silent, from their newest samples, with the code of a report."""
+"""Which nodes of a job are silent, since when and which stopped first, from what their daemons say."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.fleet.node_answers import NodeJob
+from ibpulse.fleet.clock_offsets import DRIFT, ClockOffset, MeasuredOffset
+from ibpulse.fleet.node_answers import NodeJob, NodeJobTraffic
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.span_answers import NodeRailTraffic, NodeSpanSummary
 from ibpulse.fleet.targets import Target
-from ibpulse.gateway.job_node import JobNode, find_stall
+from ibpulse.gateway.job_node import JobNode
+from ibpulse.gateway.job_stall import JobStall, find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
-from ibpulse.gateway.node_samples import NodeSamples
-from tests.gateway.test_node_samples import START, window
 
-SAMPLES = 1000
-JOB = NodeJob(
-    job_id="7", scheduler="slurm", source="file", ports=["mlx5_0:1"], running=True, began_ms=None, ended_ms=None
-)
+START = 1_763_683_200_000
+STEP = 0.3
+MOVING = 60.0
+SAMPLE_MS = 10
 
 
-def node(silent_from: float, ahead_ms: float = 0.0, bound_ms: float | None = 0.1) -> JobNode:
-    """A node with steps of 0.3 s that falls silent so many seconds after the start, by the true time."""
-    times = np.arange(SAMPLES) / 100 - ahead_ms / 1000
-    busy = ((times % 0.3) < 0.2) & (times < silent_from)
-    values = np.where(busy, 5e9, 0.0) * np.ones((1, 2, 1))
-    samples = NodeSamples(10, 61_000).add(window(values, START, ["mlx5_0:1"]))
-    offset = None if bound_ms is None else ClockOffset(round(ahead_ms * 1e6), round(bound_ms * 1e6))
-    target = Target("a", "http://127.0.0.1:10055")
-    return JobNode(JOB, NodeState(target, offset=offset), samples=samples)
+def last(name: str, seconds: float | None, until: float, ahead_ms: float) -> dict[str, int | None]:
+    """Members for traffic that stopped so many seconds after the start, on a clock that is ahead."""
+    stopped_ms = None if seconds is None else round(START + 1000 * min(seconds, until) + ahead_ms)
+    return {f"{name}_ms": stopped_ms, f"{name}_uncertainty_ms": 0 if seconds is None else SAMPLE_MS}
 
 
-def test_the_first_node_to_fall_silent_is_named_on_the_clock_of_the_gateway() -> None:
-    nodes = {"a": node(5.15, 40.0), "b": node(5.05, -30.0), "c": node(5.15)}
-    stall = find_stall(nodes, 10_000)
-    assert stall is not None
-    assert (stall.first, stall.whole) == (("b",), True)
-    # b has a silence between steps from 5.0 s on
-    assert 0.13 <= stall.sending.gap <= 0.15
-    job = describe_job(nodes, {}, SummarySpan(START + 10_000), stall).job["stall"]
-    assert job["rows"][0] == "b"
-    assert job["first"] == ["b"]
-    assert job["since_ms"] == pytest.approx(START + 5160, abs=15)
+def node(
+    sent: float | None,
+    received: float | None = None,
+    *,
+    until: float = 20.0,
+    ahead_ms: float = 0.0,
+    bound_ms: float | None = 0.1,
+    since: float = -100.0,
+    answered: float = 1.0,
+    step: float | None = STEP,
+    problem: str = "",
+) -> JobNode:
+    """A node that sent and received for so long, `MOVING` for still; without `received`, as long as it sent.
+
+    Its newest sample is that at `until`, and its answer came so much later.
+    """
+    received = sent if received is None else received
+    either = max((each for each in (sent, received) if each is not None), default=None)
+    traffic = NodeJobTraffic(
+        since_ms=round(START + 1000 * since + ahead_ms),
+        known_until_ms=round(START + 1000 * until + ahead_ms),
+        step_period_seconds=step,
+        **last("last", either, until, ahead_ms),
+        **last("last_transmit", sent, until, ahead_ms),
+        **last("last_receive", received, until, ahead_ms),
+    )
+    job = NodeJob(
+        job_id="7",
+        scheduler="slurm",
+        source="file",
+        ports=["mlx5_0:1"],
+        running=True,
+        began_ms=None,
+        ended_ms=None,
+        traffic=traffic,
+    )
+    seen_ns = round((START + 1000 * (until + answered)) * 1e6)
+    clocks = {}
+    if bound_ms is not None:
+        offset = ClockOffset(round(ahead_ms * 1e6), round(bound_ms * 1e6))
+        # measured at the moment itself, so that it has not drifted
+        at_ns = round((START + 1000 * (MOVING if either is None else either)) * 1e6)
+        clocks["slurm", "7"] = MeasuredOffset(offset, at_ns)
+    state = NodeState(Target("a", "http://127.0.0.1:10055"), seen_ns=seen_ns, clocks_then=clocks)
+    return JobNode(job, state, (problem, problem))
 
 
-def test_the_order_is_not_known_without_clocks_or_within_a_sample() -> None:
-    for nodes in (
+def stall_of(**nodes: JobNode) -> JobStall:
+    found = find_stall(nodes)
+    assert found is not None
+    return found
+
+
+def test_the_first_to_stop_is_named_on_the_clock_of_the_gateway() -> None:
+    found = stall_of(a=node(5.15, ahead_ms=40.0), b=node(5.05, ahead_ms=-30.0), c=node(5.15))
+    assert (found.first, found.direction, found.whole) == (("b",), "transmit", True)
+    # 100 ms, less a sample and twice the bound of the clocks
+    assert found.gap == pytest.approx(0.1 - 0.01 - 0.0002, abs=1e-4)
+    assert found.before in ("a", "c")
+    document = found.describe()
+    assert document["rows"][0] == "b"
+    assert document["since_ms"] == pytest.approx(START + 5150, abs=1)
+    assert document["silent_ms"] == 14_850
+
+
+@pytest.mark.parametrize("until", [9.0, 65.0, 605.0, 3605.0])
+def test_the_answer_is_the_same_however_long_ago_it_was(until: float) -> None:
+    early = stall_of(a=node(5.15), b=node(3.25))
+    late = stall_of(a=node(5.15, until=until), b=node(3.25, until=until))
+    assert replace(late, seconds=0.0) == replace(early, seconds=0.0)
+    assert late.seconds == pytest.approx(until - 5.15)
+
+
+def test_clocks_that_were_measured_long_after_tell_less() -> None:
+    nodes = {"a": node(5.15), "b": node(5.05)}
+    for each in nodes.values():
+        assert each.state is not None
+        clock = each.state.clocks_then["slurm", "7"]
+        each.state = replace(
+            each.state, clocks_then={("slurm", "7"): replace(clock, at_ns=clock.at_ns + round(3600e9))}
+        )
+    assert 2 * DRIFT * 3600 > 0.1
+    assert stall_of(**nodes).first == ()
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
         {"a": node(5.15), "b": node(5.05, bound_ms=None)},
         {"a": node(5.152), "b": node(5.151)},
-        {"a": node(-1.0), "b": node(-2.0)},
-    ):
-        stall = find_stall(nodes, 10_000)
-        assert stall is not None
-        assert describe_job(nodes, {}, SummarySpan(START + 10_000), stall).job["stall"]["first"] == []
+        {"a": node(5.15, bound_ms=60.0), "b": node(5.05, bound_ms=60.0)},
+        # its daemon began to follow the job when all was silent
+        {"a": node(5.15), "b": node(None, since=6.0)},
+        # it may have been the first since its last answer
+        {"a": node(5.15), "b": node(5.0, until=5.0, problem="no-answer")},
+    ],
+    ids=["unknown clock", "within a sample", "poor clocks", "restarted daemon", "no answer"],
+)
+def test_no_order_is_claimed_where_it_is_not_known(nodes: dict[str, JobNode]) -> None:
+    found = stall_of(**nodes)
+    assert (found.first, found.direction, found.before, found.gap) == ((), "", "", None)
+    assert found.describe()["direction"] is None
 
 
-def test_nodes_with_traffic_have_no_stall_and_did_not_stop_first() -> None:
-    assert find_stall({"a": node(99.0), "b": node(99.0)}, 10_000) is None
-    stall = find_stall({"a": node(5.0), "b": node(99.0)}, 10_000)
-    assert stall is not None
-    assert (stall.silent, stall.moving) == (("a",), ("b",))
-    assert describe_job({"a": node(99.0)}, {}, SummarySpan(START + 10_000)).job["stall"] is None
+def test_who_stops_sending_is_first_although_it_still_receives() -> None:
+    found = stall_of(a=node(6.0), b=node(5.0, 6.1), c=node(6.0))
+    assert (found.first, found.direction, found.nodes[0]) == (("b",), "transmit", "b")
+
+
+def test_receive_tells_the_order_only_if_transmit_does_not() -> None:
+    found = stall_of(a=node(5.0, 5.0), b=node(5.0, 6.0))
+    assert (found.first, found.direction, found.before) == (("a",), "receive", "b")
+
+
+def test_a_node_that_only_receives_did_not_stop_sending() -> None:
+    found = stall_of(a=node(5.0), b=node(6.0), receiver=node(None, 4.0))
+    assert (found.first, found.before, found.direction) == (("a",), "b", "transmit")
+    assert set(found.nodes) == {"a", "b", "receiver"}
+
+
+def test_a_missing_node_that_sent_later_was_not_the_first() -> None:
+    found = stall_of(a=node(5.0), b=node(7.0, until=7.0, problem="no-answer"))
+    assert (found.nodes, found.first, found.whole) == (("a",), ("a",), True)
+
+
+def test_nodes_that_move_bytes_leave_the_job_running() -> None:
+    assert find_stall({"a": node(MOVING), "b": node(MOVING)}) is None
+    found = stall_of(a=node(5.0), b=node(MOVING))
+    assert (found.nodes, found.whole, found.first) == (("a",), False, ("a",))
+
+
+def test_nothing_is_said_until_every_answer_is_new_enough() -> None:
+    old = node(MOVING, until=5.0)
+    assert find_stall({"a": node(5.0, until=8.0), "b": old}) is None
+
+
+@pytest.mark.parametrize(("step", "shortest"), [(0.3, 1.0), (2.0, 6.0), (None, 3.0)])
+def test_a_silence_is_longer_than_three_steps(step: float | None, shortest: float) -> None:
+    assert find_stall({"a": node(5.0, until=5.0 + shortest, step=step)}) is None
+    assert find_stall({"a": node(5.0, until=5.01 + shortest, step=step)}) is not None
+
+
+def summarised(each: JobNode, step: float | None) -> JobNode:
+    numbers: dict[str, Any] = dict.fromkeys(NodeRailTraffic.model_fields)
+    numbers |= {"active_rails": 1, "step_period_seconds": step}
+    each.summary = NodeSpanSummary(
+        window_seconds=10, start_ms=0, end_ms=1, node=NodeRailTraffic.model_construct(**numbers), ports=[]
+    )
+    return each
+
+
+def test_the_step_of_a_silent_job_is_that_of_its_last_steps() -> None:
+    nodes = {name: summarised(node(5.0), 0.15) for name in ("a", "b")}
+    stall = stall_of(**nodes)
+    during = describe_job(nodes, {}, SummarySpan(START + 15_000), stall)
+    assert during.job["step_period_seconds"]["median"] == STEP
+    assert during.whole["a"]["step_period_seconds"] == STEP
+    before = describe_job(nodes, {}, SummarySpan(START + 4_000), stall)
+    assert before.job["step_period_seconds"]["median"] == 0.15
 
 
 def test_active_rails_are_those_that_carry_traffic() -> None:
-    nodes = {"a": node(99.0), "b": node(99.0)}
-    for each, active in zip(nodes.values(), (1, 0), strict=True):
-        numbers: dict[str, Any] = dict.fromkeys(NodeRailTraffic.model_fields) | {"active_rails": active}
-        each.summary = NodeSpanSummary(
-            window_seconds=10, start_ms=0, end_ms=1, node=NodeRailTraffic.model_construct(**numbers), ports=[]
-        )
+    nodes = {"a": summarised(node(MOVING), None), "b": summarised(node(MOVING), None)}
     span = SummarySpan(START + 10_000)
-    assert describe_job(nodes, {}, span).job["active_rails"] == 1
+    assert describe_job(nodes, {}, span).job["active_rails"] == 2
     nodes["b"].summary = None
     assert describe_job(nodes, {}, span).job["active_rails"] is None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ibpulse.analysis.phase import Phase
 from ibpulse.events.watch import KnownPort
 from ibpulse.jobs import PlacedJob
+from ibpulse.jobs.claims import Key
 from ibpulse.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.ring import layout
 from ibpulse.units import SECOND_NS
@@ -168,10 +169,20 @@ class NodeTraffic:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSnapshot:
-    """The rails of one job over the last minute, or since the job was first seen.
+class LastTraffic:
+    """Traffic ended, or had not ended yet, between two wall times in ns."""
 
-    `step_seconds` is None before the first search, NaN if no period was found.
+    low_ns: int
+    high_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """The rails of one job over the last minute, or since the job was first seen, at `since_ns`.
+
+    `step_seconds` is None before the first search, NaN if no period was found; while the job is silent, it is that of
+    its last steps. The `silences` are those of both directions together, of transmit and of receive, up to the newest
+    sample at `known_until_ns`; None for a direction without traffic so far.
     """
 
     job_id: str
@@ -180,6 +191,9 @@ class JobSnapshot:
     fairness: float | None
     step_seconds: float | None
     last_traffic_ns: int | None
+    since_ns: int = 0
+    known_until_ns: int | None = None
+    silences: tuple[LastTraffic | None, ...] = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,3 +261,10 @@ class Snapshot:
     last_traffic_ns: int | None = None
     jobs: tuple[PlacedJob, ...] | None = None
     job_statistics: tuple[JobSnapshot, ...] = ()
+
+    def statistics_of(self, key: Key) -> JobSnapshot | None:
+        """The statistics of a job; None if it has none, for example because it shares a port."""
+        # the statistics are by id, which two schedulers may both use
+        owners = [job.claim.key for job in self.jobs or () if job.claim.id == key[1]]
+        found = [each for each in self.job_statistics if each.job_id == key[1]]
+        return found[0] if owners == [key] and found else None

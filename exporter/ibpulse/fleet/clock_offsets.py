@@ -24,6 +24,20 @@ class ClockOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredOffset:
+    """The offset of a node's clock as it was at a wall time of this one."""
+
+    offset: ClockOffset
+    at_ns: int
+
+    def bounds(self, low_ms: int, high_ms: int) -> tuple[float, float]:
+        """A time between two of the node's clock on this one, in seconds; clocks drift until they are measured."""
+        shift = self.offset.offset_ns / 1e9
+        doubt = (self.offset.uncertainty_ns + DRIFT * abs(self.at_ns - 1e6 * high_ms + self.offset.offset_ns)) / 1e9
+        return low_ms / 1000 - shift - doubt, high_ms / 1000 - shift + doubt
+
+
+@dataclass(frozen=True, slots=True)
 class _Bound:
     """The least or the most that the node's clock was ahead of the monotonic clock, and when."""
 

@@ -17,8 +17,10 @@ from ibpulse.events.event import MAX_INTEGER
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.targets import is_node_name
+from ibpulse.instants import parse_rfc3339
 from ibpulse.model import MAX_PORT_NUMBER, ROLES, UNKNOWN_ROLE
 from ibpulse.text import escape_controls
+from ibpulse.units import MILLISECOND_NS
 from ibpulse.validation import explain, show
 
 MAX_NAME, MAX_SENTENCE = 256, 2000
@@ -150,6 +152,14 @@ class NodePort(NodeMember):
     problem: Sentence = ""
     identity: NodePortIdentity = NodePortIdentity()
 
+    @property
+    def since_ms(self) -> int | None:
+        """Since when it has been in its state; None if that is not known."""
+        try:
+            return None if self.since is None else parse_rfc3339(self.since) // MILLISECOND_NS
+        except ValueError:
+            return None
+
 
 class NodePorts(NodeMember):
     """`/api/v1/ports`."""
@@ -159,6 +169,32 @@ class NodePorts(NodeMember):
     notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = []
     stuck_devices: Names = []
     simulated: bool
+
+
+class NodeJobTraffic(NodeMember):
+    """Until when a job moved bytes on a node: at most the uncertainty before each time, if it ended at all."""
+
+    since_ms: Count
+    known_until_ms: Count | None
+    step_period_seconds: Amount | None
+    last_ms: Count | None
+    last_uncertainty_ms: Count
+    last_transmit_ms: Count | None
+    last_transmit_uncertainty_ms: Count
+    last_receive_ms: Count | None
+    last_receive_uncertainty_ms: Count
+
+    @property
+    def instants(self) -> tuple[int | None, ...]:
+        """The last traffic of either direction, of transmit and of receive."""
+        return self.last_ms, self.last_transmit_ms, self.last_receive_ms
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long it has certainly been silent, 0 if it is not."""
+        if self.last_ms is None or self.known_until_ms is None:
+            return 0.0
+        return max(0, self.known_until_ms - self.last_ms) / 1000
 
 
 class NodeJob(NodeMember):
@@ -180,6 +216,7 @@ class NodeJob(NodeMember):
     ended: Name | None = None
     ended_ms: Count | None
     ended_uncertainty_ms: Count = 0
+    traffic: NodeJobTraffic | None = None
 
 
 class NodeJobs(NodeMember):

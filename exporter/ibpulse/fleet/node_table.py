@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
 from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError, DaemonFault
-from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets
+from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodePorts, ask_node, read_answer
+from ibpulse.fleet.node_answers import NodeClock, NodeJob, NodeJobs, NodePorts, ask_node, read_answer
 from ibpulse.fleet.node_figures import NodeFigures, ask_figures
 from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
 from ibpulse.fleet.targets import Target
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
+from ibpulse.jobs.claims import Key
 from ibpulse.text import names_text, natural_key
 
 POLL_SECONDS = 5.0
@@ -38,7 +39,9 @@ class NodeState:
 
     `problem` is a sentence, empty if all is well, and `kind` how the daemon fails, if it does; `since_ns` is the wall
     time at which that changed, None if it never did. `seen_ns` is the wall time of the last answer. `offset` is None
-    until its clock was asked often enough. A node that is down keeps its last answers.
+    until its clock was asked often enough. A node that is down keeps its last answers. `idle_since_ns` is when its
+    first rail became idle, None if it was when it was first asked. `clocks_then` has its clock when the last traffic
+    of each job became known, so that the order of two nodes is the same however long ago they stopped.
     """
 
     target: Target
@@ -51,7 +54,9 @@ class NodeState:
     clock: NodeClock | None = None
     offset: ClockOffset | None = None
     figures: NodeFigures = NO_FIGURES
+    idle_since_ns: int | None = None
     seen_ns: int | None = None
+    clocks_then: Mapping[Key, MeasuredOffset] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -117,11 +122,34 @@ class PolledNode:
 
     async def _read_jobs(self, node: Node) -> None:
         jobs = await ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES)
-        self.state = replace(self.state, jobs=jobs)
+        self.note_jobs(jobs)
+
+    def note_jobs(self, jobs: NodeJobs) -> None:
+        """Take over an answer about its jobs."""
+        old = {_key(job): job.traffic for job in self.state.jobs.jobs} if self.state.jobs else {}
+        now_ns, wall_ns = read_clocks(self._clock)
+        offset = self._offsets.offset(now_ns, wall_ns)
+        clocks = {}
+        for job in jobs.jobs:
+            key, before = _key(job), old.get(_key(job))
+            same = before and job.traffic and before.instants == job.traffic.instants
+            if same and key in self.state.clocks_then:
+                clocks[key] = self.state.clocks_then[key]
+            elif offset:
+                clocks[key] = MeasuredOffset(offset, wall_ns)
+        self.state = replace(self.state, jobs=jobs, clocks_then=clocks, seen_ns=wall_ns)
 
     async def _read_figures(self, node: Node) -> None:
-        if self.state.figures.version is None or self._polls % FIGURES_EVERY == 0:
-            self.state = replace(self.state, figures=await ask_figures(node))
+        old = self.state.figures
+        if old.version is None or self._polls % FIGURES_EVERY == 0:
+            figures = await ask_figures(node)
+            since_ns = self.state.idle_since_ns if old.idle else self._clock.time_ns()
+            idle_since_ns = since_ns if figures.idle and old.version is not None else None
+            self.state = replace(self.state, figures=figures, idle_since_ns=idle_since_ns)
+
+
+def _key(job: NodeJob) -> Key:
+    return job.scheduler, job.job_id
 
 
 def read_clocks(clock: Clock = time) -> tuple[int, int]:
@@ -209,6 +237,11 @@ class NodeTable:
             else:
                 self._names[key] = name
                 taken.add(name)
+
+    def note_jobs(self, name: str, jobs: NodeJobs) -> None:
+        """Take over what a node answered about its jobs between two polls."""
+        if name in self._polled:
+            self._polled[name].note_jobs(jobs)
 
     async def run(self) -> None:
         """Poll every node every `POLL_SECONDS`, forever, once the sources of nodes were asked."""

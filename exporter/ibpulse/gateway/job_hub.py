@@ -12,11 +12,11 @@ import orjson
 
 from ibpulse.clocks import Clock
 from ibpulse.fleet.lateness import Lateness
-from ibpulse.fleet.stalls import FleetStall
-from ibpulse.gateway.job_node import find_lateness, find_stall
+from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_nodes import choose_job
 from ibpulse.gateway.job_polls import JobPolls
 from ibpulse.gateway.job_rows import choose_rows
+from ibpulse.gateway.job_stall import find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.job_view import WAIT_MS, JobView
 from ibpulse.gateway.parts import GatewayParts
@@ -33,8 +33,6 @@ ViewKey = tuple[bool, tuple[str, ...]]
 # lateness is that of the last ten seconds, and the statistics of a node are read as often
 LATENESS_MS = 10_000
 LATENESS_SECONDS = 5.0
-# a stall is looked for in all samples that are kept
-STALL_MS = 60_000
 # the first poll reads so much of the past
 FIRST_PAST_MS = 10_000
 # polls of nodes by all jobs together, by the time between two of one node
@@ -59,7 +57,6 @@ class JobFeed:
         self.task: asyncio.Task[None] | None = None
         self._lateness: dict[str, Lateness] = {}
         self._lateness_at = 0.0
-        self._stall: FleetStall | None = None
         self._second = 0
 
     def first_events(self, key: ViewKey, resume_ms: int | None) -> Iterator[bytes]:
@@ -124,9 +121,9 @@ class JobFeed:
         news, self._second = second != self._second, second
         if news and loop.time() - self._lateness_at >= LATENESS_SECONDS:
             self._lateness, self._lateness_at = find_lateness(self.polls.nodes, LATENESS_MS), loop.time()
-            self._stall = find_stall(self.polls.nodes, STALL_MS)
         span = SummarySpan(now_ms // 1000 * 1000)
-        numbers = describe_job(self.polls.nodes, self._lateness, span, self._stall) if news else None
+        stall = find_stall(self.polls.nodes) if news else None
+        numbers = describe_job(self.polls.nodes, self._lateness, span, stall) if news else None
         fed = False
         for key, view in self.views.items():
             viewers = [viewer for viewer, own in self.viewers.items() if own == key]

@@ -1,29 +1,20 @@
-"""What is known of a node of a job: its rails, samples and statistics, how late it is, and whether it fell silent."""
+"""What is known of a node of a job: its rails, samples and statistics, and how late it is."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
-
-import numpy as np
 
 from ibpulse.analysis.resolution import stands_still
 from ibpulse.arrays import Singles
-from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.fleet.lateness import Lateness, compare_nodes
 from ibpulse.fleet.node_answers import NodeJob, NodePort
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
-from ibpulse.fleet.stalls import FleetStall, SampleTimes, Silence, find_silences, find_stalls, shortest_stall
-from ibpulse.fleet.step_edges import IDLE_PART, find_step_edges
+from ibpulse.fleet.step_edges import find_step_edges
 from ibpulse.gateway.job_rows import rails_of
 from ibpulse.gateway.node_samples import NodeSamples
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
-
-# as in the tiers of a dataset: below it, a sample is silent
-IDLE_BYTES_PER_SECOND = ACTIVE_BYTES_PER_SECOND / 10
+from ibpulse.units import MILLISECOND_NS
 
 
 @dataclass(slots=True)
@@ -90,33 +81,3 @@ def find_lateness(nodes: Mapping[str, JobNode], length_ms: int) -> dict[str, Lat
         if node.state and node.state.offset:
             clocks[name] = node.state.offset
     return compare_nodes(steps, clocks)
-
-
-def find_stall(nodes: Mapping[str, JobNode], length_ms: int) -> FleetStall | None:
-    """Nodes that have been silent for several steps, up to their newest samples; None if there are none.
-
-    Times are in seconds since the epoch, by the clock of the gateway.
-    """
-    periods = [node.summary.node.step_period_seconds for node in nodes.values() if node.summary]
-    known = [period for period in periods if period is not None]
-    shortest = shortest_stall(median(known) if known else None)
-    silences: dict[str, list[Silence]] = {}
-    observed: dict[str, list[tuple[float, float]]] = {}
-    for name, node in nodes.items():
-        rates = node.rates(tuple(node.rails), length_ms)
-        if rates is None or node.samples is None or np.isnan(rates).all():
-            continue
-        offset = node.state.offset if node.state else None
-        interval, end = node.samples.interval_ms / 1000, node.samples.end_ms / 1000
-        end -= offset.offset_ns / SECOND_NS if offset else 0.0
-        begin = end - rates.shape[1] * interval
-        bound = offset.uncertainty_ns / SECOND_NS if offset else None
-        times = SampleTimes(begin, interval, bound, node.resolution_seconds)
-        idle_below = max(IDLE_BYTES_PER_SECOND, IDLE_PART * float(np.nanmax(rates)))
-        silences[name] = find_silences(rates, times, idle_below, shortest)
-        if not (rates > idle_below).any():
-            # it fell silent before its oldest sample
-            before = (-math.inf, begin)
-            silences[name] = [Silence(*before, math.inf, end, before, before, ordered=bound is not None)]
-        observed[name] = [(begin, end)]
-    return next((stall for stall in find_stalls(silences, observed, shortest) if math.isinf(stall.until)), None)

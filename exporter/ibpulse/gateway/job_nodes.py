@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ibpulse.fleet.node_answers import NodeJob
 from ibpulse.fleet.node_table import NodeState
-from ibpulse.instants import format_rfc3339
 from ibpulse.jobs.claims import Key
 from ibpulse.text import first_names, natural_key
-from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.problems import ProblemError, bad_parameter
 
 NAMED_JOBS, MOST_KNOWN = 20, 256
@@ -97,39 +95,3 @@ def pick_job(jobs: Mapping[Key, FleetJob], text: str) -> FleetJob:
         names = sorted(job.text for job in found)
         raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")
     return found[0]
-
-
-def describe_jobs(states: Sequence[NodeState]) -> dict[str, Any]:
-    """The answer of `/api/v1/jobs`: those that run first, then the last that ended."""
-    jobs = sorted(list_jobs(states).values(), key=lambda job: (job.ended[0] is not None, -(job.ended[0] or 0), job.key))
-    unknown = [state.name for state in states if state.jobs is None or not state.jobs.known]
-    return {"jobs": [_describe(job) for job in jobs], "unknown": unknown}
-
-
-def _describe(job: FleetJob) -> dict[str, Any]:
-    nodes = [
-        {
-            "node": node,
-            "ports": each.ports,
-            "basis": each.basis,
-            "running": each.running,
-            **_moment("began", each.began_ms, each.began_uncertainty_ms),
-            **_moment("ended", each.ended_ms, each.ended_uncertainty_ms),
-        }
-        for node, each in job.nodes.items()
-    ]
-    return {
-        "job_id": job.key[1],
-        "scheduler": job.key[0],
-        "name": job.name,
-        "namespace": next((each.namespace for each in job.nodes.values() if each.namespace), ""),
-        "running": any(each.running for each in job.nodes.values()),
-        **_moment("began", *job.began),
-        **_moment("ended", *job.ended),
-        "nodes": nodes,
-    }
-
-
-def _moment(name: str, time_ms: int | None, uncertainty_ms: int) -> dict[str, Any]:
-    text = None if time_ms is None else format_rfc3339(time_ms * MILLISECOND_NS)
-    return {name: text, f"{name}_ms": time_ms, f"{name}_uncertainty_ms": uncertainty_ms}

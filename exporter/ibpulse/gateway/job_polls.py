@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any
 
 from ibpulse.analysis.bins import Statistic
-from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import ask_node
+from ibpulse.fleet.node_answers import NodeJobs, ask_node
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeEvent, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeArray, read_array
@@ -32,6 +31,8 @@ FIRST_MS = 11_000
 SUMMARY_MS = 10_000
 # of statistics and events
 SLOW_SECONDS = 5.0
+# of the last traffic of the job
+TRAFFIC_SECONDS = 1.0
 FAILED_SECONDS = 2.0
 MAX_EVENTS = 1000
 # if all nodes were asked at once, on a busy machine each answer would take as long as all of them together
@@ -72,23 +73,26 @@ def describe_event(node: str, event: NodeEvent) -> dict[str, Any]:
 class NodePoll:
     """What was read of one node, with the task that reads it now."""
 
-    def __init__(self, data: JobNode, note: Callable[[list[dict[str, Any]]], None], clock: Clock) -> None:
-        self.data, self._clock = data, clock
+    def __init__(self, data: JobNode, note: Callable[[list[dict[str, Any]]], None], parts: GatewayParts) -> None:
+        self.data, self._clock, self._table = data, parts.clock, parts.table
         self._note = note
-        self._slow_at = 0.0
+        self._slow_at = self._traffic_at = 0.0
         self._events_from_ms: int | None = None
         self._known: deque[tuple[Any, ...]] = deque(maxlen=MAX_EVENTS)
         self.again_at = 0.0
         self.task: asyncio.Task[None] | None = None
 
     async def read(self, node: Node, job: str) -> None:
-        """Read what is new; statistics and events every `SLOW_SECONDS`."""
+        """Read what is new; statistics, events and the last traffic less often."""
         samples = self.data.samples
         try:
             window = await ask_samples(node, job, self._span())
             self.data.samples = (samples or NodeSamples(window.head.interval_ms, KEPT_MS)).add(window)
             self.data.history_ms = max(0, window.head.history.newest_ms - window.head.history.oldest_ms)
             self.data.problem = ("", "")
+            if self._clock.monotonic() >= self._traffic_at:
+                self._traffic_at = self._clock.monotonic() + TRAFFIC_SECONDS
+                self._table.note_jobs(node.name, await ask_node(node, NodeJobs, "/api/v1/jobs"))
             if self._clock.monotonic() >= self._slow_at:
                 self._slow_at = self._clock.monotonic() + SLOW_SECONDS
                 query = [("job", job), ("last", f"{SUMMARY_MS}ms")]
@@ -164,7 +168,7 @@ class JobPolls:
         for name, job in self.job.nodes.items():
             poll, state = self._polls.get(name), states.get(name)
             if poll is None:
-                self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events.extend, self._parts.clock)
+                self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events.extend, self._parts)
             else:
                 problem, samples = (poll.data.problem, poll.data.samples) if state else (GONE, None)
                 state = state or poll.data.state

@@ -11,9 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ibpulse.fleet.node_answers import NodeJob, NodePort
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.gateway.job_nodes import FleetJob
-from ibpulse.instants import parse_rfc3339
 from ibpulse.text import first_names, natural_key
-from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.problems import ProblemError
 
 MAX_ROWS = 128
@@ -107,12 +105,5 @@ def describe_row(row: Row, job: FleetJob, state: NodeState | None, problem: tupl
         "rate_bytes_per_second": sum(known) if known and len(known) == len(rates) else None,
         "problem": word,
         "problem_text": text,
-        "since_ms": _since_ms(only) if only else None,
+        "since_ms": only.since_ms if only else None,
     }
-
-
-def _since_ms(port: NodePort) -> int | None:
-    try:
-        return None if port.since is None else parse_rfc3339(port.since) // MILLISECOND_NS
-    except ValueError:
-        return None

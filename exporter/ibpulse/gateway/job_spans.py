@@ -7,13 +7,14 @@ from typing import Any
 from pydantic import Field
 
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import ask_node
+from ibpulse.fleet.node_answers import NodeJobs, ask_node
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeEvents, NodeSpanSummary
-from ibpulse.gateway.job_node import JobNode, find_lateness, find_stall
-from ibpulse.gateway.job_nodes import FleetJob, choose_job
+from ibpulse.gateway.job_node import JobNode, find_lateness
+from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples
 from ibpulse.gateway.job_rows import RowsQuery, choose_rows
+from ibpulse.gateway.job_stall import find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job, describe_rows
 from ibpulse.gateway.node_samples import NodeSamples
 from ibpulse.gateway.parts import GatewayParts
@@ -53,6 +54,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
         span = [("from", str(from_ms)), ("to", str(to_ms))]
         window = await ask_samples(node, job.text, span)
         samples = NodeSamples(window.head.interval_ms, window_ms).add(window)
+        parts.table.note_jobs(node.name, await ask_node(node, NodeJobs, "/api/v1/jobs"))
         return samples, await ask_node(node, NodeSpanSummary, "/api/v1/summary", [("job", job.text), *span])
 
     asked = [node for name in nodes if (node := parts.nodes.get(name)) is not None]
@@ -63,7 +65,12 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
         else:
             data.problem, (data.samples, data.summary) = ("", ""), answer
     span = SummarySpan(to_ms, window_ms, window_ms)
-    numbers = describe_job(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes, window_ms))
+    # what the nodes have just answered about the job
+    states = {state.name: state for state in parts.table.rows()}
+    for name, each in list_jobs(states.values()).get(job.key, job).nodes.items():
+        if name in nodes:
+            nodes[name].job, nodes[name].state = each, states[name]
+    numbers = describe_job(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes))
     return {"window_seconds": window_ms // 1000, **describe_rows(numbers, rows)}
 
 
@@ -79,8 +86,17 @@ def _choose_span(query: JobSummaryQuery, now_ns: int) -> tuple[int, int]:
         first, end = newest - span.length_ns // SECOND_NS, newest
     else:
         first, end = span.from_ns // SECOND_NS, min(-(-span.to_ns // SECOND_NS), newest)
-    if not 1 <= end - first <= MAX_SECONDS or (span.newest and span.length_ns % SECOND_NS):
-        raise bad_parameter("last" if span.newest else "from", f"the span is not 1s to {MAX_SECONDS}s in whole seconds")
+    parameter = "last" if span.newest else "from"
+    if span.newest and span.length_ns % SECOND_NS:
+        raise bad_parameter(parameter, "it is not a whole number of seconds; write it like 30s")
+    if end <= first:
+        raise bad_parameter(parameter, "no second of the span is complete yet; use an earlier from or a later to")
+    if end - first > MAX_SECONDS:
+        raise bad_parameter(
+            parameter,
+            f"the span of {end - first}s exceeds {MAX_SECONDS}s, the most that the gateway reads of all nodes sample "
+            "by sample; /node/NAME/api/v1/summary has longer spans of a node, and stall does not depend on the span",
+        )
     return first * 1000, end * 1000
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -14,9 +13,9 @@ from ibpulse.arrays import Singles
 from ibpulse.fleet.hot_rail import find_hot_rail
 from ibpulse.fleet.lateness import Lateness
 from ibpulse.fleet.span_answers import NodePortTraffic
-from ibpulse.fleet.stalls import FleetStall
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_rows import Row
+from ibpulse.gateway.job_stall import JobStall
 from ibpulse.gateway.node_list import describe_clock
 from ibpulse.gateway.node_samples import WAYS
 from ibpulse.units import MILLISECOND_NS
@@ -45,15 +44,20 @@ class JobNumbers:
 
 
 def describe_job(
-    nodes: Mapping[str, JobNode], lateness: Mapping[str, Lateness], span: SummarySpan, stall: FleetStall | None = None
+    nodes: Mapping[str, JobNode], lateness: Mapping[str, Lateness], span: SummarySpan, stall: JobStall | None = None
 ) -> JobNumbers:
     """The numbers of a job."""
     whole = {
         name: _describe_row(Row(name, None, tuple(node.rails)), node, lateness.get(name), span)
         for name, node in nodes.items()
     }
+    if stall and 1000 * stall.since < span.end_ms:
+        # silence after the last step is not part of any
+        for name in stall.nodes:
+            traffic = nodes[name].job.traffic
+            whole[name]["step_period_seconds"] = traffic.step_period_seconds if traffic else None
     job = _describe_job(nodes, lateness, list(whole.values()), span)
-    return JobNumbers(nodes, lateness, span, whole, job | {"stall": _describe_stall(stall)})
+    return JobNumbers(nodes, lateness, span, whole, job | {"stall": stall.describe() if stall else None})
 
 
 def describe_rows(numbers: JobNumbers, rows: Iterable[Row]) -> dict[str, Any]:
@@ -127,7 +131,7 @@ def _describe_job(
         "peak": _peak(answering, span.peak_ms),
         "active_bytes_per_second": _spread(each.bandwidth_active_mean_bytes_per_second for each in summaries),
         "duty_cycle_ratio": _spread(each.duty_cycle_ratio for each in summaries),
-        "step_period_seconds": _spread(each.step_period_seconds for each in summaries),
+        "step_period_seconds": _spread(row["step_period_seconds"] for row in rows),
         "lateness_nodes": len(lateness),
         "late": None
         if latest is None
@@ -143,19 +147,6 @@ def _describe_job(
             for name, node in nodes.items()
             if node.state and node.state.clock and node.state.clock.synchronised is False
         ],
-    }
-
-
-def _describe_stall(stall: FleetStall | None) -> dict[str, Any] | None:
-    """Which rows are silent, and which first; `first` is empty if their order is not known."""
-    if stall is None:
-        return None
-    gap = stall.sending.gap
-    return {
-        "rows": list(stall.silent),
-        "first": list(stall.first),
-        "since_ms": round(1000 * stall.since) if math.isfinite(stall.since) else None,
-        "gap_ms": 1000 * gap if stall.first and math.isfinite(gap) else None,
     }
 
 

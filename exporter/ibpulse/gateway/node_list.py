@@ -57,7 +57,16 @@ def describe_node(row: NodeState) -> dict[str, Any]:
         "rails_down": [port.name for port in rails or () if not port.active],
         "rails_idle": list(row.figures.idle),
         "rails_slow": list(row.figures.slow),
+        "down_since_ms": _down_since_ms(row),
+        "idle_since_ms": None if row.idle_since_ns is None else row.idle_since_ns // MILLISECOND_NS,
+        "simulated": row.ports is not None and row.ports.simulated,
     }
+
+
+def _down_since_ms(row: NodeState) -> int | None:
+    """When the first of its rails that are down went down; None if that is not known."""
+    down = [port.since_ms for port in row.ports.ports if port.rail and not port.active] if row.ports else []
+    return min((each for each in down if each is not None), default=None)
 
 
 def describe_clock(row: NodeState) -> dict[str, Any] | None:

@@ -299,6 +299,20 @@ class EventsAnswer(BaseModel):
     events: list[EventAnswer]
 
 
+class JobTrafficAnswer(BaseModel):
+    """Until when a job moved bytes on this node. Traffic ended at most the uncertainty before each time, if at all."""
+
+    since_ms: int = Field(description="Since when its traffic has been followed.")
+    known_until_ms: int | None = Field(description="Time of the newest sample; null before the first.")
+    step_period_seconds: float | None = Field(description="While the job is silent, that of its last steps.")
+    last_ms: int | None = Field(description="Last traffic in either direction; null if there was none.")
+    last_uncertainty_ms: int
+    last_transmit_ms: int | None
+    last_transmit_uncertainty_ms: int
+    last_receive_ms: int | None
+    last_receive_uncertainty_ms: int
+
+
 class JobAnswer(BaseModel):
     """One job; it began or ended at most the uncertainty before the time, when that was noticed."""
 
@@ -318,6 +332,9 @@ class JobAnswer(BaseModel):
     ended: str | None = Field(description="In RFC 3339; null while it is running.")
     ended_ms: int | None
     ended_uncertainty_ms: int
+    traffic: JobTrafficAnswer | None = Field(
+        description="Null for a job that ended, shares a port, or is beyond the first 8."
+    )
 
 
 class JobsAnswer(BaseModel):

@@ -206,13 +206,9 @@ def _node(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _job(snapshot: Snapshot, key: Key) -> dict[str, Any] | None:
-    """The statistics of a job; None if it has none, for example because it shares a port."""
-    # the statistics are by id, which two schedulers may both use
-    owners = [job.claim.key for job in snapshot.jobs or () if job.claim.id == key[1]]
-    found = [each for each in snapshot.job_statistics if each.job_id == key[1]]
-    if owners != [key] or not found:
+    job = snapshot.statistics_of(key)
+    if job is None:
         return None
-    (job,) = found
     return {
         "job_id": job.job_id,
         "duty_cycle_ratio": job.duty_cycle_ratio,
