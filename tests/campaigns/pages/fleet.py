@@ -1,7 +1,8 @@
 """A gateway's pages over simulated nodes: the contract of docs/gateway.md as a small real server. It asserts nothing.
 
 All nodes have steps of 315 ms. `gpu-003` begins them 40 ms late, `mlx5_3:1` carries twice as much as the other rails on
-all nodes, `gpu-005` does not answer, the clock of `gpu-007` is 12 ms ahead, and that of `gpu-008` is not known.
+all nodes, `gpu-005` does not answer, the clock of `gpu-007` is 12 ms ahead, and that of `gpu-008` is not known. `gpu-001`
+stops first if the job hangs.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from ibpulse.web.server import serve
 VERSION = "1.2.3"
 JOB = "4711"
 ABOUT_JOB = {"job_id": JOB, "scheduler": "slurm", "name": "llama-70b", "began_ms": 1763683203030, "ended_ms": None}
-ENDED = ABOUT_JOB | {"job_id": "4690", "ended_ms": 1763683203030, "running": False, "nodes": ["gpu-001", "gpu-002"]}
+ENDED = ABOUT_JOB | {"job_id": "4690", "ended_ms": 1763683203030, "running": False, "stall": None}
+ENDED |= {"nodes": ["gpu-001", "gpu-002"]}
 INTERVAL_MS, BATCH_MS, HISTORY_MS, DELAY_MS = 10, 100, 300_000, 300
 PERIOD_MS, ACTIVE_PART, LATE_MS = 315, 0.6, 40
+FIRST_MS = 1900
 RAILS, RAIL_RATE = 8, 50e9
 LATE, DEAD, AHEAD, UNKNOWN = "gpu-003", "gpu-005", "gpu-007", "gpu-008"
 HOT = "mlx5_3:1"
@@ -42,12 +45,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class Fleet:
-    """What the simulated nodes do; a test may change `dead`, `events`, and the `problem` of the source."""
+    """What the simulated nodes do; a test may change all but their number.
+
+    The job is silent from `hung_ms` on. `idle` nodes have a rail that carries nothing.
+    """
 
     count: int = 16
     dead: set[str] = field(default_factory=lambda: {DEAD})
     events: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
+    hung_ms: int | None = None
+    idle: set[str] = field(default_factory=set)
 
     @cached_property
     def nodes(self) -> list[str]:
@@ -92,6 +100,8 @@ class Fleet:
             phase = np.mod(ms - late - shift, PERIOD_MS) / PERIOD_MS
             height = level * row["rate_bytes_per_second"] * (0.85 + 0.15 * noise)
             found[way] = np.where(phase < ACTIVE_PART, np.where(phase < 0.1, height * 0.5, height), 0.0)
+        if self.hung_ms is not None:
+            found[:, ms >= self.hung_ms - (FIRST_MS if number == 1 else 0)] = 0.0
         missing = (ms < self.begun_ms) | (ms > now_ms() - DELAY_MS) | (row["node"] in self.dead)
         found[
             :, missing | (np.mod(ms, 60_000) - 1000 * number % 60_000 < 40) & (np.mod(ms, 60_000) > 1000 * number)
@@ -167,6 +177,7 @@ class Fleet:
                 "step_period_seconds": {"median": 0.315, "least": 0.3149, "most": 0.3152},
                 "lateness_nodes": len(answering) - (UNKNOWN in answering),
                 "late": {"row": LATE, "lateness_ms": 38.6, "uncertainty_ms": 1.2} if late else None,
+                "stall": self.stall(),
                 "hot_rail": {"port": HOT, "share_ratio": 0.2045, "usual_ratio": 0.125, "nodes": len(answering)},
                 "clock": {"nodes": len(offsets), "spread_ms": max(offsets) - min(offsets), "uncertainty_ms": 0.24},
                 "unsynchronised": [AHEAD] if AHEAD in answering else [],
@@ -174,12 +185,31 @@ class Fleet:
             "rows": numbers,
         }
 
+    def stall(self) -> dict[str, Any] | None:
+        """The stall of the job."""
+        if self.hung_ms is None:
+            return None
+        return {
+            "rows": [name for name in self.nodes if name not in self.dead],
+            "whole": True,
+            "first": [self.nodes[0]],
+            "direction": "transmit",
+            "before": self.nodes[1],
+            "gap_ms": float(FIRST_MS - INTERVAL_MS),
+            "since_ms": self.hung_ms,
+            "silent_ms": now_ms() - self.hung_ms,
+        }
+
+    def list_jobs(self) -> dict[str, Any]:
+        """The answer of /api/v1/jobs."""
+        running = ABOUT_JOB | {"running": True, "stall": self.stall(), "nodes": self.nodes}
+        return {"jobs": [running, ENDED], "unknown": []}
+
     def list_nodes(self) -> dict[str, Any]:
         """The answer of /api/v1/nodes."""
         rows = self.rows({})
         return {
             "version": VERSION,
-            "simulated": True,
             "sources": [
                 {"source": "file nodes.yml", "nodes": self.count, "problem": self.problem, "age_seconds": 12.0}
             ],
@@ -189,14 +219,17 @@ class Fleet:
                     "labels": row["labels"],
                     "problem": row["problem"],
                     "problem_text": row["problem_text"],
-                    "since_ms": None,
+                    "since_ms": self.begun_ms if row["problem"] else None,
                     "version": "" if row["problem"] else VERSION,
                     "jobs": [] if row["problem"] else [ABOUT_JOB],
                     "clock": self.clock(row["node"]),
                     "rails": RAILS,
                     "rails_down": ["mlx5_5:1"] if row["node"] == "gpu-002" else [],
-                    "rails_idle": [],
+                    "rails_idle": ["mlx5_6:1"] if row["node"] in self.idle else [],
                     "rails_slow": [],
+                    "down_since_ms": self.begun_ms if row["node"] == "gpu-002" else None,
+                    "idle_since_ms": None,
+                    "simulated": True,
                 }
                 for row in rows
             ],
@@ -297,7 +330,7 @@ class Gateway:
             return JSONResponse(self.fleet.list_nodes())
 
         async def jobs(_: Request) -> Response:
-            return JSONResponse({"jobs": [ENDED], "unknown": []})
+            return JSONResponse(self.fleet.list_jobs())
 
         async def events(_: Request) -> Response:
             return JSONResponse({"events": self.fleet.events})

@@ -103,6 +103,24 @@ def test_the_cards_name_what_differs(shown: JobLive) -> None:
     assert f"not synchronised {AHEAD}" in shown.text("#health")
 
 
+def test_a_stall_says_who_stopped_first_and_leads_to_the_moment(shown: JobLive, served: Gateway) -> None:
+    served.fleet.hung_ms = hung_ms = now_ms() - 64_000
+    try:
+        shown.open()
+        eventually(lambda: shown.page.is_visible(".stall"))
+        words = shown.text(".stall p")
+        assert words.startswith("15 of 16 nodes silent for 1 min ")
+        assert words.endswith("gpu-001 stopped sending first, 1.89 s before gpu-002.")
+        assert "gpu-001 first, 1.89 s before gpu-002" in shown.card("Latest node")
+        eventually(lambda: shown.names()[0] == "gpu-001")
+        assert (shown.labels()["gpu-001"], shown.labels()["gpu-002"]) == ("stopped first", "silent")
+        shown.page.click(".stall button")
+        shown.wait("held")
+        assert shown.span() == (hung_ms - 3890, hung_ms + 2000)
+    finally:
+        served.fleet.hung_ms = None
+
+
 def test_it_is_live_at_the_width_of_a_batch_and_held_sample_by_sample(shown: JobLive) -> None:
     shown.open()
     shown.wait("live")

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.campaigns.pages.browser import Live, live
-from tests.campaigns.pages.fleet import AHEAD, DEAD, ENDED, JOB, UNKNOWN, Fleet, Gateway, gateway
+from tests.campaigns.pages.fleet import AHEAD, DEAD, ENDED, JOB, UNKNOWN, Fleet, Gateway, gateway, now_ms
 from tests.campaigns.pages.prefixed import prefixed
 from tests.running import eventually
 
@@ -43,6 +43,11 @@ def rows(shown: Live, table: str) -> list[list[str]]:
     return found
 
 
+def filters(shown: Live) -> list[str]:
+    """The counts above the tables."""
+    return [str(text) for text in shown.page.locator("#filters button").all_text_contents()]
+
+
 def test_nodes_with_problems_come_first(shown: Live, served: Gateway) -> None:
     found = opened(shown)
     assert [row[0] for row in found[:4]] == [DEAD, DOWN, AHEAD, UNKNOWN]
@@ -54,17 +59,66 @@ def test_nodes_with_problems_come_first(shown: Live, served: Gateway) -> None:
         "ok",
     ]
     assert sorted(row[0] for row in found) == served.fleet.nodes
-    assert found[1] == [DOWN, "1 rail down", "+0.26 ± 0.12 ms", f"{JOB} (llama-70b)", "1.2.3", "leaf-1", "r01"]
-    assert shown.text("#counts") == "16 nodes, 2 with a problem"
+    assert found[1][:2] == [DOWN, "1 rail down"]
+    assert found[1][3:] == ["+0.26 ± 0.12 ms", f"{JOB} (llama-70b)", "1.2.3", "leaf-1", "r01"]
+    # a time of day, or a date and one
+    assert found[1][2].count(":") == 2
+    assert found[4][2] == ""
+    assert shown.text("#counts") == "16 nodes"
+    assert filters(shown) == ["1 no answer", "1 rail down", "0 rail idle", "0 silent jobs", "2 clock unsure", "12 ok"]
+    assert shown.text("#simulated") == "SIMULATED"
     assert shown.page.get_attribute("#node-table tbody tr:first-child td", "title") == "no answer within 1 s"
 
 
 def test_jobs_are_listed_with_what_is_wrong_on_their_nodes(shown: Live) -> None:
     opened(shown)
     running, ended = rows(shown, "job")
-    assert running == [JOB, "llama-70b", "slurm", "15", f"{DOWN}: 1 rail down"]
-    assert ended[:4] == [ENDED["job_id"], "llama-70b", "slurm", "2"]
-    assert ended[4].startswith("ended 2025-11-2")
+    assert (running[:2], running[3:]) == ([JOB, f"{DOWN}: 1 rail down"], ["15", "llama-70b", "slurm"])
+    assert (ended[:2], ended[3:]) == ([ENDED["job_id"], "ended"], ["2", "llama-70b", "slurm"])
+    assert ended[2].startswith("2025-11-2")
+
+
+def test_a_silent_job_is_the_worst_and_says_who_stopped_first(shown: Live, served: Gateway) -> None:
+    served.fleet.hung_ms = now_ms() - 258_000
+    try:
+        opened(shown)
+        job = rows(shown, "job")[0]
+        assert job[1].startswith("silent for 4 min ")
+        assert job[1].endswith("s, gpu-001 first, 1.89 s before gpu-002")
+        assert shown.page.get_attribute("#job-table tbody td", "class").startswith("bad")
+        assert "1 silent job" in filters(shown)
+        assert shown.page.title().startswith(f"▼ {JOB} silent")
+    finally:
+        served.fleet.hung_ms = None
+
+
+def test_counts_are_filters_that_stay_in_the_address(shown: Live, served: Gateway) -> None:
+    served.fleet.idle = {"gpu-010", "gpu-011"}
+    try:
+        opened(shown)
+        shown.page.click("#filters button:has-text('rail idle')")
+        assert [row[:2] for row in rows(shown, "node")] == [["gpu-010", "1 rail idle"], ["gpu-011", "1 rail idle"]]
+        assert shown.page.get_attribute("#node-table tbody td", "class") == "warn"
+        assert shown.text("#counts") == "2 of 16 nodes"
+        assert shown.page.url.endswith("/#&state=idle")
+        assert len(opened(shown, "#gpu-01&state=idle")) == 2
+        shown.page.click("#filters button[aria-pressed=true]")
+        assert len(rows(shown, "node")) == 7
+    finally:
+        served.fleet.idle = set()
+
+
+def test_many_nodes_without_an_answer_are_one_line(browser: Browser) -> None:
+    fleet = Fleet(60)
+    fleet.dead = set(fleet.nodes[4:])
+    with gateway(fleet) as made, live(browser, made.url) as found:
+        assert [row[0] for row in opened(found)] == [DOWN, "gpu-001", "gpu-003", "gpu-004"]
+        assert found.text("#lost-title").startswith("56 nodes do not answer · r02: 4, r03: 4, ")
+        assert not found.page.is_visible("#lost-table")
+        found.page.click("#filters button:has-text('no answer')")
+        assert found.page.is_visible("#lost-table")
+        assert len(rows(found, "lost")) == 56
+        assert not found.page.is_visible("#node-table")
 
 
 def test_nodes_and_jobs_are_opened(shown: Live) -> None:

@@ -1,6 +1,6 @@
 // The live page of a job: one row per node, or per rail of chosen nodes.
 
-import { nodeAddress } from "./address.js";
+import { NAME, nodeAddress } from "./address.js";
 import { put } from "./elements.js";
 import { fullTime } from "./format.js";
 import { JobCaptures } from "./job_captures.js";
@@ -9,6 +9,7 @@ import { JobNumbers } from "./job_cards.js";
 import { NodeRows, ORDERS, asOwn, asPorts, clockSentence, clockWords, ordered } from "./job_rows.js";
 import { showClocks, showNodes } from "./job_table.js";
 import { LivePage } from "./live_page.js";
+import { StallLine } from "./stalls.js";
 import { View } from "./view.js";
 
 // so that rows do not jump while somebody reads them
@@ -28,6 +29,7 @@ class JobPage extends LivePage {
     this.statistics = new JobNumbers(this);
     this.controls = new JobControls(this);
     this.captures = new JobCaptures(this);
+    this.stall = new StallLine(this, byId("notices").parentElement);
     byId("table-details").addEventListener("toggle", () => this.learn());
     this.aim();
     this.begin();
@@ -87,6 +89,8 @@ class JobPage extends LivePage {
     this.learn();
     this.statistics.show();
     showClocks(byId("health"), second);
+    this.stall.show(second.job);
+    document.title = `${second.job.stall?.whole ? "▼ silent · " : ""}${NAME} · ibpulse`;
     if (this.view.held) this.attend();
   }
 

@@ -4,6 +4,7 @@ import { Cards, waysWords } from "./cards.js";
 import { UNKNOWN, decimal, duration, percent, rate, rateParts } from "./format.js";
 import { asPorts } from "./job_rows.js";
 import { Numbers } from "./numbers.js";
+import { elapsed, firstWords } from "./stalls.js";
 
 const MOST_NAMES = 3;
 // of a summary of a job
@@ -72,8 +73,9 @@ function spread(job, name, words, none = "") {
 
 function latest(job) {
   if (job.stall) {
-    const { rows, first } = job.stall;
-    return ["silent", "", `${rows.length} of ${job.nodes} nodes, ${first.length ? `first ${first.join(" or ")}` : "order not known"}`, "bad", rows.join(", ")];
+    const { stall } = job;
+    const some = stall.rows.length < job.nodes ? `${stall.rows.length} of ${job.nodes} nodes` : "";
+    return ["silent", "", [some, firstWords(stall)].filter(Boolean).join(", ") || `for ${elapsed(stall.silent_ms)}`, "bad", stall.rows.join(", ")];
   }
   if (job.nodes < 2) return [UNKNOWN, "", "no other node to compare with"];
   if (!job.lateness_nodes) return [UNKNOWN, "", "not known"];

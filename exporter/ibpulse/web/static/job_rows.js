@@ -14,12 +14,17 @@ const natural = new Intl.Collator("en", { numeric: true });
 
 /**
  * A message about rows as one about ports, which the picture shows; `own` is the port of a row that is a rail, and `hot`
- * whether that is the hot rail of the job and carries more here, too.
+ * whether that is the hot rail of the job and carries more here, too. `stopped` says that its node is silent, and
+ * `place` in which place it stopped, -1 if it did not.
  */
 export function asPorts({ rows, ...rest }) {
+  // a view that ended before a stall knows nothing of it
+  if (rest.job?.stall?.since_ms >= rest.end_ms) rest.job = { ...rest.job, stall: null };
   const hot = rest.job?.hot_rail?.port;
+  const { rows: silent = [], first = [] } = rest.job?.stall ?? {};
+  const stopped = (row) => (!silent.includes(row.node) ? "" : first.length === 1 && first[0] === row.node ? "stopped first" : "silent");
   const isHot = (row) => row.row === `${row.node} ${hot}` && shareOf(row, rows) >= HOT_SHARE;
-  return { ...rest, ports: rows.map((row) => ({ ...row, own: row.port, port: row.row, rail: true, hot: isHot(row) })) };
+  return { ...rest, ports: rows.map((row) => ({ ...row, own: row.port, port: row.row, rail: true, hot: isHot(row), stopped: stopped(row), place: silent.indexOf(row.node) })) };
 }
 
 /** What a rail carries, compared with the mean of the rails of its node; NaN if it is unknown. */
@@ -41,11 +46,16 @@ export function certainLateness(numbers) {
   return late > numbers.lateness_uncertainty_ms ? late : 0;
 }
 
+/** The earlier a node stopped, the higher; null if it did not. */
+function stopOf(numbers) {
+  return numbers?.stopped ? -numbers.place : null;
+}
+
 /** The names of the ports in an order; `numbers` are those of each port by its name. What is unknown comes last. */
 export function ordered(ports, numbers, order) {
   const keys = {
     name: () => [],
-    lateness: (port) => [certainLateness(numbers.get(port.port))],
+    lateness: (port) => [stopOf(numbers.get(port.port)), certainLateness(numbers.get(port.port))],
     bandwidth: (port) => [numbers.get(port.port)?.active_bytes_per_second ?? null],
     rack: (port) => [port.labels?.rack ?? null, port.labels?.leaf ?? null],
   };
@@ -132,6 +142,7 @@ export class NodeRows extends Rails {
 
 /** What is not well on a row that answers: the worst in a few words. */
 export function trouble(numbers) {
+  if (numbers?.stopped) return numbers.stopped;
   // the other rails of the node say that it is late
   if (numbers?.hot) return "hot";
   if (numbers?.late) return `${duration(numbers.lateness_ms)} late`;

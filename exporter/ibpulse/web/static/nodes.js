@@ -2,22 +2,19 @@
 
 import { NAME, apiAddress, jobAddress, nodeAddress } from "./address.js";
 import { element, put } from "./elements.js";
-import { UNKNOWN, duration, fullTime } from "./format.js";
-import { clockSentence, clockWords, trouble } from "./job_rows.js";
-import { jobWords, problemWord } from "./states.js";
+import { KINDS, SILENT, jobState, kindOf, severity, sinceOf, stateOf } from "./fleet_states.js";
+import { UNKNOWN, clock, day, duration, fullTime } from "./format.js";
+import { clockSentence, clockWords } from "./job_rows.js";
+import { jobWords } from "./states.js";
 
 const EVERY_MS = 5_000;
 const MOST_JOBS = 3;
 const MOST_ENDED = 10;
+// more nodes without an answer are collapsed
+const MOST_LOST = 4;
+const MOST_RACKS = 8;
 const natural = new Intl.Collator("en", { numeric: true });
 const byId = (id) => document.getElementById(id);
-
-/** How bad the state of a node is: the higher, the further up. */
-export function severity(node) {
-  if (node.problem) return 3;
-  if (trouble(node)) return 2;
-  return !node.clock || node.clock.synchronised === false ? 1 : 0;
-}
 
 /** The nodes that match a text, those with problems first. */
 export function chosen(nodes, text) {
@@ -52,26 +49,14 @@ export function addressing(nodes) {
   return (job) => jobAddress(many.has(job.job_id) ? keyOf(job) : job.job_id);
 }
 
-/** Whether the gateway has not heard of a node yet, good or bad. */
-function isWaiting(node) {
-  return !node.problem && node.rails === null;
-}
-
-function stateOf(node) {
-  if (isWaiting(node)) return "not asked yet";
-  const clock = node.clock ? "clock not synchronised" : "clock not known";
-  return problemWord(node.problem) || trouble(node) || (severity(node) ? clock : "ok");
-}
-
 /** The last jobs that ended and match a text, as in an answer of /api/v1/jobs. */
 function endedJobs(jobs, text) {
   const wanted = text.trim().toLowerCase();
   return jobs.filter((job) => !job.running && jobWords(job).toLowerCase().includes(wanted)).slice(0, MOST_ENDED);
 }
 
-function aboutJob(job, address) {
-  const about = [job.name || UNKNOWN, job.scheduler, String(job.nodes.length)].map((text) => ({ text }));
-  return [{ text: job.job_id, address: address(job) }, ...about];
+function aboutJob(job) {
+  return [String(job.nodes.length), job.name || UNKNOWN, job.scheduler].map((text) => ({ text }));
 }
 
 async function ask(path) {
@@ -80,15 +65,33 @@ async function ask(path) {
   return answer.json();
 }
 
-/** How many nodes there are and how they are, in a few words. */
+/** How many nodes there are, and how many of them are shown. */
 function countWords(nodes, shown) {
-  if (!nodes.length) return "No nodes";
   const some = shown.length < nodes.length ? `${shown.length} of ` : "";
-  const bad = nodes.filter((node) => severity(node) > 1).length;
-  const waiting = nodes.filter(isWaiting).length;
-  const best = nodes.some(severity) ? "all answering" : "all ok";
-  const parts = [bad && `${bad} with a problem`, waiting && `${waiting} not asked yet`].filter(Boolean);
-  return [`${some}${nodes.length} node${nodes.length === 1 ? "" : "s"}`, ...(parts.length ? parts : [best])].join(", ");
+  return nodes.length ? `${some}${nodes.length} node${nodes.length === 1 ? "" : "s"}` : "No nodes";
+}
+
+/** The state of the view, as in the address: a text to find, and the state of which nodes or jobs are shown. */
+function readAddress() {
+  const found = new URLSearchParams(`?find=${location.hash.slice(1).replaceAll("+", "%2B")}`);
+  return { text: found.get("find"), state: found.get("state") ?? "" };
+}
+
+/** A time of day, with its date if that is not today. */
+function sinceWords(ms) {
+  if (ms === null) return "";
+  return day(ms) === day(Date.now()) ? clock(ms) : `${day(ms)} ${clock(ms)}`;
+}
+
+/** How many nodes of each rack, or of each other first label, there are. */
+function racksWords(nodes) {
+  const racks = new Map();
+  for (const node of nodes) {
+    const rack = node.labels.rack ?? Object.values(node.labels)[0] ?? "";
+    racks.set(rack, (racks.get(rack) ?? 0) + 1);
+  }
+  const words = [...racks].sort((a, b) => natural.compare(a[0], b[0])).filter(([rack]) => rack).map(([rack, count]) => `${rack}: ${count}`);
+  return words.length > MOST_RACKS ? `${words.slice(0, MOST_RACKS).join(", ")} and ${words.length - MOST_RACKS} more racks` : words.join(", ");
 }
 
 /** Why no node is listed, empty if one is. */
@@ -117,12 +120,10 @@ class NodesPage {
     this.answer = null;
     byId("host").textContent = NAME;
     document.title = `ibpulse · ${NAME}`;
-    byId("find").value = new URLSearchParams(`?find=${location.hash.slice(1).replaceAll("+", "%2B")}`).get("find");
-    byId("find").addEventListener("input", () => {
-      const text = byId("find").value;
-      history.replaceState(null, "", text ? `#${encodeURIComponent(text)}` : location.pathname);
-      this.show();
-    });
+    const { text, state } = readAddress();
+    byId("find").value = text;
+    this.state = state;
+    byId("find").addEventListener("input", () => this.choose(this.state));
     document.addEventListener("visibilitychange", () => this.refresh());
     this.refresh();
   }
@@ -152,53 +153,111 @@ class NodesPage {
     byId("message").hidden = !message;
   }
 
+  /** Show only the nodes or jobs in a state; all of them for an empty one. */
+  choose(state) {
+    this.state = state;
+    const text = encodeURIComponent(byId("find").value);
+    const hash = `${text}${state ? `&state=${state}` : ""}`;
+    history.replaceState(null, "", hash ? `#${hash}` : location.pathname);
+    this.show();
+  }
+
   show() {
     if (!this.answer) return;
     const { nodes, sources } = this.answer;
     const text = byId("find").value;
-    const shown = chosen(nodes, text);
-    const ended = endedJobs(this.jobs.jobs, text);
-    const key = JSON.stringify([shown, sources, ended]);
+    const stalls = new Map(this.jobs.jobs.filter((job) => job.stall).map((job) => [keyOf(job), job.stall]));
+    const silent = jobsOf(nodes).filter((job) => stalls.get(keyOf(job))?.whole);
+    const found = chosen(nodes, text);
+    const shown = found.filter((node) => this.#isChosen(node, silent));
+    const ended = this.state ? [] : endedJobs(this.jobs.jobs, text);
+    const key = JSON.stringify([shown, sources, ended, [...stalls], this.state]);
     if (key === this.key) return;
     this.key = key;
+    this.#filters(found, silent);
     put(byId("counts"), countWords(nodes, shown));
     put(byId("none"), emptyWords(nodes, shown, sources));
     byId("nodes-section").hidden = !shown.length;
+    const simulated = nodes.filter((node) => node.simulated).length;
+    byId("simulated").hidden = !simulated;
+    put(byId("simulated"), simulated < nodes.length ? `${simulated} SIMULATED` : "SIMULATED");
+    document.title = `${silent.length ? `▼ ${silent.map((job) => job.job_id).slice(0, MOST_JOBS).join(", ")} silent · ` : ""}ibpulse · ${NAME}`;
     byId("notices").replaceChildren();
     for (const source of sources.filter((each) => each.problem)) {
       element("li", "", byId("notices")).textContent =
         `${problemOf(source)}. ${ageWords(source.age_seconds)}`;
     }
     const address = addressing([...nodes, { jobs: this.jobs.jobs }]);
-    this.#jobs(jobsOf(shown), ended, address);
-    this.#nodes(shown, address);
+    const wanted = this.state === SILENT.name ? silent : jobsOf(shown);
+    this.#jobs(wanted, stalls, ended, address);
+    const lost = shown.filter((node) => node.problem);
+    const some = lost.length > MOST_LOST;
+    this.#lost(some ? lost : [], address);
+    this.#nodes(byId("node-table"), some ? shown.filter((node) => !node.problem) : shown, address);
   }
 
-  #jobs(jobs, ended, address) {
+  #isChosen(node, silent) {
+    if (this.state === SILENT.name) return silent.some((job) => job.nodes.includes(node));
+    return !this.state || kindOf(node).name === this.state;
+  }
+
+  /** The counts of each state, each a button that shows these alone. */
+  #filters(nodes, silent) {
+    const holder = byId("filters");
+    const focused = holder.contains(document.activeElement) ? document.activeElement.dataset.state : "";
+    holder.replaceChildren();
+    const counts = KINDS.map((kind) => [kind, nodes.filter((node) => kindOf(node) === kind).length]);
+    // silence is said of jobs, so it comes before "ok", which is said of nodes
+    counts.splice(3, 0, [SILENT, silent.length]);
+    for (const [kind, count] of counts) {
+      if (!count && kind.rare && kind.name !== this.state) continue;
+      const button = element("button", "filter", holder);
+      button.dataset.state = kind.name;
+      button.dataset.tone = count ? kind.tone : "";
+      button.setAttribute("aria-pressed", String(kind.name === this.state));
+      button.disabled = !count && kind.name !== this.state;
+      element("b", "", button).textContent = count;
+      button.append(` ${kind.words(count)}`);
+      button.addEventListener("click", () => this.choose(kind.name === this.state ? "" : kind.name));
+      if (kind.name === focused) button.focus();
+    }
+  }
+
+  #jobs(jobs, stalls, ended, address) {
     byId("jobs-section").hidden = !jobs.length && !ended.length;
+    const leading = (job) => ({ text: job.job_id, address: address(job) });
     const rows = jobs.map((job) => {
-      const bad = job.nodes.filter((node) => severity(node) > 1);
-      return {
-        bad: bad.length > 0,
-        cells: [
-          ...aboutJob(job, address),
-          { text: bad.length ? bad.map((node) => `${node.node}: ${stateOf(node)}`).join(", ") : "ok", tone: "bad" },
-        ],
-      };
+      const { text, tone, sinceMs, title } = jobState(job.nodes, stalls.get(keyOf(job)));
+      return { tone, cells: [leading(job), { text, title, toned: true }, sinceCell(sinceMs), ...aboutJob(job)] };
     });
+    const rank = ({ tone }) => ["bad", "warn", ""].indexOf(tone);
+    rows.sort((a, b) => rank(a) - rank(b));
     const old = ended.map((job) => ({
-      cells: [...aboutJob(job, address), { text: job.ended_ms ? `ended ${fullTime(job.ended_ms)}` : "ended" }],
+      cells: [leading(job), { text: "ended" }, sinceCell(job.ended_ms), ...aboutJob(job)],
     }));
-    fill(byId("job-table"), ["Job", "Name", "Scheduler", "Nodes", "State"], [...rows, ...old]);
+    fill(byId("job-table"), ["Job", "State", "Since", "Nodes", "Name", "Scheduler"], [...rows, ...old]);
   }
 
-  #nodes(nodes, address) {
+  /** Nodes that do not answer, collapsed as long as nobody asks for them. */
+  #lost(nodes, address) {
+    const details = byId("lost");
+    details.hidden = !nodes.length;
+    if (!nodes.length) return;
+    const racks = racksWords(nodes);
+    put(byId("lost-title"), `${nodes.length} nodes do not answer${racks ? ` · ${racks}` : ""}`);
+    if (this.state === "lost" || byId("find").value) details.open = true;
+    this.#nodes(byId("lost-table"), nodes, address);
+  }
+
+  #nodes(table, nodes, address) {
+    table.closest(".wide").hidden = !nodes.length;
     const names = [...new Set(nodes.flatMap((node) => Object.keys(node.labels)))].sort(natural.compare);
     const rows = nodes.map((node) => ({
-      bad: severity(node) > 1,
+      tone: kindOf(node).tone,
       cells: [
         { text: node.node, address: nodeAddress(node.node) },
-        { text: stateOf(node), title: node.problem_text, tone: "bad" },
+        { text: stateOf(node), title: node.problem_text, toned: true },
+        sinceCell(sinceOf(node)),
         { text: clockWords(node.clock), title: clockSentence(node.clock) },
         { jobs: node.jobs.map((job) => ({ text: jobWords(job), address: address(job) })) },
         { text: node.version || UNKNOWN },
@@ -206,8 +265,12 @@ class NodesPage {
       ],
     }));
     const heads = names.map((name) => name.charAt(0).toUpperCase() + name.slice(1));
-    fill(byId("node-table"), ["Node", "State", "Clock offset", "Jobs", "Version", ...heads], rows);
+    fill(table, ["Node", "State", "Since", "Clock offset", "Jobs", "Version", ...heads], rows);
   }
+}
+
+function sinceCell(ms) {
+  return { text: sinceWords(ms ?? null), title: ms ? fullTime(ms) : "" };
 }
 
 /** Fill a table; the first cell of a row names it. */
@@ -217,12 +280,12 @@ function fill(table, heads, rows) {
   const head = element("tr", "", element("thead", "", table));
   for (const text of heads) Object.assign(element("th", "", head), { textContent: text, scope: "col" });
   const body = element("tbody", "", table);
-  for (const { cells, bad } of rows) {
+  for (const { cells, tone } of rows) {
     const row = element("tr", "", body);
     cells.forEach((cell, index) => {
       const holder = element(index ? "td" : "th", "", row);
       if (!index) holder.scope = "row";
-      if (bad && cell.tone) holder.className = cell.tone;
+      if (cell.toned && ["bad", "warn"].includes(tone)) holder.className = tone;
       if (cell.title) holder.title = cell.title;
       if (cell.jobs) fillJobs(holder, cell.jobs);
       else write(holder, cell);
