@@ -65,8 +65,9 @@ ROWS = (
     ),
     STATISTICS.gauge(
         "ibpulse_job_step_period_seconds",
-        "Period of the traffic of the job's rails: its step time. NaN if none was found. Like all statistics of jobs, "
-        f"for at most {MOST_JOBS} jobs of a node, and only for those that share no port.",
+        "Period of the traffic of the job's rails: its step time, while they are silent that of the last steps. NaN if "
+        f"none was found. Like all statistics of jobs, for at most {MOST_JOBS} jobs of a node, and only for those that "
+        "share no port.",
         lambda job: job.step_seconds,
         "seconds",
     ),

@@ -1,8 +1,8 @@
 """A gateway's pages over simulated nodes: the contract of docs/gateway.md as a small real server. It asserts nothing.
 
 All nodes have steps of 315 ms. `gpu-003` begins them 40 ms late, `mlx5_3:1` carries twice as much as the other rails on
-all nodes, `gpu-005` does not answer, the clock of `gpu-007` is 12 ms ahead, and that of `gpu-008` is not known. `gpu-001`
-stops first if the job hangs.
+all nodes, `gpu-005` does not answer, the clock of `gpu-007` is 12 ms ahead, and that of `gpu-008` is not known.
+`gpu-001` stops first if the job hangs.
 """
 
 from __future__ import annotations
