@@ -28,6 +28,9 @@ CONTRACT = {
     "rails_down",
     "rails_idle",
     "rails_slow",
+    "down_since_ms",
+    "idle_since_ms",
+    "simulated",
 }
 
 

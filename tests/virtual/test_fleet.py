@@ -50,9 +50,11 @@ def test_a_node_that_cannot_be_reached_is_down_until_it_answers(fleet: Fleet) ->
 
 
 def test_a_rail_that_goes_down_is_in_the_list(fleet: Fleet) -> None:
+    begin_ms = fleet.clock.time_ns() / 1e6
     fleet.nodes[0].fault({"link-flap": ["mlx5_1"]})
     fleet.run(8)
     (row,) = fleet.rows("node-0")
+    assert 0 <= row["down_since_ms"] - begin_ms <= 1500
     assert row["rails_down"] == ["mlx5_1:1"]
     assert row["problem_text"] == "mlx5_1:1 is not ACTIVE"
 
