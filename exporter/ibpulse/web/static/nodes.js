@@ -5,10 +5,11 @@ import { element, put } from "./elements.js";
 import { KINDS, SILENT, jobState, kindOf, severity, sinceOf, stateOf } from "./fleet_states.js";
 import { UNKNOWN, clock, day, duration, fullTime } from "./format.js";
 import { clockSentence, clockWords } from "./job_rows.js";
+import { fill } from "./link_table.js";
+import { namesWords } from "./stalls.js";
 import { jobWords } from "./states.js";
 
 const EVERY_MS = 5_000;
-const MOST_JOBS = 3;
 const MOST_ENDED = 10;
 // more nodes without an answer are collapsed
 const MOST_LOST = 4;
@@ -181,7 +182,7 @@ class NodesPage {
     const simulated = nodes.filter((node) => node.simulated).length;
     byId("simulated").hidden = !simulated;
     put(byId("simulated"), simulated < nodes.length ? `${simulated} SIMULATED` : "SIMULATED");
-    document.title = `${silent.length ? `▼ ${silent.map((job) => job.job_id).slice(0, MOST_JOBS).join(", ")} silent · ` : ""}ibpulse · ${NAME}`;
+    document.title = `${silent.length ? `▼ ${namesWords(silent.map((job) => job.job_id))} silent · ` : ""}ibpulse · ${NAME}`;
     byId("notices").replaceChildren();
     for (const source of sources.filter((each) => each.problem)) {
       element("li", "", byId("notices")).textContent =
@@ -271,46 +272,6 @@ class NodesPage {
 
 function sinceCell(ms) {
   return { text: sinceWords(ms ?? null), title: ms ? fullTime(ms) : "" };
-}
-
-/** Fill a table; the first cell of a row names it. */
-function fill(table, heads, rows) {
-  const focused = table.contains(document.activeElement) ? placeOf(document.activeElement) : "";
-  table.replaceChildren();
-  const head = element("tr", "", element("thead", "", table));
-  for (const text of heads) Object.assign(element("th", "", head), { textContent: text, scope: "col" });
-  const body = element("tbody", "", table);
-  for (const { cells, tone } of rows) {
-    const row = element("tr", "", body);
-    cells.forEach((cell, index) => {
-      const holder = element(index ? "td" : "th", "", row);
-      if (!index) holder.scope = "row";
-      if (cell.toned && ["bad", "warn"].includes(tone)) holder.className = tone;
-      if (cell.title) holder.title = cell.title;
-      if (cell.jobs) fillJobs(holder, cell.jobs);
-      else write(holder, cell);
-      holder.classList.toggle("long", holder.textContent.length > 30);
-    });
-  }
-  if (focused) [...table.querySelectorAll("a")].find((link) => placeOf(link) === focused)?.focus();
-}
-
-/** What identifies a link of a table: its row, and where it leads. */
-function placeOf(link) {
-  return JSON.stringify([link.closest("tr")?.cells[0].textContent, link.getAttribute("href")]);
-}
-
-function write(holder, { text, address }) {
-  if (!address) holder.textContent = text;
-  else Object.assign(element("a", "", holder), { href: address, textContent: text });
-}
-
-function fillJobs(holder, jobs) {
-  jobs.slice(0, MOST_JOBS).forEach((job, index) => {
-    if (index) holder.append(", ");
-    write(holder, job);
-  });
-  if (jobs.length > MOST_JOBS) holder.append(` and ${jobs.length - MOST_JOBS} more`);
 }
 
 document.documentElement.dataset.script = "yes";
