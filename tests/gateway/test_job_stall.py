@@ -123,8 +123,10 @@ def test_clocks_that_were_measured_long_after_tell_less() -> None:
         {"a": node(5.15), "b": node(None, since=6.0)},
         # it may have been the first since its last answer
         {"a": node(5.15), "b": node(5.0, until=5.0, problem="no-answer")},
+        # it may have moved bytes again
+        {"a": node(8.0), "b": node(5.0, until=7.0, problem="no-answer")},
     ],
-    ids=["unknown clock", "within a sample", "poor clocks", "restarted daemon", "no answer"],
+    ids=["unknown clock", "within a sample", "poor clocks", "restarted daemon", "no answer", "silent, then no answer"],
 )
 def test_no_order_is_claimed_where_it_is_not_known(nodes: dict[str, JobNode]) -> None:
     found = stall_of(**nodes)
@@ -146,6 +148,12 @@ def test_a_node_that_only_receives_did_not_stop_sending() -> None:
     found = stall_of(a=node(5.0), b=node(6.0), receiver=node(None, 4.0))
     assert (found.first, found.before, found.direction) == (("a",), "b", "transmit")
     assert set(found.nodes) == {"a", "b", "receiver"}
+
+
+@pytest.mark.parametrize(("since", "first"), [(6.0, ("a", "b")), (-100.0, ("a",))])
+def test_a_node_followed_only_since_then_may_have_been_first(since: float, first: tuple[str, ...]) -> None:
+    found = stall_of(a=node(5.0), b=node(None, since=since), c=node(7.0))
+    assert tuple(sorted(found.first)) == first
 
 
 def test_a_missing_node_that_sent_later_was_not_the_first() -> None:
