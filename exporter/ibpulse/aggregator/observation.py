@@ -12,7 +12,7 @@ from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
 from ibpulse.aggregator.traffic import Conclusion
 from ibpulse.analysis import moments
 from ibpulse.analysis.period import StepPeriod
-from ibpulse.analysis.port_statistics import MOVED, OBSERVED
+from ibpulse.analysis.port_statistics import COVERED, MOVED
 from ibpulse.arrays import Rows
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort
@@ -48,12 +48,12 @@ def observe_second(
 
 
 def _rate(table: PortTable, rails: Rows, ago: int) -> float | None:
-    """The sum of the mean rates of the rails, each over the time for which it was observed."""
+    """The sum of the mean rates of the rails, each over the time for which its bytes are known."""
     sums = table.sums.sum(1, ago)[rails]
-    observed = sums[:, 0, OBSERVED]
-    if observed.max(initial=0.0) < LEAST_OBSERVED:
+    covered = sums[:, 0, COVERED]
+    if covered.max(initial=0.0) < LEAST_OBSERVED:
         return None
-    return float(np.nansum(moments.quotient(sums[..., MOVED].sum(axis=-1), observed)))
+    return float(np.nansum(moments.quotient(sums[..., MOVED].sum(axis=-1), covered)))
 
 
 def _state(port: RingPort, standing: RailStanding | None) -> str:

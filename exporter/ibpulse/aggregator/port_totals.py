@@ -248,7 +248,8 @@ class PortTable:
         good = seconds.good & measurable[:, None, None]
         rate = seconds.bytes_per_second
         chosen = np.broadcast_to(good[:, None], rate.shape)
-        sums = sum_directions(rate, seconds.seconds, good, self._threshold)
+        bridged = seconds.bridged and seconds.bridged.only(measurable)
+        sums = sum_directions(rate, seconds.seconds, good, self._threshold, bridged)
         certain = rate if seconds.peaks is None else seconds.peaks
         self._roll(rows, sums, np.where(chosen, certain, 0.0).max(axis=-1))
         if counting:

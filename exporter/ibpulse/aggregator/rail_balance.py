@@ -22,7 +22,7 @@ from ibpulse.analysis.balance import (
     join_groups,
     weigh_rails,
 )
-from ibpulse.analysis.port_statistics import MOVED, OBSERVED
+from ibpulse.analysis.port_statistics import COVERED, MOVED
 from ibpulse.arrays import Rows
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.claims import Key
@@ -107,7 +107,7 @@ class RecentRates:
     def _of_all(self, seconds: int) -> RailRates:
         if seconds not in self._found:
             sums = self._sums.sums(seconds, self._count)[:, self._rows]
-            self._found[seconds] = RailSums(sums, sums[..., MOVED], sums[..., 0, OBSERVED], self._up).rates()
+            self._found[seconds] = RailSums(sums, sums[..., MOVED], sums[..., 0, COVERED], self._up).rates()
         return self._found[seconds]
 
 

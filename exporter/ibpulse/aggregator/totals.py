@@ -72,8 +72,8 @@ class RunningTotals:
         first_tick, last_tick = first * self._ticks + 1, end * self._ticks
         slots, strides = [port.slot for port in ports], [port.stride for port in ports]
         limits = [self._history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
-        groups = list(read_groups(self._reader, slots, strides, first_tick, last_tick, limits))
-        rates = join_rates(groups, len(ports), (end - first) * self._ticks)
+        groups = list(read_groups(self._reader, slots, strides, first_tick, last_tick, limits, summed=True))
+        rates = join_rates(groups, len(ports), (end - first) * self._ticks, summed=True)
         kept = None
         if self._had is not None:
             kept = self._had.mask([str(port.port.id) for port in ports], first_tick, (end - first) * self._ticks)

@@ -18,7 +18,7 @@ from ibpulse.analysis import moments
 from ibpulse.analysis.balance import find_carriers
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds, line_rate
 from ibpulse.analysis.period import StepPeriod
-from ibpulse.analysis.port_statistics import MOVED, OBSERVED
+from ibpulse.analysis.port_statistics import COVERED, MOVED
 from ibpulse.analysis.resolution import coarsest_ticks
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Signature, find_signature
@@ -165,5 +165,5 @@ def carriers_lines(ports: Sequence[RingPort], rows: Rows, table: PortTable, seco
     chosen = [index for index, port in enumerate(ports) if port.port.rail]
     rates = np.array([ports[index].port.rate_bytes_per_second or math.nan for index in chosen])
     sums = table.sums.sums(seconds, count)[:, rows[chosen]]
-    moved = np.where(sums[..., 0, OBSERVED] > 0, sums[..., MOVED].sum(axis=-1), math.nan)
+    moved = np.where(sums[..., 0, COVERED] > 0, sums[..., MOVED].sum(axis=-1), math.nan)
     return line_rate(np.where(find_carriers(moved), rates, 0.0).T)

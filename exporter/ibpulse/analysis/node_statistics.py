@@ -19,8 +19,8 @@ from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.units import SECOND_NS
 
 # fields of the last axis of the sums: the moments of the active samples, then these
-OBSERVED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 3)
-FIELDS = moments.FIELDS + 3
+OBSERVED, COVERED, TRANSMIT, RECEIVE = range(moments.FIELDS, moments.FIELDS + 4)
+FIELDS = moments.FIELDS + 4
 # the quantile of the per-second peaks that is the usual peak
 USUAL = 0.75
 
@@ -31,18 +31,32 @@ class Seconds:
 
     `bytes_per_second`, `seconds` and `peaks` are (ports, 2, seconds, samples), 0 where `good` is false. `good` is
     (ports, seconds, samples), true where both directions have a rate. `peaks` is the certain part of each rate, None if
-    that is all of it.
+    that is all of it. `common` are the rates between common instants of the ports, None if those are not known.
+    `bridged` are the rates that also cover missing samples between two reads, None if no sample is missing.
     """
 
     bytes_per_second: Floats
     seconds: Floats
     good: Bools
     peaks: Floats | None = None
+    common: Floats | None = None
+    bridged: Seconds | None = None
 
     def chosen(self, rows: Rows) -> Seconds:
         """Those of some ports."""
-        peaks = None if self.peaks is None else self.peaks[rows]
-        return Seconds(self.bytes_per_second[rows], self.seconds[rows], self.good[rows], peaks)
+        return Seconds(
+            self.bytes_per_second[rows],
+            self.seconds[rows],
+            self.good[rows],
+            None if self.peaks is None else self.peaks[rows],
+            None if self.common is None else self.common[rows],
+            self.bridged and self.bridged.chosen(rows),
+        )
+
+    def only(self, ports: Bools) -> Seconds:
+        """The same without any sample of the other ports (ports,)."""
+        at = ports[:, None, None, None]
+        return Seconds(self.bytes_per_second * at, self.seconds * at, self.good & ports[:, None, None])
 
 
 def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
@@ -52,9 +66,18 @@ def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
     both = good[:, None]
     ports, ticks = good.shape
     shape = (ports, 2, ticks // ticks_per_second, ticks_per_second)
-    whole = np.where(both, rates.bytes_per_second, 0.0).reshape(shape)
-    peaks = None if rates.steps is None else np.where(both, rates.peaks, 0.0).reshape(shape)
-    return Seconds(whole, np.where(both, rates.seconds, 0.0).reshape(shape), good.reshape(ports, *shape[2:]), peaks)
+
+    def split(values: Floats) -> Floats:
+        return np.where(both, values, 0.0).reshape(shape)
+
+    return Seconds(
+        split(rates.bytes_per_second),
+        split(rates.seconds),
+        good.reshape(ports, *shape[2:]),
+        None if rates.steps is None else split(rates.peaks),
+        None if rates.common is None else split(rates.common),
+        rates.bridged and whole_seconds(rates.bridged, ticks_per_second),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +87,16 @@ class NodeTicks:
     `directions` (2, seconds, samples) is 0 where data is missing, as is `measured` (seconds, samples), the time that
     each sample covers. `good` (seconds, samples) is false where data is missing. `peaks` (seconds, samples) is the
     certain part of the bandwidth, None if that is all of it. Of groups of rails, there is one more axis before the
-    seconds.
+    seconds. `common` (seconds, samples) is the bandwidth between common instants of the rails, None if those are not
+    known. `bridged` also covers missing samples between two reads; it is None if no sample is missing.
     """
 
     directions: Floats
     measured: Floats
     good: Bools
     peaks: Floats | None = None
+    common: Floats | None = None
+    bridged: NodeTicks | None = None
 
     @property
     def bandwidth(self) -> Floats:
@@ -82,6 +108,22 @@ class NodeTicks:
         """The certain part of the bandwidth, for every statistic that is a maximum: (seconds, samples)."""
         return self.bandwidth if self.peaks is None else self.peaks
 
+    @property
+    def simultaneous(self) -> Floats:
+        """The bandwidth for duty cycle, mean while active and variation: of all rails at one time if known."""
+        return self.bandwidth if self.common is None else self.common
+
+    def group(self, place: int) -> NodeTicks:
+        """One of several groups of rails."""
+        return NodeTicks(
+            self.directions[:, place],
+            self.measured[place],
+            self.good[place],
+            None if self.peaks is None else self.peaks[place],
+            None if self.common is None else self.common[place],
+            self.bridged and self.bridged.group(place),
+        )
+
 
 def sum_rails(rails: Seconds) -> NodeTicks:
     """Sum over the rails that were sampled in each second.
@@ -89,9 +131,7 @@ def sum_rails(rails: Seconds) -> NodeTicks:
     A sample is missing for the node if it is missing for one of those rails. A rail without any sample in a second is
     ignored in that second.
     """
-    found = sum_groups(rails, [len(rails.good)])
-    peaks = None if found.peaks is None else found.peaks[0]
-    return NodeTicks(found.directions[:, 0], found.measured[0], found.good[0], peaks)
+    return sum_groups(rails, [len(rails.good)]).group(0)
 
 
 def sum_groups(rails: Seconds, sizes: Sequence[int]) -> NodeTicks:
@@ -105,13 +145,17 @@ def sum_groups(rails: Seconds, sizes: Sequence[int]) -> NodeTicks:
     counts = np.stack([np.count_nonzero(sampled[span], axis=0) for span in spans])
     good = np.stack([whole[span].all(axis=0) for span in spans]) & (counts > 0)[..., None]
     rate = np.where(good, np.stack([rails.bytes_per_second[span].sum(axis=0) for span in spans], axis=1), 0.0)
-    # the reads of one tick are microseconds apart, so the time of the node's sample is their average
+    # the mean is the time between the mean read times
     reads = np.maximum(2 * counts, 1)[..., None]
     measured = np.where(good, np.stack([rails.seconds[span].sum(axis=(0, 1)) for span in spans]) / reads, 0.0)
-    certain = None
-    if rails.peaks is not None:
-        certain = np.where(good, np.stack([rails.peaks[span].sum(axis=(0, 1)) for span in spans]), 0.0)
-    return NodeTicks(rate, measured, good, certain)
+
+    def add_up(values: Floats | None) -> Floats | None:
+        if values is None:
+            return None
+        return np.where(good, np.stack([values[span].sum(axis=(0, 1)) for span in spans]), 0.0)
+
+    bridged = rails.bridged and sum_groups(rails.bridged, sizes)
+    return NodeTicks(rate, measured, good, add_up(rails.peaks), add_up(rails.common), bridged)
 
 
 def sum_seconds(node: NodeTicks, active_bytes_per_second: float) -> Floats:
@@ -119,12 +163,13 @@ def sum_seconds(node: NodeTicks, active_bytes_per_second: float) -> Floats:
 
     Law: the sums of a span are the sum of the sums of its seconds.
     """
-    bandwidth, measured = node.bandwidth, node.measured
+    bandwidth, measured, whole = node.simultaneous, node.measured, node.bridged or node
     sums = np.empty((*bandwidth.shape[:-1], FIELDS))
     active = node.good & (bandwidth > active_bytes_per_second)
     sums[..., : moments.FIELDS] = moments.weighted_sums(bandwidth, measured, active)
     sums[..., OBSERVED] = measured.sum(axis=-1)
-    sums[..., TRANSMIT : RECEIVE + 1] = np.moveaxis((node.directions * measured).sum(axis=-1), 0, -1)
+    sums[..., COVERED] = whole.measured.sum(axis=-1)
+    sums[..., TRANSMIT : RECEIVE + 1] = np.moveaxis((whole.directions * whole.measured).sum(axis=-1), 0, -1)
     return sums
 
 
@@ -135,7 +180,7 @@ def sum_timescales(
 
     They are 0 for time scales shorter than the sampling interval of the slowest rail.
     """
-    bandwidth = np.where(node.good, node.bandwidth, np.nan)
+    bandwidth = np.where(node.good, node.simultaneous, np.nan)
     out = np.zeros((len(bandwidth), len(ticks_per_bin), moments.FIELDS))
     for index, ticks in enumerate(ticks_per_bin):
         if ticks >= coarsest_stride:
@@ -178,16 +223,17 @@ def describe_node(
     single samples are unknown, as are time scales shorter than the counters' resolution (`scales_known`,
     (timescales,)). A coefficient of variation needs at least two active bins.
     """
-    observed = sums[..., OBSERVED]
-    told = np.where(finest_known, observed, 0.0)
+    # the bytes across missing samples are known, and the time that they took
+    covered = sums[..., COVERED]
+    told = np.where(finest_known, sums[..., OBSERVED], 0.0)
     peak = np.where(told > 0, peaks, np.nan)
-    mean = moments.quotient(sums[..., TRANSMIT] + sums[..., RECEIVE], observed)
+    mean = moments.quotient(sums[..., TRANSMIT] + sums[..., RECEIVE], covered)
     enough = scales[..., moments.COUNT] >= 2
     if scales_known is not None:
         enough &= scales_known
     return NodeStatistics(
-        transmit=moments.quotient(sums[..., TRANSMIT], observed),
-        receive=moments.quotient(sums[..., RECEIVE], observed),
+        transmit=moments.quotient(sums[..., TRANSMIT], covered),
+        receive=moments.quotient(sums[..., RECEIVE], covered),
         mean=mean,
         peak=peak,
         active_mean=np.where(told > 0, moments.mean(sums), np.nan),

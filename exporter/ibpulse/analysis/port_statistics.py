@@ -7,17 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.analysis import moments
+from ibpulse.analysis.node_statistics import Seconds
 from ibpulse.arrays import Bools, Counts, Floats
 
-# fields of the last axis of the sums: moments of the active samples, observed time, bytes of all samples
-OBSERVED, MOVED = range(moments.FIELDS, moments.FIELDS + 2)
-FIELDS = moments.FIELDS + 2
+# fields of the last axis of the sums: moments of the active samples, their observed time, all bytes with their time
+OBSERVED, COVERED, MOVED = range(moments.FIELDS, moments.FIELDS + 3)
+FIELDS = moments.FIELDS + 3
 
 
-def sum_directions(rates: Floats, seconds: Floats, good: Bools, active_bytes_per_second: float) -> Floats:
+def sum_directions(
+    rates: Floats, seconds: Floats, good: Bools, active_bytes_per_second: float, bridged: Seconds | None = None
+) -> Floats:
     """Sums of spans: (ports, 2, spans, FIELDS) from (ports, 2, spans, samples).
 
-    Samples count where `good` (ports, spans, samples) is true.
+    Samples count where `good` (ports, spans, samples) is true. `bridged` are the rates that also cover missing samples,
+    None if no sample is missing.
 
     Law: the sums of a span are the sum of the sums of its parts.
     """
@@ -26,7 +30,12 @@ def sum_directions(rates: Floats, seconds: Floats, good: Bools, active_bytes_per
     sums[..., : moments.FIELDS] = moments.weighted_sums(rates, seconds, chosen & (rates > active_bytes_per_second))
     # both directions of a port are read at nearly the same instant
     sums[..., OBSERVED] = np.where(good, (seconds[:, 0] + seconds[:, 1]) / 2, 0.0).sum(axis=-1)[:, None]
-    sums[..., MOVED] = np.einsum("...i,...i->...", np.where(chosen, rates, 0.0), seconds)
+    if bridged is None:
+        sums[..., COVERED] = sums[..., OBSERVED]
+        sums[..., MOVED] = np.einsum("...i,...i->...", np.where(chosen, rates, 0.0), seconds)
+    else:
+        sums[..., COVERED] = bridged.seconds.mean(axis=1).sum(axis=-1)[:, None]
+        sums[..., MOVED] = np.einsum("...i,...i->...", bridged.bytes_per_second, bridged.seconds)
     return sums
 
 
@@ -53,7 +62,7 @@ def describe_directions(sums: Floats, peaks: Floats, strides: Counts, finest_kno
     told = np.where(finest_known[:, None], sums[..., OBSERVED], 0.0)
     enough = (sums[..., moments.COUNT] >= 2 * strides[:, None]) & (told > 0)
     return DirectionStatistics(
-        mean=moments.quotient(sums[..., MOVED], sums[..., OBSERVED]),
+        mean=moments.quotient(sums[..., MOVED], sums[..., COVERED]),
         peak=np.where(told > 0, peaks, np.nan),
         duty_cycle=moments.duty_cycle(sums[..., moments.SECONDS], told),
         burstiness_cv=np.where(enough, moments.variation(sums), np.nan),

@@ -116,7 +116,8 @@ class Rates:
     All arrays are (ports, 2, ticks). `bytes_per_second` is float64, NaN if the sample or the one before it is missing
     or the counter was reset. `seconds` is the measured time that the tick covers, 0 where data is missing. `reset` is
     true if the counter decreased since the previous sample. `steps` is the uncertainty of each rate in steps of 0.1 %,
-    None if all are at most 1 %.
+    None if all are at most 1 %. `common` are the rates between common instants of the ports, None if those are not
+    known. `bridged` are the rates that also cover missing samples between two reads, None if no sample is missing.
     """
 
     bytes_per_second: Floats
@@ -124,6 +125,8 @@ class Rates:
     reset: Bools
     steps: Steps | None = None
     merges: Merges = NO_MERGES
+    common: Floats | None = None
+    bridged: Rates | None = None
 
     @property
     def peaks(self) -> Floats:
@@ -139,7 +142,8 @@ class Rates:
         """The ticks of a span."""
         at = np.s_[:, :, span]
         steps, merges = None if self.steps is None else self.steps[at], self.merges.within(span.start, span.stop)
-        return Rates(self.bytes_per_second[at], self.seconds[at], self.reset[at], steps, merges)
+        common, bridged = None if self.common is None else self.common[at], self.bridged and self.bridged.cut(span)
+        return Rates(self.bytes_per_second[at], self.seconds[at], self.reset[at], steps, merges, common, bridged)
 
     def only(self, kept: Bools) -> Rates:
         """The kept ticks (ports, ticks); the others are missing."""
@@ -150,6 +154,8 @@ class Rates:
             self.reset & both,
             self.steps,
             self.merges.only(kept),
+            self.common,
+            self.bridged and self.bridged.only(kept),
         )
 
 
@@ -191,6 +197,43 @@ def rates(
             out = replace(out, steps=np.zeros(shape, dtype=np.uint16))
         _fill(out, some, found, steps)
     return out
+
+
+def bridge(
+    time_ns: npt.NDArray[np.int64],
+    counters: npt.NDArray[np.uint64],
+    valid: Bools,
+    scale: npt.NDArray[np.int64],
+    timing: Timing,
+    found: Rates,
+) -> Rates:
+    """The rates of the same reads, also across missing samples: means over a time are then those of all its bytes.
+
+    Where a second or less is missing between two reads, the samples up to the later one have the mean rate between
+    them. Those of its own second cover all of that time, so that no second depends on a later one. Samples stay missing
+    if the counter decreased, or increased by more than the line rate allows.
+    """
+    values, seconds = found.bytes_per_second.copy(), found.seconds.copy()
+    places, per_second = np.arange(values.shape[2]), SECOND_NS // timing.interval_ns
+    newest = np.maximum.accumulate(np.where(valid, places, -1), axis=2)
+    oldest = np.minimum.accumulate(np.where(valid, places, len(places))[..., ::-1], axis=2)[..., ::-1]
+    row, way, place = np.nonzero(np.isnan(values[..., 1:]) & (newest[..., :-1] >= 0) & (oldest[..., 1:] < len(places)))
+    begin, end = newest[row, way, place], oldest[row, way, place + 1]
+    # the newest sample before the second of the later read
+    before = (timing.first_tick + end - 1) // per_second * per_second - timing.first_tick
+    first, last = (row, way, begin), (row, way, end)
+    elapsed = time_ns[last] - time_ns[first]
+    with np.errstate(over="ignore"):
+        moved = (counters[last] - counters[first]).astype(np.float64) * scale[row]
+    # a counter has its value at some moment of its read
+    widths = timing.widths_ns()
+    possible = np.array([max(line.rates) for line in timing.lines])[row] * (elapsed + widths[first] + widths[last])
+    sound = (counters[last] >= counters[first]) & (elapsed > 0) & (moved * SECOND_NS <= possible)
+    chosen = sound & (end - begin <= per_second) & (place + 1 > before)
+    filled, elapsed = (row[chosen], way[chosen], place[chosen] + 1), elapsed[chosen]
+    values[filled] = moved[chosen] * SECOND_NS / elapsed
+    seconds[filled] = elapsed / ((end - np.maximum(begin, before))[chosen] * SECOND_NS)
+    return Rates(values, seconds, found.reset)
 
 
 @dataclass(frozen=True, slots=True)

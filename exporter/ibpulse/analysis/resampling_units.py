@@ -11,7 +11,7 @@ from ibpulse.analysis import moments, signature
 from ibpulse.analysis.balance import measure_fairness
 from ibpulse.analysis.bootstrap import FEWEST_UNITS
 from ibpulse.analysis.bursts import MOST_BRIDGED
-from ibpulse.analysis.node_statistics import FIELDS, OBSERVED, RECEIVE, TRANSMIT, NodeStatistics, describe_node
+from ibpulse.analysis.node_statistics import COVERED, FIELDS, OBSERVED, RECEIVE, TRANSMIT, NodeStatistics, describe_node
 from ibpulse.analysis.rail_series import RailSeries
 from ibpulse.analysis.regular_steps import find_runs
 from ibpulse.analysis.steps import Steps
@@ -66,7 +66,7 @@ class Sums:
         out[:, DURATION] = np.diff(bounds) * series.interval_seconds
         out[:, COUNT] = 1.0
         out[:, : moments.FIELDS] = self._of_scale(1, bounds)
-        out[:, OBSERVED] = _cut(measured, bounds)
+        out[:, OBSERVED] = out[:, COVERED] = _cut(measured, bounds)
         for way, field in enumerate((TRANSMIT, RECEIVE)):
             out[:, field] = _cut(series.directions[way] * measured, bounds)
         for index, scale_ns in enumerate(self.timescales_ns):

@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.common_instants import common_rates
 from ibpulse.analysis.plain_peaks import plain_peaks
 from ibpulse.analysis.plausible import MOST_BEFORE, NO_MERGES, UNLIMITED, LineRate, Merges, join_merges
 from ibpulse.analysis.rate_series import Detail, RateSeries, SeriesDraft, draft_series, finish_series
-from ibpulse.analysis.rates import Rates, Timing, rates
+from ibpulse.analysis.rates import Rates, Timing, bridge, rates
 from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import Block, RingReader
+from ibpulse.units import SECOND_NS
 
 SETTLE_NS = 200_000_000
 """A sampler has written each tick at most this long after it."""
@@ -100,11 +102,20 @@ class StrideGroup:
     counters: npt.NDArray[np.uint64]
     valid: Bools
 
-    def rates(self, exact: bool = False) -> Rates:
-        """Rates of these ports at the ticks of the span; with `exact`, the uncertainty of each."""
-        block = self.block
+    def rates(self, exact: bool = False, summed: bool = False) -> Rates:
+        """Rates of these ports at the ticks of the span; with `exact`, the uncertainty of each.
+
+        If they are to be `summed` over ports and time, also those between common instants and across missing samples.
+        """
+        block, time_ns = self.block, self.block.time_ns()
         timing = Timing(block.stamps(), self.lines, block.first_tick, exact, block.interval_ns)
-        found = rates(block.time_ns(), self.counters, self.valid, block.scale, block.taken_every(), timing)
+        found = rates(time_ns, self.counters, self.valid, block.scale, block.taken_every(), timing)
+        if summed and block.strides is None and (block.stride == 1).all():
+            values = found.bytes_per_second, found.seconds
+            found = replace(found, common=common_rates(time_ns, timing.widths_ns(), self.valid, *values))
+        if summed and np.isnan(found.bytes_per_second[..., self.span]).any():
+            bridged = bridge(time_ns, self.counters, self.valid, block.scale, timing, found)
+            found = replace(found, bridged=bridged)
         return found.cut(self.span)
 
 
@@ -115,31 +126,48 @@ def read_groups(
     first_tick: int,
     last_tick: int,
     lines: Sequence[LineRate] | None = None,
+    summed: bool = False,
 ) -> Iterator[StrideGroup]:
-    """Yield records of slots at the ticks from `first_tick` to `last_tick`, stride by stride."""
+    """Yield records of slots at the ticks from `first_tick` to `last_tick`, stride by stride.
+
+    If their rates are to be `summed`, they reach back to the last read of each port if that was less than 1 s before.
+    """
     for stride, rows in rows_by_stride(strides):
         before, after = (MOST_BEFORE + 1) * stride, ticks_to_complete(stride)
-        block = reader.read([slots[row] for row in rows], first_tick - before, last_tick + after)
+        chosen = [slots[row] for row in rows]
+        block = reader.read(chosen, first_tick - before, last_tick + after)
+        if summed and (block.present.any(axis=1) & ~block.present[:, :before].any(axis=1)).any():
+            # a port was not read for some time before the first tick
+            before = max(before, SECOND_NS // reader.interval_ns)
+            block = reader.read(chosen, first_tick - before, last_tick + after)
         span, counters = slice(before, before + max(0, last_tick - first_tick + 1)), block.counters()
         mine = [UNLIMITED if lines is None else lines[row] for row in rows]
         yield StrideGroup(np.array(rows, dtype=np.intp), block, span, mine, counters, block.valid(counters))
 
 
-def join_rates(groups: Sequence[StrideGroup], rows: int, ticks: int, exact: bool = False) -> Rates:
-    """The rates of all groups as arrays (rows, 2, ticks)."""
+def join_rates(
+    groups: Sequence[StrideGroup], rows: int, ticks: int, exact: bool = False, summed: bool = False
+) -> Rates:
+    """The rates of all groups as arrays (rows, 2, ticks); ports with different strides have no common instants."""
     if len(groups) == 1:
-        return groups[0].rates(exact)
+        return groups[0].rates(exact, summed)
     shape = (rows, 2, ticks)
     out = Rates(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
-    parts = [(group.rows, group.rates(exact)) for group in groups]
+    parts = [(group.rows, group.rates(exact, summed)) for group in groups]
     if any(found.steps is not None for _, found in parts):
         out = replace(out, steps=np.zeros(shape, dtype=np.uint16))
+    if any(found.bridged is not None for _, found in parts):
+        out = replace(out, bridged=Rates(np.full(shape, np.nan), np.zeros(shape), out.reset))
     for chosen, found in parts:
         out.bytes_per_second[chosen] = found.bytes_per_second
         out.seconds[chosen] = found.seconds
         out.reset[chosen] = found.reset
         if out.steps is not None and found.steps is not None:
             out.steps[chosen] = found.steps
+        if out.bridged is not None:
+            bridged = found.bridged or found
+            out.bridged.bytes_per_second[chosen] = bridged.bytes_per_second
+            out.bridged.seconds[chosen] = bridged.seconds
     return replace(out, merges=join_merges([found.merges.of_rows(chosen) for chosen, found in parts]))
 
 
