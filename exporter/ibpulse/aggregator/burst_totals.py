@@ -18,10 +18,12 @@ from ibpulse.analysis.saturation import (
     seconds_above,
     start_saturation,
 )
-from ibpulse.arrays import Floats, Rows
+from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.ring.window import RingPort
 
 BOUNDS = np.array(DURATION_BUCKETS)
+# missing samples in a row that do not end a run
+BRIDGED = 0
 # row 0 is the node, followed by two rows per port: transmit, receive
 NODE = 0
 
@@ -52,6 +54,9 @@ class Bursts:
         self._ports = start_runs(0)
         self.durations, self.gaps = Durations(), Durations()
         self.began = 0
+        self.watched_seconds = 0.0
+        # samples since the last one of the node that is not missing; none at the start
+        self._missed: int | None = None
         self.moved_bytes = 0.0
         self.port_began = np.zeros(0, dtype=np.int64)
         self.port_seconds = np.zeros(0)
@@ -71,12 +76,24 @@ class Bursts:
         """Add the ticks of the sum over the rails."""
         rates = np.where(node.good, node.bandwidth, np.nan).reshape(1, -1)
         self._node, runs = split_runs(self._node, rates, node.measured.reshape(1, -1), self._thresholds)
+        watched = self._watch(node.good.ravel(), node.measured.ravel())
         if counting:
+            self.watched_seconds += watched
             bursts = runs.bursts()
             self.durations.add(runs.seconds[bursts])
             self.gaps.add(runs.seconds[runs.gaps()])
             self.moved_bytes += float(runs.moved_bytes[bursts].sum())
             self.began += int(runs.began[0])
+
+    def _watch(self, good: Bools, measured: Floats) -> float:
+        """The time in which a beginning of a burst is counted: up to each sample, from the one before it."""
+        places = np.flatnonzero(good)
+        if not len(places):
+            self._missed = None if self._missed is None else self._missed + len(good)
+            return 0.0
+        steps = np.diff(places, prepend=places[0] + 1 if self._missed is None else -1 - self._missed)
+        self._missed = len(good) - 1 - int(places[-1])
+        return float((steps * measured[places])[(steps > 0) & (steps <= BRIDGED + 1)].sum())
 
     def add_ports(self, rows: Rows, seconds: Seconds, told: npt.NDArray[np.bool_], counting: bool) -> None:
         """Add the ticks of all ports; ports that are not `told` (ports,) count as missing data."""
@@ -94,7 +111,7 @@ class Bursts:
 
     def break_node(self) -> None:
         """End the node's current run at missing data."""
-        self._node = start_runs(1)
+        self._node, self._missed = start_runs(1), None
 
     def break_ports(self) -> None:
         """End the current run of every port at missing data."""

@@ -78,11 +78,12 @@ class NodeTotals:
             found.peak_to_mean,
             np.where(np.isnan(found.peak), np.nan, highest),
         )
+        observed = [min(1.0, self.observed_seconds(seconds) / seconds) for seconds in spans]
         variations = found.burstiness_cv[:, : len(self._options.timescales_ns)].tolist()
         return tuple(
-            NodeWindow(transmit, receive, peak, active, duty, tuple(map(_known, scales)), ratio, utilization)
-            for (transmit, receive, peak, active, duty, ratio, utilization), scales in zip(
-                (map(_known, row) for row in np.stack(columns, axis=1).tolist()), variations, strict=True
+            NodeWindow(transmit, receive, peak, active, duty, tuple(map(_known, scales)), ratio, utilization, seen)
+            for (transmit, receive, peak, active, duty, ratio, utilization), scales, seen in zip(
+                (map(_known, row) for row in np.stack(columns, axis=1).tolist()), variations, observed, strict=True
             )
         )
 
@@ -117,7 +118,7 @@ class NodeTotals:
         return usual_peak(self._peaks.values(seconds, ago), self._sums.values(seconds, ago)[:, OBSERVED])
 
     def observed_seconds(self, seconds: int) -> float:
-        """Time in the window for which there is data."""
+        """Time in the window in which no sample is missing."""
         return float(self._sums.sum(seconds)[OBSERVED])
 
     def _describe(self, spans: Sequence[tuple[int, int]], resolution_ticks: int) -> NodeStatistics:

@@ -131,7 +131,11 @@ class PortCounters:
 
 @dataclass(frozen=True, slots=True)
 class NodeWindow:
-    """Rolling values of the sum over the rails."""
+    """Rolling values of the sum over the rails.
+
+    The means are those of all bytes, the other values those of the samples that are not missing: `observed_ratio` of
+    the window.
+    """
 
     transmit_bytes_per_second: float | None
     receive_bytes_per_second: float | None
@@ -141,12 +145,14 @@ class NodeWindow:
     burstiness_cv: tuple[float | None, ...]
     peak_to_mean_ratio: float | None
     bandwidth_peak_utilization_ratio: float | None
+    observed_ratio: float
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTraffic:
     """The traffic of the sum over the rails.
 
+    `bursts` began in `burst_watched_seconds`; in the rest of the time, samples are missing.
     `utilization` is None until the line rate of the node is known. `step_score` is None before the
     first search for a period, `step_seconds` is None if none was found.
     """
@@ -155,6 +161,7 @@ class NodeTraffic:
     burst_durations: Histogram
     gap_durations: Histogram
     bursts: int
+    burst_watched_seconds: float
     burst_bytes: float
     active_rails: int
     fairness: float | None

@@ -137,6 +137,7 @@ class Traffic:
             burst_durations=self.bursts.durations.histogram(),
             gap_durations=self.bursts.gaps.histogram(),
             bursts=self.bursts.began,
+            burst_watched_seconds=self.bursts.watched_seconds,
             burst_bytes=self.bursts.moved_bytes,
             active_rails=self.balance.active,
             fairness=self.balance.fairness,

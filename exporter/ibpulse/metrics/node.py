@@ -52,14 +52,21 @@ ROWS = (
         "bytes_per_second",
     ),
     WINDOW.gauge(
+        "ibpulse_node_observed_ratio",
+        "Share of the window with a sample of all rails. Peak, duty cycle, mean while active, burstiness and bursts "
+        "are those of this share; the means are those of all bytes.",
+        lambda window: window.observed_ratio,
+        "ratio",
+    ),
+    WINDOW.gauge(
         "ibpulse_node_transmit_bytes_per_second",
-        "Mean transmit rate in the window, summed over all rails.",
+        "Mean transmit rate in the window, summed over all rails, of all bytes, also across missing samples.",
         lambda window: window.transmit_bytes_per_second,
         "bytes_per_second",
     ),
     WINDOW.gauge(
         "ibpulse_node_receive_bytes_per_second",
-        "Mean receive rate in the window, summed over all rails.",
+        "Mean receive rate in the window, summed over all rails, of all bytes, also across missing samples.",
         lambda window: window.receive_bytes_per_second,
         "bytes_per_second",
     ),
@@ -83,7 +90,8 @@ ROWS = (
     ),
     WINDOW.gauge(
         "ibpulse_node_duty_cycle_ratio",
-        "Fraction of the window's observed time during which the node's bandwidth was above the threshold.",
+        "Fraction of the window's observed time during which the node's bandwidth was above the threshold, with all "
+        "rails taken to one instant of each sample.",
         lambda window: window.duty_cycle_ratio,
         "ratio",
     ),
@@ -95,8 +103,9 @@ ROWS = (
     ),
     TIMESCALE.gauge(
         "ibpulse_node_burstiness_cv",
-        "Coefficient of variation of the node's active bandwidth in the window, averaged over the time scale first. "
-        "Absent for time scales shorter than the sampling interval of the slowest rail.",
+        "Coefficient of variation of the node's active bandwidth in the window, averaged over the time scale first, "
+        "with all rails taken to one instant of each sample. Absent for time scales shorter than the sampling interval "
+        "of the slowest rail.",
         lambda value: value,
     ),
 )
@@ -134,22 +143,31 @@ TRAFFIC_ROWS = (
     TRAFFIC.histogram(
         "ibpulse_node_burst_duration_seconds",
         "Lengths of the bursts of the node's bandwidth, counted when they end. Bursts next to missing samples are "
-        "excluded.",
+        "excluded, long ones more often: see ibpulse_node_observed_ratio. Its count is no number of bursts per time.",
         lambda traffic: traffic.burst_durations,
         "seconds",
         DURATION_BUCKETS,
     ),
     TRAFFIC.histogram(
         "ibpulse_node_gap_duration_seconds",
-        "Lengths of the idle gaps between bursts of the node's bandwidth, counted when they end.",
+        "Lengths of the idle gaps between bursts of the node's bandwidth, counted when they end. As for bursts, those "
+        "next to missing samples are excluded.",
         lambda traffic: traffic.gap_durations,
         "seconds",
         DURATION_BUCKETS,
     ),
     TRAFFIC.counter(
         "ibpulse_node_bursts_total",
-        "Bursts of the node's bandwidth that began after an idle gap, whether or not their length is known.",
+        "Bursts of the node's bandwidth that began after an idle gap, whether or not their length is known. Those next "
+        "to missing samples are not seen: divide by ibpulse_node_burst_watched_seconds_total to get bursts per second.",
         lambda traffic: traffic.bursts,
+    ),
+    TRAFFIC.counter(
+        "ibpulse_node_burst_watched_seconds_total",
+        "Time in which the beginning of a burst of the node's bandwidth is counted: that of the samples that follow "
+        "another one.",
+        lambda traffic: traffic.burst_watched_seconds,
+        "seconds",
     ),
     TRAFFIC.counter(
         "ibpulse_node_burst_bytes_total",

@@ -318,12 +318,14 @@ def _saturation_rows(way: int) -> tuple[Metric, ...]:
 TRAFFIC_ROWS = (
     TRAFFIC.counter(
         "ibpulse_port_bursts_total",
-        "Bursts of the port's bandwidth (transmit + receive) that began after an idle gap.",
+        "Bursts of the port's bandwidth (transmit + receive) that began after an idle gap. Those next to missing "
+        "samples are not seen: divide by ibpulse_port_observed_seconds_total to get the least number per second.",
         lambda traffic: traffic.bursts,
     ),
     TRAFFIC.counter(
         "ibpulse_port_burst_seconds_total",
-        "Time the port spent in bursts, including bursts of unknown length.",
+        "Time the port spent in bursts, including bursts of unknown length. Divide by "
+        "ibpulse_port_observed_seconds_total to get the share of the time.",
         lambda traffic: traffic.burst_seconds,
         "seconds",
     ),

@@ -110,13 +110,26 @@ class StrideGroup:
         block, time_ns = self.block, self.block.time_ns()
         timing = Timing(block.stamps(), self.lines, block.first_tick, exact, block.interval_ns)
         found = rates(time_ns, self.counters, self.valid, block.scale, block.taken_every(), timing)
-        if summed and block.strides is None and (block.stride == 1).all():
-            values = found.bytes_per_second, found.seconds
-            found = replace(found, common=common_rates(time_ns, timing.widths_ns(), self.valid, *values))
+        if summed and block.strides is None and len(self.rows):
+            found = replace(found, common=self._common_rates(time_ns, timing.widths_ns(), found))
         if summed and np.isnan(found.bytes_per_second[..., self.span]).any():
             bridged = bridge(time_ns, self.counters, self.valid, block.scale, timing, found)
             found = replace(found, bridged=bridged)
         return found.cut(self.span)
+
+    def _common_rates(self, time_ns: npt.NDArray[np.int64], widths_ns: npt.NDArray[np.int64], found: Rates) -> Floats:
+        """The rates between common instants, those of the ticks that are multiples of the stride."""
+        stride = int(self.block.stride[0])
+        first = -self.block.first_tick % stride
+        taken = np.s_[..., first::stride]
+        values = found.bytes_per_second[taken], found.seconds[taken] * stride
+        common = common_rates(time_ns[taken], widths_ns[taken], self.valid[taken], *values)
+        if stride == 1:
+            return common
+        out = found.bytes_per_second.copy()
+        covered = (common.shape[2] - 1) * stride
+        out[..., first + 1 : first + 1 + covered] = np.repeat(common[..., 1:], stride, axis=2)
+        return out
 
 
 def read_groups(

@@ -105,14 +105,18 @@ def _lengths(scope: Scope) -> model.Panel:
 
 
 def _bursts(scope: Scope) -> model.Panel:
+    began, watched = (
+        by_node("sum", scope.rate(f"ibpulse_node_{name}_total")) for name in ("bursts", "burst_watched_seconds")
+    )
     return lines(
         PanelHead(
             "Bursts per second",
-            "Bursts of the node's bandwidth that began after a gap, whether or not their length is known.",
+            "Bursts of the node's bandwidth that began after a gap, whether or not their length is known, per second in "
+            "which no beginning could be missed.",
             "none",
             SILENT,
         ),
-        [Query(by_node("sum", scope.rate("ibpulse_node_bursts_total")), "bursts per second")],
+        [Query(f"{began} / {watched}", "bursts per second")],
     )
 
 
