@@ -17,8 +17,8 @@ import numpy.typing as npt
 from ibpulse.arrays import Bools, Counts, Floats
 from ibpulse.units import SECOND_NS
 
-EVEN = 0.1
-"""Two rates are about the same if they differ by at most this fraction of their sum."""
+EVEN = 1.2
+"""Two rates are about the same if none is higher than this multiple of the other one."""
 CROSSES = 0.01
 """A burst goes on in the next sample if that has more than this fraction of its rate."""
 NOISE = 4.0
@@ -28,35 +28,43 @@ AROUND = 3
 
 
 def common_rates(
-    time_ns: npt.NDArray[np.int64], widths_ns: npt.NDArray[np.int64], valid: Bools, rates: Floats, seconds: Floats
+    time_ns: npt.NDArray[np.int64], stamps: npt.NDArray[np.int64], valid: Bools, rates: Floats, seconds: Floats
 ) -> Floats:
     """The rates between the mean read times of the ticks: (ports, 2, ticks).
 
-    All arguments have this shape: the midpoints and the durations of the reads, whether there is one, and the rates of
-    the samples that end with them, NaN if missing, with their measured times. Rates stay as they are next to missing
-    samples, and at the first four and the last three ticks.
+    All arguments have this shape: the midpoints of the reads, whether there is one, and the rates of the samples that
+    end with them, NaN if missing, with their measured times; except for `stamps`, which are as in `Timing`. Rates stay
+    as they are where no edge is near, next to missing samples, and at the first four and the last three ticks.
     """
-    ticks = rates.shape[2]
-    if not rates.size or ticks <= 2 * AROUND + 1:
-        return rates
-    reads = slice(AROUND, ticks - AROUND)
+    out, ticks = rates.copy(), rates.shape[2]
+    if not rates.size or ticks < 2 * AROUND + 2:
+        return out
+    edges = _find_edges(rates[..., AROUND : ticks - AROUND], rates[..., AROUND + 1 : ticks - AROUND + 1])
+    # only the samples on both sides of an edge change
+    counter, tick = np.divmod(np.flatnonzero(edges[..., 1:] | edges[..., :-1]), edges.shape[2] - 1)
+    tick += AROUND + 1
+    ends = counter * ticks + tick
     times = time_ns.mean(axis=(0, 1)) if valid.all() else _mean_of_valid(time_ns, valid)
-    offset = (times - time_ns)[..., reads] / SECOND_NS
-    before, after = rates[..., reads], rates[..., AROUND + 1 : ticks - AROUND + 1]
-    moved = np.where(offset > 0, after, before) * offset
-    # without an edge nearby, the sample in which the common instant lies has one rate
-    edges = np.flatnonzero(np.abs(after - before) > EVEN * (after + before))
-    row, column = np.divmod(edges, offset.shape[-1])
-    place = row * ticks + column + AROUND
-    moved.ravel()[edges] = _move_edges(
-        offset.ravel()[edges], widths_ns.ravel()[place] / SECOND_NS, place, rates.ravel(), seconds.ravel()
-    )
-    samples, spans = slice(AROUND + 1, ticks - AROUND), np.diff(times[reads]) / SECOND_NS
+    # the reads at their ends and at their beginnings
+    places, counter, tick = np.append(ends, ends - 1), np.append(counter, counter), np.append(tick, tick - 1)
+    port, way, common = counter >> 1, counter & 1, times[tick]
+    width = (stamps[port, tick, way + 1] - stamps[port, tick, way]) / SECOND_NS
+    moved = _moved_bytes((common - time_ns.ravel()[places]) / SECOND_NS, width, places, rates.ravel(), seconds.ravel())
+    count, old = len(ends), rates.ravel()[ends]
+    span = (common[:count] - common[count:]) / SECOND_NS
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = (rates[..., samples] * seconds[..., samples] + np.diff(moved)) / spans
-    out = rates.copy()
-    np.copyto(out[..., samples], found, where=np.isfinite(found) & (spans > 0))
+        new = (old * seconds.ravel()[ends] + moved[:count] - moved[count:]) / span
+    out.ravel()[ends] = np.where(np.isfinite(new) & (span > 0), new, old)
     return out
+
+
+def _find_edges(before: Floats, after: Floats) -> Bools:
+    """Whether the rates before and after each read differ."""
+    # few arrays at a time, because new memory costs more than arithmetic
+    limit = before * EVEN
+    edges = after > limit
+    edges |= before > np.multiply(after, EVEN, out=limit)
+    return np.asarray(edges)
 
 
 def _mean_of_valid(time_ns: npt.NDArray[np.int64], valid: Bools) -> Floats:
@@ -64,7 +72,7 @@ def _mean_of_valid(time_ns: npt.NDArray[np.int64], valid: Bools) -> Floats:
     return np.asarray(np.where(valid, time_ns, 0).sum(axis=(0, 1)) / np.maximum(count, 1))
 
 
-def _move_edges(offset: Floats, width: Floats, place: Counts, rates: Floats, seconds: Floats) -> Floats:
+def _moved_bytes(offset: Floats, width: Floats, place: Counts, rates: Floats, seconds: Floats) -> Floats:
     """Bytes between reads and the times `offset` after them, negative before them; NaN where samples are missing.
 
     The reads have a duration `width`, and end the samples at these places of `rates` and `seconds`.

@@ -111,21 +111,21 @@ class StrideGroup:
         timing = Timing(block.stamps(), self.lines, block.first_tick, exact, block.interval_ns)
         found = rates(time_ns, self.counters, self.valid, block.scale, block.taken_every(), timing)
         if summed and block.strides is None and len(self.rows):
-            found = replace(found, common=self._common_rates(time_ns, timing.widths_ns(), found))
+            found = replace(found, common=self._common_rates(time_ns, timing.stamps, found))
         if summed and np.isnan(found.bytes_per_second[..., self.span]).any():
             bridged = bridge(time_ns, self.counters, self.valid, block.scale, timing, found)
             found = replace(found, bridged=bridged)
         return found.cut(self.span)
 
-    def _common_rates(self, time_ns: npt.NDArray[np.int64], widths_ns: npt.NDArray[np.int64], found: Rates) -> Floats:
+    def _common_rates(self, time_ns: npt.NDArray[np.int64], stamps: npt.NDArray[np.int64], found: Rates) -> Floats:
         """The rates between common instants, those of the ticks that are multiples of the stride."""
         stride = int(self.block.stride[0])
+        if stride == 1:
+            return common_rates(time_ns, stamps, self.valid, found.bytes_per_second, found.seconds)
         first = -self.block.first_tick % stride
         taken = np.s_[..., first::stride]
         values = found.bytes_per_second[taken], found.seconds[taken] * stride
-        common = common_rates(time_ns[taken], widths_ns[taken], self.valid[taken], *values)
-        if stride == 1:
-            return common
+        common = common_rates(time_ns[taken], stamps[:, first::stride], self.valid[taken], *values)
         out = found.bytes_per_second.copy()
         covered = (common.shape[2] - 1) * stride
         out[..., first + 1 : first + 1 + covered] = np.repeat(common[..., 1:], stride, axis=2)

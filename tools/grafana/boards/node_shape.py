@@ -111,8 +111,8 @@ def _bursts(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
             "Bursts per second",
-            "Bursts of the node's bandwidth that began after a gap, whether or not their length is known, per second in "
-            "which no beginning could be missed.",
+            "Bursts of the node's bandwidth that began after a gap, whether or not their length is known, per second "
+            "in which no beginning could be missed.",
             "none",
             SILENT,
         ),
