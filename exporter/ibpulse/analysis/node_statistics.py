@@ -76,7 +76,7 @@ def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
         good.reshape(ports, *shape[2:]),
         None if rates.steps is None else split(rates.peaks),
         None if rates.common is None else split(rates.common),
-        rates.bridged and whole_seconds(rates.bridged, ticks_per_second),
+        None if rates.bridged is None else whole_seconds(rates.bridged, ticks_per_second),
     )
 
 
@@ -154,7 +154,7 @@ def sum_groups(rails: Seconds, sizes: Sequence[int]) -> NodeTicks:
             return None
         return np.where(good, np.stack([values[span].sum(axis=(0, 1)) for span in spans]), 0.0)
 
-    bridged = rails.bridged and sum_groups(rails.bridged, sizes)
+    bridged = None if rails.bridged is None else sum_groups(rails.bridged, sizes)
     return NodeTicks(rate, measured, good, add_up(rails.peaks), add_up(rails.common), bridged)
 
 
