@@ -68,7 +68,8 @@ def watch(
         if first == skipped:
             found.push_holes()
         else:
-            found.add_seconds(part.start + 1, node, seconds, chosen, [2], (totals[part.stop - 1], int(first >= reset)))
+            counters = np.array([[totals[part.stop - 1] - (first >= reset), 0.0]])
+            found.add_seconds(part.start + 1, node, seconds, chosen, [2], counters)
         found.note_period(step if first < rhythm_until else None)
     return found.take()
 
@@ -146,9 +147,8 @@ def test_seconds_without_data_of_a_rail_are_silent_if_its_counters_show_it(
         values, good = np.full((2, 2, 1, 100), busy), np.ones((2, 1, 100), dtype=np.bool_)
         good[1] = second not in missing
         seconds = Seconds(values, np.where(good[:, None], 0.01, 0.0), good)
-        made.add_seconds(
-            second * 100 + 1, sum_rails(seconds), seconds, [0, 1], [], (hidden * (second >= missing.stop), 0)
-        )
+        counters = np.array([[0.0, 0.0], [hidden * (second >= missing.stop), 0.0]])
+        made.add_seconds(second * 100 + 1, sum_rails(seconds), seconds, [0, 1], [], counters)
     assert [phase.kind for phase in made.take()] == kinds
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.rates import Increase, increase
+from ibpulse.analysis.plausible import LineRate
+from ibpulse.analysis.rates import Bound, Increase, increase
 
 SCALE = np.array([4])
 
@@ -45,6 +47,37 @@ def test_a_fall_of_one_direction_alone_is_a_reset() -> None:
 
 def test_counters_near_two_to_the_64_do_not_overflow() -> None:
     assert of(2**64 - 20, 2**64 - 10).moved_bytes.tolist() == [[40, 0]]
+
+
+@pytest.mark.parametrize(
+    ("line", "missing", "most"),
+    # 10 ms and a second more, then three times 10 ms, a line that was faster in between, and none that is known
+    [
+        (LineRate((1e9,)), 0, 1.01e9),
+        (LineRate((1e9,)), 2, 1.03e9),
+        (LineRate((1e9, 2e9, 1e9), (102, 103)), 2, 2.06e9),
+        (LineRate(), 0, 1.01e12),
+    ],
+)
+def test_more_than_the_line_carries_in_the_time_and_a_second_is_a_jump(
+    line: LineRate, missing: int, most: float
+) -> None:
+    bound = Bound([line], np.array([[100, 100]]), 101, 10_000_000, 1)
+    for words, jumps in ((round(most / 4), 0), (round(most / 4) + 1, 1)):
+        values = [10, *[None] * missing, 10 + words, 12 + words]
+        counters = np.array([[[value or 0 for value in values]] * 2], dtype=np.uint64)
+        valid = np.array([[[value is not None for value in values]] * 2])
+        found = increase(counters, valid, SCALE, bound)
+        # the new value is the base of the next
+        assert found.moved_bytes.tolist() == [[4 * (2 + words * (1 - jumps))] * 2]
+        assert (found.jumps.tolist(), found.resets.tolist()) == ([jumps], [0])
+
+
+def test_a_counter_that_is_sampled_rarely_may_be_four_samples_late() -> None:
+    bound = Bound([LineRate((1e9,))], np.array([[100, 100]]), 101, 1_000_000_000, 1)
+    counters = np.array([[[0, 5 * 10**9 // 4], [0, 5 * 10**9 // 4 + 1]]], dtype=np.uint64)
+    found = increase(counters, np.ones((1, 2, 2), dtype=np.bool_), SCALE, bound)
+    assert found.moved_bytes.tolist() == [[5 * 10**9, 0]]
 
 
 def test_the_last_valid_counter_is_given_back_where_there_is_one() -> None:

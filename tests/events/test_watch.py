@@ -292,11 +292,11 @@ def test_a_step_of_the_wall_clock_is_recorded_once_with_its_size(node: Node) -> 
     assert node.see(port("mlx5_0:1")) == []
 
 
-def test_an_increase_of_counter_resets_is_an_event_of_its_port(node: Node) -> None:
+def test_resets_and_jumps_of_counters_are_events_of_their_ports(node: Node) -> None:
     resets = CounterResets(node.log, node.reader)
-    for counts in ({"mlx5_0:1": 0, "mlx5_1:1": 0}, {"mlx5_0:1": 0, "mlx5_1:1": 2}, {"mlx5_0:1": 0, "mlx5_1:1": 2}):
-        resets.note(counts)
-    assert kinds(list(node.log.events())) == [("counter-reset", "mlx5_1:1")]
+    for reset, jumped in ((0, 0), (2, 0), (2, 1), (2, 1)):
+        resets.note({"mlx5_0:1": 0, "mlx5_1:1": reset}, {"mlx5_0:1": jumped, "mlx5_1:1": 0})
+    assert kinds(list(node.log.events())) == [("counter-reset", "mlx5_1:1"), ("counter-jump", "mlx5_0:1")]
 
 
 def test_a_problem_that_ends_before_the_link_is_read_again_ends_after_it_began(node: Node) -> None:

@@ -242,6 +242,13 @@ class Node:
         flowed = nic.flowed(self.world.true_ns)
         nic.counters = _WrappingCounters(2**bits, 2**bits - left // WORD_BYTES, flowed)
 
+    def jump(self, device: str, more: int) -> None:
+        """The transmit counter of a device increases at once by so many bytes."""
+        (nic,) = (nic for nic in self.fabric._rails if nic.device.name == device)
+        flowed = nic.flowed(self.world.true_ns)
+        words = nic.counters.words(0, flowed[0]) + more // WORD_BYTES, nic.counters.words(1, flowed[1])
+        nic.counters = SimulatedCounters(words, flowed)
+
     def vanish(self, *devices: str) -> None:
         self.fault({"vanish": list(devices)})
 

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
@@ -15,7 +16,7 @@ from ibpulse.deadline import BEAT_SECONDS
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs import PlacedJob
 from ibpulse.model import Fabric, SamplerHealth
-from tests.aggregator.rings import Ring, port
+from tests.aggregator.rings import Ring, constant, port
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.world import SECOND, World
 
@@ -39,6 +40,7 @@ class Asked:
         self.current = CurrentSnapshot(
             self.ring.reader,
             self.update,
+            self._aggregator.with_counters_now,
             lambda: self.fabric,
             lambda: self.jobs,
             self.noted.append,
@@ -55,11 +57,11 @@ class Asked:
         with contextlib.suppress(TimeoutError), contextlib.closing(loop):
             loop.run_until_complete(asyncio.wait_for(self.current.run(), seconds))
 
-    def update(self, fabric: Fabric, jobs: Sequence[PlacedJob] | None, tick: int) -> Snapshot:
+    def update(self, fabric: Fabric, jobs: Sequence[PlacedJob] | None, tick: int, counters_now: bool) -> Snapshot:
         if self.failing:
             raise ValueError("no statistics")
         self.calls.append((fabric, jobs, tick))
-        return self._aggregator.update(fabric, SamplerHealth(), tick, jobs=jobs)
+        return self._aggregator.update(fabric, SamplerHealth(), tick, jobs=jobs, counters_now=counters_now)
 
 
 @pytest.fixture
@@ -80,6 +82,23 @@ def test_all_that_ask_within_a_second_get_the_same_snapshot(asked: Asked) -> Non
     second = asked.current.get()
     assert second is not first
     assert [id(each) for each in asked.noted] == [id(first), id(second)]
+
+
+def test_counters_of_ports_go_on_within_a_second(asked: Asked) -> None:
+    traffic = (constant(1e9), constant(1e9))
+    begin = asked.ring.reader.newest_tick()
+    asked.ring.write("mlx5_0:1", traffic, begin, begin + 600)
+    asked.wait(4)
+    seen = []
+    for _ in range(3):
+        found = asked.current.get_now()
+        assert found is not None
+        seen.append(found.ports[0].observed_seconds)
+        asked.wait(0.25)
+    assert np.diff(seen) == pytest.approx([0.25, 0.25])
+    # all others get the snapshot of the second, and rules of captures see it once
+    assert asked.current.get() is asked.noted[-1]
+    assert len(asked.noted) == 2
 
 
 def test_the_seconds_before_a_change_have_the_ports_and_jobs_of_then(asked: Asked) -> None:

@@ -16,6 +16,7 @@ EVENTS = (
     "appeared",
     "quarantined",
     "counter-reset",
+    "counter-jump",
     "clock-step",
     "job-began",
     "job-ended",

@@ -32,6 +32,18 @@ cover exactly that many whole seconds. A scrape gets every second that ended at 
 Scrapes never change a value. If the window is at least as long as the scrape interval, `max_over_time` of a peak
 misses nothing.
 
+**Bytes, observed and active seconds, and utilisation of ports** end at the newest sample of each port that no later
+one can revise: the fifth newest, or the newest one of a port that does not answer, which stops alone. All of them end
+at the same sample, so `rate(…_bytes_total)` over any two scrapes is right to one sample, and the quotients below are
+means of exactly the observed time. So is `rate(…_bytes_total) / rate(…_observed_seconds_total)` while no sample is
+missing: bytes are also counted across missing samples. Counters of bursts, saturation and implausible samples, and all
+counters and histograms of the node, which follow from its whole seconds, end with the last aggregated second. No
+counter decreases while the process lives.
+
+**A byte counter that jumps** by more than the line carries in the time since the sample before and a second (or four
+sampling intervals) more is corrupt: the sample is missing data in every statistic, its bytes are in no total, and
+`ibpulse_port_jumps_total` and an event `counter-jump` tell of it. The line of a port of unknown rate carries 1 TB/s.
+
 **Unknown values are absent**, never NaN and never 0 (except for the step period, where NaN means that none was
 found): a window without a good sample has no peak, a window with fewer than two active samples has no coefficient of
 variation, a port with an unknown data rate has no utilisation, and a port whose counters were never read has no

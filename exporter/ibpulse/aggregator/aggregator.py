@@ -15,7 +15,7 @@ from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import split_seconds
 from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import CounterTotals
-from ibpulse.aggregator.snapshot import Observation, Snapshot
+from ibpulse.aggregator.snapshot import Observation, PortSnapshot, Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.totals import SECONDS_AT_ONCE, RunningTotals
@@ -131,6 +131,9 @@ class Aggregator:
         self._seconds: list[Observation] = []
         self._skipped_seconds = 0
         self._notices: tuple[str, ...] = ()
+        # those of the last snapshot
+        self._placed: list[RingPort] = []
+        self._rows: Rows = np.zeros(0, dtype=np.intp)
 
     def update(
         self,
@@ -142,8 +145,11 @@ class Aggregator:
         event_counts: Mapping[str, int] = NO_EVENTS,
         expected_rails: int | None = None,
         jobs: Sequence[PlacedJob] | None = None,
+        counters_now: bool = True,
     ) -> Snapshot:
         """The snapshot up to the newest second that is complete at `now_tick`.
+
+        With `counters_now`, the counters of ports end at the newest sample of each that no later one can revise.
 
         However many seconds have passed since the last call, each is judged by itself; if it is called every second,
         the result is the same.
@@ -169,6 +175,9 @@ class Aggregator:
                 raise
             self._measure_resolutions(due, placed, rows)
         self._update_notices(placed, rows)
+        self._placed, self._rows = placed, rows
+        if counters_now:
+            self._count_until(now_tick)
         snapshot = self._snapshot(self.with_notices(fabric), health, captures, placed, rows)
         return replace(
             snapshot,
@@ -178,6 +187,11 @@ class Aggregator:
             jobs=None if jobs is None else tuple(jobs),
             job_statistics=self._jobs.snapshots(),
         )
+
+    def with_counters_now(self, snapshot: Snapshot, now_tick: int) -> Snapshot:
+        """The last snapshot, with the counters of its ports up to `now_tick`, as in `update`."""
+        self._count_until(now_tick)
+        return replace(snapshot, ports=self._port_snapshots(snapshot.fabric))
 
     def with_notices(self, fabric: Fabric) -> Fabric:
         """The fabric, with notices of this aggregator; it may be called at any time.
@@ -277,6 +291,16 @@ class Aggregator:
     ) -> Iterator[tuple[int, int, list[RingPort]]]:
         return split_seconds(placed, self._history, first, end, self._ticks_per_second, at_once)
 
+    def _count_until(self, now_tick: int) -> None:
+        second = self._schedule.next_second
+        if second is not None:
+            first_tick = max(second, self._first_counted_second()) * self._ticks_per_second + 1
+            self._totals.count_until(now_tick, first_tick, self._placed, self._rows)
+
+    def _port_snapshots(self, fabric: Fabric) -> tuple[PortSnapshot, ...]:
+        windows, ring = self._options.window_seconds(), self._reader.ring
+        return port_snapshots(fabric.ports, self._placed, self._rows, self._totals, windows, self._resolutions, ring)
+
     def _take_phases(self, ports: Sequence[RingPort], resolutions: Sequence[int]) -> tuple[Phase, ...]:
         found = self._phases.take()
         if not found:
@@ -297,7 +321,6 @@ class Aggregator:
         rows: Rows,
     ) -> Snapshot:
         end_tick = (self._schedule.next_second or 0) * self._ticks_per_second
-        windows = self._options.window_seconds()
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
         return Snapshot(
             end_tick=end_tick,
@@ -307,9 +330,7 @@ class Aggregator:
             fabric=fabric,
             health=health,
             sampler=read_sampler(self._reader.ring),
-            ports=port_snapshots(
-                fabric.ports, placed, rows, self._totals, windows, self._resolutions, self._reader.ring
-            ),
+            ports=self._port_snapshots(fabric),
             last_traffic_ns=self._wall_ns(self._totals.last_traffic),
             node_rails=sum(port.rail for port in fabric.ports),
             node_line_rate=self._totals.node.line_rate,

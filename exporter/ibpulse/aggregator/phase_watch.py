@@ -11,7 +11,7 @@ import numpy as np
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.phase import CHECKPOINT, FIRST_TRAFFIC, Phase, PhaseRules
-from ibpulse.arrays import Counts
+from ibpulse.arrays import Counts, Floats
 from ibpulse.units import SECOND_NS
 
 NOTHING = np.zeros(0, dtype=np.int64)
@@ -49,7 +49,7 @@ class PhaseWatch:
         self._interval = interval_ns / SECOND_NS
         self._found: list[Phase] = []
         self._rails: tuple[int, ...] = ()
-        self._counted: tuple[int, int] | None = None
+        self._counters: Floats | None = None
         # whether missing samples reach to the end, so that the counters show later what was moved meanwhile
         self._open = False
         # whether there was a sample of every rail
@@ -68,19 +68,18 @@ class PhaseWatch:
         seconds: Seconds,
         rails: Sequence[int],
         storage: Sequence[int],
-        counted: tuple[int, int],
+        counters: Floats,
     ) -> None:
         """Add whole seconds, of which `node` is the sum over the ACTIVE rails.
 
-        `rails` and `storage` are the rows of the ACTIVE rails and storage ports in `seconds`. `counted` are the bytes
-        and the resets that the counters of these rails have counted so far, across missing samples.
+        `rails` and `storage` are the rows of the ACTIVE rails and storage ports in `seconds`. `counters`
+        (rails, 2) are the last values of the byte counters of these rails, in bytes; 0 for one that was never read.
         """
         if tuple(rails) != self._rails:
             self._rails = tuple(rails)
             self._lose_sight()
-            self._counted, self._known = None, False
-        # a counter that was never read counts nothing
-        nothing_hidden = self._moved_nothing(counted) and self._known
+            self._counters, self._known = None, False
+        nothing_hidden = self._moved_nothing(counters) and self._known
         rows, count = np.array(rails, dtype=np.intp), node.good.shape[1]
         busy = node.bandwidth > self._rules.active_bytes_per_second
         for second in range(len(busy)):
@@ -110,11 +109,12 @@ class PhaseWatch:
         found, self._found = tuple(self._found), []
         return found
 
-    def _moved_nothing(self, counted: tuple[int, int]) -> bool:
+    def _moved_nothing(self, counters: Floats) -> bool:
         """Whether the counters show that none of the samples since the last call was active."""
-        before, self._counted = self._counted, counted
+        before, self._counters = self._counters, counters
         least = self._rules.active_bytes_per_second * self._interval
-        return before is not None and before[1] == counted[1] and counted[0] - before[0] <= least
+        # a counter that decreased was reset
+        return before is not None and bool((counters >= before).all()) and float((counters - before).sum()) <= least
 
     def _lose_sight(self) -> None:
         self._silent = 0

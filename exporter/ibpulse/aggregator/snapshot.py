@@ -101,6 +101,7 @@ class PortSnapshot:
     observed_seconds: float = 0.0
     resets: int = 0
     replacements: int = 0
+    jumps: int = 0
     read_errors: int = 0
     uncertain_reads: int = 0
     implausible_samples: int = 0

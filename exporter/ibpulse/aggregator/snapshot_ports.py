@@ -70,12 +70,12 @@ def port_snapshots(
     ring: RingFile,
 ) -> tuple[PortSnapshot, ...]:
     """A snapshot of every port of the fabric, in order; ports without a slot in the ring have no values."""
-    table = totals.table
+    table, counts = totals.table, totals.table.counts
     strides = np.array([port.stride for port in placed], dtype=np.int64)
     told = np.array([resolutions.ticks_of(port) == 1 for port in placed], dtype=np.bool_)
     values = _window_values(table, rows, strides, told, windows)
-    cumulative = np.cumsum(table.histogram[rows], axis=2).tolist()
-    sums = table.moments[rows].tolist()
+    cumulative = np.cumsum(counts.histogram[rows], axis=2).tolist()
+    sums = counts.moments[rows].tolist()
     found = {}
     for index, port in enumerate(placed):
         row = int(rows[index])
@@ -83,16 +83,17 @@ def port_snapshots(
             port=port.port,
             directions=tuple(
                 DirectionSnapshot(
-                    bytes_total=int(table.bytes_total[row, way]) if table.counted[row, way] else None,
-                    active_seconds=float(table.active_seconds[row, way]),
+                    bytes_total=int(counts.bytes_total[row, way]) if counts.counted[row, way] else None,
+                    active_seconds=float(counts.active_seconds[row, way]),
                     moments=_moments(port.port, sums[index][way], cumulative[index][way]),
                     windows=tuple(DirectionWindow(*window[index][way]) for window in values),
                 )
                 for way in range(2)
             ),
-            observed_seconds=float(table.observed[row]),
-            resets=int(table.resets[row] + table.replacements[row]),
+            observed_seconds=float(counts.observed[row]),
+            resets=int(counts.resets[row] + table.replacements[row]),
             replacements=int(table.replacements[row]),
+            jumps=int(counts.jumps[row]),
             read_errors=ring.slot_word(port.slot, at.S_ERRORS),
             uncertain_reads=ring.slot_word(port.slot, at.S_UNCERTAIN),
             implausible_samples=int(table.implausible[row]),

@@ -9,18 +9,19 @@ import numpy as np
 from ibpulse.aggregator.job_totals import JobTotals
 from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.past_ports import rail_rates
+from ibpulse.aggregator.past_ports import ports_during, rail_rates
 from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.rail_balance import RecentRates
 from ibpulse.aggregator.traffic import Conclusion, Traffic, coarsest_rail
 from ibpulse.analysis.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
+from ibpulse.analysis.plausible import MOST_BEFORE, LineRate
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.jobs.job_history import JobPorts
 from ibpulse.model import STORAGE, PortId
 from ibpulse.ring.reader import RingReader
-from ibpulse.ring.window import RingPort, join_rates, read_groups, widest_stride
+from ibpulse.ring.window import AHEAD_SECONDS, RingPort, join_rates, read_groups, ticks_to_settle, widest_stride
 
 # Samples read at a time: 20 s of eight ports at 10 ms. More would be no faster and need more memory.
 SAMPLES_AT_ONCE = 16_000
@@ -62,7 +63,7 @@ class RunningTotals:
     def rows_of(self, ports: list[RingPort], remembered: Collection[str]) -> Rows:
         """The row of each port, including new ones; `remembered` are the port names in the ring."""
         rows = self.table.rows_of(ports, remembered)
-        self.traffic.fit_rows(len(self.table.observed), self.table.fresh_rows)
+        self.traffic.fit_rows(len(self.table.implausible), self.table.fresh_rows)
         return rows
 
     def add(
@@ -71,20 +72,20 @@ class RunningTotals:
         """Add the seconds from `first` to `end` (exclusive); without `counting`, they only fill the windows."""
         first_tick, last_tick = first * self._ticks + 1, end * self._ticks
         slots, strides = [port.slot for port in ports], [port.stride for port in ports]
-        limits = [self._history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
-        groups = list(read_groups(self._reader, slots, strides, first_tick, last_tick, limits, summed=True))
+        groups = list(
+            read_groups(self._reader, slots, strides, first_tick, last_tick, self._limits(ports), summed=True)
+        )
         rates = join_rates(groups, len(ports), (end - first) * self._ticks, summed=True)
         kept = None
         if self._had is not None:
             kept = self._had.mask([str(port.port.id) for port in ports], first_tick, (end - first) * self._ticks)
             rates = rates.only(kept)
         seconds = whole_seconds(rates, self._ticks)
-        if counting:
-            for group in groups:
-                self.table.add_totals(rows, group)
         if rates.merges:
             self.table.add_merges(rows, rates.merges, first, self._ticks, counting)
-        self.table.add_seconds(rows, ports, seconds, counting)
+        sums = self.table.add_seconds(rows, ports, seconds)
+        if counting:
+            self.table.count(rows, ports, groups, seconds, first_tick, np.full(len(ports), last_tick), sums)
         rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
         chosen = np.array(rails, dtype=np.intp)
         summed = sum_rails(seconds.chosen(chosen))
@@ -103,14 +104,34 @@ class RunningTotals:
         self.traffic.add_seconds(summed, lines, ports, rows, seconds, resolutions, counting)
         if counting and self._phases:
             storage = [index for index, port in enumerate(ports) if port.port.role == STORAGE and port.port.active]
-            mine = rows[chosen]
-            counted = (
-                int(self.table.bytes_total[mine].sum()),
-                int((self.table.resets + self.table.replacements)[mine].sum()),
-            )
-            self._phases.add_seconds(first_tick, summed, seconds, rails, storage, counted)
+            ends = self.table.ends_of_seconds(rows, groups)[chosen]
+            self._phases.add_seconds(first_tick, summed, seconds, rails, storage, ends)
         if counting and self._jobs:
             self._jobs.add_seconds(first_tick, ports, seconds)
+
+    def _limits(self, ports: Sequence[RingPort]) -> list[LineRate]:
+        return [self._history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
+
+    def count_until(self, now_tick: int, first_tick: int, placed: list[RingPort], rows: Rows) -> None:
+        """Count the samples of each port from `first_tick` up to the newest one that no later one can revise."""
+        if not placed:
+            return
+        to_settle = ticks_to_settle(self._reader.interval_ns, widest_stride(port.stride for port in placed))
+        newest = min(now_tick, self._reader.ring.latest_tick())
+        # whole seconds are at most this far behind, except while the wall clock is behind the ring
+        furthest = first_tick + AHEAD_SECONDS * self._ticks + to_settle
+        last_tick = min(max(newest - MOST_BEFORE, min(newest, now_tick - to_settle)), furthest)
+        first_tick = max(first_tick, int(self.table.counts.until[rows].min()) + 1)
+        if last_tick < first_tick:
+            return
+        ports = ports_during(placed, self._history, first_tick, last_tick + 1)
+        slots, strides = [port.slot for port in ports], [port.stride for port in ports]
+        groups = list(read_groups(self._reader, slots, strides, first_tick, last_tick, self._limits(ports)))
+        ends = np.empty(len(ports), dtype=np.int64)
+        for group in groups:
+            ends[group.rows] = np.minimum(group.decided(now_tick), last_tick)
+        samples = join_rates(groups, len(ports), last_tick - first_tick + 1)
+        self.table.count(rows, ports, groups, whole_seconds(samples, last_tick - first_tick + 1), first_tick, ends)
 
     def conclude(
         self, ports: list[RingPort], rows: Rows, resolutions: Sequence[int], ends: range, counting: bool

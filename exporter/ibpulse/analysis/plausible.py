@@ -5,10 +5,13 @@ each. A rate above the line rate by more than that means that the counter or the
 with the fewest samples before it, at most `MOST_BEFORE`, whose mean is possible again. Merges are nested or apart from
 each other, because a sum that fits does not begin within one that does not; the outermost counts. So the value of a
 sample depends on `MOST_BEFORE` samples before and after it, and on nothing else.
+
+A counter that increases by even more than the line carries in a second more has jumped: that is missing data.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +24,10 @@ from ibpulse.arrays import Bools, Counts, Floats
 from ibpulse.units import SECOND_NS
 
 MOST_BEFORE = 4
+LATE_NS = SECOND_NS
+"""No counter is later than that, unless `MOST_BEFORE` samples take longer."""
+FASTEST = 1e12
+"""More than any port carries, for ports of unknown line rate."""
 STEPS = 1000
 """Uncertainties are whole numbers of steps, rounded up: 0.1 % of the rate each."""
 SURE_STEPS = 10
@@ -90,7 +97,12 @@ class LineRate:
     @property
     def lowest(self) -> float:
         """The lowest line rate of all time."""
-        return min(self.rates)
+        return min(*self.rates, FASTEST)
+
+    def most(self, first_tick: int, last_tick: int, ns: int) -> float:
+        """The most bytes that the highest line rate from `first_tick` to `last_tick` carries in this time."""
+        low, high = (bisect.bisect_right(self.ticks, tick) for tick in (first_tick, last_tick))
+        return min(max(self.rates[low : high + 1]), FASTEST) * ns / SECOND_NS
 
     def over(self, first_tick: int, count: int) -> Floats:
         """The line rate at `count` ticks from `first_tick` on."""
@@ -99,6 +111,11 @@ class LineRate:
 
 
 UNLIMITED = LineRate()
+
+
+def lateness_ns(stride: int, interval_ns: int) -> int:
+    """How late a counter may be that is sampled every `stride` ticks."""
+    return max(LATE_NS, MOST_BEFORE * stride * interval_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ibpulse.analysis.plausible import (
     Samples,
     Steps,
     join_merges,
+    lateness_ns,
     limit_by_sample_before,
     lower_bound,
     merge,
@@ -35,39 +36,87 @@ from ibpulse.units import SECOND_NS
 class Increase:
     """The increase of counters over a span.
 
-    `moved_bytes` is int64 (ports, 2). `resets` is int64 (ports,), the number of samples at which a counter decreased.
-    `last` is uint64 (ports, 2), the last value read; `known`, bool (ports, 2), is false if there was none.
+    `moved_bytes` is int64 (ports, 2). `resets` is int64 (ports,), the number of samples at which a counter decreased,
+    and `jumps` (ports,) those at which one increased by more than is possible. `last` is uint64 (ports, 2), the last
+    value read, and `end` (ports, 2) the instant of that; `known`, bool (ports, 2), is false if there was none.
     """
 
     moved_bytes: npt.NDArray[np.int64]
     resets: npt.NDArray[np.int64]
+    jumps: npt.NDArray[np.int64]
     last: npt.NDArray[np.uint64]
+    end: npt.NDArray[np.int64]
     known: npt.NDArray[np.bool_]
 
 
-def increase(counters: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_], scale: npt.NDArray[np.int64]) -> Increase:
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most by which counters can increase: what the line rates of their ports carry in the time, and are late.
+
+    The first instant of each counter is at the tick `since` (ports, 2), the others from `first_tick` on. They are
+    sampled every `stride` ticks of `interval_ns`.
+    """
+
+    lines: Sequence[LineRate]
+    since: npt.NDArray[np.int64]
+    first_tick: int
+    interval_ns: int
+    stride: int
+
+    def jumps(
+        self, moved: npt.NDArray[np.uint64], before: npt.NDArray[np.int64], scale: npt.NDArray[np.int64]
+    ) -> list[tuple[int, int, int]]:
+        """The places of increases (ports, 2, instants - 1), since the instants `before`, that are impossible."""
+        late_ns = lateness_ns(self.stride, self.interval_ns)
+        least = np.array([line.lowest for line in self.lines]) * late_ns / SECOND_NS / scale
+        found = []
+        for row, way, place in np.argwhere(moved > least[:, None, None]).tolist():
+            start, last = int(before[row, way, place]), self.first_tick + place
+            first = self.first_tick + start - 1 if start else int(self.since[row, way])
+            most = self.lines[row].most(first, last, (last - first) * self.interval_ns + late_ns)
+            if int(moved[row, way, place]) * int(scale[row]) > most:
+                found.append((row, way, place))
+        return found
+
+
+def increase(
+    counters: npt.NDArray[np.uint64],
+    valid: npt.NDArray[np.bool_],
+    scale: npt.NDArray[np.int64],
+    bound: Bound | None = None,
+) -> Increase:
     """Bytes between consecutive valid values of counters (ports, 2, instants), across missing data.
 
-    A counter that decreased was reset: the reset is counted, and because the bytes since the previous value are
-    unknown, it adds nothing. `scale` (ports,) is bytes per count.
+    A counter that decreased was reset, and one that increased by more than the bound, if there is one, has jumped:
+    that is counted, and because the bytes since the previous value are unknown, it adds nothing. `scale` (ports,) is
+    bytes per count.
 
-    Law: without a reset, the sum is `scale * (last valid - first valid)`. Splitting a span at a valid instant that is
-    part of both halves does not change the sums.
+    Law: without a reset or a jump, the sum is `scale * (last valid - first valid)`. Splitting a span at a valid instant
+    that is part of both halves does not change the sums.
     """
-    instants = np.arange(counters.shape[2])
-    newest = np.maximum.accumulate(np.where(valid, instants, -1), axis=2)
-    before = newest[:, :, :-1]
-    pair = valid[:, :, 1:] & (before >= 0)
-    previous = np.take_along_axis(counters, np.maximum(before, 0), axis=2)
-    current = counters[:, :, 1:]
+    instants, current = np.arange(counters.shape[2]), counters[:, :, 1:]
+    if valid.all():
+        newest, previous, pair = np.broadcast_to(instants, counters.shape), counters[:, :, :-1], valid[:, :, 1:]
+        before = newest[:, :, :-1]
+    else:
+        newest = np.maximum.accumulate(np.where(valid, instants, -1), axis=2)
+        before = newest[:, :, :-1]
+        pair = valid[:, :, 1:] & (before >= 0)
+        previous = np.take_along_axis(counters, np.maximum(before, 0), axis=2)
     fell = pair & (current < previous)
     with np.errstate(over="ignore"):
         difference = np.where(pair & ~fell, current - previous, np.uint64(0))
+    jumped = np.zeros_like(fell)
+    if bound is not None:
+        for place in bound.jumps(difference, before, scale):
+            difference[place], jumped[place] = 0, True
     end = newest[:, :, -1]
     return Increase(
         moved_bytes=difference.sum(axis=2).astype(np.int64) * scale[:, None],
         resets=np.count_nonzero(fell.any(axis=1), axis=1),
+        jumps=np.count_nonzero(jumped.any(axis=1), axis=1),
         last=np.take_along_axis(counters, np.maximum(end, 0)[:, :, None], axis=2)[:, :, 0],
+        end=end,
         known=end >= 0,
     )
 
@@ -276,6 +325,9 @@ def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
     """Merge implausible samples in place; returns the uncertainty of each rate, None if all are at most 1 %."""
     stride, possible = found.stride, timing.possible(found.rate)
     nominal_ns = stride * timing.interval_ns
+    if not possible:
+        _drop_jumps(found, timing)
+        possible = timing.possible(found.rate)
     if possible and timing.certain(found.elapsed_ns, nominal_ns):
         return None, NO_MERGES
     widths = timing.widths_ns()
@@ -293,6 +345,18 @@ def _judge(found: _Differences, timing: Timing) -> tuple[Steps | None, Merges]:
     found.rate[:], steps = rate[..., stride:], doubt[..., stride:]
     _limit_short(steps, found, widths, nominal_ns, merges)
     return steps, merges
+
+
+def _drop_jumps(found: _Differences, timing: Timing) -> None:
+    """Mark differences as missing, in place, that are more than a line carries in the time and is late."""
+    late_ns = lateness_ns(found.stride, timing.interval_ns)
+    least = np.array([line.lowest for line in timing.lines]) * late_ns
+    moved = found.rate * found.elapsed_ns
+    for row, way, place in np.argwhere(moved > least[:, None, None]).tolist():
+        first, elapsed = timing.first_tick + place, int(found.elapsed_ns[row, way, place])
+        most = timing.lines[row].most(first, first + found.stride, elapsed + late_ns)
+        if moved[row, way, place] > most * SECOND_NS:
+            found.rate[row, way, place], found.good[row, way, place] = np.nan, False
 
 
 def _limit_short(

@@ -21,8 +21,11 @@ BATCH_SECONDS = 5
 # Statistics that could not be brought up to date for this long are not exported: they would pass for current ones.
 STALE_SECONDS = 5.0
 
-Update = Callable[[Fabric, Sequence[PlacedJob] | None, int], Snapshot]
-"""Aggregates what is new up to a tick, with these ports and jobs."""
+Update = Callable[[Fabric, Sequence[PlacedJob] | None, int, bool], Snapshot]
+"""Aggregates what is new up to a tick, with these ports and jobs; if wanted, the counters of ports too."""
+
+Continue = Callable[[Snapshot, int], Snapshot]
+"""The last snapshot with the counters of its ports up to a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,15 @@ class CurrentSnapshot:
         self,
         reader: RingReader,
         update: Update,
+        with_counters_now: Continue,
         fabric: Callable[[], Fabric],
         follow_jobs: Callable[[], Sequence[PlacedJob] | None],
         note: Callable[[Snapshot], None],
         errors: InternalErrors,
         clock: Clock = time,
     ) -> None:
-        self._reader, self._update, self._fabric, self._follow_jobs = reader, update, fabric, follow_jobs
+        self._reader, self._update, self._with_counters_now = reader, update, with_counters_now
+        self._fabric, self._follow_jobs = fabric, follow_jobs
         self._note, self._errors, self._clock = note, errors, clock
         self._ticks_per_second = SECOND_NS // reader.interval_ns
         self._snapshot: Snapshot | None = None
@@ -68,12 +73,21 @@ class CurrentSnapshot:
         self._second = 0
         self._failing_since: float | None = None
 
-    def get(self) -> Snapshot | None:
+    def get(self, counters_now: bool = False) -> Snapshot | None:
         """The snapshot up to the newest whole second; None if the statistics cannot be brought up to date."""
         second = self._newest_second()
         if second != self._second:
-            self._bring_up(second)
+            self._bring_up(second, counters_now)
         return self._snapshot
+
+    def get_now(self) -> Snapshot | None:
+        """The same, with the counters of its ports up to now."""
+        before, snapshot = self._snapshot, self.get(counters_now=True)
+        if snapshot is None or snapshot is not before or self._failing_since is not None:
+            return snapshot
+        with self._errors.boundary("aggregation"):
+            return self._with_counters_now(snapshot, self._reader.newest_tick())
+        return snapshot
 
     def begin(self) -> None:
         """Aggregate what the ring has, for the first time."""
@@ -101,21 +115,21 @@ class CurrentSnapshot:
     def _changed(self) -> bool:
         return self._in_force is None or not self._in_force.is_alike(_InForce(self._fabric(), self._jobs))
 
-    def _bring_up(self, second: int) -> None:
+    def _bring_up(self, second: int, counters_now: bool) -> None:
         self._second = second
         newest, now = self._reader.newest_tick(), _InForce(self._fabric(), self._jobs)
         with self._errors.boundary("aggregation"):
             if self._in_force is not None and not self._in_force.is_alike(now):
                 # the seconds before the last one had the ports and the jobs of then
-                self._take(self._in_force, newest - self._ticks_per_second)
+                self._take(self._in_force, newest - self._ticks_per_second, False)
             self._in_force = now
-            self._take(now, newest)
+            self._take(now, newest, counters_now)
             self._failing_since = None
             return
         self._failing_since = self._failing_since or self._clock.monotonic()
         if self._clock.monotonic() - self._failing_since >= STALE_SECONDS:
             self._snapshot = None
 
-    def _take(self, given: _InForce, tick: int) -> None:
-        self._snapshot = self._update(given.fabric, given.jobs, tick)
+    def _take(self, given: _InForce, tick: int, counters_now: bool) -> None:
+        self._snapshot = self._update(given.fabric, given.jobs, tick, counters_now)
         self._note(self._snapshot)

@@ -218,7 +218,14 @@ class Daemon:
         web_config = settings.web.config_file
         self._web_config = WebConfigReloader(web_config, self._counts) if web_config else None
         self._current = CurrentSnapshot(
-            self._reader, self._update, self._fabric, self._follow_jobs, self._note, self._errors, clock
+            self._reader,
+            self._update,
+            self._aggregator.with_counters_now,
+            self._fabric,
+            self._follow_jobs,
+            self._note,
+            self._errors,
+            clock,
         )
 
     async def run(self) -> int:
@@ -320,7 +327,7 @@ class Daemon:
         return self._aggregator.summarize(ports, seconds, end_ns, jobs=self._jobs.view.records, had=had)
 
     def _metrics(self, accept: str | None, names: Sequence[str]) -> tuple[bytes, str]:
-        return exposition.render(self._current.get(), self._registry, accept, names, self._counts)
+        return exposition.render(self._current.get_now(), self._registry, accept, names, self._counts)
 
     def _fabric(self) -> Fabric:
         """The fabric with the notices about jobs, and one for each internal error."""
@@ -351,7 +358,7 @@ class Daemon:
         self._jobs.update(self._supervisor.fabric)
         return self._jobs.view.jobs
 
-    def _update(self, fabric: Fabric, jobs: Sequence[PlacedJob] | None, now_tick: int) -> Snapshot:
+    def _update(self, fabric: Fabric, jobs: Sequence[PlacedJob] | None, now_tick: int, counters_now: bool) -> Snapshot:
         return self._aggregator.update(
             fabric,
             self._supervisor.health(),
@@ -361,12 +368,14 @@ class Daemon:
             self._events.counts(),
             self._expected_rails.update(fabric),
             jobs,
+            counters_now,
         )
 
     def _note(self, snapshot: Snapshot) -> None:
         with self._errors.boundary("events", "of statistics"):
             self._phases.note(snapshot.phases)
             # another device has an event of its own
-            self._resets.note({str(port.port.id): port.resets - port.replacements for port in snapshot.ports})
+            resets = {str(port.port.id): port.resets - port.replacements for port in snapshot.ports}
+            self._resets.note(resets, {str(port.port.id): port.jumps for port in snapshot.ports})
         with self._errors.boundary("captures", "rules"):
             self._captures.note(snapshot)

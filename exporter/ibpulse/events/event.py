@@ -25,6 +25,7 @@ KINDS: Mapping[str, str] = {
     "readable": "a port can be read again",
     "replaced": "another device has the name of a device; the samples and totals of its ports begin anew",
     "counter-reset": "a byte counter was lower than before",
+    "counter-jump": "a byte counter increased by more than the line can carry",
     "quarantined": "a device is sampled in a separate process because one of its reads hung",
     "released": "a device is sampled together with the others again",
     "interval-change": "the sampling interval of a device changed because of the time that its reads take",

@@ -17,6 +17,10 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.text import natural_key
 from ibpulse.units import SECOND_NS
 
+RESET_TEXTS = {
+    "counter-reset": "a byte counter was lower than before: a counter reset",
+    "counter-jump": "a byte counter increased by more than the line can carry, which is not counted",
+}
 NOTICED_NOW = frozenset({UNREADABLE, "readable", "role-change", "interval-change"})
 
 
@@ -245,23 +249,25 @@ class PortWatch:
 
 
 class CounterResets:
-    """Records the resets of byte counters, which the aggregator counts."""
+    """Records the resets and jumps of byte counters, which the aggregator counts."""
 
     def __init__(self, log: EventLog, reader: RingReader, clock: Clock = time) -> None:
         self._log, self._reader, self._clock = log, reader, clock
-        self._resets: dict[str, int] = {}
+        self._noted: dict[str, Mapping[str, int]] = {}
         self._noted_ns = self._clock.time_ns()
 
-    def note(self, resets: Mapping[str, int]) -> None:
-        """Record the increase of each port's resets since the last call."""
-        now_ns, before = self._clock.time_ns(), self._resets
-        for name, number in resets.items():
-            if number > before.get(name, 0):
-                text = f"{name}: a byte counter was lower than before: a counter reset"
-                uncertainty_ns = max(0, now_ns - self._noted_ns) + SECOND_NS
-                tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
-                self._log.add(Event(now_ns, "counter-reset", name, text, uncertainty_ns, tick=tick, ring=ring))
-        self._resets, self._noted_ns = dict(resets), now_ns
+    def note(self, resets: Mapping[str, int], jumps: Mapping[str, int]) -> None:
+        """Record the increase of each port's resets and jumps since the last call."""
+        now_ns, noted = self._clock.time_ns(), {"counter-reset": resets, "counter-jump": jumps}
+        for kind, numbers in noted.items():
+            before = self._noted.get(kind, {})
+            for name, number in numbers.items():
+                if number > before.get(name, 0):
+                    uncertainty_ns = max(0, now_ns - self._noted_ns) + SECOND_NS
+                    tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
+                    text = f"{name}: {RESET_TEXTS[kind]}"
+                    self._log.add(Event(now_ns, kind, name, text, uncertainty_ns, tick=tick, ring=ring))
+        self._noted, self._noted_ns = noted, now_ns
 
 
 def _find_last_changes(log: EventLog) -> dict[str, int]:

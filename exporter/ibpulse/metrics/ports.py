@@ -110,6 +110,12 @@ _PORT_ROWS = (
         "at which another device took the name: its totals begin at 0.",
         lambda port: port.resets,
     ),
+    SAMPLED.counter(
+        "ibpulse_port_jumps_total",
+        "Samples at which a byte counter had increased by more than the line carries in the time since the sample "
+        "before and a second, or four sampling intervals, more: a corrupt counter, never counted as traffic.",
+        lambda port: port.jumps,
+    ),
     SAMPLED.gauge(
         "ibpulse_port_sampling_interval_seconds",
         "Time between two samples of the port. Longer than the sampler's interval for counters that the kernel caches.",

@@ -18,7 +18,7 @@ from ibpulse.analysis.plain_peaks import plain_peaks
 from ibpulse.analysis.plausible import MOST_BEFORE, NO_MERGES, UNLIMITED, LineRate, Merges, join_merges
 from ibpulse.analysis.rate_series import Detail, RateSeries, SeriesDraft, draft_series, finish_series
 from ibpulse.analysis.rates import Rates, Timing, bridge, rates
-from ibpulse.arrays import Bools, Floats, Rows
+from ibpulse.arrays import Bools, Counts, Floats, Rows
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import Block, RingReader
@@ -130,6 +130,17 @@ class StrideGroup:
         covered = (common.shape[2] - 1) * stride
         out[..., first + 1 : first + 1 + covered] = np.repeat(common[..., 1:], stride, axis=2)
         return out
+
+    def decided(self, now_tick: int) -> Counts:
+        """The newest tick of each port whose sample no later one can revise at `now_tick`.
+
+        It is `MOST_BEFORE` samples before the newest one, or that one itself if it has settled; 0 if there is none.
+        """
+        block, stride = self.block, int(self.block.stride[0])
+        ticks = block.first_tick + np.arange(block.present.shape[1])
+        newest = np.where(block.present & (ticks <= now_tick), ticks, 0).max(axis=1)
+        settled = now_tick - ticks_to_settle(block.interval_ns, stride)
+        return np.asarray(np.maximum(newest - MOST_BEFORE * stride, np.minimum(newest, settled - settled % stride)))
 
 
 def read_groups(

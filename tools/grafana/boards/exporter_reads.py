@@ -18,6 +18,7 @@ EVENTS = {
     "ibpulse_sampler_takeovers_total": "takeovers",
     "ibpulse_sampler_clock_steps_total": "clock steps",
     "ibpulse_port_resets_total": "counter resets",
+    "ibpulse_port_jumps_total": "counter jumps",
 }
 
 
@@ -104,7 +105,8 @@ def _interruptions() -> model.Panel:
             "Restarts, takeovers, clock steps, resets",
             "Interruptions of sampling on all chosen nodes, between two points of the graph: a sampler that ended, "
             "a hung read for which a new sampler was started, a step of the wall clock, a byte counter that was "
-            "lower than before. Each leaves a fraction of a second of missing data, and none is counted as traffic.",
+            "lower than before, or higher than possible. Each leaves a fraction of a second of missing data, and none "
+            "is counted as traffic.",
             "none",
             NOTHING,
             width=12,

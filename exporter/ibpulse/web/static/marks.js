@@ -8,7 +8,7 @@ export const MERGE_PIXELS = 22;
 const MOST_EVENTS = 2_000;
 const MOST_LINES = 6;
 const LEAVE_MS = 250;
-const BAD = ["link-down", "link-flap", "disappeared", "unreadable", "quarantined", "counter-reset"];
+const BAD = ["link-down", "link-flap", "disappeared", "unreadable", "quarantined", "counter-reset", "counter-jump"];
 const GOOD = ["link-up", "appeared", "readable", "released"];
 // shape and colour both tell the sorts apart
 export const SIGNS = { bad: "▼", good: "▲", capture: "●", other: "◆" };
