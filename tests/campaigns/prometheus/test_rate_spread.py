@@ -1,4 +1,7 @@
-"""How far rate() of a constant flow spreads in a real Prometheus, whose scrapes are late as they happen to be."""
+"""How far rate() of a constant flow spreads in a real Prometheus, whose scrapes are late as they happen to be.
+
+The flow is simulated, and slips on a busy machine, as its log says; that is in the spread.
+"""
 
 from __future__ import annotations
 
