@@ -74,7 +74,7 @@ def test_another_device_under_the_name_begins_at_0(tmp_path: Path) -> None:
     # its counters are far above those of the first device
     ring.change(replace(port(A), device=DeviceIdentity("b")))
     ring.file.assign(A, 4, 1, anew=True)
-    ring.write(A, (constant(4e9), constant(5e9)), 351, 700, start=(10**15, 10**15))
+    ring.write(A, (constant(4e9), constant(5e9)), 351, 600, start=(10**15, 10**15))
     for _ in range(2):
         found = follow(ring, aggregator, 4, 6).ports[0]
         assert (found.resets, found.replacements) == (2, 1)

@@ -193,7 +193,7 @@ def test_seconds_lost_from_the_ring_are_skipped_and_reported(tmp_path: Path, cap
 def test_a_port_that_left_has_no_values_and_its_totals_continue_when_it_is_back(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A), port(B))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
-    counters = ring.write(A, BUSY, 1, 300)
+    counters = ring.write(A, BUSY, 1, 200)
     ring.write(B, BUSY, 1, 700)
     update(ring, aggregator, 2)
     ring.change(port(B))

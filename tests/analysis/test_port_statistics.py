@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.port_statistics import MOVED, OBSERVED, DirectionStatistics, describe_directions, sum_directions
+from ibpulse.analysis.port_statistics import (
+    FIELDS,
+    MOVED,
+    OBSERVED,
+    DirectionStatistics,
+    describe_directions,
+    sum_directions,
+)
 
 GB = 1e9
 THRESHOLD = 0.1 * GB
@@ -64,5 +71,5 @@ def test_for_slow_counters_only_the_mean_is_known() -> None:
 
 
 def test_of_a_port_that_was_not_observed_nothing_is_known() -> None:
-    found = describe_directions(np.zeros((1, 2, 6)), np.zeros((1, 2)), np.ones(1, np.int64), np.array([True]))
+    found = describe_directions(np.zeros((1, 2, FIELDS)), np.zeros((1, 2)), np.ones(1, np.int64), np.array([True]))
     assert np.isnan([found.mean, found.peak, found.duty_cycle, found.burstiness_cv]).all()
