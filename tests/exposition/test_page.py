@@ -47,12 +47,12 @@ def test_lines_are_written_as_prometheus_writes_them(tmp_path: Path) -> None:
     for expected in (
         'ibpulse_port_up{device="mlx5_1",port="1"} 1',
         'ibpulse_port_rate_bytes_per_second{device="mlx5_0",port="1"} 50000000000.0',
-        # 1 GB/s over 4.99 s from the second tick on
+        # 1 GB/s over 5.20 s from the second tick on
         'ibpulse_port_receive_bytes_total{device="mlx5_0",port="1"} 5200000000',
         'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="0.01"} 0',
-        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="1.0"} 499',
-        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="+Inf"} 499',
-        'ibpulse_port_receive_utilization_ratio_count{device="mlx5_0",port="1"} 499',
+        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="1.0"} 520',
+        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="+Inf"} 520',
+        'ibpulse_port_receive_utilization_ratio_count{device="mlx5_0",port="1"} 520',
         'ibpulse_port_receive_peak_bytes_per_second{device="mlx5_0",port="1",window="5m"} 1000000000.0',
         "ibpulse_node_rails 2",
         "ibpulse_sampler_restarts_total 3",
