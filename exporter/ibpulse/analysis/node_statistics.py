@@ -63,12 +63,12 @@ def whole_seconds(rates: Rates, ticks_per_second: int) -> Seconds:
     """Rates split into whole seconds; a sample counts only if both directions have a rate."""
     known = ~np.isnan(rates.bytes_per_second)
     good = known[:, 0] & known[:, 1]
-    both = good[:, None]
+    both, complete = good[:, None], bool(good.all())
     ports, ticks = good.shape
     shape = (ports, 2, ticks // ticks_per_second, ticks_per_second)
 
     def split(values: Floats) -> Floats:
-        return np.where(both, values, 0.0).reshape(shape)
+        return (values if complete else np.where(both, values, 0.0)).reshape(shape)
 
     return Seconds(
         split(rates.bytes_per_second),
