@@ -37,6 +37,7 @@ ROLLING = "The boards compute it from the moment counters, over the span of each
 STATES = "The boards show ibpulse_port_up; the page of the node and /api/v1/events tell what happened and when."
 JOBS = "To be joined with other metrics; docs/job-joins.md has the queries."
 UNUSED = {
+    "ibpulse_node_observed_ratio": "Qualifies the values of a window; the boards show rates of counters.",
     "ibpulse_port_problem": STATES,
     "ibpulse_port_implausible_samples_total": "Says how often a sample was corrected, which the page shows too.",
     "ibpulse_port_transmit_utilization_squared_seconds_total": SQUARED,
