@@ -139,7 +139,7 @@ def test_a_capture_of_the_job_is_on_all_nodes_and_one_archive(fleet: Fleet) -> N
     assert [each["node"] for each in taken["nodes"]] == list(NODES)
     fleet.run(3)
     (mine,) = (each for each in of_job(fleet, "captures")["captures"] if each["id"] == taken["id"])
-    assert mine["reason"] == "slow-steps"
+    assert mine["reason"] == "Slow-steps"
     assert all(each["size_bytes"] for each in mine["nodes"])
     files = unpack(fleet.ask(mine["url"]).content)
     assert [name.split("/")[1] for name in files] == list(NODES)
