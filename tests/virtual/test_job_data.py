@@ -143,7 +143,7 @@ def test_a_capture_of_the_job_is_on_all_nodes_and_one_archive(fleet: Fleet) -> N
     assert all(each["size_bytes"] for each in mine["nodes"])
     files = unpack(fleet.ask(mine["url"]).content)
     assert [name.split("/")[1] for name in files] == list(NODES)
-    held = {node.name: [path.read_bytes() for path in node.captures.glob("*slow-steps*")] for node in fleet.nodes}
+    held = {node.name: [path.read_bytes() for path in node.captures.glob("*Slow-steps*")] for node in fleet.nodes}
     assert [[content] for content in files.values()] == [held[name] for name in NODES]
 
 
