@@ -45,7 +45,9 @@ async def test_the_window_is_the_newest_whole_seconds(client: httpx.AsyncClient)
     assert found["window_seconds"] == 5
 
 
-async def test_a_port_has_the_mean_of_all_bytes_and_the_peaks_of_its_good_samples(client: httpx.AsyncClient, node: Node) -> None:
+async def test_a_port_has_the_mean_of_all_bytes_and_the_peaks_of_its_good_samples(
+    client: httpx.AsyncClient, node: Node
+) -> None:
     found = await ask(client, last="5s")
     for name, port_found in zip(NAMES, found["ports"], strict=True):
         rates, seconds = good_samples(node, name, EPOCH + 401, EPOCH + 900)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator.snapshot import DURATION_BUCKETS, Histogram
-from ibpulse.analysis.bursts import HOLE, Thresholds, join_states, split_runs, start_runs
+from ibpulse.analysis.bursts import HOLE, MOST_BRIDGED, Thresholds, join_states, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.saturation import (
     SaturationOptions,
@@ -22,8 +22,6 @@ from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.ring.window import RingPort
 
 BOUNDS = np.array(DURATION_BUCKETS)
-# missing samples in a row that do not end a run
-BRIDGED = 0
 # row 0 is the node, followed by two rows per port: transmit, receive
 NODE = 0
 
@@ -93,7 +91,7 @@ class Bursts:
             return 0.0
         steps = np.diff(places, prepend=places[0] + 1 if self._missed is None else -1 - self._missed)
         self._missed = len(good) - 1 - int(places[-1])
-        return float((steps * measured[places])[(steps > 0) & (steps <= BRIDGED + 1)].sum())
+        return float((steps * measured[places])[(steps > 0) & (steps <= MOST_BRIDGED + 1)].sum())
 
     def add_ports(self, rows: Rows, seconds: Seconds, told: npt.NDArray[np.bool_], counting: bool) -> None:
         """Add the ticks of all ports; ports that are not `told` (ports,) count as missing data."""

@@ -142,8 +142,9 @@ TRAFFIC_ROWS = (
     ),
     TRAFFIC.histogram(
         "ibpulse_node_burst_duration_seconds",
-        "Lengths of the bursts of the node's bandwidth, counted when they end. Bursts next to missing samples are "
-        "excluded, long ones more often: see ibpulse_node_observed_ratio. Its count is no number of bursts per time.",
+        "Lengths of the bursts of the node's bandwidth, counted when they end. Those cut off by three or "
+        "more missing samples are excluded, long ones more often: see ibpulse_node_observed_ratio. Its count is no "
+        "number of bursts per time.",
         lambda traffic: traffic.burst_durations,
         "seconds",
         DURATION_BUCKETS,
@@ -151,21 +152,22 @@ TRAFFIC_ROWS = (
     TRAFFIC.histogram(
         "ibpulse_node_gap_duration_seconds",
         "Lengths of the idle gaps between bursts of the node's bandwidth, counted when they end. As for bursts, those "
-        "next to missing samples are excluded.",
+        "cut off by three or more missing samples are excluded.",
         lambda traffic: traffic.gap_durations,
         "seconds",
         DURATION_BUCKETS,
     ),
     TRAFFIC.counter(
         "ibpulse_node_bursts_total",
-        "Bursts of the node's bandwidth that began after an idle gap, whether or not their length is known. Those next "
-        "to missing samples are not seen: divide by ibpulse_node_burst_watched_seconds_total to get bursts per second.",
+        "Bursts of the node's bandwidth that began after an idle gap, whether or not their length is known. Those that "
+        "begin in three or more missing samples are not seen: divide by ibpulse_node_burst_watched_seconds_total to "
+        "get bursts per second.",
         lambda traffic: traffic.bursts,
     ),
     TRAFFIC.counter(
         "ibpulse_node_burst_watched_seconds_total",
-        "Time in which the beginning of a burst of the node's bandwidth is counted: that of the samples that follow "
-        "another one.",
+        "Time in which the beginning of a burst of the node's bandwidth is counted: that up to each sample "
+        "from the one before, unless three or more are missing between both.",
         lambda traffic: traffic.burst_watched_seconds,
         "seconds",
     ),

@@ -324,8 +324,9 @@ def _saturation_rows(way: int) -> tuple[Metric, ...]:
 TRAFFIC_ROWS = (
     TRAFFIC.counter(
         "ibpulse_port_bursts_total",
-        "Bursts of the port's bandwidth (transmit + receive) that began after an idle gap. Those next to missing "
-        "samples are not seen: divide by ibpulse_port_observed_seconds_total to get the least number per second.",
+        "Bursts of the port's bandwidth (transmit + receive) that began after an idle gap. Those that begin in "
+        "three or more missing samples are not seen: divide by ibpulse_port_observed_seconds_total to get the least "
+        "number per second.",
         lambda traffic: traffic.bursts,
     ),
     TRAFFIC.counter(
