@@ -95,6 +95,18 @@ def test_the_counters_begin_large_and_follow_the_schedule_exactly(fabric: Simula
         assert count(fabric, "mlx5_0") == START_WORDS[0] + tick * 10_000_000
 
 
+def test_a_device_appears_with_the_counters_that_it_goes_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimulatedFabric, "write", lambda *_: None)
+    fabric = SimulatedFabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK)
+    fabric.build(START)
+    fabric.close()
+    assert count(fabric, "mlx5_0") == START_WORDS[0]
+    assert count(fabric, "mlx5_1", "port_rcv_data") == START_WORDS[1] + 1
+    assert count(fabric, "mlx5_0", "port_xmit_packets") > 0
+
+
 def test_packets_follow_once_a_second(fabric: SimulatedFabric) -> None:
     assert moved(fabric, "mlx5_0", 2, "port_xmit_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
     assert moved(fabric, "mlx5_0", 2, "unicast_rcv_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)

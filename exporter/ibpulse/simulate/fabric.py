@@ -146,7 +146,7 @@ class SimulatedFabric:
         self.faults_file.write_text(text + "\n")
         for nic in (*self._rails, *self._others):
             write_listing(self.directory, list_function(nic.device))
-            nic.create()
+            nic.create(at_ns)
         self._begun_ns = at_ns
         self.write(at_ns)
 

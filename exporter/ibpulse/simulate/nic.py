@@ -141,9 +141,12 @@ class Nic:
         self.schedule, self.position = schedule, position
         self.counters.start_over(before, self.flowed(at_ns))
 
-    def create(self) -> None:
-        """Writes the files of the device and opens its counters."""
-        write_listing(self.root, list_device(self.device))
+    def create(self, at_ns: int) -> None:
+        """Writes the files of the device with its counters at an instant, and opens them."""
+        flowed = self.flowed(at_ns)
+        # a reader would see a jump if they began at 0
+        counters = {name: self.counters.value(name, flowed) for name in COUNTERS}
+        write_listing(self.root, list_device(self.device, counters))
         folder = self.root / self.device.counters_path
         self._files = {name: SimulatedCounterFile(folder / name) for name in COUNTERS}
         self._watch(folder / FAST[1])
@@ -172,7 +175,7 @@ class Nic:
         before, flowed = self.counters.faults, self.flowed(at_ns)
         if before.vanished and not faults.vanished:
             self.counters = SimulatedCounters((0, 0), flowed)
-            self.create()
+            self.create(at_ns)
         self.counters.apply(faults, flowed)
         if faults.vanished and not before.vanished:
             self.close()

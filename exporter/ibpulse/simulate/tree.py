@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 BRIDGE_CLASS = "0x060400"
 ROOT_PORT = ("0x8086", "0x352a")
@@ -192,8 +194,8 @@ def list_function(device: Device) -> Listing:
     return Listing(files, links)
 
 
-def list_device(device: Device) -> Listing:
-    """The files that come and go with the RDMA device, with an active link. Counters read 0."""
+def list_device(device: Device, counters: Mapping[str, int] = MappingProxyType({})) -> Listing:
+    """The files that come and go with the RDMA device, with an active link. Counters without a value read 0."""
     facts = {
         "node_type": "1: CA",
         "node_guid": _colons(device.guid),
@@ -207,7 +209,7 @@ def list_device(device: Device) -> Listing:
     files = {f"{device.path}/{name}": f"{text}\n" for name, text in facts.items()}
     files |= {f"{device.port_path}/{name}": f"{text}\n" for name, text in _port_facts(device).items()}
     files |= {f"{device.port_path}/{name}": text for name, text in status_files(device, up=True).items()}
-    files |= {f"{device.counters_path}/{name}": "0\n" for name in COUNTERS}
+    files |= {f"{device.counters_path}/{name}": f"{counters.get(name, 0)}\n" for name in COUNTERS}
     files |= {f"{device.port_path}/hw_counters/{name}": "0\n" for name in HW_COUNTERS}
     files[f"{device.port_path}/hw_counters/lifespan"] = "10\n"
     net = f"{device.pci_path}/net/{device.netdev}"
