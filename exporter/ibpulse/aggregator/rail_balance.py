@@ -151,7 +151,7 @@ def find_fairness(rates: RecentRates, rails: Rows, spans: Sequence[int], active:
     """
     spans = [min(span, rates.longest_seconds) for span in spans]
     _, found = first_active_span(rates.of_rails(rails), spans, active)
-    return _known(jain_index(found))
+    return _known(float(jain_index(found)))
 
 
 def _known(value: float) -> float | None:

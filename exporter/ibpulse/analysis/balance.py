@@ -170,7 +170,7 @@ def join_fairness(indexes: Floats, counts: Counts) -> Floats:
 
 def measure_fairness(amounts: Floats, groups: Sequence[Rows]) -> Floats:
     """Fairness of amounts (..., rails), of which only those of the same group are compared: (...)."""
-    indexes = [np.apply_along_axis(jain_index, -1, amounts[..., rails]) for rails in groups]
+    indexes = [jain_index(amounts[..., rails]) for rails in groups]
     if len(groups) == 1:
         return indexes[0]
     return join_fairness(np.stack(indexes, axis=-1), np.array([len(rails) for rails in groups]))
@@ -201,7 +201,7 @@ def balance_rails(rates: Floats, active_rates: Floats | None = None, options: Ba
         slow |= paced & (pace < chosen.slow_below)
     total = float(np.nansum(rates))
     return Balance(
-        fairness=jain_index(rates),
+        fairness=float(jain_index(rates)),
         active=int(np.count_nonzero(rates > chosen.active_bytes_per_second)),
         share=rates / total if total > 0 else np.full(len(rates), np.nan),
         ratio=ratio,
@@ -210,18 +210,17 @@ def balance_rails(rates: Floats, active_rates: Floats | None = None, options: Ba
     )
 
 
-def jain_index(amounts: Floats) -> float:
-    """(sum x)² ÷ (n sum x²) over the known amounts: 1 if all are equal, k/n if k of n are equal and the rest are 0.
+def jain_index(amounts: Floats) -> Floats:
+    """(sum x)² ÷ (n sum x²) over the known amounts (..., rails): 1 if all are equal, k/n if k of n are equal and the
+    rest are 0; (...).
 
     NaN if no amount is known or all are 0. Law: invariant under scaling and reordering. Source: Jain, Chiu and Hawe,
     1984.
     """
-    known = amounts[~np.isnan(amounts)]
-    peak = float(known.max(initial=0.0))
-    if peak <= 0:
-        return float("nan")
-    part = known / peak
-    return float(part.sum() ** 2 / (len(part) * np.square(part).sum()))
+    known = ~np.isnan(amounts)
+    values = np.where(known, amounts, 0.0)
+    part = moments.quotient(values, values.max(axis=-1, initial=0.0, keepdims=True))
+    return moments.quotient(part.sum(axis=-1) ** 2, known.sum(axis=-1) * np.square(part).sum(axis=-1))
 
 
 @lru_cache(8)
