@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [".venv/bin/python", "-m", "pytest", "--quiet", "--no-header"]
 WORKERS = min(os.cpu_count() or 1, 8)
 CHECKS = ("format", "lint", "types", "imports", "generated")
-UNIT = ["tests", "--ignore=tests/smoke", "--ignore=tests/campaigns", f"--numprocesses={WORKERS}", "--dist=loadfile"]
+PARALLEL = f"--numprocesses={WORKERS}"
+UNIT = ["tests", "--ignore=tests/smoke", "--ignore=tests/campaigns", PARALLEL, "--dist=loadfile"]
+SMOKE = ["tests/smoke", PARALLEL]
 
 
 @dataclass
@@ -43,7 +45,7 @@ def main() -> int:
     tiers = [run_targets("downloads", "setup")]
     if not tiers[0].failed:
         tiers += [run_targets("check", *(f"check-{name}" for name in CHECKS)), run_tests("unit", UNIT)]
-        tiers += [run_tests("smoke", ["tests/smoke"])]
+        tiers += [run_tests("smoke", SMOKE)]
     print("\n".join(["", *table(tiers), "", not_tested(tiers)]))
     skipped = {reason.removeprefix("no ") for tier in tiers for reason in tier.skipped}
     if lacking := skipped & {*os.environ.get("REQUIRE", "").split()}:
