@@ -34,12 +34,12 @@ class IbpulseError(Exception):
 
 
 class ConfigError(IbpulseError):
-    """Settings that cannot be used."""
+    """Settings that cannot be used; carries one fault or several."""
 
     exit_code = 2
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
+    def __init__(self, faults: Sequence[str] | str) -> None:
+        self.faults = (faults,) if isinstance(faults, str) else tuple(faults)
         super().__init__("\n".join(self.faults))
 
 
@@ -100,8 +100,8 @@ class DaemonError(IbpulseError):
 class DiscoveryError(IbpulseError):
     """A list of nodes that cannot be read; carries the faults found."""
 
-    def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
+    def __init__(self, faults: Sequence[str] | str) -> None:
+        self.faults = (faults,) if isinstance(faults, str) else tuple(faults)
         super().__init__("; ".join(self.faults))
 
 

@@ -1,4 +1,4 @@
-"""Reads YAML files that people write: nodes with their lines, faults as sentences, and whether a file changed.
+"""Reads YAML files that people write: nodes with their lines, and faults as sentences.
 
 Scalars are taken as written, because YAML would read `0001:00:00.0` as a number of base 60.
 
@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+
+from ibpulse.base.files import ForeignFile
+from ibpulse.errors import ConfigError
 
 if TYPE_CHECKING:
     import yaml
@@ -39,21 +42,22 @@ class YamlFile:
     path: Path
     faults: list[str] = field(default_factory=list)
 
-    def compose(self, advice: str) -> yaml.Node | None:
-        """The root of the file; None if it is empty or a fault was added. `advice` is for an unreadable file."""
+    def compose(self, advice: str, *, regular: bool = False) -> yaml.Node | None:
+        """The root of the file; None if it is empty or a fault was added. `advice` is for an unreadable file.
+
+        With `regular`, a pipe is a fault.
+        """
         import yaml
 
         try:
-            text = self._read_text()
+            text = ForeignFile(self.path, ConfigError, access=advice, regular=regular).read_text(MAX_BYTES)
             # composing is recursive, parsing is not
             fault = _find_fault(text)
             if fault is None:
                 return yaml.compose(text, Loader=yaml.SafeLoader)
             self.refuse(*fault)
-        except OSError as error:
-            self.faults.append(f"{self.path}: cannot be read: {error.strerror}; {advice}")
-        except UnicodeDecodeError as error:
-            self.faults.append(f"{self.path}: byte {error.start} is not UTF-8; save the file as UTF-8 text")
+        except ConfigError as error:
+            self.faults += error.faults
         except yaml.YAMLError as error:
             self.faults.append(self._syntax_fault(error))
         return None
@@ -82,13 +86,6 @@ class YamlFile:
         """Add a fault with file and line in front."""
         self.faults.append(f"{self.path}:{line}: {sentence}")
 
-    def _read_text(self) -> str:
-        with self.path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise OSError(0, f"it is longer than {MAX_BYTES} bytes")
-        return content.decode()
-
     def _syntax_fault(self, error: yaml.YAMLError) -> str:
         import yaml
 
@@ -96,19 +93,6 @@ class YamlFile:
             line = error.problem_mark.line + 1
             return f"{self.path}:{line}: not YAML: {error.problem}; correct this line or the one before"
         return f"{self.path}: not YAML: {str(error).splitlines()[0]}; save the file as plain text"
-
-
-FileSignature = tuple[int, int, int, int] | None
-"""Values that change with the content of a file; None if it is unreadable."""
-
-
-def sign_file(path: Path) -> FileSignature:
-    """The signature of a file at this moment."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def is_scalar(node: yaml.Node | None) -> TypeGuard[yaml.ScalarNode]:

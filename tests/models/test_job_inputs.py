@@ -281,11 +281,6 @@ def test_files_that_make_no_sense_are_refused(tmp_path: Path, text: str, fault: 
     assert refusal.value.faults[0].startswith(fault.format(path=path))
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file or directory; check the path"):
-        read_job_file(tmp_path / "missing")
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(KEYS)), st.one_of(st.text(max_size=12), st.integers(-3, 300).map(str))))
 def test_whatever_is_given_is_a_job_or_is_refused(texts: dict[str, str]) -> None:

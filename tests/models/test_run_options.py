@@ -151,8 +151,3 @@ def test_a_file_that_cannot_be_used_gets_a_clear_error(tmp_path: Path, text: str
 
 def test_many_faults_are_bounded(tmp_path: Path) -> None:
     assert len(refusal(tmp_path, "_target_: x\nmodel:\n" + "  bf16: true\n" * 1000)) == 20
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
-        read_run_options(tmp_path / "none.yaml")

@@ -129,10 +129,6 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path.write_text(nccl_text() + "x" * (bounded_files.MOST_LINE_BYTES + 1))
     with pytest.raises(BenchmarkError, match=r"has a line of more than 1\.05 MB"):
         read_benchmark(path)
-    monkeypatch.setattr(bounded_files, "MOST_DOCUMENT_BYTES", 1000)
-    path.write_text(nccl_json())
-    with pytest.raises(BenchmarkError, match="is larger than 1 kB"):
-        read_benchmark(path)
     monkeypatch.setattr(bounded_files, "MOST_LOG_BYTES", 1000)
     path.write_text(nccl_text())
     with pytest.raises(BenchmarkError, match="is larger than 1 kB; split it"):

@@ -132,11 +132,6 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             events_of(path)
 
 
-def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="missing cannot be read: No such file"):
-        events_of(tmp_path / "missing")
-
-
 def test_a_trace_of_many_pieces_stays_small(tmp_path: Path) -> None:
     """No batch is larger than what one piece can hold, so memory does not follow the file."""
     path = write_trace(tmp_path / "trace.json.gz", [compute(n * 1000, 500) for n in range(6_000)])

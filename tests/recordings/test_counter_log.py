@@ -280,10 +280,6 @@ def refused(path: Path, columns: LogColumns = ONE, **options: object) -> str:
     return str(caught.value).removeprefix(f"log {path} ")
 
 
-def test_a_file_that_is_not_there_is_named(path: Path) -> None:
-    assert refused(path) == "cannot be read: No such file or directory; name another file"
-
-
 def test_an_empty_file_is_empty(path: Path) -> None:
     path.write_bytes(b"")
     assert refused(path) == "is empty; name another file"

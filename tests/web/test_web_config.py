@@ -258,18 +258,6 @@ def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path}/{sentence}"
 
 
-def test_a_file_that_is_not_text_is_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "web.yml").write_bytes(b"a: \xff")
-    with pytest.raises(ConfigError, match="byte 3 is not UTF-8; save the file as UTF-8 text"):
-        read_config(tmp_path / "web.yml")
-
-
-def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "web.yml").write_bytes(b"#" * 1_000_001)
-    with pytest.raises(ConfigError, match="cannot be read: it is longer than 1000000 bytes"):
-        read_config(tmp_path / "web.yml")
-
-
 @pytest.mark.real("process")
 @pytest.mark.needs("openssl", "promtool")
 @pytest.mark.parametrize(

@@ -127,10 +127,10 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _shared(rows: Sequence[list[str]]) -> list[list[str]]:
-    """The lowest layers, as far as they are single modules: every package uses them."""
+    """The lowest layers, as far as they are single modules or the base: every package uses them."""
     found: list[list[str]] = []
     for row in reversed(rows):
-        if any((SOURCE / name).is_dir() for name in row):
+        if any(name != "base" and (SOURCE / name).is_dir() for name in row):
             break
         found.insert(0, row)
     return found

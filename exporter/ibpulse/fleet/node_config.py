@@ -15,9 +15,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from ibpulse.base.files import FileSignature, ForeignFile, sign_file
 from ibpulse.errors import ConfigError
 from ibpulse.text import escape_controls
-from ibpulse.yaml_file import FileSignature, sign_file
 from ibpulse.yaml_sections import ConfigSource, FilePath, OneText, Truth, YamlSection, check_sections
 
 EXAMPLE = "basic_auth: {username: gateway, password_file: password}"
@@ -152,15 +152,10 @@ def _make_authorization(auth: BasicAuthSection, source: ConfigSource) -> str:
 
 def _read_secret(path: Path, place: str) -> str:
     """The only line of a file."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_SECRET_BYTES + 1)
-        text = content.decode().strip() if len(content) <= MAX_SECRET_BYTES else ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError([f"{place}: {path} cannot be read: {reason}; correct the path or the file"]) from error
+    file = ForeignFile(path, ConfigError, f"{place}:", "correct the path or the file")
+    text = file.read_text(MAX_SECRET_BYTES, "write the password into it, in one line").strip()
     if not text or escape_controls(text) != text:
-        raise ConfigError([f"{place}: {path} is not a password; write it into the file, in one line"])
+        file.refuse("is not a password", "write it into the file, in one line")
     return text
 
 

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import stat
 from abc import ABC, abstractmethod
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ibpulse.base.files import FileSignature, ForeignFile, sign_file
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError, DiscoveryError
 from ibpulse.fleet.dns_services import find_services
 from ibpulse.fleet.http_peer import JSON_TYPE, HttpPeer
 from ibpulse.fleet.node_config import NodeAccess
-from ibpulse.fleet.targets import SCHEMES, Target, TargetGroup, make_targets, parse_address, read_json, read_yaml
+from ibpulse.fleet.targets import (
+    ACCESS,
+    SCHEMES,
+    Target,
+    TargetGroup,
+    make_targets,
+    parse_address,
+    read_json,
+    read_yaml,
+)
 from ibpulse.text import escape_controls
 from ibpulse.validation import show
-from ibpulse.yaml_file import FileSignature, YamlFile, sign_file
+from ibpulse.yaml_file import YamlFile
 
 SOURCE_SECONDS = 10.0
 MAX_LIST_BYTES = 8_000_000
@@ -109,19 +117,9 @@ class FileSource(LocalSource):
         return self._targets
 
     def _load(self) -> tuple[Target, ...]:
-        try:
-            # not waiting for a pipe
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise DiscoveryError([f"{self._path}: is not a regular file"])
-                content = file.read(MAX_LIST_BYTES + 1) if self._path.suffix == ".json" else b""
-        except OSError as error:
-            advice = "correct its name or its permissions"
-            raise DiscoveryError([f"{self._path}: cannot be read: {error.strerror}; {advice}"]) from error
-        if len(content) > MAX_LIST_BYTES:
-            raise DiscoveryError([f"{self._path}: is longer than {MAX_LIST_BYTES} bytes; list fewer nodes"])
         if self._path.suffix == ".json":
+            file = ForeignFile(self._path, DiscoveryError, access=ACCESS, regular=True)
+            content = file.read(MAX_LIST_BYTES, "list fewer nodes")
             return make_targets(read_json(content, str(self._path)), self.name)
         return make_targets(read_yaml(YamlFile(self._path)), self.name)
 

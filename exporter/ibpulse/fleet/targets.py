@@ -22,6 +22,7 @@ MAX_TARGETS = 5000
 MAX_LABELS = 32
 MAX_TEXT = 256
 MAX_ADDRESS = 512
+ACCESS = "correct its name or its permissions"
 MAX_FAULTS = 10
 SCHEMES = ("http", "https")
 NODE_LABEL, SCHEME_LABEL = "node", "__scheme__"
@@ -199,7 +200,7 @@ def read_yaml(file: YamlFile) -> Iterator[TargetGroup]:
     Raises:
         DiscoveryError: it cannot be read, is not YAML, or not such a list.
     """
-    root = file.compose("correct its name or its permissions")
+    root = file.compose(ACCESS, regular=True)
     if not file.faults and root is None:
         # a file that is being written is empty at first
         file.refuse(1, "is empty; write [] if there are no nodes")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from ibpulse.base.files import ForeignFile
 from ibpulse.errors import ConfigError
 from ibpulse.text import escape_controls
 from ibpulse.validation import show
@@ -69,23 +70,11 @@ def _load(place: str, text: str) -> float:
     return load
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        _refuse(path, f"cannot be read: {error.strerror}; check the path and its permissions")
-    if len(content) > MOST_BYTES:
-        _refuse(path, f"is longer than {MOST_BYTES} bytes; give fewer rows")
-    return content
-
-
 def _csv_rows(path: Path) -> list[LoadRow]:
+    file = ForeignFile(path, ConfigError, access="check the path and its permissions")
+    text = file.read_text(MOST_BYTES, "give fewer rows")
     try:
-        text = _read_bytes(path).decode("utf-8-sig")
         lines = [(at, line) for at, line in enumerate(csv.reader(io.StringIO(text)), 1) if any(map(str.strip, line))]
-    except UnicodeDecodeError as error:
-        _refuse(path, f"byte {error.start} is not UTF-8; save the table as UTF-8 text")
     except csv.Error as error:
         _refuse(path, f"is not CSV: {error}; write {EXAMPLE}")
     cells = sum(len(line) for _, line in lines)

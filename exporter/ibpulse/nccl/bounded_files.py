@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
 
+from ibpulse.base.files import ForeignFile
 from ibpulse.errors import BenchmarkError
 from ibpulse.text import size_text
 from ibpulse.validation import show
@@ -39,8 +41,11 @@ def refuse(path: Path, problem: str, way_out: str, line: int | None = None) -> N
     Raises:
         BenchmarkError: always.
     """
-    place = f"{path}:{line}" if line else str(path)
-    raise BenchmarkError(f"benchmark file {place} {problem}; {way_out}") from None
+    _file(path).refuse(problem, way_out, line)
+
+
+def _file(path: Path) -> ForeignFile:
+    return ForeignFile(path, BenchmarkError, "benchmark file")
 
 
 def read_beginning(path: Path) -> str:
@@ -49,11 +54,8 @@ def read_beginning(path: Path) -> str:
     Raises:
         BenchmarkError: the file cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            return file.read(4096).decode("utf-8", "replace").lstrip()
-    except OSError as error:
-        refuse(path, f"cannot be read: {error.strerror}", "check its name and its permissions")
+    with _file(path).opened() as file:
+        return file.read(4096).decode("utf-8", "replace").lstrip()
 
 
 def read_document(path: Path) -> str:
@@ -62,13 +64,7 @@ def read_document(path: Path) -> str:
     Raises:
         BenchmarkError: the file cannot be read, or is empty or too large.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_DOCUMENT_BYTES + 1)
-    except OSError as error:
-        refuse(path, f"cannot be read: {error.strerror}", "check its name and its permissions")
-    if len(content) > MOST_DOCUMENT_BYTES:
-        refuse(path, f"is larger than {size_text(MOST_DOCUMENT_BYTES)}", "benchmark only the sizes you need")
+    content = _file(path).read(MOST_DOCUMENT_BYTES, "benchmark only the sizes you need")
     if not content.strip():
         refuse(path, "is empty", "run the benchmark again")
     return content.decode("utf-8", "replace")
@@ -80,21 +76,15 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         BenchmarkError: the file cannot be read, is larger than `MOST_LOG_BYTES`, or has a line that is too long.
     """
-    try:
-        with path.open("rb") as file:
-            total = 0
-            for number in range(1, MOST_LOG_BYTES):
-                line = file.readline(MOST_LINE_BYTES + 1)
-                if not line:
-                    return
-                total += len(line)
-                if len(line) > MOST_LINE_BYTES:
-                    refuse(path, f"has a line of more than {size_text(MOST_LINE_BYTES)}", "it is no log", number)
-                if total > MOST_LOG_BYTES:
-                    refuse(path, f"is larger than {size_text(MOST_LOG_BYTES)}", "split it", number)
-                yield number, line.decode("utf-8", "replace")
-    except OSError as error:
-        refuse(path, f"cannot be read: {error.strerror}", "check its name and its permissions")
+    total = 0
+    with _file(path).opened() as file:
+        for number, line in enumerate(iter(partial(file.readline, MOST_LINE_BYTES + 1), b""), 1):
+            total += len(line)
+            if len(line) > MOST_LINE_BYTES:
+                refuse(path, f"has a line of more than {size_text(MOST_LINE_BYTES)}", "it is no log", number)
+            if total > MOST_LOG_BYTES:
+                refuse(path, f"is larger than {size_text(MOST_LOG_BYTES)}", "split it", number)
+            yield number, line.decode("utf-8", "replace")
 
 
 def parse_object(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:

@@ -14,10 +14,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, cast
 
 import orjson
 
+from ibpulse.base.files import ForeignFile
 from ibpulse.errors import TraceError
 from ibpulse.text import size_text
 
@@ -44,6 +45,7 @@ class TraceFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file = ForeignFile(path, TraceError, "trace")
         self.members: dict[str, Any] = {}
         self._count = 0
 
@@ -67,10 +69,10 @@ class TraceFile:
                     self._read_tail(buffer, file)
                     return
                 if not fresh and not used:
-                    self._refuse(f"ends early, after {self._count} events", _AGAIN)
+                    self._file.refuse(f"ends early, after {self._count} events", _AGAIN)
                 if len(buffer) > MOST_EVENT_BYTES:
                     size = size_text(MOST_EVENT_BYTES)
-                    self._refuse(f"has an event of more than {size} after {self._count} events", _AGAIN)
+                    self._file.refuse(f"has an event of more than {size} after {self._count} events", _AGAIN)
                 wanted = PIECE_BYTES if used else max(PIECE_BYTES, len(buffer))
 
     def _take(self, buffer: bytes) -> tuple[list[Event], int, bool]:
@@ -91,16 +93,16 @@ class TraceFile:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            self._refuse(f"is damaged: event {self._count + 1} or one soon after it is not valid JSON", _AGAIN)
+            self._file.refuse(f"is damaged: event {self._count + 1} or one soon after it is not valid JSON", _AGAIN)
         return found
 
     def _read_head(self, file: IO[bytes]) -> bytes:
         """Keep everything in front of the events, and return the bytes behind the bracket that opens their list."""
         head = file.read(PIECE_BYTES)
         if not head.strip():
-            self._refuse("is empty", "export it again")
+            self._file.refuse("is empty", "export it again")
         if head.lstrip()[:1] != b"{":
-            self._refuse("is not a JSON object", "give a trace that the PyTorch profiler exported")
+            self._file.refuse("is not a JSON object", "give a trace that the PyTorch profiler exported")
         while True:
             starts = list(_START.finditer(head))
             for start in starts[:MOST_STARTS]:
@@ -112,19 +114,19 @@ class TraceFile:
             more = file.read(max(PIECE_BYTES, len(head)))
             head += more
             if not more or len(starts) >= MOST_STARTS or len(head) > MOST_MEMBER_BYTES + MOST_EVENT_BYTES:
-                self._refuse("has no list traceEvents", "give a trace that the PyTorch profiler exported (Kineto)")
+                self._file.refuse("has no list traceEvents", "give a trace that the PyTorch profiler exported (Kineto)")
 
     def _read_tail(self, rest: bytes, file: IO[bytes]) -> None:
         """Keep everything behind the events."""
         tail = rest + file.read(MOST_MEMBER_BYTES)
         if len(tail) > MOST_MEMBER_BYTES:
-            self._refuse(f"has more than {size_text(MOST_MEMBER_BYTES)} behind its events", _AGAIN)
+            self._file.refuse(f"has more than {size_text(MOST_MEMBER_BYTES)} behind its events", _AGAIN)
         try:
             members = _load(b'{"end":0' + tail)
         except ValueError:
-            self._refuse(f"ends early or is damaged behind its {self._count} events", _AGAIN)
+            self._file.refuse(f"ends early or is damaged behind its {self._count} events", _AGAIN)
         if "traceEvents" in members:
-            self._refuse("has two lists traceEvents", "export it again")
+            self._file.refuse("has two lists traceEvents", "export it again")
         self._keep(members)
 
     def _keep(self, members: dict[str, Any]) -> None:
@@ -138,20 +140,15 @@ class TraceFile:
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
-        try:
-            with self.path.open("rb") as raw:
-                packed = raw.read(2) == _GZIP
-                raw.seek(0)
+        with self._file.opened() as raw:
+            packed = raw.read(2) == _GZIP
+            raw.seek(0)
+            try:
                 yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
-        except EOFError:
-            self._refuse(f"is truncated, after {self._count} events", _AGAIN)
-        except (zlib.error, gzip.BadGzipFile):
-            self._refuse(f"is damaged: it cannot be decompressed after {self._count} events", _AGAIN)
-        except OSError as error:
-            self._refuse(f"cannot be read: {error.strerror or error}", "check its name and its permissions")
-
-    def _refuse(self, problem: str, way_out: str) -> NoReturn:
-        raise TraceError(f"trace {self.path} {problem}; {way_out}") from None
+            except EOFError:
+                self._file.refuse(f"is truncated, after {self._count} events", _AGAIN)
+            except (zlib.error, gzip.BadGzipFile):
+                self._file.refuse(f"is damaged: it cannot be decompressed after {self._count} events", _AGAIN)
 
 
 def _find_elements(buffer: bytes) -> tuple[list[tuple[int, int]], int, bool]:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse import memory
+from ibpulse.base.files import ForeignFile
 from ibpulse.errors import RecordingError
 from ibpulse.recordings.file_format import KEY, MAX_HEADER_BYTES, pa, pq
 from ibpulse.text import size_text
@@ -34,6 +35,7 @@ MAX_COLUMNS = 10_000
 BLOCK_BYTES = 4 << 20
 PLACE = "{port}"
 ONLY_PORT = "port0"
+MORE_MEMORY = "cut it into pieces, or use a machine with more memory"
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 # a number of seconds below this is before the year 5138; the same digits as milliseconds are from 1973 on
@@ -154,7 +156,7 @@ def _column_names(path: Path) -> list[str]:
 
 
 def _begins(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with _file(path).opened() as file:
         begin = file.read(4)
     if not begin:
         _refuse(path, "is empty", "name another file")
@@ -209,7 +211,7 @@ def _collect(path: Path, batches: Any) -> Any:
                 path,
                 f"takes more than {size_text(need_bytes)} of memory from row {rows} on; "
                 f"{size_text(spare_bytes)} can be spared",
-                "cut it into pieces, or use a machine with more memory",
+                MORE_MEMORY,
             )
         found.append(batch)
     if not found:
@@ -293,8 +295,12 @@ def _numbers(path: Path, table: Any, name: str) -> npt.NDArray[Any]:
     return values
 
 
+def _file(path: Path) -> ForeignFile:
+    return ForeignFile(path, RecordingError, "log", "name another file")
+
+
 def _refuse(path: Path, reason: str, otherwise: str) -> NoReturn:
-    raise RecordingError(f"log {path} {reason}; {otherwise}")
+    _file(path).refuse(reason, otherwise)
 
 
 @contextmanager
@@ -302,16 +308,11 @@ def _as_recording_error(path: Path) -> Iterator[None]:
     """Convert errors of Arrow and the system to a RecordingError that names the file."""
     try:
         yield
-    except MemoryError as error:
-        raise RecordingError(
-            f"log {path} takes more memory than the {size_text(memory.spare_bytes())} that can be spared; cut it into "
-            "pieces, or use a machine with more memory"
-        ) from error
+    except MemoryError:
+        spare = size_text(memory.spare_bytes())
+        _refuse(path, f"takes more memory than the {spare} that can be spared", MORE_MEMORY)
     except (pa.ArrowException, EOFError, UnicodeDecodeError, zlib.error) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0][:200]
-        raise RecordingError(
-            f"log {path} is neither CSV nor Parquet, or damaged: {reason}; name another file"
-        ) from error
+        _refuse(path, f"is neither CSV nor Parquet, or damaged: {reason}", "name another file")
     except OSError as error:
-        reason = error.strerror or str(error)[:200]
-        raise RecordingError(f"log {path} cannot be read: {reason}; name another file") from error
+        _refuse(path, f"cannot be read: {error.strerror or str(error)[:200]}", "name another file")

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ibpulse.base.files import FileSignature, sign_file
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import ConfigError
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.passwords import differing_costs
 from ibpulse.web.auth.tls import TlsServer, build_tls
 from ibpulse.web.auth.web_config import WebConfig, read_config
-from ibpulse.yaml_file import FileSignature, sign_file
 
 log = logging.getLogger(__name__)
 
