@@ -202,6 +202,11 @@ def test_files_that_are_not_there_are_told_at_once(files: Files) -> None:
             b"\xff",
             "web.yml:5: tls_server_config.client_ca_file: clients.crt has no PEM certificate; give those",
         ),
+        (
+            "clients.crt",
+            b"\n" * 1_000_001,
+            "web.yml:5: tls_server_config.client_ca_file: clients.crt is larger than 1 MB; give only",
+        ),
     ],
 )
 def test_a_file_that_holds_something_else_is_a_fault(files: Files, name: str, content: bytes, sentence: str) -> None:

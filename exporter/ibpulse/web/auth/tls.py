@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ibpulse.base.files import ForeignFile
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, TLS12_CIPHERS, TLS_VERSIONS
 from ibpulse.web.auth.web_config import TlsConfig
@@ -98,14 +99,13 @@ def _read(name: str, text: str | None, path: Path | None, source: ConfigSource, 
     """The PEM text, from the file or inline; empty if not given."""
     if path is None:
         return (text or "").encode()
+    place = source.place((SECTION, f"{name}_file"))
+    file = ForeignFile(path, ConfigError, f"{place}:", "correct the path or the file's permissions")
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES)
-    except OSError as error:
-        place = source.place((SECTION, f"{name}_file"))
-        faults.append(f"{place}: {path} cannot be read: {error.strerror}; correct the path or the file's permissions")
+        return file.read(MAX_BYTES, "give only the certificates that are needed")
+    except ConfigError as error:
+        faults += error.faults
         return b""
-    return content
 
 
 def _written(config: TlsConfig, name: str, source: ConfigSource) -> str:
