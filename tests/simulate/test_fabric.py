@@ -300,6 +300,13 @@ def test_a_bad_faults_file_changes_nothing_and_is_logged(
     assert messages[0].startswith(f"faults file rejected, keeping the current faults: {fabric.faults_file}: not JSON")
 
 
+def test_an_unreadable_faults_file_changes_nothing(fabric: SimulatedFabric, caplog: pytest.LogCaptureFixture) -> None:
+    switch(fabric, {"idle-rail": ["mlx5_0"]})
+    fabric.faults_file.write_bytes(b"\xff")
+    assert moved(fabric, "mlx5_0", 0.6) == 0
+    assert f"{fabric.faults_file}: byte 0 is not UTF-8" in caplog.text
+
+
 def test_removing_the_faults_file_heals_all(fabric: SimulatedFabric) -> None:
     switch(fabric, {"idle-rail": ["mlx5_0"]})
     fabric.faults_file.unlink()

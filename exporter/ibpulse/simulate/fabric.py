@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from ibpulse.base.files import ForeignFile
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.simulate.nic import Nic
@@ -24,6 +25,7 @@ from ibpulse.units import SECOND_NS
 log = logging.getLogger(__name__)
 
 FAULTS_FILE = "faults.json"
+MAX_FAULTS_BYTES = 1_000_000
 FAULTS_EVERY_NS = 250_000_000
 SLOW_EVERY_NS = 1_000_000_000
 MANAGEMENT_BYTES_PER_SECOND = 12e6
@@ -214,7 +216,7 @@ class SimulatedFabric:
             if seen == self._faults_seen:
                 return
             self._faults_seen = seen
-            text = self.faults_file.read_text()
+            text = ForeignFile(self.faults_file, ConfigError).read_text(MAX_FAULTS_BYTES)
             wanted = parse_control(text, self._names, str(self.faults_file))
         except FileNotFoundError:
             self._faults_seen, wanted = (0, 0), Control({})
