@@ -106,11 +106,11 @@ def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
     from ibpulse.config.loading import resolve  # slow to import, and help does not need it
 
     try:
-        resolved = resolve(parsed.flags, environ)
+        settings, origins = resolve(parsed.flags, environ)
     except ConfigError as error:
         raise ConfigError([*parsed.faults, *error.faults]) from None
     if parsed.faults:
         raise ConfigError(parsed.faults)
-    parsed.arguments.origins = resolved.origins
+    parsed.arguments.origins = origins
     with memory.bounded() if verb.reads_files else nullcontext():
-        return verb.load().run(parsed.arguments, resolved.settings)
+        return verb.load().run(parsed.arguments, settings)

@@ -33,6 +33,7 @@ SCALES: Mapping[str, Scales] = {
 """The scales of each kind of statistic, for `statistic_text`."""
 DIGITS = 4
 SHOWN_NAMES = 8
+SHOWN_CHARACTERS = 40
 NAMED_SUBJECTS = 4
 
 _NAME_PARTS = re.compile("[0-9]+|[^0-9]")
@@ -56,6 +57,12 @@ def escape_controls(text: str, keep: str = "") -> str:
 
 def _escaped(sign: str) -> str:
     return _SHORT.get(sign) or f"\\u{ord(sign):04x}"
+
+
+def show(value: object) -> str:
+    """A value in quotes, shortened."""
+    text = value if isinstance(value, str) else repr(value)
+    return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…")
 
 
 def csv_text(text: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
-SHOWN = 40
+from ibpulse.base.values import advice, either
+from ibpulse.text import show
 
 Fault = Mapping[str, Any]
 """One of `ValidationError.errors()`: its `type`, the `input`, and the bounds in `ctx`."""
@@ -36,22 +36,13 @@ def explain(fault: Fault, known: Iterable[str] = ()) -> str:
     return _SENTENCES.get(kind, _say_invalid)(fault)
 
 
-def show(value: object) -> str:
-    """A value in quotes, shortened."""
-    text = value if isinstance(value, str) else repr(value)
-    return repr(text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…")
-
-
 def _say_unknown(name: str, known: list[str]) -> str:
-    nearest = get_close_matches(name, known, n=1, cutoff=0.5)
-    if nearest:
-        return f"no such name; did you mean {nearest[0]}?"
-    return f"no such name; use {_join(known)}" if known else "no such name"
+    return f"no such name; {advice(name, known, f'use {either(known)}')}" if known else "no such name"
 
 
 def _say_choice(fault: Fault) -> str:
     choices = re.findall(r"'([^']*)'", fault["ctx"]["expected"])
-    return f"{show(fault['input'])} is not known; choose {_join(choices)}"
+    return f"{show(fault['input'])} is not known; choose {either(choices)}"
 
 
 def _say_invalid(fault: Fault) -> str:
@@ -61,10 +52,6 @@ def _say_invalid(fault: Fault) -> str:
 def _bound(sentence: str) -> Callable[[Fault], str]:
     """A sentence with the value and the bounds of a fault."""
     return lambda fault: sentence.format(value=show(fault["input"]), **fault["ctx"])
-
-
-def _join(words: list[str]) -> str:
-    return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 _SENTENCES: dict[str, Callable[[Fault], str]] = {

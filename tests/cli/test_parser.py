@@ -4,10 +4,11 @@ import re
 
 import pytest
 
+from ibpulse.base.values import RATIO
 from ibpulse.commands import VERBS, Verb, find_verb, group_overview, overview, split_verb
 from ibpulse.commands.parser import build_parser, parse
-from ibpulse.config.setting_table import ROWS, SettingRow, describe
-from ibpulse.config.setting_types import RATIO
+from ibpulse.config.declaration import Setting
+from ibpulse.config.setting_table import ROWS, describe
 from ibpulse.errors import ConfigError
 from tests.tables import for_each
 
@@ -34,10 +35,11 @@ def test_the_overview_lists_every_verb_once_in_its_group() -> None:
 
 
 @for_each({row.name: row for row in describe()})
-def test_help_has_every_setting_with_sentence_default_and_variable(row: SettingRow) -> None:
+def test_help_has_every_setting_with_sentence_default_and_variable(row: Setting) -> None:
     # argparse also breaks lines after hyphens
     text = squeezed(build_parser(CONFIG, show_settings=True).format_help()).replace("- ", "-")
-    assert f"{row.flag} {row.metavar} {row.sentence} (default: {row.default_text}; environment: {row.variable})" in text
+    told = f"{row.sentence} (default: {row.default_text}; environment: {row.variable})"
+    assert f"{row.flag} {row.kind.metavar} {told}" in text
 
 
 def test_an_address_may_follow_flags() -> None:
@@ -54,9 +56,7 @@ def test_help_has_summary_usage_and_example() -> None:
 
 
 def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "ibpulse.config.setting_table.ROWS", (SettingRow("log.share", RATIO, "5%", "At most 5% of all."),)
-    )
+    monkeypatch.setattr("ibpulse.config.setting_table.ROWS", (Setting("log.share", RATIO, "5%", "At most 5% of all."),))
     assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG, show_settings=True).format_help())
 
 

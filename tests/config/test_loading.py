@@ -27,15 +27,15 @@ def test_a_flag_goes_before_the_environment_the_environment_before_the_file_the_
 ) -> None:
     path, flags = save(tmp_path, "sampler:\n  interval: 20ms\n  history: 6m\nslow: {interval: 7s}\n")
     environ = {"IBPULSE_SAMPLER__INTERVAL": "4ms", "IBPULSE_SAMPLER__HISTORY": "7m"}
-    resolved = resolve({**flags, "sampler.interval": ["2ms"]}, environ)
-    assert resolved.settings.sampler.interval == 2_000_000
-    assert resolved.settings.sampler.history == 7 * 60 * 10**9
-    assert resolved.settings.slow.interval == 7 * 10**9
-    assert resolved.settings.log.level == "info"
-    assert resolved.origins["sampler.interval"] == "flag --sampler.interval"
-    assert resolved.origins["sampler.history"] == "environment variable IBPULSE_SAMPLER__HISTORY"
-    assert resolved.origins["slow.interval"] == f"{path}:4: slow.interval"
-    assert resolved.origins["log.level"] == "default"
+    settings, origins = resolve({**flags, "sampler.interval": ["2ms"]}, environ)
+    assert settings.sampler.interval == 2_000_000
+    assert settings.sampler.history == 7 * 60 * 10**9
+    assert settings.slow.interval == 7 * 10**9
+    assert settings.log.level == "info"
+    assert origins["sampler.interval"] == "flag --sampler.interval"
+    assert origins["sampler.history"] == "environment variable IBPULSE_SAMPLER__HISTORY"
+    assert origins["slow.interval"] == f"{path}:4: slow.interval"
+    assert origins["log.level"] == "default"
 
 
 def test_the_last_of_a_repeated_flag_stands() -> None:
@@ -92,9 +92,9 @@ def test_all_faults_of_all_sources_are_told_in_one_run(tmp_path: Path) -> None:
         "environment variable IBPULSE_SAMPLER_HISTORY: no such setting; did you mean IBPULSE_SAMPLER__HISTORY?",
         f"{path}:2: sampler.intervall: no such setting; did you mean sampler.interval?",
         "flag --sampler.interval: 7ms does not divide one second; the nearest that do are 5ms and 8ms",
-        f"{path}:3: sampler.cpu: 'one' is not a whole number; write it like 2",
+        f"{path}:3: sampler.cpu: 'one' is not a whole number; write it like 2, or leave it empty for no pinning",
         f"{path}:5: slow.interval: 1 has no unit; write it like 10ms, 5s or 1h30m",
-        "environment variable IBPULSE_LOG__LEVEL: unknown value 'loud'; choose debug or info or warning or error",
+        "environment variable IBPULSE_LOG__LEVEL: unknown value 'loud'; choose debug, info, warning or error",
         "sampler.history (default): 5m is shorter than analysis.traffic-window; "
         "raise sampler.history to 10m or shorten that window",
     )

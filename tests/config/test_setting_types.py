@@ -27,13 +27,9 @@ REFUSALS = [
     ("sampler.interval", "1500us", "1ms500us does not divide one second; the nearest that do are 1ms and 2ms"),
     ("sampler.interval", "500us", "500us does not divide one second; the nearest that do are 1ms and 2ms"),
     ("sampler.interval", "2s", "2s does not divide one second; the nearest that do are 500ms and 1s"),
-    ("sampler.interval", "10", "10 has no unit; write it like 10ms, 5s or 1h30m"),
     ("sampler.history", "9s", "9s is out of bounds; choose 10s to 1h"),
-    ("sampler.history", "61m", "1h1m is out of bounds; choose 10s to 1h"),
     ("sampler.scheduler", "rr", "unknown value 'rr'; choose other or fifo"),
-    ("sampler.cpu", "first", "'first' is not a whole number; write it like 2"),
-    ("sampler.cpu", "8192", "8192 is not a CPU number; choose 0 to 8191, or leave it empty for no pinning"),
-    ("ring.dir", "", "the path is empty; give a path or remove the setting"),
+    ("sampler.cpu", "8192", "8192 is out of bounds; choose 0 to 8191, or leave it empty for no pinning"),
     (
         "ports.include",
         "mlx5_0:1:2",
@@ -55,16 +51,12 @@ REFUSALS = [
     ),
     ("ports.roles", "storage=", "'' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
     ("ports.expected-rails", "257", "257 is out of bounds; choose 0 to 256, or leave it empty to count them"),
-    ("ports.expected-rails", "eight", "'eight' is not a whole number; write it like 2"),
     (
         "analysis.active-threshold",
         "1Gb/s",
         "1Gb/s has the unknown unit Gb/s; rates count bytes: use one of TB/s, GB/s, MB/s, kB/s, B/s",
     ),
-    ("analysis.active-threshold", "1", "1 has no unit; write it like 0.1GB/s or 50MB/s"),
-    ("analysis.traffic-window", "1500ms", "1s500ms is not a whole number of seconds; write it like 10s or 5m"),
-    ("analysis.moe-saturation-duty", "1.1", "'1.1' is not a ratio; write it like 0.85, from 0 to 1"),
-    ("analysis.traffic-window", "1s", "1s is out of bounds; choose 10s to 10m"),
+    ("analysis.moe-saturation-duty", "1.1", "1.1 is out of bounds; choose 0 to 1"),
     ("slow.interval", "100ms", "100ms is out of bounds; choose 1s to 10m"),
     (
         "web.listen-address",
@@ -83,8 +75,7 @@ REFUSALS = [
         "'node7:10055' is not a host name; write it without a port, like gpu-node-7.example.org, or *",
     ),
     ("web.hosts", "a, b c", "'b c' is not a host name; write it without a port, like gpu-node-7.example.org, or *"),
-    ("log.level", "loud", "unknown value 'loud'; choose debug or info or warning or error"),
-    ("log.format", "xml", "unknown value 'xml'; choose text or json or logfmt"),
+    ("log.level", "loud", "unknown value 'loud'; choose debug, info, warning or error"),
 ]
 
 
@@ -126,16 +117,6 @@ def test_addresses_are_taken_apart_and_written_back(text: str, host: str, port: 
     assert str(address) == text
 
 
-def test_lists_are_comma_separated_or_repeated_or_both() -> None:
-    ports = load({"ports.include": ["mlx5_0, mlx5_1:1", "mlx5_b*"]}, {}).ports
-    assert ports.include == ("mlx5_0", "mlx5_1:1", "mlx5_b*")
-
-
-@pytest.mark.parametrize(("text", "cpu"), [("3", 3), ("0", 0), ("", None), ("null", None)])
-def test_the_processor_may_be_none(text: str, cpu: int | None) -> None:
-    assert cpu == load({"sampler.cpu": [text]}, {}).sampler.cpu
-
-
 def test_settings_cannot_be_changed() -> None:
     settings = load({}, {})
     name = "interval"
@@ -154,8 +135,3 @@ def test_only_the_environment_that_is_handed_over_is_read(monkeypatch: pytest.Mo
 def test_the_room_offers_nothing_else_by_name() -> None:
     with pytest.raises(AttributeError, match=r"module 'ibpulse\.config' has no attribute 'secrets'"):
         _ = ibpulse.config.secrets
-
-
-def test_a_synonym_means_the_word_that_it_stands_for() -> None:
-    assert load({"log.level": ["warn"]}, {}).log.level == "warning"
-    assert load({"log.level": ["warning"], "log.format": ["logfmt"]}, {}).log.format == "logfmt"

@@ -20,8 +20,8 @@ from tests.contract.goldens import Golden
 def table_goldens(_: Path) -> list[Golden]:
     """A section for each setting, verb and metric."""
     settings = {
-        row.name: f"flag: {row.flag}\nvariable: {row.variable}\nvalue: {row.metavar}\ndefault: {row.default_text}\n"
-        f"{row.sentence}\n"
+        row.name: f"flag: {row.flag}\nvariable: {row.variable}\nvalue: {row.kind.metavar}\n"
+        f"default: {row.default_text}\n{row.sentence}\n"
         for row in describe()
     }
     options = {

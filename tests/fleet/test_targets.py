@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ibpulse.base.yaml import YamlFile
 from ibpulse.errors import DiscoveryError
 from ibpulse.fleet.targets import (
     EXAMPLE,
@@ -19,7 +20,6 @@ from ibpulse.fleet.targets import (
     read_json,
     read_yaml,
 )
-from ibpulse.yaml_file import YamlFile
 from tests.tables import for_each
 
 NOT_AN_ADDRESS = "is not an address; write it like node1:10055"

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ibpulse.base.values import GivenText
 from ibpulse.errors import ConfigError
 from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import GivenText, JobFile, read_job_file
+from ibpulse.models.job_file import JobFile, read_job_file
 from ibpulse.models.job_inputs import JobInputs, read_inputs
 from ibpulse.models.step_time import Utilisation
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ibpulse.base.values import GivenText
 from ibpulse.errors import ConfigError
 from ibpulse.models.assumptions import assumptions
 from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import GivenText, JobFile
+from ibpulse.models.job_file import JobFile
 from ibpulse.models.job_inputs import JobInputs, read_inputs
 from ibpulse.models.prediction import predict
 from ibpulse.models.presets import MODELS

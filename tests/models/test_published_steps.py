@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ibpulse.base.values import GivenText
 from ibpulse.models.assumptions import assumptions
-from ibpulse.models.job_file import GivenText, JobFile
+from ibpulse.models.job_file import JobFile
 from ibpulse.models.job_inputs import JobInputs, read_inputs
 from ibpulse.models.prediction import Prediction, StepPrediction, predict
 from tests.docs.pages import ROOT

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ibpulse.base.values import GivenText
 from ibpulse.cli import main
-from ibpulse.models.job_file import GivenText, JobFile
+from ibpulse.models.job_file import JobFile
 from ibpulse.models.job_inputs import read_inputs
 from ibpulse.models.prediction import Prediction, ValueRange, predict
 from ibpulse.recordings import Recording, save

@@ -10,7 +10,7 @@ import pytest
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, HEADERS, TLS12_CIPHERS, TLS13_CIPHERS, TLS_VERSIONS
 from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.auth.web_config import SECTIONS, WebConfig, read_config
+from ibpulse.web.auth.web_config import HttpConfig, RateConfig, TlsConfig, WebConfig, read_config
 from tests.web.certificates import make_authority, sign
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
@@ -44,7 +44,7 @@ def test_an_empty_file_is_refused_because_it_would_ask_for_nothing(tmp_path: Pat
 
 def test_a_section_without_keys_counts_as_absent(tmp_path: Path) -> None:
     text = "tls_server_config:\nbasic_auth_users: {}\nrate_limit: {interval: 1s, burst: 2}\n"
-    assert read(tmp_path, text) == WebConfig.model_validate({"rate_limit": {"interval": "1s", "burst": "2"}})
+    assert read(tmp_path, text) == WebConfig(rate_limit=RateConfig(10**9, 2))
 
 
 def test_every_key_of_the_format_is_taken(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> Non
         ),
         (
             "rate_limit: {burst: -1}",
-            "web.yml:1: rate_limit.burst: '-1' is not a number of requests; write one from 0 to 1000000",
+            "web.yml:1: rate_limit.burst: '-1' is not a whole number; write it like 2",
         ),
         (
             "rate_limit: {interval: 1s}",
@@ -197,7 +197,7 @@ def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> Non
         ),
         (
             f"tls_server_config: {{{PAIR}, client_auth_type: require}}",
-            "web.yml:1: tls_server_config.client_auth_type: unknown value 'require'; choose from NoClientCert, Verify",
+            "web.yml:1: tls_server_config.client_auth_type: unknown value 'require'; choose NoClientCert, Verify",
         ),
         (
             f"tls_server_config: {{{PAIR}, client_allowed_sans: [a]}}",
@@ -213,7 +213,7 @@ def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> Non
         ),
         (
             f"tls_server_config: {{{PAIR}, max_version: TLS14}}",
-            "web.yml:1: tls_server_config.max_version: unknown value 'TLS14'; choose TLS12 or TLS13",
+            "web.yml:1: tls_server_config.max_version: unknown value 'TLS14'; did you mean TLS13?",
         ),
         (
             f"tls_server_config: {{{PAIR}, min_version: TLS13, max_version: TLS12}}",
@@ -229,7 +229,7 @@ def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> Non
         ),
         (
             f"tls_server_config: {{{PAIR}, curve_preferences: P256}}",
-            "web.yml:1: tls_server_config.curve_preferences.0: 'P256' is not supported; choose from CurveP256, ",
+            "web.yml:1: tls_server_config.curve_preferences.0: unknown value 'P256'; did you mean CurveP256?",
         ),
         (
             f"tls_server_config: {{{PAIR}, curve_preferences: [X25519, CurveP256]}}",
@@ -281,7 +281,7 @@ def test_promtool_accepts_the_samples_and_so_do_we(sample: Path, tmp_path: Path)
 
 def test_the_document_names_every_key_and_word_of_the_format() -> None:
     page = (DOCS / "security.md").read_text(encoding="utf-8")
-    keys = [key for section in (WebConfig, *SECTIONS.values()) for key in section.model_fields]
+    keys = [key for section in (WebConfig, TlsConfig, HttpConfig, RateConfig) for key in section.__slots__]
     for word in (*keys, *TLS12_CIPHERS, *TLS_VERSIONS, *CURVES, *CLIENT_AUTH, *HEADERS):
         assert f"`{word}`" in page
     for sample in SAMPLES:

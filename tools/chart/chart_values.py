@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from ibpulse.config.setting_table import GROUPS, ROWS, SettingRow
+from ibpulse.config.declaration import Setting
+from ibpulse.config.setting_table import GROUPS, ROWS
 from ibpulse.errors import ConfigError
 from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 
@@ -109,11 +110,11 @@ def settings_schema() -> dict[str, Any]:
     return _closed({group: _closed(_of_group(group)) | {"description": sentence} for group, sentence in GROUPS.items()})
 
 
-def value_schema(row: SettingRow) -> dict[str, Any]:
+def value_schema(row: Setting) -> dict[str, Any]:
     """The schema of one setting's value in YAML; numbers and lists may be plain or text."""
-    if not row.is_list:
-        return _single(row.metavar)
-    item = _single(row.metavar.removesuffix(",..."))
+    if not row.kind.is_list:
+        return _single(row.kind.metavar)
+    item = _single(row.kind.metavar.removesuffix(",..."))
     if row.kind.mapping:
         lists = {"type": ["array", "string", "number"], "items": {"type": "string"}}
         return {"type": ["object", "array", "string"], "additionalProperties": lists, "items": {"type": "string"}}

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions
-from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS, SettingRow
+from ibpulse.config.declaration import Setting
+from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown
@@ -72,9 +73,9 @@ def write(directory: Path) -> None:
         path.write_text(page(), encoding="utf-8")
 
 
-def _settings_table(rows: Iterable[SettingRow]) -> str:
+def _settings_table(rows: Iterable[Setting]) -> str:
     lines = [
-        f"| `{row.name}` | `{_cell(row.metavar)}` | {row.default_text} | `{row.variable}` | {row.sentence} |"
+        f"| `{row.name}` | `{_cell(row.kind.metavar)}` | {row.default_text} | `{row.variable}` | {row.sentence} |"
         for row in rows
     ]
     return "\n".join(["| setting | value | default | environment | description |", "|---|---|---|---|---|", *lines])

@@ -15,7 +15,7 @@ from ibpulse.errors import ConfigError
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
-    from ibpulse.config.setting_table import SettingRow
+    from ibpulse.config.declaration import Setting
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
 PORTS = ("ports.include", "ports.exclude", "ports.roles")
@@ -56,11 +56,11 @@ class Verb:
     module: str = ""
     reads_files: bool = False
 
-    def reads(self, row: SettingRow) -> bool:
+    def reads(self, row: Setting) -> bool:
         """Whether a setting has an effect on this verb."""
         return row.group in self.settings or row.name in self.settings
 
-    def rows(self) -> list[SettingRow]:
+    def rows(self) -> list[Setting]:
         """The settings that have an effect, in the order of the table."""
         from ibpulse.config.setting_table import ROWS  # not for the list of commands
 
@@ -284,7 +284,7 @@ def find_verb(name: str) -> Verb:
         ConfigError: no verb has that name.
     """
     if name not in VERBS:
-        from ibpulse.config.setting_table import advice  # not for the list of commands
+        from ibpulse.base.values import advice  # not for the list of commands
 
         if meant := OTHER_WORDS.get(name) or next((verb for verb in VERBS if verb.endswith(f" {name}")), None):
             raise ConfigError([f"{name}: no such command; did you mean {meant}?"])

@@ -16,8 +16,9 @@ from ibpulse.units import parse_duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ibpulse.base.values import Moment
     from ibpulse.recordings import Recording
-    from ibpulse.reports.span import Moment, Outside, ReportOptions
+    from ibpulse.reports.span import Outside, ReportOptions
 
 LAST = "60s"
 URL_EXAMPLE = "http://node7:10055"
@@ -226,8 +227,8 @@ def check_output(arguments: argparse.Namespace, faults: list[str]) -> None:
 
 def read_moment(flag: str, text: str | None, faults: list[str]) -> Moment | None:
     """The instant given by a flag, None if the flag is absent; errors are appended to `faults`."""
+    from ibpulse.base.values import Moment
     from ibpulse.instants import parse_instant  # not for help texts
-    from ibpulse.reports.span import Moment
 
     if text is None:
         return None

@@ -130,15 +130,15 @@ def demo(count: int) -> Iterator[Path | None]:
     fabric = parser.parse_args([f"--nodes={count}"])
     nodes = simulate.parse_nodes(fabric, clocks_differ=True)
     # not those of the gateway, which has users of its own and decides who may take captures
-    resolved = resolve({"web.listen-address": ["127.0.0.1:0"], "capture.allow-unauthenticated": ["true"]}, {})
+    settings, origins = resolve({"web.listen-address": ["127.0.0.1:0"], "capture.allow-unauthenticated": ["true"]}, {})
     stop, ending = simulate.stop_on_signals(), Event()
     with demo_folder() as scratch:
         trees = scratch / "sys"
         with (
-            simulated(trees, fabric, resolved.settings.sampler.interval, trees / nodes[-1].name, stop) as simulator,
-            demo_nodes(nodes, trees, scratch, resolved.settings, resolved.origins) as running,
+            simulated(trees, fabric, settings.sampler.interval, trees / nodes[-1].name, stop) as simulator,
+            demo_nodes(nodes, trees, scratch, settings, origins) as running,
         ):
-            simulate.announce(fabric, trees, resolved.settings.sampler.interval)
+            simulate.announce(fabric, trees, settings.sampler.interval)
             print(describe_job(nodes, fabric.ports), flush=True)
             wait_until_serving(running, stop)
             watch = Thread(target=watch_nodes, args=(running, simulator, ending), daemon=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.values import GivenText
 from ibpulse.errors import ConfigError
 from ibpulse.models.input_keys import KEYS
 from ibpulse.text import escape_controls
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ibpulse.config import Settings
-    from ibpulse.models.job_file import GivenText, JobFile
+    from ibpulse.models.job_file import JobFile
     from ibpulse.models.job_inputs import JobInputs
     from ibpulse.models.load_sensitivity import LoadSensitivity
     from ibpulse.models.prediction import Prediction
@@ -130,7 +131,6 @@ def _observed(measured: MeasuredTraffic | None) -> Mapping[str, GivenText]:
     """Inputs that a recording shows: the length of a step, and the rails in use."""
     if measured is None:
         return {}
-    from ibpulse.models.job_file import GivenText
 
     place = f"recording {measured.name}"
     texts = {"rails": str(measured.active_rails)} if measured.active_rails else {}
@@ -214,7 +214,6 @@ def _drawing() -> PictureOptions:
 
 
 def _flags(arguments: argparse.Namespace) -> Mapping[str, GivenText]:
-    from ibpulse.models.job_file import GivenText
 
     given = {key.name: getattr(arguments, key.name.replace("-", "_")) for key in KEYS.values() if key.flag}
     return {name: GivenText(text, f"flag --{name}") for name, text in given.items() if text is not None}

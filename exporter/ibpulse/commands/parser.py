@@ -10,9 +10,10 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NoReturn
 
+from ibpulse.base.values import advice
 from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.arguments import is_address
-from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS, advice
+from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.errors import ConfigError
 
 ADDRESS = "--url"
@@ -111,7 +112,7 @@ def _add_settings(parser: Parser, verb: Verb, shown: bool) -> None:
                 row.flag,
                 dest=row.name,
                 action="append",
-                metavar=row.metavar,
+                metavar=row.kind.metavar,
                 help=text if shown else argparse.SUPPRESS,
             )
 

@@ -2,8 +2,8 @@
 
 settings       declares each setting once; the commands get an instance
 declaration    what such a declaration is
-setting_types  types of values: parsing and formatting
-table          one row per setting for help, docs and schema
+setting_types  kinds of values that only settings have
+setting_table  one row per setting for help, docs and schema
 consistency    checks across settings
 loading        merges the sources and reports all errors
 """

@@ -5,26 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ibpulse import owned_files
+from ibpulse.base.values import ABSENT, Given, advice
+from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, texts_of
 from ibpulse.config.consistency import FITTED, RULES
-from ibpulse.config.setting_table import (
-    CONFIG_FILE,
-    GROUP_TYPES,
-    GROUPS,
-    PREFIX,
-    ROWS,
-    advice,
-    describe,
-    row,
-)
-from ibpulse.config.setting_types import ABSENT, Given
+from ibpulse.config.declaration import PREFIX
+from ibpulse.config.setting_table import CONFIG_FILE, EVERY_SETTING, GROUP_TYPES, GROUPS, ROWS, describe, row
 from ibpulse.config.settings import Settings
 from ibpulse.errors import ConfigError
-from ibpulse.yaml_file import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence
 
 if TYPE_CHECKING:
     import yaml
@@ -39,53 +31,32 @@ SHARED_MEMORY = Path("/dev/shm")
 STATE = Path("/var/lib")
 DEFAULT = "default"
 
-
-@dataclass(slots=True)
-class SettingSource:
-    """One source's values as text and their places, by setting; and its errors."""
-
-    texts: dict[str, Given] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-
-    def add(self, name: str, text: Given, place: str) -> None:
-        """Set the text of a setting; `place` says where it was given."""
-        self.texts[name], self.places[name] = text, place
+Placed = tuple[Given, str]
+"""What a source gives for a setting, and where."""
 
 
-def read_flags(flags: Mapping[str, Sequence[str]]) -> SettingSource:
+def read_flags(flags: Mapping[str, Sequence[str]]) -> dict[str, Placed]:
     """Settings from the command line; `flags` maps each setting to all texts given for it.
 
     A list takes all of them, a single value the last one: a flag appended to a command overrides earlier ones.
     """
-    source = SettingSource()
-    for known in describe():
-        texts = flags.get(known.name, ())
-        if texts:
-            source.add(known.name, tuple(texts) if known.is_list else texts[-1], f"flag {known.flag}")
-    return source
+    given = [(known, flags[known.name]) for known in describe() if flags.get(known.name)]
+    return {
+        known.name: (tuple(texts) if known.kind.is_list else texts[-1], f"flag {known.flag}") for known, texts in given
+    }
 
 
-def read_environment(environ: Mapping[str, str]) -> SettingSource:
+def read_environment(environ: Mapping[str, str], faults: list[str]) -> dict[str, Placed]:
     """Settings from the variables that begin with `IBPULSE_`, except those that Kubernetes sets for services."""
-    source = SettingSource()
+    given: dict[str, Placed] = {}
     names = {row.variable: row.name for row in describe()}
     for variable, text in environ.items():
         place = f"environment variable {variable}"
         if variable in names:
-            source.add(names[variable], text, place)
+            given[names[variable]] = (text, place)
         elif variable.startswith(PREFIX) and not _is_service_link(variable, text):
-            source.faults.append(f"{place}: no such setting; {advice(variable, names)}")
-    return source
-
-
-def read_file(path: Path | None) -> SettingSource:
-    """Settings from the YAML file, if any. Scalars are taken as written, whatever type YAML gives them."""
-    source = SettingSource()
-    if path is not None:
-        file = YamlFile(path, source.faults)
-        _read_groups(file.compose(f"correct {CONFIG_FILE.flag} or remove it"), file, source)
-    return source
+            faults.append(f"{place}: no such setting; {advice(variable, names, EVERY_SETTING)}")
+    return given
 
 
 def _is_service_link(variable: str, text: str) -> bool:
@@ -95,78 +66,61 @@ def _is_service_link(variable: str, text: str) -> bool:
     return bool(address or _SERVICE_LINK.fullmatch(variable))
 
 
-def _read_groups(root: yaml.Node | None, file: YamlFile, source: SettingSource) -> None:
-    """Read the file's two levels: groups, and their settings."""
-    known = [row.name for row in ROWS]
-    mappings = {row.name for row in ROWS if row.kind.mapping}
-    for group, line, node in _entries(root, file, "the file"):
+def read_file(path: Path, faults: list[str]) -> dict[str, Placed]:
+    """Settings from the YAML file. Scalars are taken as written, whatever type YAML gives them."""
+    file, given = YamlFile(path, faults), {}
+    kinds = {row.name: row.kind for row in ROWS}
+    for group, line, node in _entries(file.compose(f"correct {CONFIG_FILE.flag} or remove it"), file, "the file"):
         if group not in GROUPS:
             file.refuse(line, f"{group}: no such group of settings; {_group_advice(group)}")
             continue
         for last, inner_line, inner in _entries(node, file, group):
             name = f"{group}.{last}"
-            text = _pairs(inner) if name in mappings and is_mapping(inner) else _text(inner)
-            place = f"{file.path}:{inner_line}: {name}"
-            if name not in known:
-                file.refuse(inner_line, f"{name}: no such setting; {advice(name, known)}")
-            elif text is None:
+            if name not in kinds:
+                file.refuse(inner_line, f"{name}: no such setting; {advice(name, kinds, EVERY_SETTING)}")
+                continue
+            text = _pairs(inner) if kinds[name].mapping and is_mapping(inner) else texts_of(inner)
+            if text is None:
                 file.refuse(inner_line, f"{name}: not a value; give one value or a plain list")
-                source.places[name] = place
             else:
-                source.add(name, text, place)
+                given[name] = (text, f"{path}:{inner_line}: {name}")
+    return given
 
 
 def _group_advice(name: str) -> str:
     first, dot, last = name.partition(".")
-    return f"write {first}: {{{last}: ...}}" if dot and first in GROUPS else advice(name, GROUPS)
+    return f"write {first}: {{{last}: ...}}" if dot and first in GROUPS else advice(name, GROUPS, EVERY_SETTING)
 
 
 def _entries(node: yaml.Node | None, file: YamlFile, what: str) -> Iterator[YamlEntry]:
     """The entries of a mapping; none for an empty node."""
     if node is None or (is_scalar(node) and node.value in ABSENT):
         return iter(())
-    return file.mapping_entries(node, what, "sampler: {interval: 10ms}", lambda name: f"{name}:")
-
-
-def _text(node: yaml.Node) -> Given | None:
-    """The text or texts of a node as written; None if it is nested more deeply."""
-    if is_scalar(node):
-        return str(node.value)
-    if is_sequence(node) and all(is_scalar(item) for item in node.value):
-        return tuple(str(item.value) for item in node.value)
-    return None
+    return file.mapping_entries(node, what, "sampler: {interval: 10ms}")
 
 
 def _pairs(node: yaml.MappingNode) -> Given | None:
     """The entries of a mapping of values or plain lists as texts like `key=value`; None if it is nested more deeply."""
     found: list[str] = []
-    for key, value in node.value:
-        texts = _text(value)
-        if texts is None or not is_scalar(key):
+    for name, value in node.value:
+        texts = texts_of(value)
+        if texts is None or not is_scalar(name):
             return None
-        found += (f"{key.value}={text}" for text in ((texts,) if isinstance(texts, str) else texts))
+        found += (f"{name.value}={text}" for text in ((texts,) if isinstance(texts, str) else texts))
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """Checked settings, and the origin of each by name."""
-
-    settings: Settings
-    origins: Mapping[str, str]
 
 
 def load(
     flags: Mapping[str, Sequence[str]], environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY
 ) -> Settings:
     """The merged settings of all sources; see `resolve` for arguments and errors."""
-    return resolve(flags, environ, shared_memory).settings
+    return resolve(flags, environ, shared_memory)[0]
 
 
 def resolve(
     flags: Mapping[str, Sequence[str]], environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY
-) -> Resolved:
-    """The merged settings of all sources, with the origin of each.
+) -> tuple[Settings, Mapping[str, str]]:
+    """The merged settings of all sources, and the origin of each by name.
 
     Args:
         flags: texts by setting, as in `{"sampler.interval": ["10ms"]}`, in the order given.
@@ -176,21 +130,19 @@ def resolve(
     Raises:
         ConfigError: lists all errors of all sources.
     """
-    given = [read_flags(flags), read_environment(environ)]
-    given.append(read_file(_file_named_by(given)))
-    found = SettingSource(
-        texts={
-            "ring.dir": str(find_ring_directory(environ, shared_memory)),
-            "capture.dir": str(find_capture_directory(environ)),
-        }
-    )
-    faults = [fault for source in given for fault in source.faults]
-    origins = _origins(given)
-    settings, wrong = _check(given, found, origins)
-    faults += wrong
+    faults: list[str] = []
+    given = {**read_environment(environ, faults), **read_flags(flags)}
+    path = given[CONFIG_FILE.name][0] if CONFIG_FILE.name in given else ""
+    if path not in ABSENT:
+        given = {**read_file(Path(str(path)), faults), **given}
+    found = {
+        "ring.dir": str(find_ring_directory(environ, shared_memory)),
+        "capture.dir": str(find_capture_directory(environ)),
+    }
+    settings = _check({row.name: (found.get(row.name, row.default), DEFAULT) for row in ROWS}, given, faults)
     if faults:
         raise ConfigError(faults)
-    return Resolved(settings, origins)
+    return settings, {row.name: given[row.name][1] if row.name in given else DEFAULT for row in ROWS}
 
 
 def find_ring_directory(environ: Mapping[str, str], shared_memory: Path = SHARED_MEMORY) -> Path:
@@ -212,54 +164,27 @@ def find_capture_directory(environ: Mapping[str, str], state: Path = STATE) -> P
     return owned_files.default_directory(Path(environ.get("TMPDIR") or "/tmp")) / "captures"
 
 
-def _file_named_by(given: Sequence[SettingSource]) -> Path | None:
-    """The settings file named by the first source that names one."""
-    text = next((source.texts[CONFIG_FILE.name] for source in given if CONFIG_FILE.name in source.texts), "")
-    return None if text in ABSENT else Path(str(text))
-
-
-def _origins(given: Sequence[SettingSource]) -> dict[str, str]:
-    """The origin of each setting: its place in the first source that gives it."""
-    return {
-        row.name: next((source.places[row.name] for source in given if row.name in source.places), DEFAULT)
-        for row in ROWS
-    }
-
-
-def _check(
-    given: Sequence[SettingSource], found: SettingSource, origins: Mapping[str, str]
-) -> tuple[Settings, list[str]]:
-    """The settings, with defaults in place of invalid values, and the errors."""
-    faults: list[str] = []
+def _check(defaults: Mapping[str, Placed], given: Mapping[str, Placed], faults: list[str]) -> Settings:
+    """The settings, with defaults in place of invalid values; errors are appended to `faults`."""
     wrong: set[str] = set()
     groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
     for entry in ROWS:
-        default = found.texts.get(entry.name, entry.default)
-        text = next((source.texts[entry.name] for source in given if entry.name in source.texts), default)
+        text, place = given.get(entry.name, defaults[entry.name])
         try:
             value = entry.kind.parse(text)
         except ValueError as error:
-            faults += (f"{origins[entry.name]}: {sentence}" for sentence in error.args)
+            faults += (f"{place}: {sentence}" for sentence in error.args)
             wrong.add(entry.name)
-            value = entry.kind.parse(default)
+            value = entry.kind.parse(defaults[entry.name][0])
         groups[entry.group][entry.field] = value
     settings = Settings(**{group: GROUP_TYPES[group](**values) for group, values in groups.items()})
-    settings = _fit_defaults(settings, origins)
+    for name, fit in FITTED.items():
+        if name not in given:
+            group, field = name.partition(".")[0], row(name).field
+            settings = replace(settings, **{group: replace(getattr(settings, group), **{field: fit(settings)})})
     for rule in RULES:
         if wrong.isdisjoint(rule.names):
-            faults += (f"{_place(rule.names[0], origins)}: {sentence}" for sentence in rule.find(settings))
-    return settings, faults
-
-
-def _fit_defaults(settings: Settings, origins: Mapping[str, str]) -> Settings:
-    """The settings, with unset values limited to what the interval and the history allow."""
-    for name, fit in FITTED.items():
-        if origins[name] == DEFAULT:
-            group, field_name = name.partition(".")[0], row(name).field
-            fitted = replace(getattr(settings, group), **{field_name: fit(settings)})
-            settings = replace(settings, **{group: fitted})
+            first = rule.names[0]
+            place = given[first][1] if first in given else f"{first} ({DEFAULT})"
+            faults += (f"{place}: {sentence}" for sentence in rule.find(settings))
     return settings
-
-
-def _place(name: str, origins: Mapping[str, str]) -> str:
-    return f"{name} ({DEFAULT})" if origins[name] == DEFAULT else origins[name]

@@ -10,6 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from ibpulse.base.values import (
+    OPTIONAL_PATH,
+    PATH,
+    RATE,
+    RATIO,
+    SIZE,
+    TRUTH,
+    choice,
+    duration,
+    seconds,
+    some_of,
+)
 from ibpulse.config.declaration import setting, written_values
 from ibpulse.config.setting_types import (
     ADDRESS,
@@ -17,22 +29,12 @@ from ibpulse.config.setting_types import (
     HOSTS,
     INTERVAL,
     NODES,
-    OPTIONAL_PATH,
-    PATH,
     PORTS,
     RAILS,
-    RATE,
-    RATIO,
     ROLE_PORTS,
-    SIZE,
     SOURCES,
-    SWITCH,
     TICK_BYTES,
     ListenAddress,
-    choice,
-    duration,
-    seconds,
-    some_of,
 )
 from ibpulse.defaults import (
     ACTIVE_BYTES_PER_SECOND,
@@ -196,7 +198,7 @@ class JobSettings:
         "Directory of JSON documents, one per job; it and they have to belong to root or to the user of ibpulse.",
     )
     names: bool = setting(
-        SWITCH,
+        TRUTH,
         "false",
         "Show the names and namespaces of jobs too. Without a password, everyone who reaches the port can read them.",
     )
@@ -273,7 +275,7 @@ class CaptureSettings:
         shown="the host name",
     )
     allow_unauthenticated: bool = setting(
-        SWITCH,
+        TRUTH,
         "false",
         "Allow clients without a password to take and delete captures; otherwise only users of web.config.file.",
     )

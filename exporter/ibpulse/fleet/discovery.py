@@ -16,7 +16,7 @@ from ibpulse.fleet.node_config import NodeAccess, NodeConfigFile
 from ibpulse.fleet.target_sources import SOURCE_SECONDS, TargetSource
 from ibpulse.fleet.targets import MAX_TARGETS, Target
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.validation import show
+from ibpulse.text import show
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.targets import is_node_name
 from ibpulse.instants import parse_rfc3339
 from ibpulse.model import MAX_PORT_NUMBER, ROLES, UNKNOWN_ROLE
-from ibpulse.text import escape_controls
+from ibpulse.text import escape_controls, show
 from ibpulse.units import MILLISECOND_NS
-from ibpulse.validation import explain, show
+from ibpulse.validation import explain
 
 MAX_NAME, MAX_SENTENCE = 256, 2000
 MAX_PORTS, MAX_JOBS, MAX_WORDS, MAX_MEMBERS = 1024, 1000, 5000, 1000

@@ -9,47 +9,45 @@ from __future__ import annotations
 import base64
 import ssl
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import Field
-
 from ibpulse.base.files import FileSignature, ForeignFile, sign_file
+from ibpulse.base.values import PATH, TEXT, YAML_TRUTH
+from ibpulse.base.yaml import YamlFile, entry
 from ibpulse.errors import ConfigError
 from ibpulse.text import escape_controls
-from ibpulse.yaml_sections import ConfigSource, FilePath, OneText, Truth, YamlSection, check_sections
 
 EXAMPLE = "basic_auth: {username: gateway, password_file: password}"
 MAX_SECRET_BYTES = 4096
 
 
-class BasicAuthSection(YamlSection):
+@dataclass(frozen=True, slots=True)
+class BasicAuthSection:
     """`basic_auth`: the user, and the password inline or in a file."""
 
-    username: OneText | None = None
-    password: OneText | None = Field(default=None, repr=False)
-    password_file: FilePath | None = None
+    username: str | None = entry(TEXT)
+    password: str | None = entry(TEXT, secret=True)
+    password_file: Path | None = entry(PATH)
 
 
-class ClientTlsSection(YamlSection):
+@dataclass(frozen=True, slots=True)
+class ClientTlsSection:
     """`tls_config`: the authority of the nodes, the gateway's own certificate, the name in the nodes' certificates."""
 
-    ca_file: FilePath | None = None
-    cert_file: FilePath | None = None
-    key_file: FilePath | None = None
-    server_name: OneText | None = None
-    insecure_skip_verify: Truth = False
+    ca_file: Path | None = entry(PATH)
+    cert_file: Path | None = entry(PATH)
+    key_file: Path | None = entry(PATH)
+    server_name: str | None = entry(TEXT)
+    insecure_skip_verify: bool = entry(YAML_TRUTH, False)
 
 
-class NodeConfig(YamlSection):
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
     """The whole file."""
 
-    basic_auth: BasicAuthSection | None = None
-    tls_config: ClientTlsSection | None = None
-
-
-SECTIONS: Mapping[str, type[YamlSection]] = {"basic_auth": BasicAuthSection, "tls_config": ClientTlsSection}
+    basic_auth: BasicAuthSection | None = entry(BasicAuthSection)
+    tls_config: ClientTlsSection | None = entry(ClientTlsSection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +106,23 @@ class NodeConfigFile:
         return NodeAccess(_make_tls(tls, source), server_name, authorization, verified_only=tls is not None)
 
 
-def read_node_config(path: Path) -> tuple[NodeConfig, ConfigSource]:
-    """The checked file, and its texts with the line of each key; the files that it names are not opened.
+def read_node_config(path: Path) -> tuple[NodeConfig, YamlFile]:
+    """The checked file, and the line of each key; the files that it names are not opened.
 
     Raises:
         ConfigError: lists all faults.
     """
-    source = ConfigSource.of(path, EXAMPLE, "correct the path or the file's permissions")
-    texts = {key: content for key, content in source.texts.items() if content}
-    config, wrong = check_sections(NodeConfig, texts, source, SECTIONS)
-    faults = [*source.file.faults, *wrong]
-    if not faults and not texts:
-        faults.append(f"{path}: is empty; write basic_auth or tls_config, or do not name the file")
-    if config is None or faults:
-        raise ConfigError(faults)
-    faults = [f"{source.place(keys)}: {sentence}" for keys, sentence in _find_contradictions(config)]
-    if faults:
-        raise ConfigError(faults)
-    return config, source
+    file = YamlFile(path)
+    texts = file.read_texts("correct the path or the file's permissions", EXAMPLE)
+    texts = {key: content for key, content in texts.items() if content}
+    config = file.read_section(NodeConfig, texts)
+    if not file.faults and not texts:
+        file.faults.append(f"{path}: is empty; write basic_auth or tls_config, or do not name the file")
+    if not file.faults:
+        file.faults += (f"{file.place(keys)}: {sentence}" for keys, sentence in _find_contradictions(config))
+    if file.faults:
+        raise ConfigError(file.faults)
+    return config, file
 
 
 def _find_contradictions(config: NodeConfig) -> list[tuple[tuple[str, ...], str]]:
@@ -143,7 +140,7 @@ def _find_contradictions(config: NodeConfig) -> list[tuple[tuple[str, ...], str]
     return found
 
 
-def _make_authorization(auth: BasicAuthSection, source: ConfigSource) -> str:
+def _make_authorization(auth: BasicAuthSection, source: YamlFile) -> str:
     password = auth.password
     if auth.password_file:
         password = _read_secret(auth.password_file, source.place(("basic_auth", "password_file")))
@@ -159,7 +156,7 @@ def _read_secret(path: Path, place: str) -> str:
     return text
 
 
-def _make_tls(tls: ClientTlsSection | None, source: ConfigSource) -> ssl.SSLContext:
+def _make_tls(tls: ClientTlsSection | None, source: YamlFile) -> ssl.SSLContext:
     """The context with which nodes are verified; without `ca_file`, by the authorities of the system."""
     if tls is None:
         return ssl.create_default_context()

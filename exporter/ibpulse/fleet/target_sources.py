@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ibpulse.base.files import FileSignature, ForeignFile, sign_file
+from ibpulse.base.yaml import YamlFile
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError, DiscoveryError
 from ibpulse.fleet.dns_services import find_services
@@ -24,9 +25,7 @@ from ibpulse.fleet.targets import (
     read_json,
     read_yaml,
 )
-from ibpulse.text import escape_controls
-from ibpulse.validation import show
-from ibpulse.yaml_file import YamlFile
+from ibpulse.text import escape_controls, show
 
 SOURCE_SECONDS = 10.0
 MAX_LIST_BYTES = 8_000_000

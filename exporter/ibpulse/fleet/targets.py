@@ -6,17 +6,18 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import orjson
-import yaml
 
+from ibpulse.base.yaml import YamlFile, is_empty, is_scalar, is_sequence, text_of, texts_of
 from ibpulse.client import DEFAULT_PORT
 from ibpulse.errors import DiscoveryError
-from ibpulse.text import escape_controls
-from ibpulse.validation import show
-from ibpulse.yaml_file import YamlFile, text_of
-from ibpulse.yaml_sections import is_empty
+from ibpulse.text import escape_controls, show
+
+if TYPE_CHECKING:
+    import yaml
 
 MAX_TARGETS = 5000
 MAX_LABELS = 32
@@ -204,9 +205,9 @@ def read_yaml(file: YamlFile) -> Iterator[TargetGroup]:
     if not file.faults and root is None:
         # a file that is being written is empty at first
         file.refuse(1, "is empty; write [] if there are no nodes")
-    elif root is not None and not isinstance(root, yaml.SequenceNode):
+    elif root is not None and not is_sequence(root):
         file.refuse(root.start_mark.line + 1, f"is not a list; write it like {EXAMPLE}")
-    for node in root.value if isinstance(root, yaml.SequenceNode) else ():
+    for node in root.value if is_sequence(root) else ():
         yield _read_entry(file, node)
     if file.faults:
         raise DiscoveryError(file.faults[:MAX_FAULTS])
@@ -214,20 +215,20 @@ def read_yaml(file: YamlFile) -> Iterator[TargetGroup]:
 
 def _read_entry(file: YamlFile, node: yaml.Node) -> TargetGroup:
     line = node.start_mark.line + 1
-    members = {entry.name: entry for entry in file.mapping_entries(node, "entry", EXAMPLE, "{}:".format)}
+    members = {entry.name: entry for entry in file.mapping_entries(node, "entry", EXAMPLE)}
     for name in members.keys() - {"targets", "labels"}:
         file.refuse(members[name].line, f"{show(escape_controls(name))}: no such key; use targets and labels")
     targets, labels = members.get("targets"), members.get("labels")
-    listed = targets.value if targets else None
-    if not isinstance(listed, yaml.SequenceNode) or not all(isinstance(one, yaml.ScalarNode) for one in listed.value):
+    listed = texts_of(targets.value) if targets else None
+    if not isinstance(listed, tuple):
         file.refuse(line, f"targets is not a list of texts; write it like {EXAMPLE}")
+        listed = ()
     read: dict[str, str] = {}
     if labels and not is_empty(labels.value):
-        entries = list(file.mapping_entries(labels.value, "labels", EXAMPLE, "{}:".format))
-        if not all(isinstance(entry.value, yaml.ScalarNode) for entry in entries):
+        entries = list(file.mapping_entries(labels.value, "labels", EXAMPLE))
+        if not all(is_scalar(entry.value) for entry in entries):
             file.refuse(labels.line, f"labels is not a mapping of texts; write it like {EXAMPLE}")
         read = {entry.name: text_of(entry.value) for entry in entries}
     if file.faults:
         raise DiscoveryError(file.faults[:MAX_FAULTS])
-    assert isinstance(listed, yaml.SequenceNode)
-    return TargetGroup(f"{file.path}:{line}", tuple(map(text_of, listed.value)), read)
+    return TargetGroup(f"{file.path}:{line}", listed, read)

@@ -14,8 +14,8 @@ from ibpulse.models.presets import DEFAULT_NODE, MODELS, NODES
 from ibpulse.models.published_jobs import CLUSTERS, JOBS
 from ibpulse.models.step_time import ATTENTION_SHARES
 from ibpulse.models.training_job import NCCL_ALGORITHMS, SHARDINGS, UNKNOWN
+from ibpulse.text import show
 from ibpulse.units import SECOND_NS, parse_duration, parse_rate, parse_size
-from ibpulse.validation import show
 
 MOST = 10_000_000
 MOST_LOADS = 100_000

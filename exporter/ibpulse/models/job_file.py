@@ -8,28 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import yaml
-
+from ibpulse.base.values import GivenText, advice
+from ibpulse.base.yaml import YamlFile, is_empty, is_mapping, texts_of
 from ibpulse.errors import ConfigError
 from ibpulse.models.architecture import Architecture
 from ibpulse.models.input_keys import KEYS
 from ibpulse.models.model_configs import read_hub_config, read_run_config
 from ibpulse.text import escape_controls
-from ibpulse.yaml_file import YamlFile
+
+if TYPE_CHECKING:
+    import yaml
 
 EXAMPLE = "{model: mixtral-8x7b, nodes: 2, step: 1444ms}"
-_EMPTY = ("", "~", "null", "Null", "NULL")
-
-
-@dataclass(frozen=True, slots=True)
-class GivenText:
-    """The text of an input, and where it came from: `flag --tp` or `job.yaml:3: tp`."""
-
-    text: str
-    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +41,12 @@ def read_job_file(path: Path) -> JobFile:
     """
     file = YamlFile(path)
     root = file.compose("check the path and its permissions")
-    if root is not None and not isinstance(root, yaml.MappingNode):
+    if root is not None and not is_mapping(root):
         file.faults.append(f"{path}: is not a mapping; write it like {EXAMPLE}")
-    if file.faults or not isinstance(root, yaml.MappingNode):
+    if file.faults or not is_mapping(root):
         raise ConfigError(file.faults or [f"{path}: is empty; write it like {EXAMPLE}"])
-    entries = {entry.name: entry for entry in file.entries(root, lambda name: f"{escape_controls(name)}:")}
-    if "model" in entries and isinstance(entries["model"].value, yaml.MappingNode):
+    entries = {entry.name: entry for entry in file.entries(root)}
+    if "model" in entries and is_mapping(entries["model"].value):
         found = read_run_config(file, root)
         texts = {name: GivenText(text, f"{path}:{place}") for name, (text, place) in found.texts.items()}
         result = JobFile(texts, found.model)
@@ -64,7 +57,7 @@ def read_job_file(path: Path) -> JobFile:
             {
                 name: _given(file, name, entry.line, entry.value)
                 for name, entry in entries.items()
-                if not _is_empty(entry.value)
+                if not is_empty(entry.value)
             }
         )
     if file.faults:
@@ -72,21 +65,12 @@ def read_job_file(path: Path) -> JobFile:
     return result
 
 
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in _EMPTY
-
-
 def _given(file: YamlFile, name: str, line: int, node: yaml.Node) -> GivenText:
     shown = escape_controls(name)
-    place = f"{file.path}:{line}: {shown}"
+    texts = texts_of(node)
     if name not in KEYS:
-        nearest = get_close_matches(name, KEYS, n=1)
-        way_out = f"did you mean {nearest[0]}?" if nearest else "docs/models.md lists all keys"
-        file.refuse(line, f"{shown}: no such key; {way_out}")
-    elif isinstance(node, yaml.ScalarNode):
-        return GivenText(str(node.value), place)
-    elif isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
-        return GivenText(",".join(str(item.value) for item in node.value), place)
-    else:
+        file.refuse(line, f"{shown}: no such key; {advice(name, KEYS, 'docs/models.md lists all keys')}")
+    elif texts is None:
         file.refuse(line, f"{shown}: not a single value; write it like {shown}: 8")
-    return GivenText("", place)
+    text = texts if isinstance(texts, str) else ",".join(texts or ())
+    return GivenText(text, f"{file.path}:{line}: {shown}")

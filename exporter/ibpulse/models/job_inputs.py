@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ibpulse.base.values import GivenText
 from ibpulse.errors import ConfigError
 from ibpulse.models.architecture import Architecture
 from ibpulse.models.bisection import Bisection
 from ibpulse.models.bisection_inputs import network_bisection
 from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import GivenText, JobFile
+from ibpulse.models.job_file import JobFile
 from ibpulse.models.presets import DEFAULT_NODE, MODELS, NODES, NodeKind
 from ibpulse.models.published_jobs import CLUSTERS, JOBS, Preset
 from ibpulse.models.step_time import UTILISATIONS, Utilisation

@@ -12,8 +12,7 @@ from typing import NoReturn
 
 from ibpulse.base.files import ForeignFile
 from ibpulse.errors import ConfigError
-from ibpulse.text import escape_controls
-from ibpulse.validation import show
+from ibpulse.text import escape_controls, show
 
 MOST_BYTES = 16_000_000
 MOST_CELLS = 2_000_000

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import yaml
-
+from ibpulse.base.yaml import YamlFile, is_mapping, is_scalar, is_sequence
 from ibpulse.models.architecture import Architecture, LayerShape
 from ibpulse.models.input_keys import truth, whole_number
-from ibpulse.text import escape_controls
-from ibpulse.validation import show
-from ibpulse.yaml_file import YamlFile
+from ibpulse.text import escape_controls, show
+
+if TYPE_CHECKING:
+    import yaml
 
 SUPPORTED = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
 """`model_type` of the models of Hugging Face whose parameters are counted."""
@@ -37,7 +38,7 @@ class ConfigFields:
     def __init__(self, file: YamlFile, node: yaml.Node | None, prefix: str = "") -> None:
         self.file, self.prefix = file, prefix
         self.line = node.start_mark.line + 1 if node else 1
-        entries = file.entries(node, self.name) if isinstance(node, yaml.MappingNode) else ()
+        entries = file.entries(node, prefix) if is_mapping(node) else ()
         self.entries = {entry.name: entry for entry in entries}
 
     def name(self, key: str) -> str:
@@ -57,15 +58,15 @@ class ConfigFields:
     def node(self, key: str) -> yaml.Node | None:
         """The value of a key; None if it is missing or null."""
         entry = self.entries.get(key)
-        null = entry and isinstance(entry.value, yaml.ScalarNode) and entry.value.value in ("null", "~", "")
+        null = entry and is_scalar(entry.value) and entry.value.value in ("null", "~", "")
         return None if entry is None or null else entry.value
 
     def text(self, key: str, default: str = "") -> str:
         """A text; its default if it is missing or null, or is not a single value."""
         node = self.node(key)
-        if node is not None and not isinstance(node, yaml.ScalarNode):
+        if node is not None and not is_scalar(node):
             self.refuse(key, "not a single value; give one")
-        return str(node.value) if isinstance(node, yaml.ScalarNode) else default
+        return str(node.value) if is_scalar(node) else default
 
     def whole(self, key: str, default: int | None = None, high: int = 10_000_000) -> int:
         """A whole number of at least 1; without a default it is required, and the result 1 if it is missing."""
@@ -210,8 +211,8 @@ def _bridge_model(model: ConfigFields) -> Architecture | None:
 def _dense_layers(model: ConfigFields, layers: int) -> int:
     """Layers without experts, from `moe_layer_freq`: every n-th layer has experts, or a list with 1 for each."""
     node = model.node("moe_layer_freq")
-    if isinstance(node, yaml.SequenceNode):
-        with_experts = [item for item in node.value if isinstance(item, yaml.ScalarNode) and item.value == "1"]
+    if is_sequence(node):
+        with_experts = [item for item in node.value if is_scalar(item) and item.value == "1"]
         if len(node.value) != layers or not with_experts:
             model.refuse("moe_layer_freq", f"has {len(node.value)} entries for {layers} layers; give 0 or 1 per layer")
         return layers - len(with_experts)

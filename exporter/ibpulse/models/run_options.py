@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence
 from ibpulse.errors import ConfigError
 from ibpulse.models.megatron_rules import DATA, DATE, GivenOption, Options, OptionValue, version_key
 from ibpulse.text import escape_controls
-from ibpulse.yaml_file import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence
 
 if TYPE_CHECKING:
     import yaml
@@ -73,7 +73,7 @@ def read_run_options(path: Path, settings: Sequence[str] = ()) -> RunOptions:
 def _entries(file: YamlFile, node: yaml.Node | None) -> Entries:
     if node is None or not is_mapping(node):
         return {}
-    return {entry.name: entry for entry in file.entries(node, escape_controls)}
+    return {entry.name: entry for entry in file.entries(node)}
 
 
 def _read_run_config(file: YamlFile, top: Entries, sections: Sections, options: dict[str, GivenOption]) -> None:

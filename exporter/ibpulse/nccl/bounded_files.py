@@ -13,8 +13,7 @@ import orjson
 
 from ibpulse.base.files import ForeignFile
 from ibpulse.errors import BenchmarkError
-from ibpulse.text import size_text
-from ibpulse.validation import show
+from ibpulse.text import show, size_text
 
 MOST_DOCUMENT_BYTES = 64 << 20
 MOST_LOG_BYTES = 4 << 30

@@ -20,8 +20,7 @@ from ibpulse.errors import TraceError
 from ibpulse.overlap.communication_kernels import CommunicationNames
 from ibpulse.overlap.intervals import EMPTY, IntervalSet, union
 from ibpulse.overlap.trace_file import Event, TraceFile
-from ibpulse.text import escape_controls
-from ibpulse.validation import show
+from ibpulse.text import escape_controls, show
 
 STEP = re.compile(r"ProfilerStep#([0-9]{1,9})$")
 KERNELS = ("kernel", "Kernel")

@@ -16,6 +16,7 @@ from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.signature import SignatureOptions
 from ibpulse.analysis.span_statistics import SpanOptions
 from ibpulse.arrays import Bools, Floats
+from ibpulse.base.values import Moment
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
 from ibpulse.events.port_history import StateSpan
@@ -23,18 +24,6 @@ from ibpulse.jobs.claims import Key
 from ibpulse.recordings import Recording, RecordingExtent, load, read_extent
 from ibpulse.recordings.recorded_jobs import SampleTimes, trace_holdings, trace_owners
 from ibpulse.units import MILLISECOND_NS
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """An instant in nanoseconds: wall time since 1970, or an offset from the beginning of each recording."""
-
-    ns: int
-    after_begin: bool = False
-
-    def in_recording(self, start_ns: int) -> int:
-        """The instant as wall time in a recording that begins at `start_ns`."""
-        return self.ns + start_ns if self.after_begin else self.ns
 
 
 @dataclass(frozen=True, slots=True)

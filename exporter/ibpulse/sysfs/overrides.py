@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.yaml import YamlEntry, YamlFile, is_sequence, text_of
 from ibpulse.errors import ConfigError
 from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.pcie import ADDRESS, count_bytes, parse_speed, parse_width
-from ibpulse.yaml_file import YamlEntry, YamlFile, is_sequence, text_of
 
 if TYPE_CHECKING:
     import yaml
@@ -81,7 +81,7 @@ def _read_devices(file: YamlFile) -> Iterator[tuple[str, Override]]:
 
 
 def _entries(file: YamlFile, node: yaml.Node, what: str) -> Iterator[YamlEntry]:
-    return file.mapping_entries(node, what, EXAMPLE, lambda name: f"{what}: {name}")
+    return file.mapping_entries(node, what, EXAMPLE, f"{what}: ")
 
 
 def _text(node: yaml.Node) -> str | tuple[str, ...]:

@@ -1,14 +1,13 @@
-"""Parses the values of the web configuration file, and maps Go's names to OpenSSL's."""
+"""The kinds of the values of the web configuration file, and the names of Go and OpenSSL."""
 
 from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping
 
+from ibpulse.base.values import EntriesError, Kind, choice, many, one, unknown_word, whole
 from ibpulse.units import parse_duration
-from ibpulse.yaml_sections import mapped, several, single
 
 TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 OLD_TLS_VERSIONS = ("TLS10", "TLS11")
@@ -58,23 +57,30 @@ MAX_BURST = 1_000_000
 _BCRYPT = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 
 
-def _tls_version(text: str) -> str:
-    if text in OLD_TLS_VERSIONS:
-        raise ValueError(f"{text!r} is insecure and not supported; choose TLS12 or TLS13")
-    if text not in TLS_VERSIONS:
-        raise ValueError(f"unknown value {text!r}; choose TLS12 or TLS13")
-    return text
+def _word(metavar: str, allowed: Iterable[str], unsupported: Iterable[str], reason: str) -> Kind[str]:
+    """One of the allowed words; some others are refused with a reason of their own."""
+
+    def parse(text: str) -> str:
+        if text in unsupported:
+            raise ValueError(f"{text!r} {reason}")
+        if text not in allowed:
+            raise ValueError(unknown_word(text, allowed))
+        return text
+
+    return one(metavar, parse)
 
 
-def _client_auth(text: str) -> str:
-    if text in UNVERIFIED_CLIENT_AUTH:
-        raise ValueError(
-            f"{text!r} accepts unverified certificates and is not supported; "
-            "choose VerifyClientCertIfGiven or RequireAndVerifyClientCert"
-        )
-    if text not in CLIENT_AUTH:
-        raise ValueError(f"unknown value {text!r}; choose from {', '.join(CLIENT_AUTH)}")
-    return text
+def _mapped(check: Callable[[str, str], str]) -> Kind[Mapping[str, str]]:
+    """A mapping of texts; `check` returns the error of one entry, or an empty text."""
+
+    def parse(given: Mapping[str, str]) -> Mapping[str, str]:
+        if not all(isinstance(text, str) for text in given.values()):
+            raise ValueError("is not a mapping of names to texts; write it like name: text")
+        if faults := [(name, fault) for name, text in given.items() if (fault := check(name, text))]:
+            raise EntriesError(faults)
+        return given
+
+    return Kind("NAME: TEXT", parse, mapping=True)
 
 
 def _cipher(text: str) -> str:
@@ -83,20 +89,8 @@ def _cipher(text: str) -> str:
     return text
 
 
-def _curve(text: str) -> str:
-    if text not in CURVES:
-        raise ValueError(f"{text!r} is not supported; choose from {', '.join(CURVES)}")
-    return text
-
-
 def _interval(text: str) -> int:
     return 0 if text == "0" else parse_duration(text)
-
-
-def _burst(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,7}", text) or int(text) > MAX_BURST:
-        raise ValueError(f"{text!r} is not a number of requests; write one from 0 to {MAX_BURST}")
-    return int(text)
 
 
 def _header_fault(name: str, text: str) -> str:
@@ -119,11 +113,17 @@ def _user_fault(name: str, text: str) -> str:
     return ""
 
 
-TlsVersion = Annotated[str, single(_tls_version)]
-ClientAuth = Annotated[str, single(_client_auth)]
-Ciphers = Annotated[tuple[str, ...], several(_cipher)]
-Curves = Annotated[tuple[str, ...], several(_curve)]
-IntervalNs = Annotated[int, single(_interval)]
-Burst = Annotated[int, single(_burst)]
-Headers = Annotated[Mapping[str, str], mapped(_header_fault)]
-Users = Annotated[Mapping[str, str], mapped(_user_fault)]
+TLS_VERSION = _word("VERSION", TLS_VERSIONS, OLD_TLS_VERSIONS, "is insecure and not supported; choose TLS12 or TLS13")
+CLIENT_AUTH_TYPE = _word(
+    "POLICY",
+    CLIENT_AUTH,
+    UNVERIFIED_CLIENT_AUTH,
+    "accepts unverified certificates and is not supported; "
+    "choose VerifyClientCertIfGiven or RequireAndVerifyClientCert",
+)
+CIPHER_LIST = many(one("SUITE", _cipher), split=False)
+CURVE_LIST = many(choice(*CURVES), split=False)
+INTERVAL = one("DURATION", _interval)
+BURST = whole(0, MAX_BURST)
+HEADER_TEXTS = _mapped(_header_fault)
+USER_HASHES = _mapped(_user_fault)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ibpulse.base.files import ForeignFile
+from ibpulse.base.yaml import YamlFile
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, TLS12_CIPHERS, TLS_VERSIONS
 from ibpulse.web.auth.web_config import TlsConfig
-from ibpulse.yaml_sections import ConfigSource
 
 NAME_KINDS = ("DNS", "email", "IP Address", "URI")
 SECTION = "tls_server_config"
@@ -68,7 +68,7 @@ class _EncryptedKeyError(Exception):
     """The key is encrypted."""
 
 
-def build_tls(config: TlsConfig, source: ConfigSource) -> TlsServer:
+def build_tls(config: TlsConfig, source: YamlFile) -> TlsServer:
     """The TLS policy of a checked section. Reads files, so it blocks.
 
     Raises:
@@ -95,7 +95,7 @@ def build_tls(config: TlsConfig, source: ConfigSource) -> TlsServer:
     return TlsServer(context, frozenset(config.client_allowed_sans))
 
 
-def _read(name: str, text: str | None, path: Path | None, source: ConfigSource, faults: list[str]) -> bytes:
+def _read(name: str, text: str | None, path: Path | None, source: YamlFile, faults: list[str]) -> bytes:
     """The PEM text, from the file or inline; empty if not given."""
     if path is None:
         return (text or "").encode()
@@ -108,7 +108,7 @@ def _read(name: str, text: str | None, path: Path | None, source: ConfigSource, 
         return b""
 
 
-def _written(config: TlsConfig, name: str, source: ConfigSource) -> str:
+def _written(config: TlsConfig, name: str, source: YamlFile) -> str:
     """The prefix of a message about a certificate or key: its place and its file."""
     path: Path | None = getattr(config, f"{name}_file")
     place = source.place((SECTION, f"{name}_file" if path else name))

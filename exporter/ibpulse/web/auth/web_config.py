@@ -7,102 +7,97 @@ rejected, not ignored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
+from ibpulse.base.values import PATH, TEXT, YAML_TRUTH, many
+from ibpulse.base.yaml import Keys, YamlFile, entry
 from ibpulse.errors import ConfigError
 from ibpulse.web.auth.fields import (
+    BURST,
+    CIPHER_LIST,
+    CLIENT_AUTH_TYPE,
+    CURVE_LIST,
+    HEADER_TEXTS,
+    INTERVAL,
     TLS12_CIPHERS,
-    Burst,
-    Ciphers,
-    ClientAuth,
-    Curves,
-    Headers,
-    IntervalNs,
-    TlsVersion,
-    Users,
+    TLS_VERSION,
+    USER_HASHES,
 )
-from ibpulse.yaml_sections import ConfigSource, FilePath, Keys, OneText, Texts, Truth, YamlSection, check_sections
 
 EXAMPLE = "tls_server_config: {cert_file: a.crt}"
 ADVICE = "correct --web.config.file or remove it"
 
 
-class TlsConfig(YamlSection):
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
     """`tls_server_config`: certificate and key, inline or in files, and client authentication."""
 
-    cert: OneText | None = None
-    key: OneText | None = Field(default=None, repr=False)
-    client_ca: OneText | None = None
-    cert_file: FilePath | None = None
-    key_file: FilePath | None = None
-    client_ca_file: FilePath | None = None
-    client_auth_type: ClientAuth = "NoClientCert"
-    client_allowed_sans: Texts = ()
-    min_version: TlsVersion = "TLS12"
-    max_version: TlsVersion = "TLS13"
-    cipher_suites: Ciphers = ()
-    prefer_server_cipher_suites: Truth = True
-    curve_preferences: Curves = ()
+    cert: str | None = entry(TEXT)
+    key: str | None = entry(TEXT, secret=True)
+    client_ca: str | None = entry(TEXT)
+    cert_file: Path | None = entry(PATH)
+    key_file: Path | None = entry(PATH)
+    client_ca_file: Path | None = entry(PATH)
+    client_auth_type: str = entry(CLIENT_AUTH_TYPE, "NoClientCert")
+    client_allowed_sans: tuple[str, ...] = entry(many(TEXT, split=False), ())
+    min_version: str = entry(TLS_VERSION, "TLS12")
+    max_version: str = entry(TLS_VERSION, "TLS13")
+    cipher_suites: tuple[str, ...] = entry(CIPHER_LIST, ())
+    prefer_server_cipher_suites: bool = entry(YAML_TRUTH, True)
+    curve_preferences: tuple[str, ...] = entry(CURVE_LIST, ())
 
     def files(self) -> tuple[Path, ...]:
         """The files it names."""
         return tuple(path for path in (self.cert_file, self.key_file, self.client_ca_file) if path)
 
 
-class HttpConfig(YamlSection):
+@dataclass(frozen=True, slots=True)
+class HttpConfig:
     """`http_server_config`: headers of every response. HTTP/2 is not supported, whatever `http2` says."""
 
-    http2: Truth = True
-    headers: Headers = Field(default_factory=dict)
+    http2: bool = entry(YAML_TRUTH, True)
+    headers: Mapping[str, str] = entry(HEADER_TEXTS, {})
 
 
-class RateConfig(YamlSection):
+@dataclass(frozen=True, slots=True)
+class RateConfig:
     """`rate_limit`: one request every `interval` (ns), with bursts of `burst`; no limit at 0."""
 
-    interval: IntervalNs = 0
-    burst: Burst = 0
+    interval: int = entry(INTERVAL, 0)
+    burst: int = entry(BURST, 0)
 
 
-class WebConfig(YamlSection):
+@dataclass(frozen=True, slots=True)
+class WebConfig:
     """The whole file."""
 
-    tls_server_config: TlsConfig | None = None
-    http_server_config: HttpConfig = HttpConfig()
-    basic_auth_users: Users = Field(default_factory=dict, repr=False)
-    rate_limit: RateConfig = RateConfig()
+    tls_server_config: TlsConfig | None = entry(TlsConfig)
+    http_server_config: HttpConfig = entry(HttpConfig, HttpConfig())
+    basic_auth_users: Mapping[str, str] = entry(USER_HASHES, {}, secret=True)
+    rate_limit: RateConfig = entry(RateConfig, RateConfig())
 
 
-SECTIONS: Mapping[str, type[YamlSection]] = {
-    "tls_server_config": TlsConfig,
-    "http_server_config": HttpConfig,
-    "rate_limit": RateConfig,
-}
-
-
-def read_config(path: Path) -> tuple[WebConfig, ConfigSource]:
-    """The checked file, and its texts with the line of each key.
+def read_config(path: Path) -> tuple[WebConfig, YamlFile]:
+    """The checked file, and the line of each key.
 
     Raises:
         ConfigError: lists all errors in the file.
     """
-    source = ConfigSource.of(path, EXAMPLE, ADVICE)
-    faults = list(source.file.faults)
+    file = YamlFile(path)
     # a section without keys counts as absent, as in Go
-    texts = {key: content for key, content in source.texts.items() if content}
-    if not texts and not faults:
-        faults.append(
+    texts = {key: content for key, content in file.read_texts(ADVICE, EXAMPLE).items() if content}
+    if not texts and not file.faults:
+        file.faults.append(
             f"{path}: is empty, so it would ask for no password and no TLS; write basic_auth_users or "
             "tls_server_config, or remove --web.config.file to run without"
         )
-    config, wrong = check_sections(WebConfig, texts, source, SECTIONS)
-    faults += wrong
-    faults += [f"{source.place(keys)}: {sentence}" for keys, sentence in _find_contradictions(texts)]
-    if config is None or faults:
-        raise ConfigError(faults)
-    return config, source
+    config = file.read_section(WebConfig, texts)
+    file.faults += [f"{file.place(keys)}: {sentence}" for keys, sentence in _find_contradictions(texts)]
+    if file.faults:
+        raise ConfigError(file.faults)
+    return config, file
 
 
 def _find_contradictions(texts: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:

@@ -1,0 +1,324 @@
+"""Kinds of values: a text becomes a checked value in one way, whether a setting, a flag, a query or a file has it.
+
+Parsing raises `ValueError`; its arguments are sentences that name the value and the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from ibpulse.text import show
+from ibpulse.units import (
+    SECOND_NS,
+    format_duration,
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Given = str | Sequence[str]
+"""The text or texts that a source gives for one value."""
+
+ABSENT = ("", "null", "~")
+"""Texts that mean "no value" for an optional kind."""
+
+T = TypeVar("T")
+_WHOLE = re.compile("[0-9]{1,18}")
+_NUMBER = re.compile(r"(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?")
+LEAST_PART = 4
+
+
+class GivenText(NamedTuple):
+    """What was given, and where: `flag --tp` or `job.yaml:3: tp`."""
+
+    text: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An instant in nanoseconds: wall time since 1970, or an offset from the beginning of each recording."""
+
+    ns: int
+    after_begin: bool = False
+
+    def in_recording(self, start_ns: int) -> int:
+        """The instant as wall time in a recording that begins at `start_ns`."""
+        return self.ns + start_ns if self.after_begin else self.ns
+
+
+class EntriesError(ValueError):
+    """Faults in the entries of a list or a mapping, as pairs of entry and sentence."""
+
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        self.faults = faults
+        super().__init__(*(sentence for _, sentence in faults))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A kind of value: its metavar, and how to parse and write it. Called, it parses, as argparse wants it.
+
+    A list has the kind of its items in `item`; a `mapping` may also be one in a file.
+    """
+
+    metavar: str
+    parse: Callable[[Any], T]
+    write: Callable[[T], Any] = str
+    item: Kind[Any] | None = None
+    mapping: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it takes several values."""
+        return self.item is not None or self.mapping
+
+    def __call__(self, given: Given) -> T:
+        """The value of a text."""
+        return self.parse(given)
+
+    def text(self, value: T) -> str:
+        """The value as one text."""
+        written = self.write(value)
+        return ",".join(map(str, written)) if isinstance(written, list) else str(written)
+
+
+def one(
+    metavar: str, parse: Callable[[str], T], *checks: Callable[[T], None], write: Callable[[T], Any] = str
+) -> Kind[T]:
+    """A single value, parsed by `parse`; each check raises a ValueError for an invalid value."""
+
+    def read(given: Given) -> T:
+        if not isinstance(given, str):
+            raise ValueError(f"{', '.join(given)!r} is a list; give one value")  # noqa: TRY004 (a fault of the value)
+        value = parse(given)
+        for check in checks:
+            check(value)
+        return value
+
+    return Kind(metavar, read, write)
+
+
+def optional(kind: Kind[T], empty: str) -> Kind[T | None]:
+    """A kind with None for an absent value; `empty` ends the sentence `or leave it empty`."""
+
+    def read(given: Given) -> T | None:
+        if given in ABSENT:
+            return None
+        try:
+            return kind.parse(given)
+        except ValueError as error:
+            raise ValueError(f"{error}, or leave it empty {empty}") from None
+
+    return Kind(kind.metavar, read, lambda value: None if value is None else kind.write(value))
+
+
+def many(
+    item: Kind[T],
+    finish: Callable[[tuple[T, ...]], tuple[T, ...]] = lambda values: values,
+    *,
+    split: bool = True,
+) -> Kind[tuple[T, ...]]:
+    """A list of values; `split` texts have commas between them. `finish` checks and orders the values."""
+
+    def read(given: Given) -> tuple[T, ...]:
+        values: list[T] = []
+        faults: list[tuple[str, str]] = []
+        texts = split_texts(given) if split else (given,) if isinstance(given, str) else given
+        for number, text in enumerate(texts):
+            try:
+                values.append(item.parse(text))
+            except ValueError as error:
+                faults += ((str(number), sentence) for sentence in error.args)
+        if faults:
+            raise EntriesError(faults)
+        return finish(tuple(values))
+
+    return Kind(f"{item.metavar},...", read, lambda values: [item.write(value) for value in values], item)
+
+
+def split_texts(given: Given) -> tuple[str, ...]:
+    """The items of a list: comma separated, repeated, or both."""
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    return tuple(item.strip() for text in texts if text not in ABSENT for item in text.split(","))
+
+
+def choice(*allowed: str, metavar: str = "", **synonyms: str) -> Kind[Any]:
+    """One of the allowed words, or a synonym of one."""
+
+    def parse(text: str) -> str:
+        word = synonyms.get(text, text)
+        if word not in allowed:
+            raise ValueError(unknown_word(text, allowed))
+        return word
+
+    return one(metavar or "|".join((*allowed, *synonyms)), parse)
+
+
+def some_of(metavar: str, *allowed: str) -> Kind[tuple[str, ...]]:
+    """A list of allowed words without duplicates; the word none alone means an empty list."""
+
+    def finish(words: tuple[str, ...]) -> tuple[str, ...]:
+        if words == ("none",):
+            return ()
+        for word in words:
+            if word not in allowed:
+                raise ValueError(unknown_word(word, (*allowed, "none")))
+            if words.count(word) > 1:
+                raise ValueError(f"{word} is given twice; give it once")
+        return words
+
+    return many(one(metavar, str), finish)
+
+
+def unknown_word(text: str, allowed: Iterable[str]) -> str:
+    """The sentence for a word that is none of the allowed ones."""
+    words = tuple(allowed)
+    return f"unknown value {show(text)}; {advice(text, words, f'choose {either(words)}')}"
+
+
+def either(words: Sequence[str]) -> str:
+    """Words joined as in a sentence: `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def advice(unknown: str, known: Iterable[str], otherwise: str) -> str:
+    """A hint for an unknown name: the nearest known one, or the first that contains it, or `otherwise`."""
+    from difflib import get_close_matches  # needed only after a typing error
+
+    names = list(known)
+    nearest = get_close_matches(unknown, names, n=1)
+    if not nearest and len(unknown) >= LEAST_PART:
+        nearest = [name for name in names if unknown in name]
+    return f"did you mean {nearest[0]}?" if nearest else otherwise
+
+
+def matching(metavar: str, form: str, what: str, way_out: str) -> Kind[str]:
+    """A text that matches a regular expression, such as `a host name`."""
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(form, text):
+            raise ValueError(f"{show(text)} is not {what}; {way_out}")
+        return text
+
+    return one(metavar, parse)
+
+
+def truth(*, lenient: bool = False) -> Kind[bool]:
+    """true or false; `lenient` takes the other words of YAML for them as well, in any case."""
+    words = {"true": True, "false": False}
+    if lenient:
+        words |= {"yes": True, "on": True, "no": False, "off": False}
+
+    def parse(text: str) -> bool:
+        word = text.lower() if lenient else text
+        if word not in words:
+            raise ValueError(unknown_word(text, ("true", "false")))
+        return words[word]
+
+    return one("true|false", parse, write=lambda value: str(value).lower())
+
+
+def between(lowest: T, highest: T, write: Callable[[Any], str] = str) -> Callable[[T], None]:
+    """A check of inclusive bounds; `write` formats a value for the message."""
+
+    def check(value: Any) -> None:
+        if not lowest <= value <= highest:
+            raise ValueError(f"{write(value)} is out of bounds; choose {write(lowest)} to {write(highest)}")
+
+    return check
+
+
+def above_zero(value: float) -> None:
+    """A check that refuses zero."""
+    if not value:
+        raise ValueError("0 is out of bounds; give more than 0")
+
+
+def whole(lowest: int, highest: int, metavar: str = "COUNT") -> Kind[int]:
+    """A whole number with inclusive bounds."""
+
+    def parse(text: str) -> int:
+        if not _WHOLE.fullmatch(text):
+            raise ValueError(f"{show(text)} is not a whole number; write it like {max(2, lowest)}")
+        return int(text)
+
+    return one(metavar, parse, between(lowest, highest), write=lambda value: value)
+
+
+def number(lowest: float, highest: float, metavar: str, example: str, *checks: Callable[[float], None]) -> Kind[float]:
+    """A number with inclusive bounds, such as 0.85 or 7.6e9; further checks run before that of the bounds."""
+
+    def parse(text: str) -> float:
+        if not _NUMBER.fullmatch(text):
+            raise ValueError(f"{show(text)} is not a number; write it like {example}")
+        return float(text)
+
+    return one(metavar, parse, *checks, between(lowest, highest, "{:g}".format))
+
+
+def duration(lowest: str, highest: str, *first: Callable[[int], None]) -> Kind[int]:
+    """A duration in nanoseconds with inclusive bounds; the checks in `first` run before that of the bounds."""
+    bounds = between(parse_duration(lowest), parse_duration(highest), format_duration)
+    return one("DURATION", parse_duration, *first, bounds, write=format_duration)
+
+
+def seconds(lowest: str, highest: str) -> Kind[int]:
+    """A duration in nanoseconds with inclusive bounds, in whole seconds."""
+    return duration(lowest, highest, _whole_seconds)
+
+
+def _whole_seconds(period_ns: int) -> None:
+    if period_ns % SECOND_NS:
+        raise ValueError(f"{format_duration(period_ns)} is not a whole number of seconds; write it like 10s or 5m")
+
+
+def _path(text: str) -> Path:
+    from pathlib import Path  # not for help texts
+
+    if text in ABSENT:
+        raise ValueError("the path is empty; give a path or remove the setting")
+    return Path(text)
+
+
+def _moment(text: str) -> Moment:
+    from ibpulse.instants import parse_instant  # not for help texts
+
+    try:
+        return Moment(parse_duration(text), after_begin=True)
+    except ValueError:
+        pass
+    try:
+        return Moment(parse_instant(text))
+    except ValueError:
+        raise ValueError(f"{show(text)} is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z") from None
+
+
+def _regular_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{show(text)} is not a regular expression: {error}") from None
+    return text
+
+
+TEXT = one("TEXT", str)
+PATH = one("PATH", _path)
+OPTIONAL_PATH = optional(PATH, "for none")
+TRUTH, YAML_TRUTH = truth(), truth(lenient=True)
+RATE = one("RATE", parse_rate, write=format_rate)
+SIZE = one("SIZE", parse_size, write=format_size)
+SOME_TIME = one("DURATION", parse_duration, above_zero, write=format_duration)
+SOME_RATE = one("RATE", parse_rate, above_zero, write=format_rate)
+SOME_BYTES = one("SIZE", parse_size, above_zero, write=format_size)
+RATIO = number(0, 1, "RATIO", "0.85")
+MOMENT = one("TIME", _moment)
+REGULAR_EXPRESSION = one("REGEX", _regular_expression)

@@ -1,0 +1,134 @@
+"""The kinds of values: what each takes, and the sentence for what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.base import values
+from ibpulse.base.values import (
+    Kind,
+    Moment,
+    choice,
+    duration,
+    many,
+    matching,
+    number,
+    optional,
+    seconds,
+    some_of,
+    whole,
+)
+from tests.tables import for_each
+
+COUNT = whole(1, 64)
+SHARE = number(0.5, 8, "N", "1.03")
+WORD = choice("debug", "warning", warn="warning")
+RULES = some_of("RULE", "one", "two")
+HOST = matching("HOST", "[a-z]+", "a host", "write it like node")
+EXACTLY = "unknown value {!r}; choose true or false"
+
+TAKEN: dict[str, tuple[Kind[Any], values.Given, object]] = {
+    "whole": (COUNT, "064", 64),
+    "number": (SHARE, "1.03", 1.03),
+    "number with exponent": (number(0, 1e30, "N", "7.6e9"), "7.6e9", 7.6e9),
+    "number without zero": (values.RATIO, ".85", 0.85),
+    "duration": (duration("1s", "1h"), "1h", 3600 * 10**9),
+    "seconds": (seconds("1s", "1h"), "90s", 90 * 10**9),
+    "time above 0": (values.SOME_TIME, "1ns", 1),
+    "rate": (values.RATE, "0.1GB/s", 10**8),
+    "size": (values.SIZE, "64MiB", 64 * 2**20),
+    "offset": (values.MOMENT, "10s", Moment(10**10, after_begin=True)),
+    "wall time": (values.MOMENT, "1970-01-01T00:00:01Z", Moment(10**9)),
+    "choice": (WORD, "debug", "debug"),
+    "synonym": (WORD, "warn", "warning"),
+    "none of some": (RULES, "none", ()),
+    "some": (RULES, "two, one", ("two", "one")),
+    "pattern": (HOST, "node", "node"),
+    "expression": (values.REGULAR_EXPRESSION, "a+", "a+"),
+    "truth": (values.TRUTH, "false", False),
+    "truth of YAML": (values.YAML_TRUTH, "On", True),
+    "path": (values.PATH, "/sys", Path("/sys")),
+    "nothing": (values.OPTIONAL_PATH, "", None),
+    "list": (many(COUNT), ["1,2", "3"], (1, 2, 3)),
+    "list without commas": (many(values.TEXT, split=False), "a,b", ("a,b",)),
+}
+
+REFUSED: dict[str, tuple[Kind[Any], values.Given, tuple[str, ...]]] = {
+    "whole": (COUNT, "-1", ("'-1' is not a whole number; write it like 2",)),
+    "whole in other digits": (COUNT, "١", ("'١' is not a whole number; write it like 2",)),
+    "whole below": (COUNT, "0", ("0 is out of bounds; choose 1 to 64",)),
+    "whole above": (COUNT, "65", ("65 is out of bounds; choose 1 to 64",)),
+    "number": (SHARE, "nan", ("'nan' is not a number; write it like 1.03",)),
+    "number below": (SHARE, "0.4", ("0.4 is out of bounds; choose 0.5 to 8",)),
+    "duration": (duration("1s", "1h"), "1", ("1 has no unit; write it like 10ms, 5s or 1h30m",)),
+    "duration above": (duration("1s", "1h"), "61m", ("1h1m is out of bounds; choose 1s to 1h",)),
+    "seconds": (
+        seconds("1s", "1h"),
+        "1500ms",
+        ("1s500ms is not a whole number of seconds; write it like 10s or 5m",),
+    ),
+    "time above 0": (values.SOME_TIME, "0ms", ("0 is out of bounds; give more than 0",)),
+    "rate above 0": (values.SOME_RATE, "0GB/s", ("0 is out of bounds; give more than 0",)),
+    "moment": (values.MOMENT, "then", ("'then' is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z",)),
+    "choice": (WORD, "loud", ("unknown value 'loud'; choose debug or warning",)),
+    "nearly a choice": (WORD, "debg", ("unknown value 'debg'; did you mean debug?",)),
+    "some": (RULES, "three", ("unknown value 'three'; choose one, two or none",)),
+    "twice": (RULES, "one,one", ("one is given twice; give it once",)),
+    "pattern": (HOST, "a b" * 20, (f"'{'a b' * 13}…' is not a host; write it like node",)),
+    "expression": (
+        values.REGULAR_EXPRESSION,
+        "(",
+        ("'(' is not a regular expression: missing ), unterminated subpattern at position 0",),
+    ),
+    "truth": (values.TRUTH, "yes", (EXACTLY.format("yes"),)),
+    "truth of YAML": (values.YAML_TRUTH, "maybe", (EXACTLY.format("maybe"),)),
+    "path": (values.PATH, "", ("the path is empty; give a path or remove the setting",)),
+    "optional": (
+        optional(COUNT, "for all"),
+        "x",
+        ("'x' is not a whole number; write it like 2, or leave it empty for all",),
+    ),
+    "one of several": (
+        many(COUNT),
+        "0,1,x",
+        ("0 is out of bounds; choose 1 to 64", "'x' is not a whole number; write it like 2"),
+    ),
+    "list for one": (COUNT, ["1", "2"], ("'1, 2' is a list; give one value",)),
+}
+
+
+@for_each(TAKEN)
+def test_a_value_is_taken(kind: Kind[Any], given: values.Given, value: object) -> None:
+    found = kind(given)
+    assert (type(found), found) == (type(value), value)
+
+
+@for_each(REFUSED)
+def test_a_value_is_refused_with_the_way_out(kind: Kind[Any], given: values.Given, faults: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError) as refusal:  # noqa: PT011 (the sentences are compared)
+        kind(given)
+    assert refusal.value.args == faults
+
+
+@for_each(
+    [
+        (COUNT, 7),
+        (SHARE, 1.03),
+        (duration("1s", "1h"), 90 * 10**9),
+        (values.RATE, 10**8),
+        (values.SIZE, 2**20),
+        (many(COUNT), (1, 2)),
+        (values.TRUTH, True),
+        (RULES, ()),
+    ]
+)
+def test_what_a_kind_writes_it_reads(kind: Kind[Any], value: object) -> None:
+    assert kind(kind.text(value)) == value
+
+
+def test_a_moment_counts_from_the_beginning_or_from_1970() -> None:
+    assert Moment(5, after_begin=True).in_recording(100) == 105
+    assert Moment(5).in_recording(100) == 5
