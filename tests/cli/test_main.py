@@ -88,7 +88,7 @@ def test_faults_of_arguments_and_settings_are_printed_together_one_line_each(fin
         "",
         "ibpulse: flag --sampler.intervl: no such flag; did you mean --sampler.interval?\n"
         "ibpulse: environment variable IBPULSE_SLOW__INTERVAL: 1 has no unit; write it like 10ms, 5s or 1h30m\n"
-        "ibpulse: flag --log.format: unknown value 'xml'; choose text or json or logfmt\n",
+        "ibpulse: flag --log.format: unknown value 'xml'; choose text, json or logfmt\n",
     )
 
 

@@ -35,9 +35,9 @@ def recording(tmp_path: Path) -> Recording:
         (("record", "x", "--until-idle=1x"), 2, "flag --until-idle: '1x' is not a duration"),
         (("replay", "none", "y"), 1, "cannot be read: No such file or directory; name another file"),
         (("replay", "there", "."), 1, "is not empty and holds no simulated fabric"),
-        (("replay", "there", "y", "--speed=0"), 2, "flag --speed: 0 is out of bounds; give 0.01 to 1000"),
+        (("replay", "there", "y", "--speed=0"), 2, "flag --speed: 0 is out of bounds; choose 0.01 to 1000"),
         (("replay", "there", "y", "--speed=nan", "--delay=x"), 2, "flag --delay: 'x' is not a duration"),
-        (("replay", "there", "y", "--interval=3ms"), 2, "'3ms' is not a sampling interval; give 1ms to 1s"),
+        (("replay", "there", "y", "--interval=3ms"), 2, "flag --interval: 3ms does not divide one second; the nearest"),
         (("replay", "there", "y", "--interval=3"), 2, "flag --interval: 3 has no unit"),
     ]
 )

@@ -92,10 +92,10 @@ def test_all_faults_of_the_arguments_are_told_together(capsys: pytest.CaptureFix
     assert errors.splitlines() == [
         "ibpulse: flag --from: 'soon' is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z",
         "ibpulse: flag --timescales: 10 has no unit; write it like 10ms, 5s or 1h30m",
-        "ibpulse: flag --timescales: 0 is not a timescale; write them like 10ms,1s",
-        "ibpulse: flag --least-change: -1.0 is not a ratio; write one like 0.01",
-        "ibpulse: flag --resamples: 5 is out of bounds; give 100 to 100000",
-        "ibpulse: flag --seed: -1 is negative; give 0 or more",
+        "ibpulse: flag --timescales: '0s' is zero; give more than 0",
+        "ibpulse: flag --least-change: '-1' is not a number; write it like 0.01",
+        "ibpulse: flag --resamples: 5 is out of bounds; choose 100 to 100000",
+        "ibpulse: flag --seed: '-1' is not a whole number; write it like 2",
     ]
 
 

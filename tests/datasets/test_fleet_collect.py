@@ -26,7 +26,7 @@ from tests.datasets.known_traffic import Node, save_nodes
         (["--url=http://g", "a"], ["flag --url: cannot be combined with files or nodes.sources"]),
         (["--url=http://g", "--to=1763683200000"], ["flag --to: needs --from; give both"]),
         (["a", "--from=1763683200000", "--to=1763683200000"], ["flag --to: is not after --from; exchange them"]),
-        (["a", "--processes=0"], ["flag --processes: 0 is not possible; choose 1 to 256"]),
+        (["a", "--processes=0"], ["flag --processes: 0 is out of bounds; choose 1 to 256"]),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused_together(

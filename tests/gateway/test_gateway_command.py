@@ -13,7 +13,7 @@ from ibpulse.cli import main
         ([], "nodes.sources: no source of nodes; give one, like dns+NAME:PORT, or use --demo=8"),
         (["--nodes.sources=nodes.txt"], "nodes.sources: 'nodes.txt' is not a source of nodes"),
         (["--nodes.sources=a.json,a.json"], "nodes.sources: 'a.json' is given twice"),
-        (["--demo=1"], "flag --demo: 1 is not possible; choose 2 to 64"),
+        (["--demo=1"], "flag --demo: 1 is out of bounds; choose 2 to 64"),
         (["--demo=8", "--nodes.sources=a.json"], "flag --demo: cannot be combined with nodes.sources"),
     ],
 )

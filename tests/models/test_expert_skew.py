@@ -195,9 +195,9 @@ def test_a_table_that_cannot_be_used_gets_one_error(tmp_path: Path, content: byt
     [
         (["--ranks=5"], "12 loads do not divide by 5 ranks; give one per expert"),
         (["--ranks=4", "--nodes=3"], "4 ranks do not divide by 3 nodes; give nodes that divide them"),
-        (["--ranks=0"], "flag --ranks: 0 is out of bounds; give 1 to 1000000"),
-        (["--ranks=1"], "flag --ranks: 1 rank has nothing to balance; give 2 or more"),
-        (["--tokens=nan"], "flag --tokens: nan is out of bounds; give more than 0 and at most 1e18"),
+        (["--ranks=0"], "flag --ranks: 0 is out of bounds; choose 2 to 1000000"),
+        (["--ranks=1"], "flag --ranks: 1 is out of bounds; choose 2 to 1000000"),
+        (["--tokens=nan"], "flag --tokens: 'nan' is not a number; write it like 4096"),
         (["--placement=x"], "flag --placement: needs --ranks, the number of ranks that the slots are on"),
         (["--exchange=5"], "flag --exchange: 5 has no unit; write it like 10ms, 5s or 1h30m"),
     ],

@@ -97,7 +97,7 @@ def test_the_type_of_the_output_tells_the_picture(tmp_path: Path, dense: str) ->
         (("-o", "a.png", "--last=1s", "--from=1s"), "flag --last: cannot be combined with --from"),
         (("-o", "a.png", "--last=3"), "flag --last: 3 has no unit"),
         (("-o", "a.gif", "--window=0s"), "flag --window: '0s' is zero; give more than 0"),
-        (("-o", "a.gif", "--speed=0"), "flag --speed: 0.0 is out of bounds; give 0.001 to 1000"),
+        (("-o", "a.gif", "--speed=0"), "flag --speed: 0 is out of bounds; choose 0.001 to 1000"),
         (("-o", "a.png", "--port=mlx5_9"), "has no port mlx5_9; it has mlx5_0:1"),
         (("-o", "a.png", "--from=9s"), "has no data between --from and --to: it is 6 s long"),
         (

@@ -67,5 +67,5 @@ def test_the_flag_is_checked_and_taken_by_each_recording(
     assert highs == pytest.approx([0.2, 0.15])
     assert main(["report", path, "--gpu-active=1.5", "--gpu-active=0.5"], {}) == 2
     faults = capsys.readouterr().err
-    assert "flag --gpu-active: 1.5 is not a share; give 0 to 1" in faults
+    assert "flag --gpu-active: 1.5 is out of bounds; choose 0 to 1" in faults
     assert "flag --gpu-active: given 2 times for 1 recordings; give it once, or once for each" in faults

@@ -227,23 +227,30 @@ def truth(*, lenient: bool = False) -> Kind[bool]:
     return one("true|false", parse, write=lambda value: str(value).lower())
 
 
-def between(lowest: T, highest: T, write: Callable[[Any], str] = str) -> Callable[[T], None]:
-    """A check of inclusive bounds; `write` formats a value for the message."""
+def between(lowest: T, highest: T | None, write: Callable[[Any], str] = str) -> Callable[[T], None]:
+    """A check of inclusive bounds, the upper one if there is one; `write` formats a value for the message."""
 
     def check(value: Any) -> None:
-        if not lowest <= value <= highest:
-            raise ValueError(f"{write(value)} is out of bounds; choose {write(lowest)} to {write(highest)}")
+        if value < lowest or (highest is not None and value > highest):
+            bounds = f"{write(lowest)} {'or more' if highest is None else f'to {write(highest)}'}"
+            raise ValueError(f"{write(value)} is out of bounds; choose {bounds}")
 
     return check
 
 
-def above_zero(value: float) -> None:
-    """A check that refuses zero."""
-    if not value:
-        raise ValueError("0 is out of bounds; give more than 0")
+def above_zero(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """A parser that refuses zero."""
+
+    def read(text: str) -> T:
+        value = parse(text)
+        if not value:
+            raise ValueError(f"{show(text)} is zero; give more than 0")
+        return value
+
+    return read
 
 
-def whole(lowest: int, highest: int, metavar: str = "COUNT") -> Kind[int]:
+def whole(lowest: int, highest: int | None = None, metavar: str = "COUNT") -> Kind[int]:
     """A whole number with inclusive bounds."""
 
     def parse(text: str) -> int:
@@ -254,15 +261,15 @@ def whole(lowest: int, highest: int, metavar: str = "COUNT") -> Kind[int]:
     return one(metavar, parse, between(lowest, highest), write=lambda value: value)
 
 
-def number(lowest: float, highest: float, metavar: str, example: str, *checks: Callable[[float], None]) -> Kind[float]:
-    """A number with inclusive bounds, such as 0.85 or 7.6e9; further checks run before that of the bounds."""
+def number(lowest: float, highest: float | None, metavar: str, example: str, *, some: bool = False) -> Kind[float]:
+    """A number with inclusive bounds, such as 0.85 or 7.6e9; with `some`, it is not zero."""
 
     def parse(text: str) -> float:
         if not _NUMBER.fullmatch(text):
             raise ValueError(f"{show(text)} is not a number; write it like {example}")
         return float(text)
 
-    return one(metavar, parse, *checks, between(lowest, highest, "{:g}".format))
+    return one(metavar, above_zero(parse) if some else parse, between(lowest, highest, "{:g}".format))
 
 
 def duration(lowest: str, highest: str, *first: Callable[[int], None]) -> Kind[int]:
@@ -281,6 +288,11 @@ def _whole_seconds(period_ns: int) -> None:
         raise ValueError(f"{format_duration(period_ns)} is not a whole number of seconds; write it like 10s or 5m")
 
 
+def _shift(text: str) -> int:
+    size_ns = above_zero(parse_duration)(text.removeprefix("-"))
+    return -size_ns if text.startswith("-") else size_ns
+
+
 def _path(text: str) -> Path:
     from pathlib import Path  # not for help texts
 
@@ -289,15 +301,19 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _moment(text: str) -> Moment:
+def _instant(text: str) -> int:
     from ibpulse.instants import parse_instant  # not for help texts
 
+    return parse_instant(text)
+
+
+def _moment(text: str) -> Moment:
     try:
         return Moment(parse_duration(text), after_begin=True)
     except ValueError:
         pass
     try:
-        return Moment(parse_instant(text))
+        return Moment(_instant(text))
     except ValueError:
         raise ValueError(f"{show(text)} is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z") from None
 
@@ -316,9 +332,13 @@ OPTIONAL_PATH = optional(PATH, "for none")
 TRUTH, YAML_TRUTH = truth(), truth(lenient=True)
 RATE = one("RATE", parse_rate, write=format_rate)
 SIZE = one("SIZE", parse_size, write=format_size)
-SOME_TIME = one("DURATION", parse_duration, above_zero, write=format_duration)
-SOME_RATE = one("RATE", parse_rate, above_zero, write=format_rate)
-SOME_BYTES = one("SIZE", parse_size, above_zero, write=format_size)
+TIME = one("DURATION", parse_duration, write=format_duration)
+SOME_TIME = one("DURATION", above_zero(parse_duration), write=format_duration)
+SHIFT = one("TIME", _shift)
+SOME_RATE = one("RATE", above_zero(parse_rate), write=format_rate)
+SOME_BYTES = one("SIZE", above_zero(parse_size), write=format_size)
+ANY_WHOLE = whole(0)
 RATIO = number(0, 1, "RATIO", "0.85")
+INSTANT = one("TIME", _instant)
 MOMENT = one("TIME", _moment)
 REGULAR_EXPRESSION = one("REGEX", _regular_expression)

@@ -46,7 +46,8 @@ class Verb:
     """A verb: its line in `ibpulse --help`, its example, and the settings it reads.
 
     `settings` lists groups or single names. `reads_files` marks verbs that read files of unknown origin, with bounded
-    memory.
+    memory. A verb that `checks_flags` gets what is wrong with their values as `arguments.faults`, and reports it
+    together with what is wrong with their combination.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Verb:
     settings: tuple[str, ...]
     module: str = ""
     reads_files: bool = False
+    checks_flags: bool = False
 
     def reads(self, row: Setting) -> bool:
         """Whether a setting has an effect on this verb."""
@@ -130,6 +132,7 @@ VERBS = {
             "ibpulse report before.parquet after.parquet --trim",
             settings=("analysis.active-threshold",),
             reads_files=True,
+            checks_flags=True,
         ),
         Verb(
             "render",
@@ -137,6 +140,7 @@ VERBS = {
             "ibpulse render dense.parquet moe.parquet -o rails.png",
             settings=("analysis.active-threshold",),
             reads_files=True,
+            checks_flags=True,
         ),
         Verb(
             "import",
@@ -180,6 +184,7 @@ VERBS = {
             "ibpulse trace rank0.json.gz --against=node7.parquet",
             settings=("analysis.active-threshold",),
             reads_files=True,
+            checks_flags=True,
         ),
         Verb(
             "fleet collect",
@@ -187,6 +192,7 @@ VERBS = {
             "ibpulse fleet collect --nodes.sources=/etc/ibpulse/nodes.yml --last=10m -o /data/fleet",
             settings=("nodes", "log"),
             reads_files=True,
+            checks_flags=True,
         ),
         Verb(
             "fleet report",
@@ -194,6 +200,7 @@ VERBS = {
             "ibpulse fleet report /data/fleet --job=1001 --format=html > fleet.html",
             settings=(),
             reads_files=True,
+            checks_flags=True,
         ),
         Verb(
             "fleet render",
@@ -201,6 +208,7 @@ VERBS = {
             "ibpulse fleet render /data/fleet -o waterfall.png --sort=rack",
             settings=(),
             reads_files=True,
+            checks_flags=True,
         ),
         Verb(
             "config",

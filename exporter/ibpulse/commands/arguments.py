@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ibpulse.base.values import MOMENT, SOME_TIME
 from ibpulse.errors import ConfigError
 from ibpulse.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ibpulse.base.values import Moment
     from ibpulse.recordings import Recording
     from ibpulse.reports.span import Outside, ReportOptions
 
@@ -115,15 +112,18 @@ def load_source(source: Path | str, options: ReportOptions, last_ns: int) -> tup
 def add_window_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the part of recordings to use: `--last`, `--from`, `--to`, `--trim` and `--port`."""
     parser.add_argument(
-        "--last", metavar="DURATION", help="Use only this much of the end of each recording; not with --from or --to."
+        "--last",
+        type=SOME_TIME,
+        help="Use only this much of the end of each recording; not with --from or --to.",
     )
     parser.add_argument(
         "--from",
         dest="begin",
-        metavar="TIME",
+        type=MOMENT,
         help="Start at this offset into each recording (10s) or at this wall-clock time (2026-11-21T12:00:00Z).",
     )
-    parser.add_argument("--to", dest="end", metavar="TIME", help="End at this offset or wall-clock time, like --from.")
+    parser.add_argument("--to", dest="end", type=MOMENT, help="End at this offset or wall-clock time, like --from.")
+    parser.set_defaults(exclusive=(("--last", "--from"), ("--last", "--to")))
     add_trim_argument(parser)
     parser.add_argument(
         "--port",
@@ -142,7 +142,7 @@ def add_against_arguments(parser: argparse.ArgumentParser, text: str) -> None:
     )
     parser.add_argument(
         "--last",
-        metavar="DURATION",
+        type=SOME_TIME,
         help=f"Compare with this much of its end (default: all; {LAST} of a daemon).",
     )
 
@@ -151,19 +151,15 @@ def load_against(arguments: argparse.Namespace, options: ReportOptions) -> tuple
     """The recording of `--against`, or the last seconds of the daemon at `--url`, as `load_source`; None without them.
 
     Raises:
-        ConfigError: `--last` is not a duration, or both are given.
+        ConfigError: both are given.
         IbpulseError: the file cannot be read, or the daemon does not answer.
     """
-    faults: list[str] = []
-    last_ns = read_amount("--last", arguments.last, parse_duration, faults) or 0
     if isinstance(arguments.against, str):
-        faults.append(f"flag --against: {arguments.against!r} is an address; use --url={arguments.against}")
-    elif arguments.against and arguments.url:
-        faults.append("flag --against: cannot be combined with --url; use one of them")
-    if faults:
-        raise ConfigError(faults)
+        raise ConfigError(f"flag --against: {arguments.against!r} is an address; use --url={arguments.against}")
+    if arguments.against and arguments.url:
+        raise ConfigError("flag --against: cannot be combined with --url; use one of them")
     source: Path | str | None = arguments.against or arguments.url
-    return (source_path(source), *load_source(source, options, last_ns)) if source else None
+    return (source_path(source), *load_source(source, options, arguments.last or 0)) if source else None
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, text: str, *, required: bool) -> None:
@@ -191,28 +187,6 @@ def add_trim_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenPart:
-    """The part of each recording to use: `begin` and `end`, or the last `last_ns` if that is not 0."""
-
-    begin: Moment | None
-    end: Moment | None
-    last_ns: int
-
-
-def read_part(arguments: argparse.Namespace, faults: list[str]) -> ChosenPart:
-    """The part that `--last`, `--from` and `--to` choose; errors are appended to `faults`."""
-    begin = read_moment("--from", arguments.begin, faults)
-    end = read_moment("--to", arguments.end, faults)
-    last_ns = read_duration("--last", arguments.last, faults) if arguments.last else 0
-    faults += [
-        f"flag --last: cannot be combined with {flag}"
-        for flag, given in (("--from", arguments.begin), ("--to", arguments.end))
-        if arguments.last and given
-    ]
-    return ChosenPart(begin, end, last_ns)
-
-
 def check_output(arguments: argparse.Namespace, faults: list[str]) -> None:
     """Check that the output may be written, and that there are not more titles than files.
 
@@ -223,40 +197,3 @@ def check_output(arguments: argparse.Namespace, faults: list[str]) -> None:
         faults.append(f"output {output} exists; use --force to replace it, or name another file")
     if len(arguments.title) > files:
         faults.append(f"flag --title: {len(arguments.title)} titles for {files} recordings; give at most one for each")
-
-
-def read_moment(flag: str, text: str | None, faults: list[str]) -> Moment | None:
-    """The instant given by a flag, None if the flag is absent; errors are appended to `faults`."""
-    from ibpulse.base.values import Moment
-    from ibpulse.instants import parse_instant  # not for help texts
-
-    if text is None:
-        return None
-    try:
-        return Moment(parse_duration(text), after_begin=True)
-    except ValueError:
-        pass
-    try:
-        return Moment(parse_instant(text))
-    except ValueError:
-        faults.append(f"flag {flag}: {text!r} is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z")
-    return None
-
-
-def read_duration(flag: str, text: str, faults: list[str]) -> int:
-    """The duration given by a flag, in nanoseconds and more than 0; errors are appended to `faults`."""
-    return read_amount(flag, text, parse_duration, faults) or 0
-
-
-def read_amount(flag: str, text: str | None, parse: Callable[[str], int], faults: list[str]) -> int | None:
-    """The amount given by a flag, more than 0, None if the flag is absent; errors are appended to `faults`."""
-    if text is None:
-        return None
-    try:
-        amount = parse(text)
-    except ValueError as error:
-        faults.append(f"flag {flag}: {error}")
-        return None
-    if not amount:
-        faults.append(f"flag {flag}: {text!r} is zero; give more than 0")
-    return amount

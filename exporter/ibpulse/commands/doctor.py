@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ibpulse import __version__
+from ibpulse.base.values import TIME
 from ibpulse.errors import ConfigError
 from ibpulse.text import escape_controls
-from ibpulse.units import format_duration, parse_duration
+from ibpulse.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="Exit 1 on warnings as well.")
     parser.add_argument(
         "--watch",
+        type=TIME,
         nargs="?",
         const=EVERY,
-        metavar="DURATION",
         help=f"Repeat at this interval until Ctrl-C (without a value: {EVERY}).",
     )
     parser.add_argument(
@@ -66,17 +67,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the findings; returns 1 if a check failed, or warned with --strict, else 0.
 
     Raises:
-        ConfigError: a check is unknown, or a duration is invalid.
+        ConfigError: a check is unknown.
         BenchmarkError: a file of `--nccl` cannot be read.
     """
     names = _check_names(arguments.check)
-    pause_ns = None if arguments.watch is None else _parse_pause(arguments.watch)
     request = make_request(settings, sample=not arguments.no_look)
     while True:
         code = _run_once(arguments, request, names)
-        if pause_ns is None:
+        if arguments.watch is None:
             return code
-        time.sleep(pause_ns / 1e9)
+        time.sleep(arguments.watch / 1e9)
         if arguments.format == "text" and sys.stdout.isatty():
             print(CLEAR, end="")
 
@@ -89,7 +89,7 @@ def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Seque
     facts = replace(find_facts_in_child(request), benchmarks=tuple(map(read_benchmark, arguments.nccl)))
     findings = examine(facts, names)
     if arguments.format == "json":
-        told = json.dumps(document(findings, _tell_about(facts)), indent=None if arguments.watch else 2)
+        told = json.dumps(document(findings, _tell_about(facts)), indent=None if arguments.watch is not None else 2)
         print(escape_controls(told, keep="\n"), flush=True)
     else:
         print(page(findings, _title(facts), colour=sys.stdout.isatty()), end="", flush=True)
@@ -140,13 +140,6 @@ def _check_names(given: Sequence[str]) -> tuple[str, ...]:
     if wrong:
         raise ConfigError([f"--check={name}: no such check; choose from {', '.join(known)}" for name in wrong])
     return tuple(given)
-
-
-def _parse_pause(text: str) -> int:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise ConfigError([f"--watch: {error}"]) from error
 
 
 def _tell_about(facts: Facts) -> dict[str, object]:

@@ -10,12 +10,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import read_amount, recording_or_address
+from ibpulse.base.values import INSTANT, SOME_TIME, whole
+from ibpulse.commands.arguments import recording_or_address
 from ibpulse.errors import ConfigError, DatasetError
 from ibpulse.memory import ALLOCATOR
 from ibpulse.missing_packages import how_to_install
 from ibpulse.text import escape_controls
-from ibpulse.units import SECOND_NS, parse_duration
+from ibpulse.units import SECOND_NS, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,16 +51,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--url", metavar="URL", help="Collect the nodes of a gateway, such as http://gateway:10056.")
     parser.add_argument("--job", default="", metavar="ID", help="Collect the nodes of this job, and its ports.")
-    parser.add_argument("--last", metavar="DURATION", help=f"Collect the time up to now (default: {LAST}).")
+    parser.add_argument("--last", type=SOME_TIME, help=f"Collect the time up to now (default: {LAST}).")
     parser.add_argument(
-        "--from", dest="begin", metavar="TIME", help="Begin at this wall-clock time, such as 2026-11-21T12:00:00Z."
+        "--from",
+        dest="begin",
+        type=INSTANT,
+        help="Begin at this wall-clock time, such as 2026-11-21T12:00:00Z.",
     )
-    parser.add_argument("--to", dest="end", metavar="TIME", help="End at this wall-clock time (default: now).")
+    parser.add_argument("--to", dest="end", type=INSTANT, help="End at this wall-clock time (default: now).")
     parser.add_argument(
         "--processes",
-        type=int,
-        default=os.cpu_count() or 1,
-        metavar="COUNT",
+        type=whole(1, MOST_PROCESSES),
+        default=min(os.cpu_count() or 1, MOST_PROCESSES),
         help="Processes that compute the small tiers (default: one for each CPU).",
     )
     parser.add_argument(
@@ -125,24 +128,14 @@ def read_span(arguments: argparse.Namespace, settings: Settings) -> tuple[int, i
     Raises:
         ConfigError: arguments are invalid, or do not go together; lists all faults.
     """
-    from ibpulse.instants import parse_instant  # not for help texts
-
-    faults: list[str] = []
     now_ns = (time.time_ns() - SETTLE_NS) // SECOND_NS * SECOND_NS
-    last_ns = read_amount("--last", arguments.last, parse_duration, faults)
-    moments: dict[str, int] = {}
-    for flag, text in (("--from", arguments.begin), ("--to", arguments.end)):
-        try:
-            moments |= {} if text is None else {flag: parse_instant(text)}
-        except ValueError as error:
-            faults.append(f"flag {flag}: {error}")
-    faults += _find_contradictions(arguments, settings)
+    faults: list[str] = [*arguments.faults, *_find_contradictions(arguments, settings)]
     span = None
-    if last_ns:
-        span = now_ns - last_ns, now_ns
-    elif moments:
-        end_ns = moments.get("--to", now_ns)
-        span = moments.get("--from", 0) // SECOND_NS * SECOND_NS, -(-end_ns // SECOND_NS) * SECOND_NS
+    if arguments.last:
+        span = now_ns - arguments.last, now_ns
+    elif arguments.begin is not None or arguments.end is not None:
+        end_ns = now_ns if arguments.end is None else arguments.end
+        span = (arguments.begin or 0) // SECOND_NS * SECOND_NS, -(-end_ns // SECOND_NS) * SECOND_NS
     if span is not None and span[0] >= span[1]:
         faults.append("flag --to: is not after --from; exchange them")
     if faults:
@@ -160,8 +153,6 @@ def _find_contradictions(arguments: argparse.Namespace, settings: Settings) -> I
         yield "flag --url: cannot be combined with files or nodes.sources; use one of them"
     if not (arguments.files or arguments.url or settings.nodes.sources):
         yield "no source of samples; give nodes.sources, the --url of a gateway, or files"
-    if not 1 <= arguments.processes <= MOST_PROCESSES:
-        yield f"flag --processes: {arguments.processes} is not possible; choose 1 to {MOST_PROCESSES}"
 
 
 def _span_of_nodes(arguments: argparse.Namespace, store: DatasetStore, span: tuple[int, int] | None) -> tuple[int, int]:
@@ -173,7 +164,9 @@ def _span_of_nodes(arguments: argparse.Namespace, store: DatasetStore, span: tup
         span = now_ns - parse_duration(LAST), now_ns
     if arguments.begin is not None:
         return span
-    return continue_span(store, UnfinishedSpan(arguments.last or LAST, arguments.job, *span))
+    return continue_span(
+        store, UnfinishedSpan(format_duration(arguments.last or parse_duration(LAST)), arguments.job, *span)
+    )
 
 
 def _collect_files(

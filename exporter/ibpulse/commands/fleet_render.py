@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.values import ANY_WHOLE
 from ibpulse.commands.fleet_report import add_choice, read_choice
 from ibpulse.errors import ConfigError, PictureError
 from ibpulse.pictures.options import THEMES, PictureOptions, size_faults
@@ -39,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"Order of the nodes: {', '.join(ORDERS)} (default: lateness).",
     )
     parser.add_argument("--theme", choices=THEMES, default="light", help="Colours: light or dark (default: light).")
-    parser.add_argument("--width", type=int, default=WIDTH, metavar="PIXELS", help=f"Width (default: {WIDTH}).")
+    parser.add_argument("--width", type=ANY_WHOLE, default=WIDTH, metavar="PIXELS", help=f"Width (default: {WIDTH}).")
     parser.add_argument(
         "--dpi",
-        type=int,
+        type=ANY_WHOLE,
         default=DPI,
         metavar="NUMBER",
         help=f"Pixels per inch; more enlarges the text (default: {DPI}).",
@@ -57,7 +58,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         DatasetError: the dataset cannot be read.
         PictureError: the picture cannot be drawn or written.
     """
-    faults = size_faults(arguments.width, arguments.dpi)
+    faults: list[str] = arguments.faults
+    if not faults:
+        faults += size_faults(arguments.width, arguments.dpi)
     choice = read_choice(arguments, faults)
     if faults:
         raise ConfigError(faults)

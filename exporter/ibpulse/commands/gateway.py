@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.values import whole
 from ibpulse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the demo."""
     parser.add_argument(
         "--demo",
-        type=int,
-        metavar="COUNT",
+        type=whole(2, MOST_NODES),
         help=f"Simulate this many nodes, 2 to {MOST_NODES}, and serve them; needs no hardware.",
     )
 
@@ -79,8 +79,6 @@ def check(arguments: argparse.Namespace, settings: Settings) -> None:
         raise ConfigError(["nodes.sources: no source of nodes; give one, like dns+NAME:PORT, or use --demo=8"])
     if arguments.demo is not None and settings.nodes.sources:
         raise ConfigError(["flag --demo: cannot be combined with nodes.sources; use one of them"])
-    if arguments.demo is not None and not 2 <= arguments.demo <= MOST_NODES:
-        raise ConfigError([f"flag --demo: {arguments.demo} is not possible; choose 2 to {MOST_NODES}"])
 
 
 def make_discovery(settings: Settings, errors: InternalErrors) -> Discovery:

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import read_amount
-from ibpulse.errors import ConfigError, RecordingError
+from ibpulse.base.values import SOME_RATE, SOME_TIME
+from ibpulse.errors import RecordingError
 from ibpulse.text import escape_controls
-from ibpulse.units import AMOUNT_UNITS, RATE_UNITS, format_duration, parse_duration, parse_rate
+from ibpulse.units import AMOUNT_UNITS, RATE_UNITS, format_duration
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
@@ -51,15 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--interval",
-        metavar="DURATION",
+        type=SOME_TIME,
         help="Sampling interval of the recording (default: close to the spacing of the log's rows).",
     )
     parser.add_argument(
         "--longest-gap",
-        metavar="DURATION",
+        type=SOME_TIME,
         help="Longest gap between rows to fill; longer gaps become missing data (default: 5 times the usual spacing).",
     )
-    parser.add_argument("--line-rate", metavar="RATE", help="Line rate of each port, one direction, such as 50GB/s.")
+    parser.add_argument("--line-rate", type=SOME_RATE, help="Line rate of each port, one direction, such as 50GB/s.")
     parser.add_argument("--host", metavar="NAME", help="Node name to store in the recording.")
 
 
@@ -67,23 +67,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write the recording and print a summary of it.
 
     Raises:
-        ConfigError: arguments are invalid; lists all of them.
         RecordingError: the log cannot be read, or the recording cannot be written.
     """
     from ibpulse.recordings import save  # not for help texts
     from ibpulse.recordings.counter_log import LogColumns, read_log
     from ibpulse.recordings.resampling import GridOptions, resample
 
-    faults: list[str] = []
     options = GridOptions(
-        interval_ns=read_amount("--interval", arguments.interval, parse_duration, faults),
-        longest_gap_ns=read_amount("--longest-gap", arguments.longest_gap, parse_duration, faults),
-        rate_bytes_per_second=read_amount("--line-rate", arguments.line_rate, parse_rate, faults),
+        interval_ns=arguments.interval,
+        longest_gap_ns=arguments.longest_gap,
+        rate_bytes_per_second=arguments.line_rate,
         host=arguments.host or "",
         reason=arguments.file.name,
     )
-    if faults:
-        raise ConfigError(faults)
     columns = LogColumns(
         time=arguments.time,
         transmit=arguments.transmit or "",

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import add_against_arguments, load_against, read_amount
+from ibpulse.base.values import SOME_RATE, whole
+from ibpulse.commands.arguments import add_against_arguments, load_against
 from ibpulse.errors import ConfigError
-from ibpulse.units import parse_rate
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 UNITS = ("MiB/s", "Gb/s")
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce"]
 ALGORITHMS = ("ring", "tree", "hierarchical", "collnet")
-MOST_COUNT = 1_000_000
+COUNT = whole(1, 1_000_000)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,19 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_against_arguments(parser, "Recording of one node during the run.")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="Output format (default: text).")
-    parser.add_argument("--rate", metavar="RATE", help="Line rate of a rail, one direction, such as 50GB/s.")
-    parser.add_argument("--rails", type=int, metavar="COUNT", help="Rails per node (default: those of the recording).")
+    parser.add_argument("--rate", type=SOME_RATE, help="Line rate of a rail, one direction, such as 50GB/s.")
+    parser.add_argument("--rails", type=COUNT, help="Rails per node (default: those of the recording).")
     parser.add_argument(
-        "--gpu-rate", metavar="RATE", help="Rate of a GPU's links within its node, one direction, such as 450GB/s."
+        "--gpu-rate",
+        type=SOME_RATE,
+        help="Rate of a GPU's links within its node, one direction, such as 450GB/s.",
     )
-    parser.add_argument("--ranks", type=int, metavar="COUNT", help="Ranks of the run (default: from the file).")
-    parser.add_argument("--nodes", type=int, metavar="COUNT", help="Nodes of the run (default: from the file).")
+    parser.add_argument("--ranks", type=COUNT, help="Ranks of the run (default: from the file).")
+    parser.add_argument("--nodes", type=COUNT, help="Nodes of the run (default: from the file).")
     parser.add_argument(
         "--collective", choices=COLLECTIVES, help="Collective of a file that does not name it (default: unknown)."
     )
     parser.add_argument("--algorithm", choices=ALGORITHMS, help="Algorithm of NCCL (default: from the file).")
     parser.add_argument("--unit", choices=UNITS, help="Unit of perftest's bandwidth (default: inferred from the file).")
-    parser.add_argument("--mtu", type=int, metavar="BYTES", help="MTU of the rails (default: 1024 to 4096).")
+    parser.add_argument("--mtu", type=COUNT, metavar="BYTES", help="MTU of the rails (default: 1024 to 4096).")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -79,19 +81,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _hardware(arguments: argparse.Namespace) -> KnownHardware:
     from ibpulse.nccl.bandwidth_theory import KnownHardware
 
-    faults: list[str] = []
-    for name in ("rails", "ranks", "nodes", "mtu"):
-        value = getattr(arguments, name)
-        if value is not None and not 0 < value <= MOST_COUNT:
-            faults.append(f"flag --{name}: {value} is out of bounds; give 1 to {MOST_COUNT}")
-    rate = read_amount("--rate", arguments.rate, parse_rate, faults)
-    gpu_rate = read_amount("--gpu-rate", arguments.gpu_rate, parse_rate, faults)
-    if arguments.ranks and arguments.nodes and not faults and arguments.ranks % arguments.nodes:
-        faults.append(f"flag --ranks: {arguments.ranks} is not a multiple of {arguments.nodes} nodes; correct one")
-    if faults:
-        raise ConfigError(faults)
+    if arguments.ranks and arguments.nodes and arguments.ranks % arguments.nodes:
+        raise ConfigError(f"flag --ranks: {arguments.ranks} is not a multiple of {arguments.nodes} nodes; correct one")
     return KnownHardware(
-        arguments.ranks, arguments.nodes, arguments.rails, rate, gpu_rate, algorithm=arguments.algorithm or ""
+        arguments.ranks,
+        arguments.nodes,
+        arguments.rails,
+        arguments.rate,
+        arguments.gpu_rate,
+        algorithm=arguments.algorithm or "",
     )
 
 

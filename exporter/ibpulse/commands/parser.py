@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NoReturn
 
-from ibpulse.base.values import advice
+from ibpulse.base.values import Kind, advice, unknown_word
 from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.arguments import is_address
 from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
@@ -43,6 +43,27 @@ class Parsed:
 class Parser(argparse.ArgumentParser):
     """A parser that raises an exception where argparse prints and exits."""
 
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.faults: list[str] = []
+        """What is wrong with values of a `Kind`; all of them are reported."""
+
+    def add_argument(self, *names: str, **named: Any) -> argparse.Action:
+        """Declare an argument; a value of a `Kind` has its metavar, unless the choices are listed."""
+        if isinstance(named.get("type"), Kind) and "choices" not in named:
+            named.setdefault("metavar", named["type"].metavar)
+        return super().add_argument(*names, **named)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """The value of a text, None if it is wrong; argparse calls it."""
+        if not isinstance(action.type, Kind):
+            return super()._get_value(action, arg_string)
+        try:
+            return action.type.parse(arg_string)
+        except ValueError as error:
+            self.faults += (f"{_name(action)}: {sentence}" for sentence in error.args)
+            return None
+
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments.
 
@@ -57,12 +78,14 @@ class Parser(argparse.ArgumentParser):
         Raises:
             ConfigError: it is none.
         """
-        if action.choices is None or value in action.choices:
+        if action.choices is None or value is None or value in action.choices:
             return
-        known = [str(choice) for choice in action.choices]
-        name = f"flag {action.option_strings[-1]}" if action.option_strings else str(action.metavar or action.dest)
-        way_out = advice(str(value), known, f"choose {', '.join(known)}")
-        raise ConfigError([f"{name}: unknown value {str(value)!r}; {way_out}"])
+        raise ConfigError([f"{_name(action)}: {unknown_word(str(value), map(str, action.choices))}"])
+
+
+def _name(action: argparse.Action) -> str:
+    """An argument as errors name it."""
+    return f"flag {action.option_strings[-1]}" if action.option_strings else str(action.metavar or action.dest)
 
 
 class Help(argparse.Action):
@@ -131,7 +154,7 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     """Parse the words after the verb.
 
     Raises:
-        ConfigError: one of the verb's own arguments is missing or invalid; unknown flags are only listed.
+        ConfigError: one of the verb's own arguments is missing, or none of its choices; other errors are only listed.
     """
     parser = build_parser(verb, show_settings=True)
     # so that an address may also follow flags
@@ -142,6 +165,14 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     # a value that stands apart from its unknown flag may have been taken for the address
     address = getattr(arguments, "address", None) or ""
     faults = _unknown_faults(unknown, known, parser.prog, address)
+    given = {word.partition("=")[0] for word in words}
+    for one, other in values.pop("exclusive", ()):
+        if given.issuperset((one, other)):
+            parser.faults.append(f"flag {one}: cannot be combined with {other}")
+    if verb.checks_flags:
+        arguments.faults = parser.faults
+    else:
+        faults += parser.faults
     return Parsed(arguments, flags, tuple(faults))
 
 

@@ -10,18 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.values import SOME_TIME
 from ibpulse.commands.arguments import (
     add_force_argument,
     add_trim_argument,
     add_url_argument,
     await_daemon,
-    read_amount,
     read_url,
 )
-from ibpulse.errors import ConfigError
 from ibpulse.memory import ALLOCATOR
 from ibpulse.text import escape_controls
-from ibpulse.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,13 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the file, the source, and when to stop."""
     parser.add_argument("file", type=Path, metavar="FILE", help="Recording to write, a Parquet file.")
     parser.add_argument(
-        "--duration", metavar="DURATION", help="Length of the recording, like 60s or 8h (default: until Ctrl-C)."
+        "--duration",
+        type=SOME_TIME,
+        help="Length of the recording, like 60s or 8h (default: until Ctrl-C).",
     )
     parser.add_argument(
         "--until-idle",
+        type=SOME_TIME,
         nargs="?",
         const=IDLE,
-        metavar="DURATION",
         help=f"Stop once the rails have been active and then idle for this long (without a value: {IDLE}).",
     )
     add_trim_argument(parser)
@@ -60,7 +60,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record until the limit is reached, or SIGINT or SIGTERM; the file is complete in every case.
 
     Raises:
-        ConfigError: a duration is invalid.
         IbpulseError: nothing can be sampled, or the file cannot be written.
     """
     # pyarrow reads it on import
@@ -70,27 +69,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.recordings.source import daemon_source
 
     set_up_log(settings.log.level, settings.log.format)
-    bounds = read_bounds(arguments)
-    options = RecorderOptions(*bounds, settings.analysis.active_threshold)
+    options = RecorderOptions(arguments.duration, arguments.until_idle, settings.analysis.active_threshold)
     refuse_existing(arguments.file, arguments.force)
     url = read_url(arguments)
     opening = daemon_source(await_daemon(url)) if url else node_source(settings)
     print(escape_controls(asyncio.run(record(arguments.file, opening, options, arguments.trim))))
     return 0
-
-
-def read_bounds(arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """The limits in nanoseconds: total duration, and time of idle rails; None for no limit.
-
-    Raises:
-        ConfigError: a duration is invalid.
-    """
-    faults: list[str] = []
-    duration_ns = read_amount("--duration", arguments.duration, parse_duration, faults)
-    until_idle_ns = read_amount("--until-idle", arguments.until_idle, parse_duration, faults)
-    if faults:
-        raise ConfigError(faults)
-    return duration_ns, until_idle_ns
 
 
 @asynccontextmanager

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.values import ANY_WHOLE, SOME_TIME, number
 from ibpulse.commands.arguments import (
     add_output_arguments,
     add_recordings,
     add_window_arguments,
     check_output,
     load_source,
-    read_duration,
-    read_part,
     read_recordings,
     source_path,
 )
@@ -68,30 +66,32 @@ def _add_drawing(parser: argparse.ArgumentParser) -> None:
         "--theme", choices=THEMES, default="light", help=f"Colours: {' or '.join(THEMES)} (default: light)."
     )
     parser.add_argument(
-        "--width", type=int, metavar="PIXELS", help="Width of the picture (default: 2000; animation: 1000)."
+        "--width", type=ANY_WHOLE, metavar="PIXELS", help="Width of the picture (default: 2000; animation: 1000)."
     )
     parser.add_argument(
         "--dpi",
-        type=int,
+        type=ANY_WHOLE,
         metavar="NUMBER",
         help="Pixels per inch; higher values enlarge the text (default: 200; animation: 130).",
     )
     parser.add_argument(
         "--fps",
-        type=int,
+        type=ANY_WHOLE,
         choices=FRAME_RATES,
         default=20,
         help="Frames per second of an animation (default: 20).",
     )
     parser.add_argument(
         "--speed",
-        type=float,
+        type=number(0.001, 1000, "FACTOR", "0.5"),
         default=1.0,
-        metavar="FACTOR",
         help="Speed of an animation (default: 1.0, real time).",
     )
     parser.add_argument(
-        "--window", default="2s", metavar="DURATION", help="Time span that an animation shows (default: 2s)."
+        "--window",
+        type=SOME_TIME,
+        default="2s",
+        help="Time span that an animation shows (default: 2s).",
     )
 
 
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         RecordingError: a file cannot be read, or the chosen part of it is empty.
     """
     kind = choose_kind(arguments.output, arguments.picture)
-    faults: list[str] = []
+    faults: list[str] = arguments.faults
     sources = read_recordings(arguments, faults)
     chosen, options, last_ns = _read_options(arguments, settings, kind, len(sources), faults)
     from ibpulse.api.pictures_of_runs import picture_run  # not for help texts
@@ -137,12 +137,11 @@ def _read_options(
 
     width = arguments.width or KINDS[kind].width_pixels
     dpi = arguments.dpi or KINDS[kind].dpi
-    part = read_part(arguments, faults)
     check_output(arguments, faults)
     chosen = ReportOptions(
         ports=tuple(arguments.port),
-        begin=part.begin,
-        end=part.end,
+        begin=arguments.begin,
+        end=arguments.end,
         trim=arguments.trim,
         active_bytes_per_second=settings.analysis.active_threshold,
         resamples=1,
@@ -156,24 +155,16 @@ def _read_options(
         statistic=arguments.statistic,
         frames_per_second=arguments.fps,
         speed=arguments.speed,
-        window_ns=read_duration("--window", arguments.window, faults),
+        window_ns=arguments.window,
         active_bytes_per_second=chosen.thresholds().high,
         burst_low_bytes_per_second=chosen.thresholds().low,
     )
-    faults += size_faults(width, dpi) + _faults(arguments, kind, count)
+    faults += size_faults(width, dpi)
+    if count > KINDS[kind].most_runs:
+        faults.append(f"{count} recordings given, but a {kind} takes at most {KINDS[kind].most_runs}")
     if faults:
         raise ConfigError(faults)
-    return chosen, options, part.last_ns
-
-
-def _faults(arguments: argparse.Namespace, kind: str, count: int) -> list[str]:
-    faults: list[str] = []
-    most = KINDS[kind].most_runs
-    if count > most:
-        faults.append(f"{count} recordings given, but a {kind} takes at most {most}")
-    if not (math.isfinite(arguments.speed) and 0.001 <= arguments.speed <= 1000):
-        faults.append(f"flag --speed: {arguments.speed} is out of bounds; give 0.001 to 1000")
-    return faults
+    return chosen, options, arguments.last or 0
 
 
 def _names(files: Sequence[Path], titles: Sequence[str]) -> list[str]:

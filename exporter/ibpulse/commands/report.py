@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.values import ANY_WHOLE, RATIO, SOME_TIME, many, number, whole
 from ibpulse.commands.arguments import (
     add_output_arguments,
     add_recordings,
     add_window_arguments,
     check_output,
     load_source,
-    read_amount,
-    read_part,
     read_recordings,
     source_path,
 )
 from ibpulse.errors import ConfigError, PictureError, RecordingError
 from ibpulse.text import escape_controls, size_text
-from ibpulse.units import SECOND_NS, parse_duration
+from ibpulse.units import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,35 +50,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_window_arguments(parser)
     parser.add_argument(
         "--timescales",
+        type=many(SOME_TIME, lambda scales: tuple(dict.fromkeys(scales))),
         default=TIMESCALES,
-        metavar="DURATION,...",
         help=f"Timescales of burstiness; multiples of the sampling interval (default: {TIMESCALES}).",
     )
     parser.add_argument(
         "--least-change",
-        type=float,
+        type=number(0, None, "RATIO", "0.01"),
         default=0.01,
-        metavar="RATIO",
         help="Smallest change to flag, if statistically significant (default: 0.01).",
     )
     parser.add_argument(
-        "--resamples", type=int, default=4000, metavar="COUNT", help="Number of bootstrap resamples (default: 4000)."
+        "--resamples",
+        type=whole(LEAST_RESAMPLES, MOST_RESAMPLES),
+        default=4000,
+        help="Number of bootstrap resamples (default: 4000).",
     )
     parser.add_argument(
         "--gpu-active",
-        type=float,
+        type=RATIO,
         action="append",
         default=[],
-        metavar="RATIO",
         help="Share of the time in which the GPUs compute, for the bounds of exposed communication; once for all "
         "recordings, or once for each (default: unknown).",
     )
     parser.add_argument(
         "--claim",
-        metavar="DURATION",
+        type=SOME_TIME,
         help="Saving per step to check against the time on the wire, for two recordings (default: the measured one).",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the resampling (default: 0).")
+    parser.add_argument(
+        "--seed", type=ANY_WHOLE, default=0, metavar="NUMBER", help="Seed of the resampling (default: 0)."
+    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -93,7 +94,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.reports.comparison import assemble  # not for help texts
     from ibpulse.reports.run import describe_run
 
-    faults: list[str] = []
+    faults: list[str] = arguments.faults
     sources = read_recordings(arguments, faults)
     options, last_ns = _options(arguments, settings, len(sources), faults)
     output: Path | None = arguments.output
@@ -179,53 +180,26 @@ def _options(
     """
     from ibpulse.reports.span import ReportOptions
 
-    part = read_part(arguments, faults)
     check_output(arguments, faults)
-    timescales = _timescales(arguments.timescales, faults)
-    if not (math.isfinite(arguments.least_change) and arguments.least_change >= 0):
-        faults.append(f"flag --least-change: {arguments.least_change} is not a ratio; write one like 0.01")
-    if not LEAST_RESAMPLES <= arguments.resamples <= MOST_RESAMPLES:
-        bounds = f"{LEAST_RESAMPLES} to {MOST_RESAMPLES}"
-        faults.append(f"flag --resamples: {arguments.resamples} is out of bounds; give {bounds}")
-    if arguments.seed < 0:
-        faults.append(f"flag --seed: {arguments.seed} is negative; give 0 or more")
-    faults += [
-        f"flag --gpu-active: {ratio} is not a share; give 0 to 1"
-        for ratio in arguments.gpu_active
-        if not 0 <= ratio <= 1
-    ]
     given = len(arguments.gpu_active)
     if given not in (0, 1, count):
         faults.append(f"flag --gpu-active: given {given} times for {count} recordings; give it once, or once for each")
-    claim_ns = read_amount("--claim", arguments.claim, parse_duration, faults) or 0
-    if claim_ns and count != 2:
+    if arguments.claim and count != 2:
         faults.append(f"flag --claim: is about two recordings, before and after a change; {count} are given")
     if faults:
         raise ConfigError(faults)
     options = ReportOptions(
         ports=tuple(arguments.port),
-        begin=part.begin,
-        end=part.end,
+        begin=arguments.begin,
+        end=arguments.end,
         trim=arguments.trim,
         active_bytes_per_second=settings.analysis.active_threshold,
-        timescales_ns=timescales,
+        timescales_ns=arguments.timescales,
         least_change=arguments.least_change,
         resamples=arguments.resamples,
         seed=arguments.seed,
         gpu_active=tuple(arguments.gpu_active),
-        claim_seconds=claim_ns / SECOND_NS,
+        claim_seconds=(arguments.claim or 0) / SECOND_NS,
         brief=arguments.brief,
     )
-    return options, part.last_ns
-
-
-def _timescales(text: str, faults: list[str]) -> tuple[int, ...]:
-    found = []
-    for one in text.split(","):
-        try:
-            found.append(parse_duration(one.strip()))
-        except ValueError as error:
-            faults.append(f"flag --timescales: {error}")
-    if 0 in found:
-        faults.append("flag --timescales: 0 is not a timescale; write them like 10ms,1s")
-    return tuple(dict.fromkeys(found))
+    return options, arguments.last or 0

@@ -9,14 +9,15 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ibpulse.base.values import ANY_WHOLE, RATE, RATIO, TIME, Kind, whole
 from ibpulse.errors import ConfigError
 from ibpulse.sampler.scheduling import die_with_parent
 from ibpulse.simulate.faults import FAULTS
-from ibpulse.units import SECOND_NS, format_duration, parse_duration, parse_rate
+from ibpulse.units import SECOND_NS, format_duration
 
 if TYPE_CHECKING:
     from ibpulse.config import Settings
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 WORKLOADS = (
     "dense", "moe", "expert-parallel", "constant", "square", "idle", "model:qwen2.5-7b-fsdp", "model:mixtral-8x7b-fsdp"
 )  # fmt: skip
-SHAPE = ("rate", "period", "duty")
+SHAPE: Mapping[str, Kind[Any]] = {"rate": RATE, "period": TIME, "duty": RATIO}
 MOST_NODES = 64
 LARGEST_OFFSET_NS = SECOND_NS
 
@@ -35,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs.")
     parser.add_argument(
         "--interval",
+        type=TIME,
         default="10ms",
-        metavar="DURATION",
         help="Time between counter updates; must equal the sampler's interval (default: 10ms).",
     )
     parser.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
@@ -54,15 +55,13 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ports",
-        type=int,
-        metavar="COUNT",
+        type=whole(1),
         help="Number of ports of a node, one per device; 8 by default, 4 with several nodes.",
     )
     parser.add_argument(
         "--nodes",
-        type=int,
+        type=whole(1, MOST_NODES),
         default=1,
-        metavar="COUNT",
         help="Number of nodes, up to 64, that share one job and have different clocks; one of them is a straggler, and "
         "one rail is hot (default: 1).",
     )
@@ -74,21 +73,21 @@ def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
         help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; repeatable. By "
         "default the clocks of `ibpulse demo` are up to 50ms ahead or behind, those of `ibpulse simulate` are right.",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
+    parser.add_argument("--seed", type=ANY_WHOLE, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
     parser.add_argument(
         "--rate",
-        metavar="RATE",
+        type=RATE,
         help="Rate per port and direction of the constant and square workloads, such as 20GB/s.",
     )
-    parser.add_argument("--period", metavar="DURATION", help="Period of the square workload.")
-    parser.add_argument("--duty", type=float, metavar="RATIO", help="Duty cycle of the square workload, 0 to 1.")
+    parser.add_argument("--period", type=TIME, help="Period of the square workload.")
+    parser.add_argument("--duty", type=RATIO, help="Duty cycle of the square workload, 0 to 1.")
     parser.add_argument("--management", action="store_true", help="Add a management NIC (Ethernet, not a rail).")
     parser.add_argument(
         "--jobs",
-        type=int,
+        type=whole(0, 2),
         choices=range(3),
-        default=0,
         metavar="COUNT",
+        default=0,
         help="Number of jobs: 1 on all ports, or 2 that begin and end on half of the ports each (default: 0).",
     )
     width = max(map(len, FAULTS))
@@ -108,7 +107,8 @@ def fabric_flags(arguments: argparse.Namespace, interval_ns: int) -> list[str]:
     """The flags for another process to simulate the same fabric until this one exits."""
     flags = [f"--interval={format_duration(interval_ns)}", f"--parent={os.getpid()}"]
     flags += [f"--{name}={getattr(arguments, name)}" for name in ("workload", "ports", "seed", "jobs")]
-    flags += [f"--{name}={value}" for name in SHAPE if (value := getattr(arguments, name)) is not None]
+    given = ((name, kind, getattr(arguments, name)) for name, kind in SHAPE.items())
+    flags += [f"--{name}={kind.text(value)}" for name, kind, value in given if value is not None]
     flags += ["--management"] if arguments.management else []
     if arguments.nodes > 1:
         flags += [f"--nodes={arguments.nodes}", *(f"--clock-offset={offset}" for offset in arguments.clock_offset)]
@@ -133,8 +133,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         return 1
     workload = make_workload(
         arguments.workload,
-        rate_bytes_per_second=None if arguments.rate is None else parse_rate(arguments.rate),
-        period_ns=None if arguments.period is None else parse_duration(arguments.period),
+        rate_bytes_per_second=arguments.rate,
+        period_ns=arguments.period,
         duty=arguments.duty,
     )
     nodes = parse_nodes(arguments)
@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise ConfigError(
             [f"flag --jobs: {arguments.jobs} jobs need {arguments.jobs} ports; --ports is {arguments.ports}"]
         )
-    interval_ns = parse_duration(arguments.interval)
+    interval_ns: int = arguments.interval
     announce(arguments, arguments.directory, interval_ns)
     if nodes:
         fleet = SimulatedFleet(
@@ -169,15 +169,14 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
     count = arguments.nodes
     if arguments.ports is None:
         arguments.ports = 8 if count == 1 else 4
-    possible = 1 < count <= MOST_NODES
-    nodes = plan_nodes(count) if possible else ()
+    nodes = plan_nodes(count) if count > 1 else ()
     names = [node.name for node in nodes]
     offsets = different_clocks(nodes) if clocks_differ else {}
     wrong = []
     for option in arguments.clock_offset:
         name, _, text = option.partition("=")
         try:
-            offset_ns = parse_duration(text.removeprefix("-"))
+            offset_ns = TIME.parse(text.removeprefix("-"))
         except ValueError as error:
             wrong.append(f"flag --clock-offset: {option!r}: {error}")
             continue
@@ -185,10 +184,6 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
             fix = f"choose {names[0]} to {names[-1]}, and at most 1s" if names else "set --nodes"
             wrong.append(f"flag --clock-offset: {option!r} is not possible; {fix}")
         offsets[name] = -offset_ns if text.startswith("-") else offset_ns
-    if not 1 <= count <= MOST_NODES:
-        wrong.append(f"flag --nodes: {count} is not possible; choose 1 to {MOST_NODES}")
-    if arguments.ports < 1:
-        wrong.append(f"flag --ports: {arguments.ports} is not possible; choose 1 or more")
     if count > 1 and arguments.jobs > 1:
         wrong.append(f"flag --jobs: {arguments.jobs} jobs are not possible on several nodes, which share one job")
     if wrong:
@@ -197,7 +192,7 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
     arguments.clock_offset = [
         f"{name}={signs[name]}{format_duration(abs(offset_ns))}" for name, offset_ns in offsets.items()
     ]
-    return plan_nodes(count, offsets) if possible else ()
+    return plan_nodes(count, offsets) if count > 1 else ()
 
 
 def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> None:

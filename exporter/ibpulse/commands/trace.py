@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import read_amount
+from ibpulse.base.values import ANY_WHOLE, REGULAR_EXPRESSION, SHIFT, whole
 from ibpulse.errors import ConfigError, RecordingError, TraceError
-from ibpulse.units import MILLISECOND_NS, SECOND_NS, parse_duration
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from ibpulse.overlap.wire_activity import WireActivity
     from ibpulse.recordings import RecordingMeta
 
-MOST_COUNT = 1_000_000
 COARSEST_NS = 20 * MILLISECOND_NS
 THEMES = ("light", "dark")
 
@@ -44,27 +42,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--shift",
-        metavar="TIME",
+        type=SHIFT,
         help="Add this to the times of the recording: 10.5ms if its wire leads the trace by it, -10.5ms if it trails.",
     )
     parser.add_argument(
         "--communication",
+        type=REGULAR_EXPRESSION,
         action="append",
         default=[],
-        metavar="REGEX",
         help="Further kernel names that are communication, as a regular expression; repeatable.",
     )
     parser.add_argument(
         "--gpus-per-node",
-        type=int,
-        metavar="COUNT",
+        type=whole(1, 1_000_000),
         help="Ranks per node, to find communicators inside a node (default: the GPUs that the trace lists).",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="Output format (default: text).")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="OUT", help="Picture of the first trace and its wire, .png or .svg."
     )
-    parser.add_argument("--step", type=int, metavar="NUMBER", help="Draw only this step (default: the whole trace).")
+    parser.add_argument(
+        "--step", type=ANY_WHOLE, metavar="NUMBER", help="Draw only this step (default: the whole trace)."
+    )
     parser.add_argument("--theme", choices=THEMES, default="light", help="Colours of the picture (default: light).")
 
 
@@ -81,13 +80,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from ibpulse.overlap.kineto_trace import read_trace
     from ibpulse.overlap.trace_report import render_json, render_text
 
-    shift_ns = _check(arguments)
+    _check(arguments)
     names = CommunicationNames(arguments.communication)
     traces = [read_trace(path, names) for path in arguments.files]
     wire = None
     if arguments.against:
         threshold = settings.analysis.active_threshold
-        wire = _read_wire(arguments.against, traces, arguments.port, threshold, shift_ns)
+        wire = _read_wire(arguments.against, traces, arguments.port, threshold, arguments.shift or 0)
     reports = [report for trace in traces for report in _measure(trace, wire, arguments)]
     render = render_json if arguments.format == "json" else render_text
     print(render(reports, arguments.against), end="")
@@ -98,25 +97,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    """The shift of the recording in nanoseconds.
-
-    Raises:
-        ConfigError: arguments are invalid; lists all of them.
-    """
-    faults: list[str] = []
-    shift = arguments.shift or "0ms"
-    shift_ns = read_amount("--shift", arguments.shift and shift.removeprefix("-"), parse_duration, faults) or 0
+def _check(arguments: argparse.Namespace) -> None:
+    faults: list[str] = arguments.faults
     if arguments.shift and not arguments.against:
         faults.append("flag --shift: moves the recording; give --against as well")
-    for pattern in arguments.communication:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            faults.append(f"flag --communication: {pattern!r} is not a regular expression: {error}")
-    count = arguments.gpus_per_node
-    if count is not None and not 0 < count <= MOST_COUNT:
-        faults.append(f"flag --gpus-per-node: {count} is out of bounds; give 1 to {MOST_COUNT}")
     if arguments.port and not arguments.against:
         faults.append("flag --port: names a port of the recording; give --against as well")
     if arguments.step is not None and not arguments.output:
@@ -125,7 +109,6 @@ def _check(arguments: argparse.Namespace) -> int:
         faults.append(f"flag --output: {str(arguments.output)!r} is neither .png nor .svg")
     if faults:
         raise ConfigError(faults)
-    return -shift_ns if shift.startswith("-") else shift_ns
 
 
 def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.Namespace) -> list[TraceOverlap]:
