@@ -58,8 +58,8 @@ TAKEN: dict[str, tuple[Kind[Any], values.Given, object]] = {
 }
 
 REFUSED: dict[str, tuple[Kind[Any], values.Given, tuple[str, ...]]] = {
-    "whole": (COUNT, "-1", ("'-1' is not a whole number; write it like 2",)),
-    "whole in other digits": (COUNT, "١", ("'١' is not a whole number; write it like 2",)),
+    "whole": (COUNT, "-1", ("'-1' is not a whole number; choose 1 to 64",)),
+    "whole in other digits": (COUNT, "١", ("'١' is not a whole number; choose 1 to 64",)),
     "whole below": (COUNT, "0", ("0 is out of bounds; choose 1 to 64",)),
     "whole without upper bound": (whole(2), "1", ("1 is out of bounds; choose 2 or more",)),
     "whole above": (COUNT, "65", ("65 is out of bounds; choose 1 to 64",)),
@@ -92,12 +92,12 @@ REFUSED: dict[str, tuple[Kind[Any], values.Given, tuple[str, ...]]] = {
     "optional": (
         optional(COUNT, "for all"),
         "x",
-        ("'x' is not a whole number; write it like 2, or leave it empty for all",),
+        ("'x' is not a whole number; choose 1 to 64, or leave it empty for all",),
     ),
     "one of several": (
         many(COUNT),
         "0,1,x",
-        ("0 is out of bounds; choose 1 to 64", "'x' is not a whole number; write it like 2"),
+        ("0 is out of bounds; choose 1 to 64", "'x' is not a whole number; choose 1 to 64"),
     ),
     "list for one": (COUNT, ["1", "2"], ("'1, 2' is a list; give one value",)),
 }

@@ -95,7 +95,7 @@ def test_all_faults_of_the_arguments_are_told_together(capsys: pytest.CaptureFix
         "ibpulse: flag --timescales: '0s' is zero; give more than 0",
         "ibpulse: flag --least-change: '-1' is not a number; write it like 0.01",
         "ibpulse: flag --resamples: 5 is out of bounds; choose 100 to 100000",
-        "ibpulse: flag --seed: '-1' is not a whole number; write it like 2",
+        "ibpulse: flag --seed: '-1' is not a whole number; choose 0 or more",
     ]
 
 

@@ -92,7 +92,7 @@ def test_all_faults_of_all_sources_are_told_in_one_run(tmp_path: Path) -> None:
         "environment variable IBPULSE_SAMPLER_HISTORY: no such setting; did you mean IBPULSE_SAMPLER__HISTORY?",
         f"{path}:2: sampler.intervall: no such setting; did you mean sampler.interval?",
         "flag --sampler.interval: 7ms does not divide one second; the nearest that do are 5ms and 8ms",
-        f"{path}:3: sampler.cpu: 'one' is not a whole number; write it like 2, or leave it empty for no pinning",
+        f"{path}:3: sampler.cpu: 'one' is not a whole number; choose 0 to 8191, or leave it empty for no pinning",
         f"{path}:5: slow.interval: 1 has no unit; write it like 10ms, 5s or 1h30m",
         "environment variable IBPULSE_LOG__LEVEL: unknown value 'loud'; choose debug, info, warning or error",
         "sampler.history (default): 5m is shorter than analysis.traffic-window; "

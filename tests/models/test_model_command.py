@@ -98,8 +98,8 @@ def test_faults_are_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[st
     path.write_text("tp: many\n")
     assert main(["model", str(path), "--pp=none"], {}) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"ibpulse: {path}:1: tp: 'many' is not a whole number of 1 to 10000000",
-        "ibpulse: flag --pp: 'none' is not a whole number of 1 to 10000",
+        f"ibpulse: {path}:1: tp: 'many' is not a whole number; choose 1 to 10000000",
+        "ibpulse: flag --pp: 'none' is not a whole number; choose 1 to 10000",
         "ibpulse: nodes: is missing; give --nodes, or nodes in the file",
     ]
 

@@ -94,11 +94,11 @@ def test_a_config_json_gives_the_published_model(tmp_path: Path, name: str) -> N
     [
         ({"model_type": "deepseek_v3"}, "model_type: 'deepseek_v3' is not one of llama, mistral,"),
         ({"model_type": None}, "model_type: '' is not one of llama, mistral,"),
-        ({"hidden_size": 0}, "hidden_size: '0' is not a whole number of 1 to 10000000"),
+        ({"hidden_size": 0}, "hidden_size: 0 is out of bounds; choose 1 to 10000000"),
         ({"hidden_size": None}, "hidden_size: is missing; give parameters, layers and hidden"),
         ({"hidden_size": [1]}, "hidden_size: not a single value; give one"),
-        ({"num_hidden_layers": 10_001}, "num_hidden_layers: '10001' is not a whole number of 1 to 10000"),
-        ({"tie_word_embeddings": "x"}, "tie_word_embeddings: 'x' is not known; choose true or false"),
+        ({"num_hidden_layers": 10_001}, "num_hidden_layers: 10001 is out of bounds; choose 1 to 10000"),
+        ({"tie_word_embeddings": "x"}, "tie_word_embeddings: unknown value 'x'; choose true or false"),
         ({"num_experts_per_tok": 9}, "9 experts per token are more than its 8 experts"),
         ({"decoder_sparse_step": 2}, "decoder_sparse_step: layers with and without experts are not counted"),
     ],
@@ -173,7 +173,7 @@ def test_layers_without_experts_and_shared_experts_are_counted(tmp_path: Path) -
         ({"multi_latent_attention": True}, "model.multi_latent_attention: latent attention is not counted"),
         ({"gated_linear_unit": False}, "model.gated_linear_unit: MLPs without gates are not counted"),
         ({"moe_layer_freq": [1, 1]}, "model.moe_layer_freq: has 2 entries for 48 layers; give 0 or 1 per layer"),
-        ({"num_layers": "many"}, "model.num_layers: 'many' is not a whole number of 1 to 10000"),
+        ({"num_layers": "many"}, "model.num_layers: 'many' is not a whole number; choose 1 to 10000"),
         ({"vocab_size": None}, "model.vocab_size: is missing"),
     ],
 )
@@ -188,5 +188,5 @@ def test_a_value_of_a_run_config_that_makes_no_sense_is_refused_with_its_key(tmp
     with pytest.raises(ConfigError) as refusal:
         read_inputs({}, file)
     assert refusal.value.faults[0].endswith(
-        ": model.tensor_model_parallel_size: 'x' is not a whole number of 1 to 10000000"
+        ": model.tensor_model_parallel_size: 'x' is not a whole number; choose 1 to 10000000"
     )

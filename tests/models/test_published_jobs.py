@@ -25,7 +25,7 @@ def test_every_figure_has_a_source_and_every_text_is_an_input() -> None:
         assert preset.source
         assert set(preset.chosen) <= set(preset.texts)
         for name, text in preset.texts.items():
-            KEYS[name].parse(text)
+            KEYS[name].kind.parse(text)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -73,6 +73,6 @@ def test_what_a_recording_shows_is_the_last_resort() -> None:
 
 def test_an_unknown_job_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"flag --job: 'mixtral-8x7b-fsd' is not known; did you mean mixtral-8x7b-fsdp[?]"
+        ConfigError, match=r"flag --job: unknown value 'mixtral-8x7b-fsd'; did you mean mixtral-8x7b-fsdp[?]"
     ):
         inputs(job="mixtral-8x7b-fsd")

@@ -114,7 +114,7 @@ def test_settings_override_the_file(tmp_path: Path) -> None:
         "flag --set: tourch: no rule reads such an option; did you mean torch?",
         "flag --set: 'torch' is not KEY=VALUE; write it like torch=2.6.0",
         "flag --set: torch: 'new' is not a version; write it like 2.6.0",
-        "flag --set: nodes: '-1' is not a whole number from 0 to 1000000000",
+        "flag --set: nodes: '-1' is not a whole number; choose 0 to 1000000000",
     )
 
 
@@ -134,11 +134,11 @@ NEMO = "trainer: {num_nodes: 4}\nmodel:\n  tensor_model_parallel_size: 4\n  ub_t
         ("MODEL_ARGS: {--lr: 3}", "run.yaml: MODEL_ARGS has no flag that a rule reads; write them like --bf16: true"),
         ("MODEL_ARGS: [--bf16]", "run.yaml: MODEL_ARGS has no flag that a rule reads; write them like --bf16: true"),
         ("model: {_target_: x, bf16: [", "run.yaml:1: not YAML: "),
-        ("model: {_target_: x, bf16: 3}", "run.yaml:1: bf16: '3' is not true or false; correct it"),
-        ("model: {_target_: x, bf16: {a: b}}", "run.yaml:1: bf16: is not a single value; correct it"),
+        ("model: {_target_: x, bf16: 3}", "run.yaml:1: bf16: unknown value '3'; choose true or false"),
+        ("model: {_target_: x, bf16: {a: b}}", "run.yaml:1: bf16: is not a single value; give one"),
         ("model:\n  _target_: x\n  num_moe_experts: .nan", "run.yaml:3: num_moe_experts: '.nan' is not a whole "),
         ("MODEL_ARGS: {--num-experts: -8}", "run.yaml:1: num_experts: '-8' is not a whole number"),
-        ("model: {_target_: x, bf16: true, bf16: true}", "run.yaml:1: bf16 is given twice"),
+        ("model: {_target_: x, bf16: true, bf16: true}", "run.yaml:1: bf16: is given twice"),
         (BOMB + "model: {_target_: x, bf16: *i, recompute_modules: *i}", "run.yaml:10: bf16: is not a single value"),
         ("model: " + "[" * 50, "run.yaml:1: more than 20 levels deep"),
     ],

@@ -164,7 +164,7 @@ def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> Non
         ),
         (
             "rate_limit: {burst: -1}",
-            "web.yml:1: rate_limit.burst: '-1' is not a whole number; write it like 2",
+            "web.yml:1: rate_limit.burst: '-1' is not a whole number; choose 0 to 1000000",
         ),
         (
             "rate_limit: {interval: 1s}",

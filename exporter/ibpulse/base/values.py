@@ -232,10 +232,13 @@ def between(lowest: T, highest: T | None, write: Callable[[Any], str] = str) -> 
 
     def check(value: Any) -> None:
         if value < lowest or (highest is not None and value > highest):
-            bounds = f"{write(lowest)} {'or more' if highest is None else f'to {write(highest)}'}"
-            raise ValueError(f"{write(value)} is out of bounds; choose {bounds}")
+            raise ValueError(f"{write(value)} is out of bounds; choose {_bounds(lowest, highest, write)}")
 
     return check
+
+
+def _bounds(lowest: T, highest: T | None, write: Callable[[Any], str] = str) -> str:
+    return f"{write(lowest)} or more" if highest is None else f"{write(lowest)} to {write(highest)}"
 
 
 def above_zero(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -255,7 +258,7 @@ def whole(lowest: int, highest: int | None = None, metavar: str = "COUNT") -> Ki
 
     def parse(text: str) -> int:
         if not _WHOLE.fullmatch(text):
-            raise ValueError(f"{show(text)} is not a whole number; write it like {max(2, lowest)}")
+            raise ValueError(f"{show(text)} is not a whole number; choose {_bounds(lowest, highest)}")
         return int(text)
 
     return one(metavar, parse, between(lowest, highest), write=lambda value: value)

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for key in KEYS.values():
         if key.flag:
             default = f"; {key.default} by default." if key.default else ""
-            parser.add_argument(f"--{key.name}", metavar=key.metavar, help=f"{key.sentence}{default}")
+            parser.add_argument(f"--{key.name}", metavar=key.kind.metavar, help=f"{key.sentence}{default}")
     add_against_arguments(parser, "Recording of a node to compare with.")
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help=f"Output format: {', '.join(FORMATS)} (default: text)."

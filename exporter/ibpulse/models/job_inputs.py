@@ -66,7 +66,7 @@ def read_inputs(
     values: dict[str, Any] = {}
     for name, one in given.items():
         try:
-            values[name] = KEYS[name].parse(one.text)
+            values[name] = KEYS[name].kind.parse(one.text)
         except ValueError as error:
             faults.append(f"{one.place}: {error}")
     if "nodes" not in given:

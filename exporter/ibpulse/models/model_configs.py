@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ibpulse.base.values import YAML_TRUTH, whole
 from ibpulse.base.yaml import YamlFile, is_mapping, is_scalar, is_sequence
 from ibpulse.models.architecture import Architecture, LayerShape
-from ibpulse.models.input_keys import truth, whole_number
 from ibpulse.text import escape_controls, show
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class ConfigFields:
         text = self.text(key)
         if text:
             try:
-                return int(whole_number(1, high)(text) or 1)  # type: ignore[arg-type]
+                return whole(1, high).parse(text)
             except ValueError as error:
                 self.refuse(key, str(error))
         elif default is None:
@@ -86,7 +86,7 @@ class ConfigFields:
         if not text:
             return default
         try:
-            return bool(truth(text))
+            return YAML_TRUTH.parse(text)
         except ValueError as error:
             self.refuse(key, str(error))
             return default

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.values import YAML_TRUTH, advice, whole
 from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence
 from ibpulse.errors import ConfigError
 from ibpulse.models.megatron_rules import DATA, DATE, GivenOption, Options, OptionValue, version_key
@@ -28,11 +28,10 @@ SECTIONS = (*BRIDGE_SECTIONS, "dataset", "MODEL_ARGS", "ENV_VARS")
 ELSEWHERE = ("yaml_cfg", "config_file")
 """Flags whose file sets other options."""
 ADVICE = "give the run_config.yaml of a checkpoint of Megatron-Bridge, or a file with MODEL_ARGS of Megatron-LM"
-MAX_COUNT = 10**9
+_COUNT = whole(0, 10**9)
 MAX_ITEMS = 100
 MAX_FAULTS = 20
 _NOTHING = ("", "~", "null", "none")
-_SWITCH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 Entries = Mapping[str, YamlEntry]
 Sections = Mapping[str, Entries]
@@ -132,7 +131,7 @@ def _note(file: YamlFile, options: dict[str, GivenOption], key: str, entry: Yaml
         value = _parse_node(KINDS[name], entry.value)
     except ValueError as error:
         if "$" not in next(_scalars(entry.value), ""):
-            file.refuse(entry.line, f"{key}: {escape_controls(str(error))}; correct it")
+            file.refuse(entry.line, f"{key}: {escape_controls(str(error))}")
         return
     if isinstance(value, str) and "$" in value:
         return
@@ -147,11 +146,11 @@ def _parse_node(kind: str, node: yaml.Node) -> OptionValue:
     """
     if is_sequence(node) and kind == "list":
         if len(node.value) > MAX_ITEMS:
-            raise ValueError(f"has {len(node.value)} items, more than {MAX_ITEMS}")
+            raise ValueError(f"has {len(node.value)} items, more than {MAX_ITEMS}; give fewer")
         return tuple(text.rpartition(".")[2] for item in node.value for text in _scalars(item))
     texts = list(_scalars(node))
     if len(texts) != 1:
-        raise ValueError("is not a single value")
+        raise ValueError("is not a single value; give one")
     return parse_option(kind, texts[0])
 
 
@@ -174,13 +173,9 @@ def parse_option(kind: str, text: str) -> OptionValue:
     if text.lower() in _NOTHING:
         return None
     if kind == "switch":
-        if text.lower() not in _SWITCH:
-            raise ValueError(f"{text[:40]!r} is not true or false")
-        return _SWITCH[text.lower()]
+        return YAML_TRUTH.parse(text)
     if kind == "count":
-        if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > MAX_COUNT:
-            raise ValueError(f"{text[:40]!r} is not a whole number from 0 to {MAX_COUNT}")
-        return int(text)
+        return _COUNT.parse(text)
     if kind == "list":
         return tuple(part.rpartition(".")[2] for part in text.strip("[]").replace(",", " ").split())
     if kind == "version":
@@ -197,8 +192,7 @@ def _read_settings(settings: Sequence[str]) -> dict[str, GivenOption]:
         if not equals or not text:
             faults.append(f"flag --set: {escape_controls(setting)!r} is not KEY=VALUE; write it like torch=2.6.0")
         elif name not in KINDS:
-            nearest = get_close_matches(name, KINDS, n=1)
-            way_out = f"did you mean {nearest[0]}?" if nearest else "docs/overlap-rules.md lists all"
+            way_out = advice(name, KINDS, "docs/overlap-rules.md lists all")
             faults.append(f"flag --set: {shown}: no rule reads such an option; {way_out}")
         else:
             try:
