@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ibpulse.base.values import advice, either
+from ibpulse.base.values import advice, either, unknown_word
 from ibpulse.text import show
 
 Fault = Mapping[str, Any]
@@ -42,7 +42,7 @@ def _say_unknown(name: str, known: list[str]) -> str:
 
 def _say_choice(fault: Fault) -> str:
     choices = re.findall(r"'([^']*)'", fault["ctx"]["expected"])
-    return f"{show(fault['input'])} is not known; choose {either(choices)}"
+    return unknown_word(str(fault["input"]), choices)
 
 
 def _say_invalid(fault: Fault) -> str:

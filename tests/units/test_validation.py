@@ -48,9 +48,9 @@ class Needing(BaseModel):
         (refuse(str, "abc", max_length=2), "'abc' is too long; use at most 2 characters"),
         (refuse(str, "", min_length=1), "'' is too short; use 1 or more characters"),
         (refuse(list, [1, 2], max_length=1), "has too many items; use at most 1"),
-        (refuse(Literal["csv", "json"], "jsn"), "'jsn' is not known; choose csv or json"),
-        (refuse(Literal["csv", "json", "npy"], "xml"), "'xml' is not known; choose csv, json or npy"),
-        (refuse(Literal["4"], "3"), "'3' is not known; choose 4"),
+        (refuse(Literal["csv", "json"], "jsn"), "unknown value 'jsn'; did you mean json?"),
+        (refuse(Literal["csv", "json", "npy"], "xml"), "unknown value 'xml'; choose csv, json or npy"),
+        (refuse(Literal["4"], "3"), "unknown value '3'; choose 4"),
         (refuse(Needing, {}), "is required"),
         (refuse(bytes, 3), "'3' cannot be used"),
     ]

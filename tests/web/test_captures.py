@@ -209,7 +209,7 @@ async def test_who_has_a_name_writes(node: Node, recorder: FlightRecorder) -> No
         (b'{"reason":""}', "reason: '' is too short; use 1 or more characters"),
         (b'{"labels":{"a":1}}', "a: '1' is not a text"),
         (b'{"before":"soon"}', "before: 'soon' is not a duration; write it like 10ms, 5s or 1h30m"),
-        (b'{"before":"0s"}', "before: 0s must be longer than 0s"),
+        (b'{"before":"0s"}', "before: '0s' is zero; give more than 0"),
         (b'{"after":"1h"}', "before: 1h5s together with after exceeds the history, 40s960ms; shorten one of them"),
     ],
 )
@@ -262,8 +262,8 @@ async def test_an_alert_without_a_fingerprint_is_known_by_its_labels(client: htt
     ("body", "sentence"),
     [
         ({}, "version: is required; alerts: is required"),
-        ({"version": "3", "alerts": []}, "version: '3' is not known; choose 4"),
-        ({"version": "4", "alerts": [{"status": "maybe"}]}, "status: 'maybe' is not known; choose firing or resolved"),
+        ({"version": "3", "alerts": []}, "version: unknown value '3'; choose 4"),
+        ({"version": "4", "alerts": [{"status": "maybe"}]}, "status: unknown value 'maybe'; choose firing or resolved"),
     ],
 )
 async def test_what_is_no_notification_is_told(client: httpx.AsyncClient, body: dict[str, Any], sentence: str) -> None:

@@ -165,8 +165,8 @@ async def test_an_id_of_the_future_begins_now(node: Node) -> None:
 @pytest.mark.parametrize(
     ("query", "last", "sentence"),
     [
-        ("?every=50ms", "", "every: 50ms is out of range; give 100ms to 250ms"),
-        ("?every=1s", "", "every: 1s is out of range; give 100ms to 250ms"),
+        ("?every=50ms", "", "every: 50ms is out of bounds; choose 100ms to 250ms"),
+        ("?every=1s", "", "every: 1s is out of bounds; choose 100ms to 250ms"),
         ("?every=x", "", "every: 'x' is not a duration; write it like 10ms, 5s or 1h30m"),
         ("?port=a", "", "port: no such name; use every, from or job"),
         ("", "abc", "Last-Event-ID: 'abc' is not an id of this stream; remove it"),

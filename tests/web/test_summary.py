@@ -157,12 +157,12 @@ async def test_a_ring_without_samples_knows_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({"last": "0s"}, "last: 0s must be longer than 0s"),
+        ({"last": "0s"}, "last: '0s' is zero; give more than 0"),
         ({"last": "5"}, "last: 5 has no unit; write it like 10ms, 5s or 1h30m"),
         ({"last": "5s", "port": "mlx5_0"}, "port: no such name; use last, from, to or job"),
         ({"type": "5s"}, "type: no such name; use last, from, to or job"),
         ({"window": "5s"}, "window: no such name; use last, from, to or job"),
-        ({"last": "1500ms"}, "last: 1500ms is not a whole number of seconds; write it like 30s or 5m"),
+        ({"last": "1500ms"}, "last: 1s500ms is not a whole number of seconds; write it like 10s or 5m"),
         ({"last": "5m"}, "last: 5m exceeds the history, 40s; shorten the span or raise sampler.history"),
         ({"last": "5s", "to": "1763683200000"}, "last: cannot be combined with from and to"),
         ({"to": "1763683200000"}, "to: requires from; for the most recent data, use last=1m"),

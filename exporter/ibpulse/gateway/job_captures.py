@@ -20,6 +20,7 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.base.values import SOME_TIME
 from ibpulse.clocks import Clock
 from ibpulse.fleet.node_answers import ask_node, read_answer
 from ibpulse.fleet.nodes import Node
@@ -30,7 +31,7 @@ from ibpulse.gateway.job_polls import GONE
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.places import Places
 from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.parameters import read_duration
+from ibpulse.web.parameters import read_parameter
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.capture_bodies import CaptureRequest, json_response, read_body, refusals, request_schema
 from ibpulse.web.routes.captures_route import check_writer
@@ -130,8 +131,8 @@ def captures_writing_router(parts: GatewayParts) -> APIRouter:
         """Save the samples around now on all nodes of a job."""
         check_writer(request, allow_unauthenticated=parts.allow_unauthenticated)
         body = read_body(CaptureRequest, await request.body())
-        before_ns = settings.before_ns if body.before is None else read_duration("before", body.before)
-        after_ns = settings.after_ns if body.after is None else read_duration("after", body.after)
+        before_ns = settings.before_ns if body.before is None else read_parameter("before", body.before, SOME_TIME)
+        after_ns = settings.after_ns if body.after is None else read_parameter("after", body.after, SOME_TIME)
         chosen = choose_job(parts.table.rows(), job)
         wanted = WantedCapture(body.reason, body.labels, before_ns, after_ns, parts.clock.monotonic_ns(), parts.clock)
         taken = await capture_job(parts, chosen, wanted)

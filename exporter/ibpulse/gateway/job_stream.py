@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from ibpulse.base.values import INSTANT
 from ibpulse.clocks import Clock
 from ibpulse.gateway.job_captures import captures_router, captures_writing_router
 from ibpulse.gateway.job_hub import JobHub
@@ -21,7 +22,7 @@ from ibpulse.gateway.job_window import JobWindowQuery, JobWindows
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.places import Places
 from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.parameters import INSTANT_FORMS, OptionalInstant, read_instant
+from ibpulse.web.parameters import INSTANT_FORMS, OptionalInstant, read_parameter
 from ibpulse.web.parameters import refuse_repeated as once
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.routes.events_route import EventsQuery
@@ -134,7 +135,7 @@ def _resume_ms(identity: str, begin: str | None, clock: Clock) -> int | None:
         return int(identity)
     if begin is None:
         return None
-    begin_ns = read_instant("from", begin)
+    begin_ns = read_parameter("from", begin, INSTANT)
     if begin_ns > clock.time_ns():
         raise bad_parameter("from", f"{begin} is in the future; check both clocks")
     return begin_ns // MILLISECOND_NS

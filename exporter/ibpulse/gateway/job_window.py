@@ -15,6 +15,7 @@ from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
 from ibpulse.analysis.bins import Statistic
+from ibpulse.base.values import SOME_TIME
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_table import NodeState
@@ -28,7 +29,7 @@ from ibpulse.gateway.node_samples import WAYS, NodeSamples, find_places, reduce_
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.places import Places
 from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
-from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_duration
+from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.web.problems import ProblemError, bad_parameter
 from ibpulse.web.window.encoding import NPY_HEADER, NPY_TYPE
 from ibpulse.web.window.values import MOST_PLACES, Bins, bins_between, newest_bins
@@ -210,7 +211,7 @@ def _plan(
     interval_ns = _interval_ns(states.get(row.node) for row in rows)
     base = 1
     if query.resolution is not None:
-        base, rest = divmod(read_duration("resolution", query.resolution), interval_ns)
+        base, rest = divmod(read_parameter("resolution", query.resolution, SOME_TIME), interval_ns)
         if rest or not base:
             interval = format_duration(interval_ns)
             raise bad_parameter(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from ibpulse.instants import parse_instant
-from ibpulse.units import parse_duration
+from ibpulse.base.values import INSTANT, SOME_TIME, Kind
 from ibpulse.web.problems import bad_parameter
+
+T = TypeVar("T")
 
 # The patterns are only for the OpenAPI document: the parsers give better messages than a failed pattern.
 DURATION_PATTERN = {"pattern": r"^([0-9]{1,19}(\.[0-9]{1,19})?(ns|us|µs|ms|s|m|h|d))+$"}
@@ -64,13 +65,12 @@ class SpanQuery(BaseModel):
         if self.last is not None or (self.from_ is None and default_last):
             if self.to is not None:
                 raise bad_parameter("to", f"requires from; for the most recent data, use last={default_last}")
-            return TimeSpan(
-                now_ns - read_duration("last", default_last if self.last is None else self.last), now_ns, newest=True
-            )
-        to_ns = now_ns if self.to is None else read_instant("to", self.to)
+            last_ns = read_parameter("last", default_last if self.last is None else self.last, SOME_TIME)
+            return TimeSpan(now_ns - last_ns, now_ns, newest=True)
+        to_ns = now_ns if self.to is None else read_parameter("to", self.to, INSTANT)
         if self.from_ is None:
             return TimeSpan(min(0, to_ns), to_ns)
-        from_ns = read_instant("from", self.from_)
+        from_ns = read_parameter("from", self.from_, INSTANT)
         if from_ns > now_ns:
             raise bad_parameter("from", f"{self.from_} is in the future; check both clocks")
         if from_ns > to_ns:
@@ -93,28 +93,13 @@ def refuse_repeated(*repeatable: str) -> Any:
     return Depends(check)
 
 
-def read_duration(parameter: str, text: str) -> int:
-    """The duration of a parameter in nanoseconds, longer than 0.
+def read_parameter(parameter: str, text: str, kind: Kind[T]) -> T:
+    """The value of a parameter.
 
     Raises:
-        ProblemError: it is not a duration, or 0.
+        ProblemError: the text is not of this kind.
     """
     try:
-        duration_ns = parse_duration(text)
-    except ValueError as error:
-        raise bad_parameter(parameter, str(error)) from error
-    if duration_ns <= 0:
-        raise bad_parameter(parameter, f"{text} must be longer than 0s")
-    return duration_ns
-
-
-def read_instant(parameter: str, text: str) -> int:
-    """The instant of a parameter in nanoseconds since the epoch.
-
-    Raises:
-        ProblemError: it is not an instant.
-    """
-    try:
-        return parse_instant(text)
+        return kind.parse(text)
     except ValueError as error:
         raise bad_parameter(parameter, str(error)) from error

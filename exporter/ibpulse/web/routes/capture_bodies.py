@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
+from ibpulse.base.values import SOME_TIME
 from ibpulse.flightrecorder.alertmanager import Alert, parse_start
 from ibpulse.flightrecorder.recorder import Pending
 from ibpulse.flightrecorder.rules import API, Trigger
@@ -17,7 +18,7 @@ from ibpulse.flightrecorder.store import Stored
 from ibpulse.jobs.job_history import JobRecord
 from ibpulse.units import MILLISECOND_NS, format_duration
 from ibpulse.web.job_choice import describe_moment
-from ibpulse.web.parameters import DURATION_PATTERN, read_duration
+from ibpulse.web.parameters import DURATION_PATTERN, read_parameter
 from ibpulse.web.problems import MEDIA_TYPE as PROBLEM_TYPE
 from ibpulse.web.problems import ProblemDocument, bad_parameter, invalid_parameters
 from ibpulse.web.schemas import inline_parts
@@ -238,8 +239,8 @@ def make_request_trigger(
     Raises:
         ProblemError: a duration is invalid, or both together exceed the history.
     """
-    before_ns = None if body.before is None else read_duration("before", body.before)
-    after_ns = None if body.after is None else read_duration("after", body.after)
+    before_ns = None if body.before is None else read_parameter("before", body.before, SOME_TIME)
+    after_ns = None if body.after is None else read_parameter("after", body.after, SOME_TIME)
     whole_ns = (before_ns or default_span_ns[0]) + (after_ns or default_span_ns[1])
     if whole_ns > history_ns:
         raise bad_parameter(

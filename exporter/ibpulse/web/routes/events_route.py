@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any
 
 import orjson
@@ -12,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
+from ibpulse.base.values import unknown_word
 from ibpulse.events import KINDS, Event
 from ibpulse.instants import format_rfc3339
 from ibpulse.text import natural_key
@@ -73,7 +73,7 @@ def choose_events(query: EventsQuery, parts: WebParts) -> tuple[dict[str, Any], 
     """
     for kind in query.kind:
         if kind not in KINDS:
-            raise bad_parameter("kind", _unknown_kind(kind))
+            raise bad_parameter("kind", unknown_word(kind, KINDS))
     span = query.span(parts.wall_clock_ns())
     if query.port is not None:
         _refuse_unknown(query.port, parts)
@@ -111,12 +111,6 @@ def describe_event(event: Event) -> dict[str, Any]:
         "after": event.after,
         "details": event.details,
     }
-
-
-def _unknown_kind(kind: str) -> str:
-    nearest = get_close_matches(kind, KINDS, n=1)
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
-    return f"{kind[:64]!r} is not known; {hint}use {', '.join(KINDS)}"
 
 
 def _refuse_unknown(name: str, parts: WebParts) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.units import MILLISECOND_NS
+from ibpulse.base.values import INSTANT, duration
 from ibpulse.web.job_choice import JOB_HELP, OptionalJob, choose_job
 from ibpulse.web.middleware import HEAD
 from ibpulse.web.open_connections import client_of
@@ -20,8 +20,7 @@ from ibpulse.web.parameters import (
     INSTANT_FORMS,
     Duration,
     OptionalInstant,
-    read_duration,
-    read_instant,
+    read_parameter,
     refuse_repeated,
 )
 from ibpulse.web.parts import WebParts
@@ -29,7 +28,7 @@ from ibpulse.web.problems import bad_parameter
 from ibpulse.web.schemas import operation, problems
 from ibpulse.web.stream.hub import Hub, Viewer
 
-SHORTEST_NS, LONGEST_NS = 100 * MILLISECOND_NS, 250 * MILLISECOND_NS
+PERIOD = duration("100ms", "250ms")
 MEDIA_TYPE = "text/event-stream"
 
 _ANSWER: dict[str, Any] = {
@@ -76,9 +75,7 @@ def stream_router(parts: WebParts) -> APIRouter:
     )
     async def stream(query: Annotated[StreamQuery, Query()], last_event_id: LastEventId = None) -> Response:
         """The rates of every sample, live, and the node's statistics once a second, as server-sent events."""
-        period_ns = read_duration("every", query.every)
-        if not SHORTEST_NS <= period_ns <= LONGEST_NS:
-            raise bad_parameter("every", f"{query.every} is out of range; give 100ms to 250ms")
+        period_ns = read_parameter("every", query.every, PERIOD)
         job = choose_job(parts, query.job)
         begin = _resume_tick(parts, last_event_id or "", query.from_)
         key = None if job is None else job.key
@@ -94,7 +91,7 @@ def _resume_tick(parts: WebParts, identity: str, begin: str | None) -> int | Non
         return int(identity) + 1
     if begin is None:
         return None
-    begin_ns = read_instant("from", begin)
+    begin_ns = read_parameter("from", begin, INSTANT)
     if begin_ns > parts.wall_clock_ns():
         raise bad_parameter("from", f"{begin} is in the future; check both clocks")
     return parts.reader.tick_at(begin_ns)

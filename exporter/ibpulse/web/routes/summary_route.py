@@ -12,10 +12,11 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ibpulse.aggregator.summary import Summary
+from ibpulse.base.values import SOME_SECONDS
 from ibpulse.ring.window import place_ports, settled_tick, widest_stride
 from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.web.job_choice import JOB_HELP, ChosenJob, OptionalJob, choose_job
-from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_duration, refuse_repeated
+from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_parameter, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.schemas import JobPortsAnswer, operation, problems
@@ -83,10 +84,7 @@ def choose_seconds(query: SummaryQuery, parts: WebParts) -> tuple[int, int | Non
 
 
 def _whole_seconds(text: str, parts: WebParts) -> int:
-    length_ns = read_duration("last", text)
-    if length_ns % SECOND_NS:
-        raise bad_parameter("last", f"{text} is not a whole number of seconds; write it like 30s or 5m")
-    return _refuse_long("last", text, length_ns // SECOND_NS, parts)
+    return _refuse_long("last", text, read_parameter("last", text, SOME_SECONDS) // SECOND_NS, parts)
 
 
 def _widen(span: TimeSpan, parts: WebParts) -> tuple[int, int]:

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, WithJsonSchema
 
 from ibpulse.analysis.bins import Statistic
+from ibpulse.base.values import SOME_TIME
 from ibpulse.model import DIRECTIONS
 from ibpulse.ring.window import widest_stride
 from ibpulse.units import format_duration
 from ibpulse.web.job_choice import JOB_HELP, OptionalJob, choose_job
-from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_duration
+from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.web.parts import WebLimits, WebParts
 from ibpulse.web.problems import ProblemError, bad_parameter
 from ibpulse.web.window.values import Bins, Unit, WindowPlan, bins_between, newest_bins
@@ -120,7 +121,7 @@ def _base_width(resolution: str | None, interval_ns: int) -> int:
     """The requested width of a bin in ticks."""
     if resolution is None:
         return 1
-    wanted_ns = read_duration("resolution", resolution)
+    wanted_ns = read_parameter("resolution", resolution, SOME_TIME)
     width, rest = divmod(wanted_ns, interval_ns)
     if rest or not width:
         interval = format_duration(interval_ns)
