@@ -33,7 +33,7 @@ def test_config_check_tells_the_faults_of_the_file_of_places(
     file = tmp_path / "topology.yaml"
     file.write_text("mlx5_0: {numa_node: left}\n")
     assert main(["config", "check", f"--topology.file={file}"], {}) == 2
-    told = f"topology.file: {file}:1: mlx5_0: numa_node: 'left' is not a NUMA node; write its number, such as 0"
+    told = f"topology.file: {file}:1: mlx5_0: numa_node: 'left' is not a whole number; choose 0 to 9999"
     assert told in capsys.readouterr().err
 
 

@@ -8,9 +8,20 @@ from pathlib import Path
 import pytest
 
 from ibpulse.errors import ConfigError
-from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, HEADERS, TLS12_CIPHERS, TLS13_CIPHERS, TLS_VERSIONS
 from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.auth.web_config import HttpConfig, RateConfig, TlsConfig, WebConfig, read_config
+from ibpulse.web.auth.web_config import (
+    CLIENT_AUTH,
+    CURVES,
+    HEADERS,
+    TLS12_CIPHERS,
+    TLS13_CIPHERS,
+    TLS_VERSIONS,
+    HttpConfig,
+    RateConfig,
+    TlsConfig,
+    WebConfig,
+    read_config,
+)
 from tests.web.certificates import make_authority, sign
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"

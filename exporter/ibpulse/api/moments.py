@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ibpulse.instants import parse_instant
+from ibpulse.base.values import INSTANT, MOMENT
 from ibpulse.units import MILLISECOND_NS, parse_duration
 
 Time = str | datetime
@@ -25,12 +25,7 @@ def to_ns(time: Time, begin_ns: int | None = None) -> int:
         return nanoseconds if isinstance(nanoseconds, int) else (time - _EPOCH) // timedelta(microseconds=1) * 1000
     if not isinstance(time, str):
         raise ValueError(f"{time!r} is not a time; give a text like '2026-11-21T12:00:00Z', or a datetime")  # noqa: TRY004
-    if begin_ns is not None:
-        try:
-            return begin_ns + parse_duration(time)
-        except ValueError:
-            pass
-    return parse_instant(time)
+    return INSTANT.parse(time) if begin_ns is None else MOMENT.parse(time).in_recording(begin_ns)
 
 
 def read_span(begin_ns: int, end_ns: int, start: Time | None, end: Time | None, last: str | None) -> tuple[int, int]:

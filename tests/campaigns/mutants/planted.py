@@ -282,7 +282,7 @@ PLANTED = (
     ),
     Fault(
         "auth-damaged-hash",
-        WEB + "auth/fields.py",
+        WEB + "auth/web_config.py",
         "_BCRYPT.fullmatch(text)",
         "_BCRYPT.match(text)",
         "a damaged password hash is accepted, and its user can never log in",

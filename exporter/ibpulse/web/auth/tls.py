@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.yaml import YamlFile
 from ibpulse.errors import ConfigError
-from ibpulse.web.auth.fields import CLIENT_AUTH, CURVES, TLS12_CIPHERS, TLS_VERSIONS
-from ibpulse.web.auth.web_config import TlsConfig
+from ibpulse.web.auth.web_config import CLIENT_AUTH, CURVES, TLS12_CIPHERS, TLS_VERSIONS, TlsConfig
 
 NAME_KINDS = ("DNS", "email", "IP Address", "URI")
 SECTION = "tls_server_config"
