@@ -58,7 +58,7 @@ async def test_a_refusal_of_the_node_is_one_of_the_gateway(gateway: Gateway, dae
     await gateway.list(gpu=daemon.url)
     found = await gateway.client.get("/node/gpu/api/v1/stream?every=1h")
     assert found.status_code == 422
-    assert "every: 1h is out of range" in found.json()["detail"]
+    assert "every: 1h is out of bounds" in found.json()["detail"]
 
 
 @pytest.mark.parametrize(
