@@ -10,7 +10,8 @@ import pytest
 from ibpulse.metrics.metric_table import TABLE
 from ibpulse.sysfs.gpus import WORDS
 from ibpulse.sysfs.kinds import KINDS
-from ibpulse.sysfs.overrides import KEYS, Override, read_overrides
+from ibpulse.sysfs.overrides import KINDS as KEYS
+from ibpulse.sysfs.overrides import Override, read_overrides
 from ibpulse.sysfs.pcie import LINK_FAULTS, count_bytes
 from ibpulse.sysfs.pcie import WORDS as VERDICTS
 
