@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ibpulse.events import EventLog
 from ibpulse.flightrecorder import recorder as recorder_module
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
-from ibpulse.flightrecorder.store import CaptureOptions, make_name
+from ibpulse.flightrecorder.store import CaptureOptions, Stored, make_name
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.jobs.job_watch import JobsView
 from ibpulse.model import SamplerHealth
@@ -127,6 +127,24 @@ async def test_a_capture_is_taken_listed_downloaded_and_deleted(client: httpx.As
     assert (await client.get(PATH)).json()["captures"] == []
     assert "No such capture: '" in problem(await client.get(entry["url"]), 404)["detail"]
     assert "No such capture: '" in problem(await client.delete(entry["url"]), 404)["detail"]
+
+
+async def test_a_capture_that_is_completed_while_the_list_is_made_is_in_it(
+    client: httpx.AsyncClient, recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh = recorder.refresh
+
+    async def read_early() -> Sequence[Stored]:
+        stored = await refresh()
+        task = asyncio.current_task()
+        while recorder.pending() and task and not task.get_name().startswith("capture"):
+            await asyncio.sleep(0)
+        return stored
+
+    name = (await client.post(PATH, json={"after": "10ms", "before": "1s"})).json()["name"]
+    monkeypatch.setattr(recorder, "refresh", read_early)
+    listing = (await client.get(PATH)).json()
+    assert [each["name"] for each in listing["captures"] + listing["pending"]] == [name]
 
 
 async def test_the_list_has_the_jobs_of_each_capture_with_their_ports_and_times(node: Node, tmp_path: Path) -> None:

@@ -78,12 +78,14 @@ def captures_router(captures: CaptureParts) -> APIRouter:
     )
     async def list_captures() -> Response:
         """The captures of this node, finished and pending."""
+        # before the directory is read, so that a capture that is completed meanwhile is in one of the two lists
+        pending = recorder.pending()
         try:
             stored = await recorder.refresh()
         except CaptureError as error:
             raise unavailable(captures, error) from error
         known = recorder.jobs_of(), recorder.ports_of()
-        return json_response(200, list_members(stored, recorder.pending(), recorder.find_problem(), *known))
+        return json_response(200, list_members(stored, pending, recorder.find_problem(), *known))
 
     @router.get(
         PATH + "/{name}",
