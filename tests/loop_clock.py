@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 # real time in which something that is on its way through the system arrives, and in which a thread ends
-QUIET_SECONDS = 0.005
+QUIET_SECONDS = 0.02
 WORK_SECONDS = 10.0
 # on the clock of the loop: how long anything may take before it counts as hung
 HANG_SECONDS = 3600.0
