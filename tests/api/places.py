@@ -48,15 +48,16 @@ def in_thread(directory: Path) -> Iterator[Daemon]:
             await done.wait()
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
-    thread.start()
-    try:
-        daemon = started.get(timeout=HANG_SECONDS)
-        clock = SimpleNamespace(sleep=lambda _: advance(daemon.node, 10), monotonic=lambda: 0.0, time=lambda: 0.0)
-        with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
+        # before the daemon is made, which keeps it
+        patch.setattr(recorder, "run_writer", write_in_thread)
+        thread.start()
+        try:
+            daemon = started.get(timeout=HANG_SECONDS)
+            clock = SimpleNamespace(sleep=lambda _: advance(daemon.node, 10), monotonic=lambda: 0.0, time=lambda: 0.0)
             patch.setattr(node_connection, "time", clock)
-            patch.setattr(recorder, "run_writer", write_in_thread)
             yield daemon
-    finally:
-        loop.call_soon_threadsafe(done.set)
-        thread.join()
-        loop.close()
+        finally:
+            loop.call_soon_threadsafe(done.set)
+            thread.join()
+            loop.close()

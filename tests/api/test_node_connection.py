@@ -41,8 +41,6 @@ def test_a_long_window_is_asked_for_in_parts(places: Places, monkeypatch: pytest
     assert np.array_equal(whole.bytes_per_second, parts.bytes_per_second, equal_nan=True)
 
 
-# the writer of captures is a process of its own
-@pytest.mark.real("process")
 def test_a_capture_is_taken_and_saved(places: Places, tmp_path: Path) -> None:
     path = tmp_path / "capture.parquet"
     with ibpulse.connect(places.url) as node:

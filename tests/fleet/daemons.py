@@ -30,6 +30,7 @@ from tests.clocks import GivenClock
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.exposition.snapshots import simulated
 from tests.loop_clock import pause
+from tests.running import HANG_SECONDS
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node, port
 from tests.web.test_stream import advance
 
@@ -87,7 +88,7 @@ async def serving(directory: Path, name: str, clock: Callable[[Node], int], **ch
     made.going_on.set()
     events = EventLog()
     events.add(Event(BEGIN_NS - 10**9, "started", "", "ibpulse started"))
-    options = CaptureOptions(directory / "captures", name, min_free_bytes=0)
+    options = CaptureOptions(directory / "captures", name, min_free_bytes=0, writer_seconds=HANG_SECONDS)
     recorder = FlightRecorder(RingReader(made.node.ring), options, lambda: clock(made.node))
     fabric = Fabric(tuple(port(each) for each in made.node.slots), simulated=True)
     recorder.note(replace(made.snapshot, fabric=fabric))

@@ -405,7 +405,9 @@ async def run_writer(job: Job, seconds: float) -> None:
     try:
         _, said = await asyncio.wait_for(process.communicate(job.dump()), seconds)
     except TimeoutError as error:
-        raise CaptureError(f"writing it took longer than {seconds:g} s; is the disk of capture.dir slow?") from error
+        raise CaptureError(
+            f"writing it took longer than {seconds:g} s; is the disk of capture.dir slow, or the machine busy?"
+        ) from error
     finally:
         if process.returncode is None:
             process.kill()

@@ -24,7 +24,8 @@ from ibpulse.recordings.recording import events_from_json, events_to_json
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 
-NICE = 19
+# a tenth of a core beside one busy process; at 19, a machine that is busy everywhere would not finish a capture in time
+NICE = 10
 # other users can neither read nor write what this process makes, as those of the ring
 UMASK = 0o027
 # Row groups of ten times as many rows save 1 % of disk space but need 3 MB more memory.
