@@ -28,8 +28,8 @@ def test_the_text_begins_with_sentences_and_ends_with_tables(capsys: pytest.Capt
     assert lines[1].startswith("SIMULATED")
     first = next(line for line in lines if line.startswith("- "))
     assert first.startswith("- node3 begins each step ")
-    assert out.index("Evidence:") < out.index("Limit:") < out.index("\nNodes\n") < out.index("\nLateness")
-    row = next(line for line in lines if line.startswith("node3") and line.endswith("late"))
+    assert out.index("Evidence:") < out.index("Limit:") < out.index("\nNodes:\n") < out.index("\nLateness")
+    row = next(line for line in lines if line.startswith("  node3") and line.endswith("late"))
     assert "± " in row
 
 

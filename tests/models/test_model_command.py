@@ -74,7 +74,7 @@ def test_the_text_has_every_part(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "  experts ",
         "  expert gradients ",
         "formulas (g ranks of a group",
-        "  seconds per step ",
+        "\nseconds per step ",
         "pipeline bubble: 25.00 %",
         "(MFU of 40.00 %, contains exposed communication and the bubble; from no attention scores to all of them)",
         "bisection of the network, one direction: ",

@@ -18,8 +18,8 @@ def test_the_table_has_bound_share_tier_and_grade(tmp_path: Path, capsys: pytest
     path.write_text(nccl_text(ranks=32, nodes=4))
     assert main(["nccl", str(path), "--rails=8", "--rate=50GB/s", "--gpu-rate=450GB/s", "--algorithm=ring"], {}) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{path}: nccl-tests text version 2.19.6, 32 ranks, 4 nodes"
-    assert lines[1] == "compared with rails 8, rate 50.00 GB/s, GPU links 450.0 GB/s, algorithm ring"
+    assert lines[0] == f"{path}, nccl-tests text version 2.19.6, 32 ranks, 4 nodes:"
+    assert lines[1] == "  compared with rails 8, rate 50.00 GB/s, GPU links 450.0 GB/s, algorithm ring"
     last = lines[-1].split("  ")
     assert [cell.strip() for cell in last if cell.strip()] == [
         "all_reduce", "2.147 GB", "in-place", "11.6 ms", "360.0 GB/s", "400.0 GB/s", "90.0 %", "network", "good", "0"

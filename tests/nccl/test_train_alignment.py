@@ -127,4 +127,4 @@ def test_the_command_compares_with_a_recording(tmp_path: Path, capsys: pytest.Ca
     assert main(words, {}) == 0
     text = capsys.readouterr().out
     assert "6 of 8 trains found, 2 too short to resolve" in text
-    assert "suspect (a guess): mlx5_0:1: idle rail: it carried 0.00 % of the bytes" in text
+    assert "suspects (guesses):\n  mlx5_0:1: idle rail: it carried 0.00 % of the bytes\n" in text

@@ -57,9 +57,9 @@ def test_the_text_has_the_whole_the_steps_and_the_communicators(
     capsys: pytest.CaptureFixture[str], trace: str, against: str
 ) -> None:
     lines = run(capsys, trace, against).splitlines()
-    assert lines[0] == f"{trace}: device 0, rank 0 of 16"
-    assert lines[1] == "24 kernels, 12 of them communication"
-    assert lines[2].startswith("wire: ")
+    assert lines[0] == f"{trace}, device 0, rank 0 of 16:"
+    assert lines[1] == "  24 kernels, 12 of them communication"
+    assert lines[2].startswith("  wire: ")
     assert "ms later than the trace, correlation 1.00 (next best 0.00)" in lines[2]
     _, _, moving, waiting = PLAYED.timeline()
     cells = {line.split("  ")[0] or line.split()[0]: line.split() for line in lines if line}
@@ -96,7 +96,7 @@ def test_several_ranks_end_with_a_table(capsys: pytest.CaptureFixture[str], fold
     text = run(capsys, trace, str(other))
     table = text[text.index("all devices") :].splitlines()
     assert len(table) == 4
-    assert table[3].startswith(f"{other}: device 0, rank 1 of 16")
+    assert table[3].startswith(f"  {other}, device 0, rank 1 of 16")
 
 
 def test_remarks_say_what_limits_the_numbers(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_picture_shows_the_trace_above_its_wire(
         "communication",
         "wire, GB/s",
         "exposed, waiting",
-        "rank0.json.gz: device 0",
+        "rank0.json.gz, device 0",
     ):
         assert label in text
     assert str(tmp_path) not in text
@@ -136,7 +136,7 @@ def test_another_clock_is_refused(capsys: pytest.CaptureFixture[str], folder: Pa
     assert "if neither, add --shift=-17.9ms" in text
     lines = run(capsys, trace, f"--against={folder / 'later.parquet'}", "--shift=-17.9ms").splitlines()
     assert re.fullmatch(
-        r"wire: .*later.parquet, its times -17.90 ms, [+-]0\.\d\d ms later than the trace, .*", lines[2]
+        r"  wire: .*later.parquet, its times -17.90 ms, [+-]0\.\d\d ms later than the trace, .*", lines[2]
     )
 
 

@@ -75,13 +75,13 @@ def test_a_port_that_was_a_rail_for_a_while_is_one() -> None:
 def test_every_format_lists_the_events_with_their_times() -> None:
     report = report_of(record(flapped(), events=FLAP), record(flapped()))
     text = render_text(report)
-    lines = "Events of a\n  +10.02 s  00:00:10.010 UTC  mlx5_1:1: link-down (or up to 1.000 s earlier)"
-    assert lines.replace("10.02 s", "10.01 s") in text
+    line = "+10.01 s  00:00:10.010 UTC  mlx5_1:1: link-down (or up to 1.000 s earlier)"
+    assert f"Events of a:\n    {line}" in text
     assert "Events of b" not in text
-    assert "- +10.01 s, 00:00:10.010 UTC: mlx5\\_1:1: link-down (or up to 1.000 s earlier)" in render_markdown(report)
+    assert f"\n- {line}\n".replace("_", "\\_") in render_markdown(report)
     page = render_page(report)
     assert "<h2>Events of a</h2>" in page
-    assert "<li>+15.01 s, 00:00:15.010 UTC: mlx5_1:1: link-up (or up to 1.000 s earlier)</li>" in page
+    assert "<li>+15.01 s  00:00:15.010 UTC  mlx5_1:1: link-up (or up to 1.000 s earlier)</li>" in page
     assert "6.000 GB/s, 20.00 %, down 5.000 s" in text
     one, other = json.loads(render_json(report))["recordings"]
     assert (other["events"], one["events_left_out"]) == ([], 0)
@@ -111,10 +111,10 @@ def test_many_events_are_counted_and_not_shown() -> None:
     recording = record(wave(GB, 20, 30, 40), events=events)
     recording = replace(recording, meta=replace(recording.meta, events_left_out=7))
     report = report_of(recording)
-    more = "30 more events; --format=json lists them. The recording left out 7 events that were too many for it."
+    more = ("30 more events; --format=json lists them.", "left out 7 events that were too many for it.")
     for rendered in (render_text(report), render_markdown(report), render_page(report)):
         assert rendered.count("link-down") == 20
-        assert more in " ".join(rendered.replace("\\", "").split())
+        assert all(words in " ".join(rendered.replace("\\", "").split()) for words in more)
     assert len(json.loads(render_json(report))["recordings"][0]["events"]) == 50
 
 

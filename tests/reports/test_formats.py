@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ibpulse.base.document import _load
 from ibpulse.errors import RecordingError
 from ibpulse.events import Event
-from ibpulse.reports import formats
 from ibpulse.reports.comparison import Report, assemble
 from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
 from ibpulse.reports.report_table import plain_text
@@ -179,7 +179,7 @@ def test_names_from_elsewhere_are_text_and_nothing_else(form: str) -> None:
 
 def test_a_page_without_jinja_says_what_to_install(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
-    formats.load_template.cache_clear()
+    _load.cache_clear()
     with pytest.raises(RecordingError, match=r"reports as HTML need jinja2; install with `.* jinja2`"):
         render_page(report)
 

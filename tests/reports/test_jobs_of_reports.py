@@ -45,7 +45,7 @@ def two_jobs(title: str = "llama") -> Recording:
 
 def test_a_report_lists_the_jobs_with_their_ports_and_times() -> None:
     text = render_text(report_of(two_jobs()))
-    assert "Jobs of a\n" in text
+    assert "Jobs of a:\n" in text
     lines = " ".join(text.split())
     assert "+0.00 s 00:00:00.000 UTC job 1 (slurm, llama) has mlx5_0:1, mlx5_1:1 until +12.01 s" in lines
     assert "+5.01 s 00:00:05.010 UTC job 2 (slurm) has mlx5_2:1, mlx5_3:1 (or up to 2.000 s earlier)" in lines

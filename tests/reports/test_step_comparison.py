@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ibpulse.base.document import render_json as render_members
 from ibpulse.cli import main
 from ibpulse.recordings import Recording
 from ibpulse.recordings.writing import save
@@ -157,7 +158,7 @@ def test_a_recording_without_steps_gives_no_verdict_and_valid_json() -> None:
     idle = record(np.zeros((1, 2, 500)))
     found = compared(idle, idle)
     assert verdict(found) == "no verdict: the recording before has 0 whole steps; 20 or more are needed"
-    document = json.loads(json.dumps(steps_json(found), allow_nan=False))
+    document = json.loads(render_members("version", steps_json(found)))
     assert document["outcome"] == "no-verdict"
     assert document["before"]["step_seconds"] is None
     assert document["step_seconds_change"] == {"ratio": None, "low": None, "high": None}
@@ -167,8 +168,8 @@ def test_every_format_has_the_steps_and_ends_with_what_to_look_at_next() -> None
     report = report_of(dense(1), dense(101, shorter=True))
     for render in (render_text, render_markdown, render_page):
         text = " ".join(render(report).replace("\\", "").split())
-        steps = text.index("Steps before (before) and after (after): steps are shorter by 4.")
-        assert text.index("Steps, before and after") < steps < text.rindex("Look at next")
+        title, steps = text.index("Steps before (before) and after (after)"), text.index("steps are shorter by 4.")
+        assert text.index("Steps, before and after") < title < steps < text.rindex("Look at next")
         assert "wire time ÷ step time" in text
     assert render_text(report).splitlines()[-1].strip().endswith("that recording")
     document = json.loads(render_json(report))

@@ -1,1 +1,1 @@
-"""What every part builds on: bounded reads of foreign files, typed values, YAML with line numbers."""
+"""What every part builds on: typed values, YAML with line numbers, bounded reads of foreign files, documents."""

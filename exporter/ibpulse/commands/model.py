@@ -140,8 +140,8 @@ def _observed(measured: MeasuredTraffic | None) -> Mapping[str, GivenText]:
 
 
 def _show(answer: _Answer, form: str) -> str:
-    from ibpulse.models.prediction_sections import assumption_sections, prediction_sections
-    from ibpulse.models.prediction_text import render_json, render_text
+    from ibpulse.base.document import render_page, render_text
+    from ibpulse.models.prediction_sections import assumption_sections, prediction_sections, render_json
 
     compared = answer.compared
     if form == "json":
@@ -159,9 +159,9 @@ def _show(answer: _Answer, form: str) -> str:
     sections += assumption_sections(answer.inputs, answer.found)
     if form == "text":
         return render_text(sections)
-    from ibpulse.reports.model_formats import render_model_page
-
-    return render_model_page(answer.found.job.model.name, sections, _picture_url(answer))
+    title = f"Predicted traffic: {answer.found.job.model.name}"
+    text = "Predicted rate of a node over two steps, and the measured one if there is one"
+    return render_page(title, sections=sections, warnings=(), picture=_picture_url(answer), picture_text=text)
 
 
 def _picture(answer: _Answer) -> PredictedPicture:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ibpulse import __version__
+from ibpulse.base import document
+from ibpulse.base.document import Section, section_lines, wrap
 from ibpulse.datasets.finding_sentences import find_sentences
 from ibpulse.datasets.fleet_finding import milliseconds_text
 from ibpulse.datasets.fleet_report import FleetReport, StepRow
@@ -18,7 +16,6 @@ from ibpulse.datasets.peer_groups import Halves
 from ibpulse.datasets.report_source import FleetNode
 from ibpulse.fleet.lateness import Estimate
 from ibpulse.instants import format_rfc3339
-from ibpulse.reports.formats import load_template
 from ibpulse.text import (
     NOT_KNOWN,
     count_text,
@@ -32,9 +29,7 @@ from ibpulse.text import (
 )
 from ibpulse.units import MILLISECOND_NS
 
-VERSION = 1
-TEMPLATE = "fleet_report.html.j2"
-WIDTH = 100
+TEMPLATE = Path(__file__).parent / "fleet_report.html.j2"
 NAMED = 4
 REMARKS = (
     "Bandwidth is transmit + receive of the rails, averaged over the samples with traffic; CV is theirs.",
@@ -45,47 +40,16 @@ REMARKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ShownTable:
-    """A table as texts; the first cell of a row names it."""
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 def render_text(report: FleetReport) -> str:
     """The report in lines of at most 100 characters, except for tables."""
     lines = [report_title(report), *([simulated_text(report)] if report.simulated else []), *about(report), ""]
     for finding in find_sentences(report):
-        lines.append(_wrap(finding.sentence, "- "))
-        lines += [_wrap(f"Evidence: {finding.evidence}", "  ")] if finding.evidence else []
-        lines += [_wrap(f"Limit: {finding.limit}", "  ")] if finding.limit else []
+        lines.append(wrap(finding.sentence, "- "))
+        lines += [wrap(f"Evidence: {finding.evidence}", "  ")] if finding.evidence else []
+        lines += [wrap(f"Limit: {finding.limit}", "  ")] if finding.limit else []
     for table in make_tables(report):
-        lines += ["", table.title, *_align(table)]
-    return "\n".join([*lines, "", *(_wrap(remark, "") for remark in REMARKS)]) + "\n"
-
-
-def _wrap(text: str, head: str) -> str:
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=head,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _align(table: ShownTable) -> list[str]:
-    rows = [table.heads, *table.rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(table.heads))]
-    return [
-        "  ".join(
-            [f"{row[0]:{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
+        lines += ["", *section_lines(table)]
+    return "\n".join([*lines, "", *map(wrap, REMARKS)]) + "\n"
 
 
 def render_page(report: FleetReport) -> str:
@@ -94,46 +58,44 @@ def render_page(report: FleetReport) -> str:
     Raises:
         RecordingError: jinja2 is not installed.
     """
-    return load_template(Path(__file__).parent, TEMPLATE).render(
-        title=report_title(report),
-        simulated=simulated_text(report) if report.simulated else "",
+    return document.render_page(
+        report_title(report),
+        TEMPLATE,
+        warnings=[simulated_text(report)] if report.simulated else [],
         abouts=about(report),
         findings=find_sentences(report),
-        tables=make_tables(report),
-        remarks=REMARKS,
+        sections=[*make_tables(report), Section(lines=REMARKS)],
     )
 
 
 def render_json(report: FleetReport) -> str:
     """The report as one JSON object; unknown values are null. Times are those of the collector."""
-    document = {
-        "ibpulse_fleet_report_version": VERSION,
-        "ibpulse_version": __version__,
+    members = {
         "dataset": str(report.path),
         "job": report.choice.job or None,
         "begin": format_rfc3339(report.origin_ns),
         "end": format_rfc3339(report.end_ns),
         "simulated": report.simulated,
-        "findings": [asdict(finding) for finding in find_sentences(report)],
+        "findings": find_sentences(report),
         "nodes": [_node_json(report, node) for node in report.nodes.values()],
         "steps": [_step_json(row) for row in report.steps],
         "rails": [
             {"direction": way, "rails": _named(split.rails, split.rail), "nodes": _named(split.nodes, split.node)}
             for way, split in zip(("transmit", "receive"), report.splits, strict=False)
         ],
-        "stalls": [_finite(asdict(stall)) for stall in report.stalls],
-        "places": [asdict(place) for place in report.places],
+        "stalls": report.stalls,
+        "places": report.places,
         "missing": [
             {"node": node, "begin": format_rfc3339(begin), "end": format_rfc3339(end), "reason": reason}
             for node, begin, end, reason in report.missing
         ],
-        "changes": None if report.changes is None else [_finite(asdict(each)) for each in report.changes.changes],
+        "changes": None if report.changes is None else report.changes.changes,
     }
-    return escape_controls(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
+    return document.render_json("ibpulse_fleet_report_version", members)
 
 
-def _named(names: Sequence[str], factors: Any) -> dict[str, float | None]:
-    return {name: _number(float(factor)) for name, factor in zip(names, factors, strict=True)}
+def _named(names: Sequence[str], factors: Any) -> dict[str, float]:
+    return {name: float(factor) for name, factor in zip(names, factors, strict=True)}
 
 
 def _node_json(report: FleetReport, node: FleetNode) -> dict[str, Any]:
@@ -178,20 +140,8 @@ def _halves_json(halves: Halves) -> dict[str, Any]:
     return {"at_seconds": halves.at, "first": first, "second": second}
 
 
-def _estimate_json(estimate: Estimate) -> dict[str, float | None]:
-    return {
-        "ms": _number(estimate.ms),
-        "uncertainty_ms": _number(estimate.uncertainty_ms),
-        "robust_deviations": _number(estimate.z),
-    }
-
-
-def _finite(members: dict[str, Any]) -> dict[str, Any]:
-    return {name: _number(value) if isinstance(value, float) else value for name, value in members.items()}
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _estimate_json(estimate: Estimate) -> dict[str, float]:
+    return {"ms": estimate.ms, "uncertainty_ms": estimate.uncertainty_ms, "robust_deviations": estimate.z}
 
 
 def report_title(report: FleetReport) -> str:
@@ -217,12 +167,12 @@ def about(report: FleetReport) -> list[str]:
     ]
 
 
-def make_tables(report: FleetReport) -> list[ShownTable]:
+def make_tables(report: FleetReport) -> list[Section]:
     """The tables below the findings."""
     return [_node_table(report), _late_table(report), *_rail_tables(report), *_place_tables(report)]
 
 
-def _node_table(report: FleetReport) -> ShownTable:
+def _node_table(report: FleetReport) -> Section:
     rows = []
     for name, node in report.nodes.items():
         numbers = report.numbers.get(name)
@@ -242,14 +192,14 @@ def _node_table(report: FleetReport) -> ShownTable:
             )
         )
     heads = ("node", "leaf", "rack", "stage", "step", "bytes/step", "silent", "bandwidth", "CV", "missing", "clock")
-    return ShownTable("Nodes", heads, tuple(rows))
+    return Section("Nodes", heads, tuple(rows))
 
 
 def _known(value: float | None, text: Any) -> str:
     return NOT_KNOWN if value is None else text(value)
 
 
-def _late_table(report: FleetReport) -> ShownTable:
+def _late_table(report: FleetReport) -> Section:
     rows = []
     for row in sorted(report.steps, key=lambda row: -(row.lateness.lateness_ms if row.lateness else -math.inf)):
         late = row.lateness
@@ -267,7 +217,7 @@ def _late_table(report: FleetReport) -> ShownTable:
             )
         )
     heads = ("node", "ports", "steps", "peers", "late", "z", "own", "ends", "")
-    return ShownTable("Lateness, the latest first", heads, tuple(rows))
+    return Section("Lateness, the latest first", heads, tuple(rows))
 
 
 def _verdict(row: StepRow) -> str:
@@ -281,7 +231,7 @@ def _estimate(estimate: Estimate | None) -> str:
     return NOT_KNOWN if estimate is None else f"{estimate.ms:+.2f} ± {estimate.uncertainty_ms:.2f} ms"
 
 
-def _rail_tables(report: FleetReport) -> list[ShownTable]:
+def _rail_tables(report: FleetReport) -> list[Section]:
     if not report.splits:
         return []
     rails = report.splits[0].rails
@@ -289,10 +239,10 @@ def _rail_tables(report: FleetReport) -> list[ShownTable]:
         (escape_controls(name), *(f"{split.rail[place]:.2f}" for split in report.splits))
         for place, name in enumerate(rails)
     )
-    return [ShownTable("Rails: factor on all nodes, 1 is usual", ("rail", "transmit", "receive"), rows)]
+    return [Section("Rails, factor on all nodes (1 is usual)", ("rail", "transmit", "receive"), rows)]
 
 
-def _place_tables(report: FleetReport) -> list[ShownTable]:
+def _place_tables(report: FleetReport) -> list[Section]:
     if not report.places:
         return []
     rows = tuple(
@@ -307,7 +257,5 @@ def _place_tables(report: FleetReport) -> list[ShownTable]:
         for place in report.places
     )
     return [
-        ShownTable(
-            "Places: medians over their nodes", ("place", "nodes", "jobs", "bandwidth", "late", "late nodes"), rows
-        )
+        Section("Places, medians over their nodes", ("place", "nodes", "jobs", "bandwidth", "late", "late nodes"), rows)
     ]

@@ -1,10 +1,13 @@
-"""The sections of a prediction: titles, tables and lines, the same for text and pages."""
+"""A prediction as sections for people, and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
 
+from ibpulse.base import document
+from ibpulse.base.document import Section
 from ibpulse.models.assumptions import assumptions
 from ibpulse.models.job_inputs import JobInputs
 from ibpulse.models.load_sensitivity import LoadSensitivity
@@ -16,35 +19,66 @@ from ibpulse.text import significant, statistic_text
 RECEIVED = "one direction; a node receives as many bytes as it sends"
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionSection:
-    """A table with its heads, and lines below it; either may be missing. The first column is text."""
+def render_json(
+    inputs: JobInputs, found: Prediction, loads: LoadSensitivity | None, compared: Mapping[str, Any] | None = None
+) -> str:
+    """The prediction as one JSON object; a range has `low` and `high`, and unknown values are null.
 
-    title: str = ""
-    heads: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    lines: tuple[str, ...] = ()
+    `compared` is the comparison with a recording.
+    """
+    job = asdict(found.job)
+    members = {
+        "given": {name: {"text": one.text, "place": one.place} for name, one in inputs.given.items()},
+        "model": job.pop("model"),
+        "job": {**job, "dp": found.job.dp, "gpus": found.job.gpus, "step_tokens": found.job.step_tokens},
+        "hardware": found.hardware,
+        "readings": found.readings,
+        "sources": found.sources,
+        "node_bytes": found.node_bytes,
+        "wire_seconds": found.wire_seconds,
+        "communication_seconds": found.communication_seconds,
+        "step": found.step,
+        "samples": found.sampled,
+        "residual": _residual(inputs, found),
+        "network": inputs.network,
+        "expert_load": loads,
+        "compared": compared,
+        "assumptions": assumptions(inputs),
+        "warnings": _warnings(inputs, found),
+    }
+    return document.render_json("ibpulse_model_version", members)
 
 
-def prediction_sections(inputs: JobInputs, found: Prediction, loads: LoadSensitivity | None) -> list[PredictionSection]:
+def _residual(inputs: JobInputs, found: Prediction) -> dict[str, Any] | None:
+    """Measured minus predicted bytes; a measurement inside the range keeps both differences."""
+    measured = inputs.measured_bytes
+    if measured is None:
+        return None
+    return {
+        "measured_node_bytes": measured,
+        "unexplained_bytes": {"low": measured - found.node_bytes.high, "high": measured - found.node_bytes.low},
+    }
+
+
+def _warnings(inputs: JobInputs, found: Prediction) -> list[str]:
+    return [*found.warnings, *(inputs.network.warnings if inputs.network else ())]
+
+
+def prediction_sections(inputs: JobInputs, found: Prediction, loads: LoadSensitivity | None) -> list[Section]:
     """The sections that say something, without what the results rest on."""
     parts = [_head(found), _traffic(found), _formulas(found), _times(found), _samples(found)]
-    parts += [PredictionSection(lines=lines) for lines in (_measured(inputs, found), _network(inputs, found))]
-    parts.append(PredictionSection(lines=_experts(loads)))
+    parts += [Section(lines=lines) for lines in (_measured(inputs, found), _network(inputs, found))]
+    parts.append(Section(lines=_experts(loads)))
     return [part for part in parts if part.rows or part.lines]
 
 
-def assumption_sections(inputs: JobInputs, found: Prediction) -> list[PredictionSection]:
+def assumption_sections(inputs: JobInputs, found: Prediction) -> list[Section]:
     """The assumptions, and warnings if there are any."""
-    warned = (*found.warnings, *(inputs.network.warnings if inputs.network else ()))
-    parts = (
-        PredictionSection("assumptions", lines=tuple(assumptions(inputs))),
-        PredictionSection("warnings", lines=warned),
-    )
+    parts = Section("assumptions", lines=assumptions(inputs)), Section("warnings", lines=_warnings(inputs, found))
     return [part for part in parts if part.lines]
 
 
-def _head(found: Prediction) -> PredictionSection:
+def _head(found: Prediction) -> Section:
     job, model = found.job, found.job.model
     degrees = {"TP": job.tp, "CP": job.cp, "PP": job.pp, "DP": job.dp, "EP": job.ep}
     size = f"{significant(model.parameters / 1e9)}e9 parameters"
@@ -52,7 +86,7 @@ def _head(found: Prediction) -> PredictionSection:
     steps = (
         f"{job.micro_batches} micro-batch{'' if job.micro_batches == 1 else 'es'} of {job.micro_batch} x {job.sequence}"
     )
-    return PredictionSection(
+    return Section(
         lines=(
             f"{model.name}: {size}{active}",
             f"{job.nodes} nodes x {job.node_gpus} GPUs, {found.hardware.rails} rails; "
@@ -61,7 +95,7 @@ def _head(found: Prediction) -> PredictionSection:
     )
 
 
-def _traffic(found: Prediction) -> PredictionSection:
+def _traffic(found: Prediction) -> Section:
     heads = ("source", "operation", "ranks", "nodes", "node", "GPU", "rail", "messages per rail", "NVLink per GPU")
     rows = tuple(
         (
@@ -78,16 +112,16 @@ def _traffic(found: Prediction) -> PredictionSection:
         for row in found.sources
     )
     total = ("total", "", "", "", bytes_text(found.node_bytes), *[""] * 4)
-    return PredictionSection(f"bytes sent per step ({RECEIVED})", heads, (*rows, total))
+    return Section(f"bytes sent per step ({RECEIVED})", heads, (*rows, total))
 
 
-def _formulas(found: Prediction) -> PredictionSection:
+def _formulas(found: Prediction) -> Section:
     lines = tuple(f"{row.source}: {formula}" for row in found.sources for formula in row.formulas)
     symbols = "g ranks of a group, N its nodes, m its ranks on a node, G GPUs of a node, P parameters of a rank"
-    return PredictionSection(f"formulas ({symbols})", lines=lines)
+    return Section(f"formulas ({symbols})", lines=lines)
 
 
-def _times(found: Prediction) -> PredictionSection:
+def _times(found: Prediction) -> Section:
     rows = tuple(
         (row.source, _seconds(row.wire_seconds), _seconds(row.nvlink_seconds), _seconds(row.latency_seconds))
         for row in found.sources
@@ -97,7 +131,7 @@ def _times(found: Prediction) -> PredictionSection:
         f"all communication one after another: {_seconds(found.communication_seconds)}",
         *(_step(found.step) if found.step else ()),
     )
-    return PredictionSection("", ("seconds per step", "wire", "NVLink", "latency"), rows, lines)
+    return Section("", ("seconds per step", "wire", "NVLink", "latency"), rows, lines)
 
 
 def _step(step: StepPrediction) -> Iterator[str]:
@@ -122,7 +156,7 @@ def _reason(step: StepPrediction) -> str:
     return f"{used.kind.upper()} of {significant(100 * used.share)} %, contains {inside}{scores}"
 
 
-def _samples(found: Prediction) -> PredictionSection:
+def _samples(found: Prediction) -> Section:
     heads = ("samples of", "peak (sent and received)", "duty cycle", "CV of active samples")
     rows = tuple(
         (
@@ -133,7 +167,7 @@ def _samples(found: Prediction) -> PredictionSection:
         )
         for row in found.sampled
     )
-    return PredictionSection("", heads if rows else (), rows)
+    return Section("", heads if rows else (), rows)
 
 
 def _measured(inputs: JobInputs, found: Prediction) -> tuple[str, ...]:

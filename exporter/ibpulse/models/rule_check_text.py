@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
-from ibpulse import __version__
+from ibpulse.base import document
+from ibpulse.base.document import Section
 from ibpulse.models.megatron_rules import DATE, EFFECTS, OptionValue, RuleResult
 from ibpulse.models.run_options import RunOptions
-from ibpulse.text import count_text, escape_controls
-
-VERSION = 1
+from ibpulse.text import count_text
 
 
 def render_json(run: RunOptions, results: Sequence[RuleResult], failed: bool) -> str:
     """The check as one JSON object; `applies` is null where it is unknown."""
-    document = {
-        "ibpulse_model_check_version": VERSION,
-        "ibpulse_version": __version__,
+    members = {
         "file": str(run.path),
         "program": run.program,
         "snapshot_date": DATE,
@@ -32,16 +28,16 @@ def render_json(run: RunOptions, results: Sequence[RuleResult], failed: bool) ->
                 "where": result.rule.where,
                 "needs": result.rule.needs,
                 "change": result.rule.change,
-                "sources": list(result.rule.sources),
+                "sources": result.rule.sources,
                 "given": [
                     {"option": key, "value": option.value, "place": option.place} for key, option in result.given
                 ],
-                "missing": list(result.missing),
+                "missing": result.missing,
             }
             for result in results
         ],
     }
-    return escape_controls(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
+    return document.render_json("ibpulse_model_check_version", members)
 
 
 def render_text(run: RunOptions, results: Sequence[RuleResult], failed: bool) -> str:
@@ -55,11 +51,12 @@ def render_text(run: RunOptions, results: Sequence[RuleResult], failed: bool) ->
         f"{len(results)} rules of {run.program}: {len(violated)} violated, {len(unknown)} unknown, "
         f"{len(results) - len(violated) - len(unknown)} ok ({idle} do not apply)",
     ]
+    sections = [Section(lines=lines)]
     if violated:
-        lines += ["", "violated:", *(line for each in violated for line in _violated(run, each))]
+        sections.append(Section("violated", lines=[line for each in violated for line in _violated(run, each)]))
     if unknown:
-        lines += ["", "unknown, because options are missing:", *_unknown(unknown)]
-    return escape_controls("\n".join(lines), keep="\n") + "\n"
+        sections.append(Section("unknown, because options are missing", lines=list(_unknown(unknown))))
+    return document.render_text(sections)
 
 
 def _verdict(violated: Sequence[RuleResult], unknown: Sequence[RuleResult]) -> str:
@@ -73,13 +70,13 @@ def _verdict(violated: Sequence[RuleResult], unknown: Sequence[RuleResult]) -> s
 
 def _violated(run: RunOptions, result: RuleResult) -> Iterator[str]:
     rule = result.rule
-    yield f"  {rule.id}: {rule.where}"
-    yield f"    needs: {rule.needs}"
+    yield f"{rule.id}: {rule.where}"
+    yield f"  needs: {rule.needs}"
     places = [(key, one, one.place.replace(f"{run.path}:", "line ", 1)) for key, one in result.given]
-    yield "    found: " + "; ".join(f"{key} {_value_text(one.value)} ({place})" for key, one, place in places)
-    yield f"    change: {rule.change}"
-    yield f"    effect: {EFFECTS[rule.effect]}"
-    yield from (f"    source: {source}" for source in rule.sources)
+    yield "  found: " + "; ".join(f"{key} {_value_text(one.value)} ({place})" for key, one, place in places)
+    yield f"  change: {rule.change}"
+    yield f"  effect: {EFFECTS[rule.effect]}"
+    yield from (f"  source: {source}" for source in rule.sources)
 
 
 def _unknown(results: Sequence[RuleResult]) -> Iterator[str]:
@@ -87,8 +84,8 @@ def _unknown(results: Sequence[RuleResult]) -> Iterator[str]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for each in results:
         groups.setdefault(each.missing, []).append(each.rule.id)
-    yield from (f"  {', '.join(missing)}: {', '.join(ids)}" for missing, ids in groups.items())
-    yield "  give them like --set torch=2.6.0"
+    yield from (f"{', '.join(missing)}: {', '.join(ids)}" for missing, ids in groups.items())
+    yield "give them like --set torch=2.6.0"
 
 
 def _value_text(value: OptionValue) -> str:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from ibpulse import __version__
+from ibpulse.base import document
+from ibpulse.base.document import Section
 from ibpulse.models.expert_skew import MARGIN, Unevenness
 from ibpulse.models.rail_skew import hottest
 from ibpulse.models.skew_report import LayerSkew, SkewReport
-from ibpulse.text import NOT_KNOWN, count_text, escape_controls, statistic_text
+from ibpulse.text import NOT_KNOWN, count_text, statistic_text
 
-VERSION = 1
 MOST_LAYERS = 100
 
 
 def render_json(report: SkewReport) -> str:
     """The skew as one JSON object; unknown values are null."""
     inputs = report.inputs
-    document = {
-        "ibpulse_model_experts_version": VERSION,
-        "ibpulse_version": __version__,
+    members = {
         "verdict": verdict(report),
         "experts": report.experts,
         "ranks": inputs.ranks,
@@ -32,10 +29,10 @@ def render_json(report: SkewReport) -> str:
         "mean_penalty": report.mean_penalty,
         "added_seconds": None if report.added is None else {"low": 0.0, "high": report.added},
         "layers": [_layer(layer) for layer in report.layers],
-        "rails": [asdict(rails) for rails in report.rails],
+        "rails": report.rails,
         "assumptions": list(assumptions(report)),
     }
-    return escape_controls(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
+    return document.render_json("ibpulse_model_experts_version", members)
 
 
 def _layer(layer: LayerSkew) -> dict[str, Any]:
@@ -44,7 +41,7 @@ def _layer(layer: LayerSkew) -> dict[str, Any]:
         "windows": layer.windows,
         "ranks": _unevenness(layer.ranks),
         "nodes": _unevenness(layer.nodes) if layer.nodes else None,
-        "persistence": None if math.isnan(layer.persistence) else layer.persistence,
+        "persistence": layer.persistence,
     }
 
 
@@ -54,9 +51,8 @@ def _unevenness(found: Unevenness) -> dict[str, Any]:
 
 def render_text(report: SkewReport) -> str:
     """The verdict first, then layers, rails, cost and assumptions."""
-    parts = [verdict(report), "\n".join(_layers(report)), "\n".join(_rails(report)), "\n".join(_cost(report))]
-    parts.append("\n".join(["assumptions:", *(f"  {line}" for line in assumptions(report))]))
-    return escape_controls("\n\n".join(filter(None, parts)), keep="\n") + "\n"
+    sections = [Section(lines=[verdict(report)]), _layers(report), *_rails(report), Section(lines=list(_cost(report)))]
+    return document.render_text([*sections, Section("assumptions", lines=list(assumptions(report)))])
 
 
 def verdict(report: SkewReport) -> str:
@@ -72,7 +68,7 @@ def verdict(report: SkewReport) -> str:
     return f"skewed: {layers}; {most}, by chance {worst.ranks.chance:.4g}"
 
 
-def _layers(report: SkewReport) -> Iterator[str]:
+def _layers(report: SkewReport) -> Section:
     heads = ("layer", "max / mean", "by chance", "CV", "Jain", "hottest rank", "max / mean of nodes", "persistence")
     rows = [
         (
@@ -85,18 +81,16 @@ def _layers(report: SkewReport) -> Iterator[str]:
             f"{layer.nodes.penalty:.4f}" if layer.nodes else NOT_KNOWN,
             NOT_KNOWN if math.isnan(layer.persistence) else f"{layer.persistence:.2f}",
         )
-        for layer in report.layers[:MOST_LAYERS]
+        for layer in report.layers
     ]
     inputs = report.inputs
     where = f" on {count_text(inputs.nodes, 'node')}" if inputs.nodes else ""
     layers = count_text(len(report.layers), "layer")
-    yield f"{report.experts} experts, {count_text(inputs.ranks, 'rank')}{where}, {layers}:"
-    yield from _table(heads, rows)
-    if len(report.layers) > MOST_LAYERS:
-        yield f"  {len(report.layers) - MOST_LAYERS} more layers; --format=json lists them"
+    title = f"{report.experts} experts, {count_text(inputs.ranks, 'rank')}{where}, {layers}"
+    return Section(title, heads, rows, limit=MOST_LAYERS)
 
 
-def _rails(report: SkewReport) -> Iterator[str]:
+def _rails(report: SkewReport) -> Iterator[Section]:
     if not report.rails:
         return
     heads = ("rails, all layers", "transmit, max / mean", "receive, max / mean", "a hot expert shows as")
@@ -111,7 +105,7 @@ def _rails(report: SkewReport) -> Iterator[str]:
                 rails.shows,
             )
         )
-    yield from _table(heads, rows)
+    yield Section("", heads, rows, left=(0, 3))
 
 
 def _cost(report: SkewReport) -> Iterator[str]:
@@ -146,14 +140,3 @@ def assumptions(report: SkewReport) -> Iterator[str]:
         yield "ranks fill nodes in blocks, each GPU has a rail of its own, and every rank sends equally many tokens"
     if report.added is not None:
         yield "added: (max / mean - 1) x the time of exchanges, 0 if compute hides them; without the experts' compute"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns under their heads, the first and the last to the left."""
-    widths = [max(len(row[at]) for row in (heads, *rows)) for at in range(len(heads))]
-    for row in (heads, *rows):
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[0] = row[0].ljust(widths[0])
-        if row[-1].count(" ") or heads[-1].count(" "):
-            cells[-1] = row[-1]
-        yield f"  {'  '.join(cells)}".rstrip()

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
+from ibpulse.base import document
+from ibpulse.base.document import Section
 from ibpulse.nccl.bandwidth_theory import Judged, KnownHardware, judge
 from ibpulse.nccl.measurement import BenchmarkRun
 from ibpulse.nccl.rail_suspects import Suspect, find_suspects
@@ -17,7 +19,6 @@ from ibpulse.nccl.wire_factors import explain, explanations, header_factors
 from ibpulse.recordings import RecordedPort, Recording
 from ibpulse.text import NOT_KNOWN, count_text, escape_controls, percent, size_text, statistic_text, time_text
 
-VERSION = 1
 _HEADINGS = ("collective", "size", "placement", "time", "busbw", "bound", "achieved", "tier", "grade", "wrong")
 
 
@@ -110,18 +111,20 @@ def render_text(report: BenchmarkReport) -> str:
         *([f"{run.groups} groups in parallel, rates are per group"] if run.groups > 1 else []),
         *([run.device] if run.device else []),
     ]
-    lines = [f"{run.path}: {', '.join(known)}", *(f"  note: {remark}" for remark in run.remarks)]
-    lines += [f"compared with {_hardware_text(report.hardware)}", ""]
-    table = [_HEADINGS, *(_cells(row) for row in report.rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
+    notes = [f"note: {remark}" for remark in run.remarks]
+    sections = [
+        Section(", ".join((str(run.path), *known)), lines=[*notes, f"compared with {_hardware_text(report.hardware)}"]),
+        Section("", _HEADINGS, [_cells(row) for row in report.rows], left=range(len(_HEADINGS))),
+    ]
     missing = sorted({name for row in report.rows for name in row.theory.missing})
     if missing:
-        lines += ["", f"Unknown, so bounds are missing or uncertain: {', '.join(missing)}"]
+        sections.append(Section(lines=[f"Unknown, so bounds are missing or uncertain: {', '.join(missing)}"]))
     if report.wire:
-        lines += ["", *_wire_lines(report.wire)]
-    lines += [f"suspect (a guess): {one.rail}: {one.kind}: {one.evidence}" for one in report.suspects]
-    return escape_controls("\n".join(lines), keep="\n") + "\n"
+        sections.append(_wire_section(report.wire))
+    if report.suspects:
+        lines = [f"{one.rail}: {one.kind}: {one.evidence}" for one in report.suspects]
+        sections.append(Section("suspects (guesses)", lines=lines))
+    return document.render_text(sections)
 
 
 def _hardware_text(hardware: KnownHardware) -> str:
@@ -161,35 +164,37 @@ def _rate(value: float | None) -> str:
     return NOT_KNOWN if value is None else statistic_text(value, "rate")
 
 
-def _wire_lines(wire: WireComparison) -> list[str]:
+def _wire_section(wire: WireComparison) -> Section:
     alignment = wire.alignment
     if alignment.problem:
-        return [f"Recording: not aligned: {alignment.problem}"]
-    lines = [
-        f"Recording: {len(alignment.found)} of {alignment.expected} trains found, "
-        f"{alignment.short} too short to resolve"
-    ]
-    if not alignment.found:
-        lines.append("  no train found: another node, another run, or traffic that stayed on GPU links")
-    for found, names in zip(alignment.found, wire.causes, strict=True):
-        row = found.train.row
-        lines.append(
-            f"  {statistic_text(row.size_bytes, 'bytes'):>9} {row.placement or '-':12} samples {found.first} to "
-            f"{found.end - 1}: wire / expected {found.ratio:.4f}: {' or '.join(names) or 'unexplained'}"
+        return Section(f"recording: not aligned: {alignment.problem}")
+    trains = f"{len(alignment.found)} of {alignment.expected} trains found"
+    title = f"recording: {trains}, {alignment.short} too short to resolve"
+    heads = ("size", "placement", "samples", "wire / expected", "explanation")
+    rows = [
+        (
+            statistic_text(found.train.row.size_bytes, "bytes"),
+            found.train.row.placement or NOT_KNOWN,
+            f"{found.first} to {found.end - 1}",
+            f"{found.ratio:.4f}",
+            " or ".join(names) or "unexplained",
         )
+        for found, names in zip(alignment.found, wire.causes, strict=True)
+    ]
+    lines = [] if rows else ["no train found: another node, another run, or traffic that stayed on GPU links"]
     if wire.expected_bytes:
         lines.append(
-            f"  whole run: expected payload {size_text(wire.expected_bytes)}, recorded {size_text(wire.recorded_bytes)}"
-            f", {percent(wire.missing_ratio)} of samples missing"
+            f"whole run: expected payload {size_text(wire.expected_bytes)}, recorded {size_text(wire.recorded_bytes)}, "
+            f"{percent(wire.missing_ratio)} of samples missing"
         )
-    lines += [f"  rail {name}: {percent(share)} of the bytes of the trains" for name, share in wire.rails]
-    return lines
+    lines += [f"rail {name}: {percent(share)} of the bytes of the trains" for name, share in wire.rails]
+    return Section(title, heads if rows else (), rows, lines, left=(1, 4))
 
 
 def render_json(reports: Sequence[BenchmarkReport]) -> str:
     """The reports as JSON: rates in bytes per second, times in seconds, null for what is unknown."""
-    document = {"nccl_report_version": VERSION, "runs": [_as_json(report) for report in reports]}
-    return escape_controls(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), keep="\n") + "\n"
+    found = {"nccl_report_version": 1, "runs": [_as_json(report) for report in reports]}
+    return escape_controls(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode(), keep="\n") + "\n"
 
 
 def _as_json(report: BenchmarkReport) -> dict[str, object]:

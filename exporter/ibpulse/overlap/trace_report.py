@@ -9,12 +9,13 @@ from typing import Any
 
 import orjson
 
+from ibpulse.base import document
+from ibpulse.base.document import Section
 from ibpulse.overlap.exposed_time import CommunicatorTime, DeviceOverlap, ExposedTime
 from ibpulse.overlap.kineto_trace import KinetoTrace
 from ibpulse.overlap.waiting_time import ExposedOnWire, WireSplit
 from ibpulse.text import NOT_KNOWN, count_text, escape_controls, percent, size_text
 
-VERSION = 1
 MOST_STEPS, MOST_COMMUNICATORS = 40, 40
 LEAST_EXPLAINED = 0.8
 
@@ -41,40 +42,36 @@ class TraceOverlap:
     def _named(self, file: str) -> str:
         rank = "" if self.trace.rank is None else f", rank {self.trace.rank}"
         world = "" if rank == "" or self.trace.world_size is None else f" of {self.trace.world_size}"
-        return escape_controls(f"{file}: device {self.overlap.device.device}{rank}{world}")
+        return escape_controls(f"{file}, device {self.overlap.device.device}{rank}{world}")
 
 
 def render_text(reports: Sequence[TraceOverlap], recording: Path | None = None) -> str:
     """A block for each device, and a table of all devices if there are several."""
-    blocks = ["\n".join(_device_lines(report, recording)) for report in reports]
+    sections = [section for report in reports for section in _device_sections(report, recording)]
     if len(reports) > 1:
-        blocks.append("\n".join(["all devices", *_table(_DEVICE_HEAD, [_device_row(report) for report in reports])]))
-    return "\n\n".join(blocks) + "\n"
+        sections.append(Section("all devices", _DEVICE_HEAD, [_device_row(report) for report in reports]))
+    return document.render_text(sections)
 
 
-def _device_lines(report: TraceOverlap, recording: Path | None) -> Iterator[str]:
+def _device_sections(report: TraceOverlap, recording: Path | None) -> Iterator[Section]:
     whole, wire = report.overlap.whole, report.wire
     communication = sum(each.kernels for each in report.overlap.communicators)
-    yield report.title
-    yield f"{count_text(report.overlap.device.kernels, 'kernel')}, {communication} of them communication"
+    about = [f"{count_text(report.overlap.device.kernels, 'kernel')}, {communication} of them communication"]
     if wire:
         match = wire.match
-        yield escape_controls(
+        about.append(
             f"wire: {recording},{_shift_text(wire.shift_ns)} {match.lag_ns / 1e6:+.2f} ms later than the trace, "
             f"correlation {match.correlation:.2f} (next best {match.rival:.2f})"
         )
-    yield ""
-    yield from _table(("", "time", "share"), list(_whole_rows(whole, wire.whole if wire else None)))
+    yield Section(report.title, lines=about)
+    yield Section("", ("", "time", "share"), list(_whole_rows(whole, wire.whole if wire else None)))
     if report.overlap.steps:
-        yield ""
-        yield from _step_lines(report)
+        yield _steps(report)
     if report.overlap.communicators:
-        yield ""
-        yield from _communicator_lines(report)
-    remarks = list(find_remarks(report))
+        yield _communicators(report)
+    remarks = [f"note: {remark}" for remark in find_remarks(report)]
     if remarks:
-        yield ""
-        yield from (f"note: {remark}" for remark in remarks)
+        yield Section(lines=remarks)
 
 
 def _shift_text(shift_ns: int) -> str:
@@ -105,7 +102,7 @@ def _whole_rows(whole: ExposedTime, split: WireSplit | None) -> Iterator[tuple[s
         yield row("  copying", whole.copying_ns, whole.length_ns)
 
 
-def _step_lines(report: TraceOverlap) -> list[str]:
+def _steps(report: TraceOverlap) -> Section:
     splits: Sequence[WireSplit | None] = report.wire.steps if report.wire else [None] * len(report.overlap.steps)
     head = ("step", "length", "communication", "overlapped", "exposed", *(_WIRE_HEAD if report.wire else ()), "idle")
     rows = [
@@ -117,10 +114,10 @@ def _step_lines(report: TraceOverlap) -> list[str]:
         )
         for (step, time), split in zip(report.overlap.steps, splits, strict=True)
     ]
-    return _table(head, rows, MOST_STEPS)
+    return Section("", head, rows, limit=MOST_STEPS)
 
 
-def _communicator_lines(report: TraceOverlap) -> list[str]:
+def _communicators(report: TraceOverlap) -> Section:
     found = report.overlap.communicators
     splits: Sequence[WireSplit | None] = report.wire.communicators if report.wire else [None] * len(found)
     order = sorted(range(len(found)), key=lambda place: -found[place].exposed.total_ns)
@@ -137,7 +134,7 @@ def _communicator_lines(report: TraceOverlap) -> list[str]:
         )
         for each, split in ((found[place], splits[place]) for place in order)
     ]
-    return _table((*head, *(_WIRE_HEAD if report.wire else ())), rows, MOST_COMMUNICATORS)
+    return Section("", (*head, *(_WIRE_HEAD if report.wire else ())), rows, limit=MOST_COMMUNICATORS)
 
 
 _WIRE_HEAD = ("moving", "waiting")
@@ -193,11 +190,11 @@ def find_remarks(report: TraceOverlap) -> Iterator[str]:
 
 def render_json(reports: Sequence[TraceOverlap], recording: Path | None = None) -> str:
     """All numbers, times in nanoseconds."""
-    found = {
-        "ibpulse_overlap_version": VERSION,
+    members = {
         "recording": escape_controls(str(recording)) if recording else None,
         "devices": [_device_json(report) for report in reports],
     }
+    found = {"ibpulse_overlap_version": 1, **members}
     return escape_controls(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode(), keep="\n") + "\n"
 
 
@@ -288,17 +285,3 @@ def _clock_json(wire: ExposedOnWire) -> dict[str, Any]:
 def _ms(time_ns: int) -> str:
     """Milliseconds with microseconds behind the point."""
     return f"{time_ns / 1e6:,.3f} ms"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], most: int = 1 << 30) -> list[str]:
-    """Rows below a head, the first column to the left; of many rows only the first."""
-    shown = [head, *rows[:most]]
-    widths = [max(len(row[place]) for row in shown) for place in range(len(head))]
-    lines = [
-        "  ".join(
-            [f"{row[0]:{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in shown
-    ]
-    more = len(rows) - most
-    return [line.rstrip() for line in lines] + ([f"and {more} more; --format=json has all"] if more > 0 else [])

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import base64
-import json
-import math
-import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ibpulse import __version__
 from ibpulse.analysis.phase import Phase
-from ibpulse.errors import RecordingError
+from ibpulse.base import document
+from ibpulse.base.document import Section, wrap
 from ibpulse.events import Event
 from ibpulse.events.event import state_to_json
 from ibpulse.jobs.job_history import JobRecord
-from ibpulse.missing_packages import how_to_install
 from ibpulse.reports.comparison import Changes, Report
 from ibpulse.reports.missing_samples import missing_text
 from ibpulse.reports.report_table import (
     Cell,
-    MomentList,
-    NoteList,
     TableSection,
     about,
     columns,
-    moment_lists,
+    moment_sections,
     next_notes,
     remarks,
     sections,
@@ -38,15 +31,9 @@ from ibpulse.reports.report_table import (
 )
 from ibpulse.reports.run import Run
 from ibpulse.reports.step_comparison_text import look_next, steps_json
-from ibpulse.text import escape_controls
 from ibpulse.units import SECOND_NS
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-
-
-VERSION = 1
-TEMPLATE = "page.html.j2"
+TEMPLATE = Path(__file__).parent / "report.html.j2"
 WIDEST = 120
 MARK = " *"
 # cut names to leave room for two columns and their change
@@ -56,9 +43,7 @@ LONGEST_NAME = 24
 def render_json(report: Report) -> str:
     """The report as one JSON object; unknown values are null."""
     options = report.options
-    document = {
-        "ibpulse_report_version": VERSION,
-        "ibpulse_version": __version__,
+    members = {
         "missing": missing_text(report),
         "options": {
             "trim": options.trim,
@@ -82,7 +67,7 @@ def render_json(report: Report) -> str:
         "steps": report.steps and steps_json(report.steps),
         "look_next": look_next(report),
     }
-    return escape_controls(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
+    return document.render_json("ibpulse_report_version", members)
 
 
 def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
@@ -111,8 +96,8 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "resampled": {"unit": run.units or None, "count": run.unit_count, "mean_seconds": run.unit_seconds},
         "values": {key: run.values[key] for key in keys},
         "intervals": intervals,
-        "ports": [asdict(port) for port in run.ports],
-        "compared": [asdict(group) for group in run.compared],
+        "ports": run.ports,
+        "compared": run.compared,
         "jobs": [_job(record) for record in run.jobs],
         "jobs_left_out": run.meta.jobs_left_out,
         "events": [_event(event) for event in run.events],
@@ -126,11 +111,6 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
 
 def _phase(run: Run, phase: Phase) -> dict[str, Any]:
     interval_ns = run.meta.interval_ns
-    numbers = {
-        "silent_seconds": phase.silent_seconds,
-        "transmitted_bytes": phase.transmitted,
-        "received_bytes": phase.received,
-    }
     return {
         "kind": phase.kind,
         "begin": _instant(run.start_ns + phase.first * interval_ns),
@@ -138,7 +118,9 @@ def _phase(run: Run, phase: Phase) -> dict[str, Any]:
         "uncertainty_seconds": phase.uncertainty * interval_ns / SECOND_NS,
         "certain": phase.certain,
         "doubt": phase.doubt,
-        **{name: None if math.isnan(number) else number for name, number in numbers.items()},
+        "silent_seconds": phase.silent_seconds,
+        "transmitted_bytes": phase.transmitted,
+        "received_bytes": phase.received,
     }
 
 
@@ -180,13 +162,18 @@ def _changes(base: str, name: str, changes: Changes) -> dict[str, Any]:
         "base": base,
         "name": name,
         "level_of_each": changes.level,
-        "values": {key: asdict(change) for key, change in changes.by_key.items()},
+        "values": changes.by_key,
     }
 
 
 def _instant(time_ns: int) -> str:
     seconds, rest = divmod(time_ns, SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def _warnings(report: Report) -> list[str]:
+    """Sentences that stand before everything else."""
+    return [text for text in (missing_text(report), simulated_text(report)) if text]
 
 
 def render_markdown(report: Report) -> str:
@@ -196,20 +183,18 @@ def render_markdown(report: Report) -> str:
     for section in sections(report):
         lines.append(_row(f"**{escape(section.title)}**", [""] * len(heads)))
         lines += [_row(escape(line.label), [_cell(cell) for cell in line.cells]) for line in section.lines]
-    for moments in moment_lists(report):
-        lines += ["", f"**{escape(moments.title)}**", ""]
-        lines += [f"- {after}, {at}: {escape(text)}" for after, at, text in moments.lines]
-        lines += [f"- {escape(moments.more)}"] if moments.more else []
-    for notes in step_notes(report):
-        lines += ["", f"**{escape(notes.title)}**", "", *(f"- {escape(text)}" for text in notes.lines)]
+    for notes in (*moment_sections(report), *step_notes(report)):
+        lines += _list(notes)
     abouts = [f"- {escape(about(run))}" for run in report.runs]
     abouts += [f"- {escape(remark)}" for remark in remarks(report)]
     for notes in next_notes(report):
-        abouts += ["", f"**{escape(notes.title)}**", "", *(f"- {escape(text)}" for text in notes.lines)]
-    head = [
-        line for text in (missing_text(report), simulated_text(report)) if text for line in (f"**{escape(text)}**", "")
-    ]
+        abouts += _list(notes)
+    head = [line for text in _warnings(report) for line in (f"**{escape(text)}**", "")]
     return "\n".join(["# Report", "", *head, *lines, "", *abouts]) + "\n"
+
+
+def _list(notes: Section) -> list[str]:
+    return ["", f"**{escape(notes.title)}**", "", *(f"- {escape(line.strip())}" for line in notes.lines)]
 
 
 def escape(text: str) -> str:
@@ -243,17 +228,15 @@ def render_page(report: Report, picture: PagePicture | None = None) -> str:
     Raises:
         RecordingError: jinja2 is not installed.
     """
-    return load_template(Path(__file__).parent, TEMPLATE).render(
-        names=[escape_controls(name) for name in report.names],
+    return document.render_page(
+        ", ".join(report.names),
+        TEMPLATE,
         picture=picture and (_inline(picture.light), _inline(picture.dark), picture.caption),
-        warnings=[text for text in (missing_text(report), simulated_text(report)) if text],
+        warnings=_warnings(report),
         abouts=[about(run) for run in report.runs],
         columns=columns(report),
         sections=sections(report),
-        moment_lists=moment_lists(report),
-        step_notes=step_notes(report),
-        remarks=remarks(report),
-        next_notes=next_notes(report),
+        notes=[*moment_sections(report), *step_notes(report), Section(lines=remarks(report)), *next_notes(report)],
     )
 
 
@@ -261,59 +244,25 @@ def _inline(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
-@cache
-def load_template(folder: Path, name: str) -> Template:
-    """A template of a folder, which may extend the page of a report.
-
-    Raises:
-        RecordingError: jinja2 is not installed.
-    """
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError as error:
-        raise RecordingError(f"reports as HTML need jinja2; {how_to_install('jinja2')}") from error
-    # file names and capture labels are untrusted
-    environment = Environment(
-        autoescape=True,
-        loader=FileSystemLoader([folder, Path(__file__).parent]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(name)
-
-
 def render_text(report: Report) -> str:
     """The report in lines of at most 120 characters; columns that do not fit next to the first run follow below."""
     heads = [_short(head) for head in columns(report)]
     found = sections(report)
-    heading = [_wrap(text) for text in (missing_text(report), simulated_text(report), *map(about, report.runs)) if text]
+    heading = [wrap(text) for text in (*_warnings(report), *map(about, report.runs))]
     parts = ["\n".join(heading)]
     parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
-    parts += [_list_moments(moments) for moments in moment_lists(report)]
-    parts += map(_list_notes, step_notes(report))
-    parts.append("\n".join(_wrap(remark) for remark in remarks(report)))
-    parts += map(_list_notes, next_notes(report))
+    parts += map(_notes, (*moment_sections(report), *step_notes(report)))
+    parts.append("\n".join(map(wrap, remarks(report))))
+    parts += map(_notes, next_notes(report))
     return "\n\n".join(parts) + "\n"
 
 
-def _list_moments(moments: MomentList) -> str:
-    width = max((len(after) for after, _, _ in moments.lines), default=0)
-    lines = [_wrap(f"  {after:>{width}}  {at}  {text}", 4) for after, at, text in moments.lines]
-    return "\n".join([moments.title, *lines, *([_wrap(f"  {moments.more}", 4)] if moments.more else [])])
-
-
-def _list_notes(notes: NoteList) -> str:
-    return "\n".join([_wrap(notes.title), *(f"  {_wrap(line, 4)}" for line in notes.lines)])
+def _notes(notes: Section) -> str:
+    return "\n".join([wrap(f"{notes.title}:"), *(wrap(line, "  ", 4) for line in notes.lines)])
 
 
 def _short(head: str) -> str:
     return head if len(head) <= LONGEST_NAME else "…" + head[1 - LONGEST_NAME :]
-
-
-def _wrap(text: str, indent: int = 2) -> str:
-    return textwrap.fill(text, 100, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[int]]:

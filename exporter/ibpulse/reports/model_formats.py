@@ -1,23 +1,19 @@
-"""A prediction, and its comparison with a recording, as sections of text, as JSON and as a page."""
+"""The comparison of a prediction with a recording, as sections for people and for JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from ibpulse.base.document import Section
 from ibpulse.models.prediction import ValueRange
-from ibpulse.models.prediction_sections import PredictionSection, range_text
-from ibpulse.reports.formats import load_template
+from ibpulse.models.prediction_sections import range_text
 from ibpulse.reports.model_comparison import ComparedValue, ModelComparison
-from ibpulse.text import NOT_KNOWN, count_text, escape_controls, significant, statistic_text
+from ibpulse.text import NOT_KNOWN, count_text, significant, statistic_text
 
-TEMPLATE = "model_page.html.j2"
 _HEADS = ("predicted", "measured", "unexplained (measured - predicted)")
 
 
-def comparison_sections(compared: ModelComparison) -> list[PredictionSection]:
+def comparison_sections(compared: ModelComparison) -> list[Section]:
     """The comparison of the node and of its rails, as sections of the prediction."""
     measured = compared.measured
     simulated = "SIMULATED, " if measured.simulated else ""
@@ -29,9 +25,9 @@ def comparison_sections(compared: ModelComparison) -> list[PredictionSection]:
     rough = [value for value in compared.node if value.indicative]
     low, high = compared.headers.low, compared.headers.high
     headers = () if high == 1 else (f"predicted bytes include packet headers: x{low:.4f} to x{high:.4f}",)
-    node = PredictionSection(title, ("", *_HEADS), tuple(map(_row, certain)), (*headers, *compared.remarks))
-    indicative = PredictionSection("only indicative", ("", *_HEADS), tuple(map(_row, rough)))
-    rails = PredictionSection(
+    node = Section(title, ("", *_HEADS), tuple(map(_row, certain)), (*headers, *compared.remarks))
+    indicative = Section("only indicative", ("", *_HEADS), tuple(map(_row, rough)))
+    rails = Section(
         "bytes of each rail per step",
         ("rail", "predicted", "sent", "unexplained", "received", "unexplained"),
         tuple(
@@ -87,13 +83,13 @@ def comparison_json(compared: ModelComparison) -> dict[str, Any]:
         "observed_ratio": measured.observed_ratio,
         "step_seconds": compared.step_seconds,
         "whole_steps": measured.whole_steps,
-        "headers": asdict(compared.headers),
+        "headers": compared.headers,
         "node": [_value_json(value) for value in compared.node],
         "rails": [
             {"rail": name, "sent": _value_json(sent), "received": _value_json(received)}
             for name, sent, received in compared.rails
         ],
-        "remarks": list(compared.remarks),
+        "remarks": compared.remarks,
     }
 
 
@@ -101,19 +97,8 @@ def _value_json(value: ComparedValue) -> dict[str, Any]:
     return {
         "key": value.key,
         "unit": value.unit,
-        "predicted": asdict(value.predicted) if value.predicted else None,
+        "predicted": value.predicted,
         "measured": value.measured,
-        "unexplained": asdict(value.unexplained) if value.unexplained else None,
+        "unexplained": value.unexplained,
         "indicative": value.indicative,
     }
-
-
-def render_model_page(name: str, sections: Sequence[PredictionSection], picture: str) -> str:
-    """The sections as HTML below a picture, which is a data URL; empty for none.
-
-    Raises:
-        RecordingError: jinja2 is not installed.
-    """
-    return load_template(Path(__file__).parent, TEMPLATE).render(
-        name=escape_controls(name), sections=sections, picture=picture
-    )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from ibpulse.analysis.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase
+from ibpulse.base.document import Section
 from ibpulse.events import Event
 from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.reports.comparison import Change, Report
@@ -159,47 +160,34 @@ def _port_text(port: PortLine | None, with_jobs: bool) -> str:
     return f"{plain_text(port.mean_bytes_per_second, 'rate')}, {plain_text(port.share_ratio, 'ratio')}{state}"
 
 
-@dataclass(frozen=True, slots=True)
-class MomentList:
-    """Moments of a run: each line is the time after the beginning, the wall time, and a sentence."""
-
-    title: str
-    lines: tuple[tuple[str, str, str], ...]
-    more: str
-
-
-def moment_lists(report: Report) -> tuple[MomentList, ...]:
+def moment_sections(report: Report) -> Iterator[Section]:
     """The jobs of each run that has any, its phases, and its first events with the number of those left out.
 
-    A brief report has none.
+    Each line is the time after the beginning, the wall time, and a sentence. A brief report has none.
     """
     if report.options.brief:
-        return ()
+        return
     named = tuple(zip(map(escape_controls, report.names), report.runs, strict=True))
-    return (
-        *(MomentList(f"Jobs of {name}", *_job_lines(run)) for name, run in named if run.jobs),
-        *(MomentList(f"Phases of {name}", _phase_lines(run), " ".join(_on_phases(run))) for name, run in named),
-        *(
-            MomentList(
-                f"Events of {name}", tuple(_event_line(run, event) for event in run.events[:MAX_MOMENTS]), _more(run)
-            )
-            for name, run in named
-            if run.events
-        ),
-    )
+    yield from (Section(f"Jobs of {name}", lines=_job_lines(run)) for name, run in named if run.jobs)
+    yield from (Section(f"Phases of {name}", lines=_phase_lines(run)) for name, run in named)
+    yield from (Section(f"Events of {name}", lines=_event_lines(run)) for name, run in named if run.events)
 
 
-def _job_lines(run: Run) -> tuple[tuple[tuple[str, str, str], ...], str]:
-    """The first times from which a job has ports, and a remark on those left out."""
+def _job_lines(run: Run) -> list[str]:
+    """The first times from which a job has ports, and remarks on those left out."""
     every = [(holding, record) for record in run.jobs for holding in record.holdings]
     starts = [run.start_ns if each.since is None else max(run.start_ns, each.since.time_ns) for each, _ in every]
     order = sorted(range(len(every)), key=starts.__getitem__)
-    lines = tuple((*_moment(run, starts[at]), _job_text(run, *every[at])) for at in order[:MAX_MOMENTS])
-    hidden = len(every) - len(lines)
-    more = [f"{hidden} more; --format=json lists them."] if hidden else []
+    lines = [_moment(run, starts[at], _job_text(run, *every[at])) for at in order[:MAX_MOMENTS]]
+    lines += _more(len(every), "")
     if run.meta.jobs_left_out:
-        more.append(f"The recording left out {run.meta.jobs_left_out} jobs that were too many for it.")
-    return lines, " ".join(more)
+        lines.append(f"The recording left out {run.meta.jobs_left_out} jobs that were too many for it.")
+    return lines
+
+
+def _more(count: int, what: str) -> list[str]:
+    hidden = count - MAX_MOMENTS
+    return [f"{hidden} more{what}; --format=json lists them."] if hidden > 0 else []
 
 
 def _job_text(run: Run, holding: Holding, record: JobRecord) -> str:
@@ -211,7 +199,7 @@ def _job_text(run: Run, holding: Holding, record: JobRecord) -> str:
         text += _doubt(holding.since)
     if holding.until is not None and holding.until.time_ns < run.end_ns:
         text += f" until +{(holding.until.time_ns - run.start_ns) / SECOND_NS:.2f} s{_doubt(holding.until)}"
-    return escape_controls(text)
+    return text
 
 
 def _doubt(event: Event) -> str:
@@ -220,21 +208,13 @@ def _doubt(event: Event) -> str:
     return f" (or up to {plain_text(seconds, 'seconds')} earlier)" if seconds >= LEAST_DOUBT_SECONDS else ""
 
 
-def _phase_lines(run: Run) -> tuple[tuple[str, str, str], ...]:
-    return tuple(
-        (
-            *_moment(run, run.start_ns + phase.first * run.meta.interval_ns),
-            escape_controls(phase_text(phase, run.meta.interval_ns)),
-        )
+def _phase_lines(run: Run) -> list[str]:
+    lines = [
+        _moment(run, run.start_ns + phase.first * run.meta.interval_ns, phase_text(phase, run.meta.interval_ns))
         for phase in run.phases.phases[:MAX_MOMENTS]
-    )
-
-
-def _on_phases(run: Run) -> list[str]:
-    hidden = max(0, len(run.phases.phases) - MAX_MOMENTS)
-    found = [f"{hidden} more phases; --format=json lists them."] if hidden else []
-    remarks = map(escape_controls, run.phases.remarks)
-    return [*([] if run.phases.phases else ["None found."]), *found, *remarks]
+    ]
+    none = [] if run.phases.phases else ["None found."]
+    return [*lines, *none, *_more(len(run.phases.phases), " phases"), *map(escape_controls, run.phases.remarks)]
 
 
 def phase_text(phase: Phase, interval_ns: int) -> str:
@@ -258,45 +238,35 @@ def _known_text(number: float, unit: Unit) -> str:
     return plain_text(None if math.isnan(number) else number, unit)
 
 
-def _event_line(run: Run, event: Event) -> tuple[str, str, str]:
-    return *_moment(run, event.time_ns), escape_controls(event.text) + _doubt(event)
-
-
-def _moment(run: Run, time_ns: int) -> tuple[str, str]:
-    at = datetime.fromtimestamp(time_ns / SECOND_NS, UTC)
-    return f"+{(time_ns - run.start_ns) / SECOND_NS:.2f} s", f"{at:%H:%M:%S.%f}"[:-3] + " UTC"
-
-
-def _more(run: Run) -> str:
-    hidden = max(0, len(run.events) - MAX_MOMENTS)
-    found = [f"{hidden} more events; --format=json lists them."] if hidden else []
+def _event_lines(run: Run) -> list[str]:
+    lines = [_moment(run, event.time_ns, event.text + _doubt(event)) for event in run.events[:MAX_MOMENTS]]
+    lines += _more(len(run.events), " events")
     if run.events_left_out:
-        found.append(f"The recording left out {run.events_left_out} events that were too many for it.")
-    return " ".join(found)
+        lines.append(f"The recording left out {run.events_left_out} events that were too many for it.")
+    return lines
 
 
-@dataclass(frozen=True, slots=True)
-class NoteList:
-    """Sentences below a title."""
-
-    title: str
-    lines: tuple[str, ...]
+def _moment(run: Run, time_ns: int, text: str) -> str:
+    at = datetime.fromtimestamp(time_ns / SECOND_NS, UTC)
+    after = f"+{(time_ns - run.start_ns) / SECOND_NS:.2f} s"
+    return f"{after:>10}  {f'{at:%H:%M:%S.%f}'[:-3]} UTC  {escape_controls(text)}"
 
 
-def step_notes(report: Report) -> tuple[NoteList, ...]:
+def step_notes(report: Report) -> tuple[Section, ...]:
     """What the steps of two runs say of a change between them: the verdict, and remarks."""
     if report.steps is None:
         return ()
     names = " and ".join(
         f"{word} ({escape_controls(name)})" for word, name in zip(BEFORE_AFTER, report.names, strict=True)
     )
-    return (NoteList(f"Steps {names}: {verdict(report.steps)}", tuple(step_remarks(report.steps))),)
+    lines = verdict(report.steps), *step_remarks(report.steps)
+    return (Section(f"Steps {names}", lines=lines),)
 
 
-def next_notes(report: Report) -> tuple[NoteList, ...]:
+def next_notes(report: Report) -> tuple[Section, ...]:
     """What to look at next, if there are two runs."""
     found = tuple(map(escape_controls, look_next(report)))
-    return (NoteList("Look at next", found),) if found else ()
+    return (Section("Look at next", lines=found),) if found else ()
 
 
 def simulated_text(report: Report) -> str:

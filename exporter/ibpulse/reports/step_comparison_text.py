@@ -28,12 +28,12 @@ def steps_json(found: StepComparison) -> dict[str, Any]:
         "after": _steps(found.after),
         "step_seconds_change": _change(found.seconds),
         "step_bytes_change": _change(found.moved_bytes),
-        "saved_seconds": _known(found.saved_seconds),
+        "saved_seconds": found.saved_seconds,
         "wire_guard": {
-            "saving_seconds": _known(found.claim_seconds),
+            "saving_seconds": found.claim_seconds,
             "claimed": found.claimed,
-            "least_wire_seconds": _known(found.before.least_wire_seconds),
-            "busy_seconds": _known(found.before.busy_seconds),
+            "least_wire_seconds": found.before.least_wire_seconds,
+            "busy_seconds": found.before.busy_seconds,
             "possible_by_overlap": found.possible,
         },
     }
@@ -42,24 +42,20 @@ def steps_json(found: StepComparison) -> dict[str, Any]:
 def _steps(run: WholeSteps) -> dict[str, Any]:
     return {
         "steps": run.count,
-        "step_seconds": _known(run.seconds),
-        "step_bytes": _known(run.moved_bytes),
-        "sent_bytes": _known(run.sent_bytes),
-        "silent_share": _known(run.silent_share),
-        "busy_seconds": _known(run.busy_seconds),
-        "least_wire_seconds": _known(run.least_wire_seconds),
-        "line_rate_bytes_per_second": _known(run.line_bytes_per_second),
-        "correlation": _known(run.correlation),
+        "step_seconds": run.seconds,
+        "step_bytes": run.moved_bytes,
+        "sent_bytes": run.sent_bytes,
+        "silent_share": run.silent_share,
+        "busy_seconds": run.busy_seconds,
+        "least_wire_seconds": run.least_wire_seconds,
+        "line_rate_bytes_per_second": run.line_bytes_per_second,
+        "correlation": run.correlation,
         "steps_resampled_together": run.group,
     }
 
 
-def _change(change: RatioChange) -> dict[str, float | None]:
-    return {"ratio": _known(change.ratio), "low": _known(change.low), "high": _known(change.high)}
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _change(change: RatioChange) -> dict[str, float]:
+    return {"ratio": change.ratio, "low": change.low, "high": change.high}
 
 
 def verdict(found: StepComparison) -> str:

@@ -1,0 +1,132 @@
+"""Tables, lines and their titles, described once and shown as text or HTML; results as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ibpulse import __version__
+from ibpulse.errors import RecordingError
+from ibpulse.missing_packages import how_to_install
+from ibpulse.text import escape_controls
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+WIDTH = 100
+FOLDER, PAGE = Path(__file__).parent, "page.html.j2"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A title, a table, and lines below it; each may be missing. Text shows the title with a colon.
+
+    The columns in `left` are aligned to the left, and the others to the right. Text and HTML show the first `limit`
+    rows, and say how many more the JSON has.
+    """
+
+    title: str = ""
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    lines: Sequence[str] = ()
+    left: Sequence[int] = (0,)
+    limit: int | None = None
+
+    @property
+    def shown(self) -> Sequence[Sequence[str]]:
+        """The rows that are shown to people."""
+        return self.rows[: self.limit]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The lines, and how many rows are not shown."""
+        more = len(self.rows) - len(self.shown)
+        return [*([f"and {more} more; --format=json has all"] if more else []), *self.lines]
+
+
+def render_text(sections: Iterable[Section]) -> str:
+    """The sections as text with an empty line between them; names in it may be of any origin."""
+    return escape_controls("\n\n".join("\n".join(section_lines(section)) for section in sections), keep="\n") + "\n"
+
+
+def section_lines(section: Section) -> list[str]:
+    """The lines of a section: its title, its table and its notes, indented below a title."""
+    indent = "  " if section.title else ""
+    lines = [f"{indent}{line}" for line in (*align(section), *section.notes)]
+    return [f"{section.title}:", *lines] if section.title else lines
+
+
+def align(section: Section) -> list[str]:
+    """The table of a section in columns with two spaces between them; empty for a section without one."""
+    rows = [section.heads, *section.shown] if section.heads else []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    places = ["<" if place in section.left else ">" for place in range(len(widths))]
+    return [
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, places, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def wrap(text: str, head: str = "", indent: int = 2) -> str:
+    """A sentence in lines of at most `WIDTH` characters: `head` before the first, `indent` spaces before the others."""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def render_page(title: str, template: Path = FOLDER / PAGE, **members: Any) -> str:
+    """A title, `warnings`, `picture` and `sections` as HTML, or what another template shows, which extends this page.
+
+    Raises:
+        RecordingError: jinja2 is not installed.
+    """
+    return _load(template).render(title=escape_controls(title), **members)
+
+
+@cache
+def _load(template: Path) -> Template:
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError as error:
+        raise RecordingError(f"reports as HTML need jinja2; {how_to_install('jinja2')}") from error
+    # names of files and labels are untrusted
+    environment = Environment(
+        autoescape=True,
+        loader=FileSystemLoader([template.parent, FOLDER]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template.name)
+
+
+def render_json(version: str, members: Mapping[str, Any]) -> str:
+    """One JSON object that begins with the number of its format, under the key `version`, and the program's version.
+
+    Dataclasses become objects, and numbers that are not finite become null.
+    """
+    document = {version: 1, "ibpulse_version": __version__, **members}
+    return escape_controls(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: dataclasses as objects, tuples as lists, and null for NaN and infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {key: plain(member) for key, member in value.items()}
+    return [plain(member) for member in value] if isinstance(value, list | tuple) else value
