@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import orjson
 
 from ibpulse.base import document
 from ibpulse.base.document import Section
@@ -17,7 +16,7 @@ from ibpulse.nccl.rail_suspects import Suspect, find_suspects
 from ibpulse.nccl.train_alignment import Alignment, Matched, align, total_bytes
 from ibpulse.nccl.wire_factors import explain, explanations, header_factors
 from ibpulse.recordings import RecordedPort, Recording
-from ibpulse.text import NOT_KNOWN, count_text, escape_controls, percent, size_text, statistic_text, time_text
+from ibpulse.text import NOT_KNOWN, count_text, percent, size_text, statistic_text, time_text
 
 _HEADINGS = ("collective", "size", "placement", "time", "busbw", "bound", "achieved", "tier", "grade", "wrong")
 
@@ -193,8 +192,7 @@ def _wire_section(wire: WireComparison) -> Section:
 
 def render_json(reports: Sequence[BenchmarkReport]) -> str:
     """The reports as JSON: rates in bytes per second, times in seconds, null for what is unknown."""
-    found = {"nccl_report_version": 1, "runs": [_as_json(report) for report in reports]}
-    return escape_controls(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode(), keep="\n") + "\n"
+    return document.render_json("nccl_report_version", {"runs": [_as_json(report) for report in reports]})
 
 
 def _as_json(report: BenchmarkReport) -> dict[str, object]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from ibpulse.base import document
 from ibpulse.base.document import Section
 from ibpulse.overlap.exposed_time import CommunicatorTime, DeviceOverlap, ExposedTime
@@ -194,8 +192,7 @@ def render_json(reports: Sequence[TraceOverlap], recording: Path | None = None) 
         "recording": escape_controls(str(recording)) if recording else None,
         "devices": [_device_json(report) for report in reports],
     }
-    found = {"ibpulse_overlap_version": 1, **members}
-    return escape_controls(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode(), keep="\n") + "\n"
+    return document.render_json("ibpulse_overlap_version", members)
 
 
 def _device_json(report: TraceOverlap) -> dict[str, Any]:
