@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ibpulse.analysis.steps.edges import StepTimes, find_step_edges
 from ibpulse.arrays import Counts, Floats
 from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.fleet.step_edges import StepTimes, find_step_edges
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 START_NS = 1_763_683_200 * SECOND_NS

@@ -13,8 +13,8 @@ import pytest
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.analysis.node_statistics import Seconds, sum_rails
-from ibpulse.analysis.period import StepPeriod
-from ibpulse.analysis.phase import CHECKPOINT, FIRST_TRAFFIC, Phase
+from ibpulse.analysis.steps.period import StepPeriod
+from ibpulse.analysis.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase
 from ibpulse.events import Event, EventLog
 from ibpulse.events.event_file import EventFile
 from ibpulse.events.phase_events import PhaseEvents

@@ -9,10 +9,10 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.aggregator.burst_totals import Bursts
-from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.node_statistics import Seconds
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import Features, SignatureOptions
+from ibpulse.analysis.steps.runs import Thresholds
 from ibpulse.ring import layout as at
 from ibpulse.units import SECOND_NS
 from tests.aggregator.rings import Ring, Traffic, constant, follow, port, square, update

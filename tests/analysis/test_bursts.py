@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.bursts import (
+from ibpulse.analysis.steps.runs import (
     BURST,
     HOLE,
     RunLengths,
@@ -15,7 +15,7 @@ from ibpulse.analysis.bursts import (
     RunState,
     Thresholds,
     describe_runs,
-    find_runs,
+    find_bursts,
     find_survival,
     split_runs,
     start_runs,
@@ -157,7 +157,7 @@ def test_three_missing_samples_cut_off_a_run() -> None:
 
 
 def test_the_last_run_of_a_series_is_cut_off_by_its_end() -> None:
-    runs = find_runs(np.array([0.0, 5, 0, 5, 5]), np.full(5, TICK), PLAIN)
+    runs = find_bursts(np.array([0.0, 5, 0, 5, 5]), np.full(5, TICK), PLAIN)
     lengths = runs.lengths(burst=True)
     assert (lengths.seconds.tolist(), lengths.ended.tolist()) == (pytest.approx([TICK, 2 * TICK]), [True, False])
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.analysis.bins import bandwidth_bins, rate_bins
-from ibpulse.analysis.period import (
+from ibpulse.analysis.steps.period import (
     BIN_SECONDS,
     PeriodOptions,
     StepPeriod,

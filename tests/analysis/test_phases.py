@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.period import StepPeriod, find_period
-from ibpulse.analysis.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
-from ibpulse.analysis.phases import find_phases
+from ibpulse.analysis.steps.period import StepPeriod, find_period
+from ibpulse.analysis.steps.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
+from ibpulse.analysis.steps.phases import find_phases
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import ExpertParallel, Square

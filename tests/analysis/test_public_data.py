@@ -13,8 +13,8 @@ import pytest
 
 from ibpulse.analysis.balance import balance_rails
 from ibpulse.analysis.bins import bandwidth_bins, rate_bins
-from ibpulse.analysis.period import BIN_SECONDS, find_period
 from ibpulse.analysis.rates import rates
+from ibpulse.analysis.steps.period import BIN_SECONDS, find_period
 
 LINE_BYTES_PER_SECOND = 25e9
 GROUPS = {

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.rail_series import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.analysis.signature import Features, SignatureOptions
 from ibpulse.analysis.span_statistics import SpanOptions, SpanStatistics, describe_span
+from ibpulse.analysis.steps.runs import Thresholds
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 GB = 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.analysis.steps import find_steps
+from ibpulse.analysis.steps.edges import find_steps
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import Square

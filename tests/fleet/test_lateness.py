@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
+from ibpulse.analysis.steps.edges import EdgeTimes, StepTimes
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.fleet.hot_rail import find_hot_rail
 from ibpulse.fleet.lateness import Lateness, compare_nodes, match_steps, medians_of_others
-from ibpulse.fleet.step_edges import EdgeTimes, StepTimes
 from ibpulse.units import MILLISECOND_NS
 
 LATE = 2

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.analysis.bursts import Thresholds
+from ibpulse.analysis.steps.runs import Thresholds
 from ibpulse.pictures import render
 from ibpulse.pictures.distribution import draw_distribution, find_lengths
 from tests.pictures.runs import STILL, take

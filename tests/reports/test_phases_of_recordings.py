@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.analysis.phase import Phase
+from ibpulse.analysis.steps.phase import Phase
 from ibpulse.events import Event
 from ibpulse.model import PortState
 from ibpulse.recordings import Recording

@@ -20,9 +20,9 @@ from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.aggregator.summary import Summary, summarize
 from ibpulse.aggregator.totals import SECONDS_AT_ONCE, RunningTotals
 from ibpulse.aggregator.traffic import Conclusion, coarsest_rail
-from ibpulse.analysis.phase import Phase
 from ibpulse.analysis.plausible import MOST_BEFORE
 from ibpulse.analysis.port_statistics import MOVED
+from ibpulse.analysis.steps.phase import Phase
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.watch import KnownPort

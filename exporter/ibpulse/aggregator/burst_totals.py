@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.aggregator.snapshot import DURATION_BUCKETS, Histogram
-from ibpulse.analysis.bursts import HOLE, MOST_BRIDGED, Thresholds, join_states, split_runs, start_runs
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
 from ibpulse.analysis.saturation import (
     SaturationOptions,
@@ -18,6 +17,7 @@ from ibpulse.analysis.saturation import (
     seconds_above,
     start_saturation,
 )
+from ibpulse.analysis.steps.runs import HOLE, MOST_BRIDGED, Thresholds, join_states, split_runs, start_runs
 from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.ring.window import RingPort
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.analysis.bins import bandwidth_bins, choose_edges
-from ibpulse.analysis.period import NONE, StepPeriod, choose_bin_seconds, find_rails_period
 from ibpulse.analysis.resolution import effective_resolution, finest_ticks
+from ibpulse.analysis.steps.period import NONE, StepPeriod, choose_bin_seconds, find_rails_period
 from ibpulse.arrays import Floats
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, read_planned

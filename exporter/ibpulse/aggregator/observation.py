@@ -11,8 +11,8 @@ from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation, RailStanding
 from ibpulse.aggregator.traffic import Conclusion
 from ibpulse.analysis import moments
-from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import COVERED, MOVED
+from ibpulse.analysis.steps.period import StepPeriod
 from ibpulse.arrays import Rows
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort

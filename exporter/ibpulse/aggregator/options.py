@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
 from ibpulse.analysis.signature import SignatureOptions
+from ibpulse.analysis.steps.runs import Thresholds
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, TRAFFIC_WINDOW_NS
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 

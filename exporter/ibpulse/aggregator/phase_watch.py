@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds
-from ibpulse.analysis.period import StepPeriod
-from ibpulse.analysis.phase import CHECKPOINT, FIRST_TRAFFIC, Phase, PhaseRules
+from ibpulse.analysis.steps.period import StepPeriod
+from ibpulse.analysis.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase, PhaseRules
 from ibpulse.arrays import Counts, Floats
 from ibpulse.units import SECOND_NS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ibpulse.analysis.phase import Phase
+from ibpulse.analysis.steps.phase import Phase
 from ibpulse.events.watch import KnownPort
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.claims import Key

@@ -16,9 +16,9 @@ from ibpulse.aggregator.last_minute import measure_resolution, measure_step
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import ports_during, split_seconds
 from ibpulse.aggregator.totals import RunningTotals
-from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import OBSERVED, describe_directions
 from ibpulse.analysis.resolution import finest_ticks
+from ibpulse.analysis.steps.period import StepPeriod
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.port_changes import DISAPPEARED

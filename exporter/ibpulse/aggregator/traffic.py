@@ -17,11 +17,11 @@ from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraf
 from ibpulse.analysis import moments
 from ibpulse.analysis.balance import find_carriers
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds, line_rate
-from ibpulse.analysis.period import StepPeriod
 from ibpulse.analysis.port_statistics import COVERED, MOVED
 from ibpulse.analysis.resolution import coarsest_ticks
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Signature, find_signature
+from ibpulse.analysis.steps.period import StepPeriod
 from ibpulse.arrays import Floats, Rows
 from ibpulse.ring.window import RingPort
 from ibpulse.units import SECOND_NS

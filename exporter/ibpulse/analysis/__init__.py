@@ -5,14 +5,13 @@ resolution         effective resolution of a counter
 moments            time-weighted sums and the statistics derived from them
 quantiles          quantiles, equal to those of numpy
 bins               resampling of samples and counters into equal bins
-bursts, balance, period, steps, signature, saturation
+balance, signature, saturation
                    one statistic each
+steps              runs of samples, bursts, the step period, edges of steps, phases of a job
 port_statistics    statistics of single ports over a time range
 node_statistics    statistics of the sum over the rails over a time range
 rail_series, span_statistics
                    all statistics of a recorded time range
-regular_steps, traffic_parts, checkpoints, phases
-                   phases of a job in its traffic; phase defines them
 resampling_units, bootstrap
                    confidence intervals
 

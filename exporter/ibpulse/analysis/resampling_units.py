@@ -10,11 +10,10 @@ import numpy as np
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.balance import measure_fairness
 from ibpulse.analysis.bootstrap import FEWEST_UNITS
-from ibpulse.analysis.bursts import MOST_BRIDGED
 from ibpulse.analysis.node_statistics import COVERED, FIELDS, OBSERVED, RECEIVE, TRANSMIT, NodeStatistics, describe_node
 from ibpulse.analysis.rail_series import RailSeries
-from ibpulse.analysis.regular_steps import find_runs
-from ibpulse.analysis.steps import Steps
+from ibpulse.analysis.steps.edges import Steps
+from ibpulse.analysis.steps.runs import MOST_BRIDGED, mark_long_runs
 from ibpulse.arrays import Bools, Floats
 
 # fields of the last axis of sums: node sums, these two, moments of each time scale, bytes of each rail while it is
@@ -106,7 +105,7 @@ class Sums:
         return np.stack([_cut(fields[field], bounds / ticks) for field in range(moments.FIELDS)], axis=1)
 
 
-def _cut(values: Floats, bounds: Floats) -> Floats:
+def _cut(values: Floats | Bools, bounds: Floats) -> Floats:
     running = np.concatenate(([0.0], np.cumsum(values)))
     return np.diff(np.interp(bounds, np.arange(len(running)), running))
 
@@ -138,10 +137,7 @@ def _sum_steps(sums: Sums, series: RailSeries, steps: Steps) -> tuple[Floats, Fl
     whole, begun = halves[::2] + halves[1::2], halves[::2]
     whole[:, COUNT] = 1.0
     enough = steps.whole & (whole[:, OBSERVED] >= LEAST_OBSERVED * whole[:, DURATION])
-    first, end = find_runs(~series.whole)
-    broken = np.zeros(len(series.whole))
-    for hole in np.flatnonzero(end - first > MOST_BRIDGED):
-        broken[first[hole] : end[hole]] = 1.0
+    broken = mark_long_runs(~series.whole, MOST_BRIDGED)
     return whole[enough], begun[enough], _cut(broken, steps.bounds)[enough] == 0
 
 

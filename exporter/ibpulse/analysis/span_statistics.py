@@ -9,9 +9,7 @@ import numpy as np
 
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers, join_groups
-from ibpulse.analysis.bursts import MOST_BRIDGED, RunStatistics, Thresholds, describe_runs, find_runs
 from ibpulse.analysis.node_statistics import NodeStatistics, line_rate, usual_peak
-from ibpulse.analysis.period import StepPeriod, find_sampled_period
 from ibpulse.analysis.quantiles import quantiles
 from ibpulse.analysis.rail_series import RailGroup, RailSeries
 from ibpulse.analysis.resampling_units import (
@@ -25,7 +23,9 @@ from ibpulse.analysis.resampling_units import (
     split,
 )
 from ibpulse.analysis.signature import Signature, SignatureOptions, describe_features, find_signature
-from ibpulse.analysis.steps import NONE, Steps, find_steps
+from ibpulse.analysis.steps.edges import NONE, Steps, find_steps
+from ibpulse.analysis.steps.period import StepPeriod, find_sampled_period
+from ibpulse.analysis.steps.runs import MOST_BRIDGED, RunStatistics, Thresholds, describe_runs, find_bursts, find_runs
 from ibpulse.analysis.wire_bounds import WireBounds, bound_steps
 from ibpulse.arrays import Bools, Floats
 
@@ -128,7 +128,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     whole = _with_peak(describe_units(sums.whole(), series, sums.timescales_ns), series)
     line = _mean_line(series, lines)
     step_total, computing = step_sums.sum(axis=0), options.computing_ratio
-    runs = find_runs(series.bandwidth, series.measured, options.thresholds)
+    runs = find_bursts(series.bandwidth, series.measured, options.thresholds)
     active_p50, active_p95 = _active_quantiles(series, active)
     return SpanStatistics(
         series=series,
@@ -276,8 +276,8 @@ def _active_quantiles(series: RailSeries, active_bytes_per_second: float) -> tup
 
 def _describe_coverage(series: RailSeries) -> Coverage:
     whole = series.whole[series.lead : series.lead + series.ticks]
-    edges = np.flatnonzero(np.diff(np.concatenate(([True], whole, [True]))))
-    lengths = edges[1::2] - edges[::2]
+    first, end = find_runs(~whole)
+    lengths = end - first
     return Coverage(
         seconds=series.ticks * series.interval_seconds,
         observed_ratio=float(np.count_nonzero(whole)) / series.ticks,

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.analysis.regular_steps import find_runs
+from ibpulse.analysis.steps.edges import MOST_MISSING, EdgeTimes, find_least_idle, find_step_edges
+from ibpulse.analysis.steps.runs import mark_long_runs, silence_level
 from ibpulse.arrays import Bools, Counts, Floats
 from ibpulse.datasets.dataset_schema import EDGES
-from ibpulse.datasets.step_groups import find_least_idle
-from ibpulse.fleet.step_edges import IDLE_PART, MOST_MISSING, EdgeTimes, find_step_edges
 from ibpulse.units import SECOND_NS
 
 
@@ -37,12 +36,7 @@ def sum_ports(rates: npt.NDArray[np.floating]) -> Floats:
     A port that misses many samples in a row is left out of them, unless all ports are missing.
     """
     missing = np.isnan(rates).any(axis=1)
-    left_out = np.zeros(missing.shape, dtype=np.bool_)
-    for row in np.flatnonzero(missing.any(axis=1)).tolist():
-        first, end = find_runs(missing[row])
-        for begin, until in zip(*(each[end - first > MOST_MISSING] for each in (first, end)), strict=True):
-            left_out[row, begin:until] = True
-    left_out &= ~missing.all(axis=0)
+    left_out: Bools = np.array([mark_long_runs(row, MOST_MISSING) for row in missing]) & ~missing.all(axis=0)
     summed: Floats = np.sum(np.where(left_out[:, np.newaxis], 0, rates), axis=0, dtype=np.float64)
     return summed
 
@@ -58,7 +52,7 @@ def describe_steps(
     interval_ns = timing.interval_ns
     summed = sum_ports(rates)
     observed: Floats = np.asarray(np.nansum(rates, axis=0, dtype=np.float64))
-    threshold = max(idle_below, IDLE_PART * float(np.max(observed, initial=0.0)))
+    threshold = float(silence_level(np.max(observed, initial=0.0), idle_below))
     least = find_least_idle(summed.max(axis=0), threshold, interval_ns)
     found = find_step_edges(summed, interval_ns, line_rate, least_idle=least)
     first, end = found.first_idle[:-1], found.first_idle[1:]

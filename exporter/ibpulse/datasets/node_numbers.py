@@ -7,18 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.analysis.regular_steps import find_runs
+from ibpulse.analysis.steps.edges import MOST_MISSING
+from ibpulse.analysis.steps.runs import SILENT_BYTES_PER_SECOND, find_runs, mark_long_runs, silence_level
 from ibpulse.arrays import Counts, Floats
 from ibpulse.datasets.report_source import FleetNode, NodeSums
-from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.fleet.failovers import Failover, find_failovers
 from ibpulse.fleet.stalls import SILENT_PERIODS, SampleTimes, Silence, find_silences
-from ibpulse.fleet.step_edges import MOST_MISSING
 from ibpulse.units import SECOND_NS
-
-# as in the per-node stage: below it, a sample is silent
-IDLE_BYTES_PER_SECOND = ACTIVE_BYTES_PER_SECOND / 10
-IDLE_PART = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
     """The numbers of a node; silences of at least `shortest` seconds are on the collector's clock after the origin."""
     total = samples.rates.sum(axis=0, dtype=np.float64)
     known = total[~np.isnan(total)]
-    threshold = max(IDLE_BYTES_PER_SECOND, IDLE_PART * float(known.max(initial=0.0)))
+    threshold = float(silence_level(known.max(initial=0.0), SILENT_BYTES_PER_SECOND))
     active = known[known > threshold]
     mean = float(active.mean()) if active.size else None
     interval = samples.interval_ns / SECOND_NS
@@ -73,10 +68,7 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
 
 def _quiet(total: Floats, threshold: float, times: SampleTimes, shortest: float) -> tuple[tuple[float, float], ...]:
     """Spans without traffic, between which less is missing than a step needs."""
-    missing = np.isnan(total)
-    unknown = np.zeros(len(total), dtype=np.bool_)
-    for first, end in zip(*find_runs(missing), strict=True):
-        unknown[first:end] = end - first > MOST_MISSING
+    unknown = mark_long_runs(np.isnan(total), MOST_MISSING)
     runs = zip(*(each.tolist() for each in find_runs(~(total > threshold) & ~unknown)), strict=True)
     return tuple(
         (times.start + first * times.interval, times.start + end * times.interval)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ibpulse.analysis.steps.edges import EdgeTimes, StepTimes
 from ibpulse.arrays import Floats
 from ibpulse.datasets.node_numbers import NodeNumbers
 from ibpulse.datasets.report_source import FleetNode, GroupSteps
 from ibpulse.defaults import FEWEST_PEERS
 from ibpulse.fleet.lateness import ENOUGH_MS, FEWEST_STEPS, Lateness, compare_nodes, match_steps
-from ibpulse.fleet.step_edges import EdgeTimes, StepTimes
 from ibpulse.text import first_names
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 

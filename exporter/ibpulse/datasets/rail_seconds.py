@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.steps.runs import find_equal_runs
 from ibpulse.arrays import Bools, Counts, Floats, Singles
 from ibpulse.units import SECOND_NS
 
@@ -44,7 +45,7 @@ class RailSeconds:
         """Add rates and the certain part of them, (ports, 2, samples); the first sample is at `start_ns`."""
         times_ns = start_ns + self._interval_ns * np.arange(rates.shape[2], dtype=np.int64)
         seconds = (times_ns - 1) // SECOND_NS - self._first
-        firsts = np.flatnonzero(np.diff(seconds, prepend=-1))
+        firsts, _ = find_equal_runs(seconds)
         into = seconds[firsts]
         known = ~np.isnan(rates)
         self._sum[..., into] += np.add.reduceat(np.where(known, rates, 0.0), firsts, axis=2)

@@ -10,20 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.analysis.period import find_sampled_period
-from ibpulse.analysis.regular_steps import find_runs
+from ibpulse.analysis.steps.runs import silence_level
 from ibpulse.arrays import Bools, Floats, Singles
-from ibpulse.fleet.step_edges import IDLE_PART
-from ibpulse.units import SECOND_NS
 
 # two ports step together if their active samples correlate this much; those of two pipelines a fifth of a step apart
 # do not, and a few ms of lateness do not matter
 ALIKE = 0.5
-# a silence that separates steps has at least this part of the usual length of the longest one of a step
-LEAST_GAP = 0.5
-FEWEST_IDLE = 3
-# of the periods, the longest silences of this part are at most as long as the usual one: some may hold none
-USUAL_QUANTILE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ def find_groups(rates: Singles, owners: Sequence[PortOwner], idle_below: float) 
     A port is active in a sample with a rate above `idle_below`, and above 1 % of its own highest.
     """
     highest = np.fmax.reduce(rates, axis=(1, 2), initial=0.0)
-    least = np.maximum(idle_below, IDLE_PART * highest)[:, np.newaxis]
+    least = silence_level(highest, idle_below)[:, np.newaxis]
     active = np.fmax(rates[:, 0], rates[:, 1]) > least
     by_owner: dict[PortOwner, list[int]] = {}
     for row in np.flatnonzero(active.any(axis=1)).tolist():
@@ -83,34 +75,6 @@ def _correlate(active: Bools) -> Floats:
     return np.where(
         np.outer(steady, steady), 1.0, np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
     )
-
-
-def find_least_idle(rates: Floats, idle_below: float, interval_ns: int) -> int | None:
-    """The shortest silence, in samples, that separates the steps of a group, by their period; None without one.
-
-    `rates` (samples,) is the sum over the group in both directions, NaN for missing data. Most steps have many short
-    pauses and one long one. What is before the first traffic and after the last says nothing about steps.
-    """
-    active = rates > idle_below
-    places = np.flatnonzero(active)
-    if not len(places):
-        return None
-    inside = slice(places[0], places[-1] + 1)
-    rates, active = rates[inside], active[inside]
-    known = ~np.isnan(rates)
-    found = find_sampled_period([(np.where(active, rates, 0.0), known)], interval_ns / SECOND_NS)
-    first, end = find_runs(~active)
-    if not np.isfinite(found.seconds) or not len(first):
-        return None
-    period = found.seconds * SECOND_NS / interval_ns
-    # the longest silence that ends in each period
-    longest = np.zeros(int(len(rates) // period) + 1)
-    np.maximum.at(longest, (end // period).astype(np.int64), end - first)
-    # a period without any traffic is part of a stall
-    moving = np.bincount((np.flatnonzero(active) // period).astype(np.int64), minlength=len(longest)) > 0
-    longest, moving = (longest[:-1], moving[:-1]) if len(longest) > 1 else (longest, moving)
-    usual = float(np.quantile(longest[moving], USUAL_QUANTILE)) if moving.any() else 0.0
-    return max(FEWEST_IDLE, round(LEAST_GAP * usual)) if usual else None
 
 
 def read_stages(labels: Mapping[str, str], device: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ibpulse.analysis.phase import CHECKPOINT, Phase
+from ibpulse.analysis.steps.phase import CHECKPOINT, Phase
 from ibpulse.events.event import Event
 from ibpulse.events.log import EventLog
 from ibpulse.ring import layout as at

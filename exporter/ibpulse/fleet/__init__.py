@@ -16,7 +16,6 @@ topology_answers  the topology
 stream_answers  the events of its stream
 clock_offsets   how far the clock of a node is from this one, and how certain that is
 node_table      the last state of every node
-step_edges      when the steps of a node begin and end, from its samples
 lateness        how much later a node begins a step than its peers
 stalls          which nodes fell silent for several steps, and which stopped sending first
 hot_rail        which rail carries more than its share on most nodes

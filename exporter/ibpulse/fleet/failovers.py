@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ibpulse.analysis.steps.runs import find_equal_runs
 from ibpulse.arrays import Bools, Counts, Floats
 
 FEWEST_RAILS, FEWEST_SECONDS = 3, 3
@@ -50,9 +51,9 @@ def find_failovers(rails: Sequence[str], moved: Floats) -> list[Failover]:
     for usual in (_usual_shares(shares), equal):
         pairs = _classify(shares / usual)
         found = [
-            _describe(rails, pairs[first], seconds[[first, end - 1]].tolist(), seconds, totals)
-            for first, end in _runs(pairs)
-            if end - first >= FEWEST_SECONDS
+            _describe(rails, divmod(pairs[first], len(rails)), seconds[[first, end - 1]].tolist(), seconds, totals)
+            for first, end in zip(*find_equal_runs(pairs), strict=True)
+            if pairs[first] >= 0 and end - first >= FEWEST_SECONDS
         ]
         if found:
             return found
@@ -68,28 +69,16 @@ def _usual_shares(shares: Floats) -> Floats:
     return usual
 
 
-def _classify(ratios: Floats) -> list[tuple[int, int]]:
-    """For each second the silent and the doubled rail, (-1, -1) if it is not exactly one of each."""
+def _classify(ratios: Floats) -> Counts:
+    """For each second the silent rail x number of rails + the doubled rail, -1 if it is not exactly one of each."""
     silent, doubled = ratios < SILENT_BELOW, _within(ratios, DOUBLED)
     rest = (silent | doubled | _within(ratios, USUAL)).all(axis=1)
     like = (silent.sum(axis=1) == 1) & (doubled.sum(axis=1) == 1) & rest
-    pairs = np.where(like[:, np.newaxis], np.stack([silent.argmax(axis=1), doubled.argmax(axis=1)], axis=1), -1)
-    return [(silent_rail, doubled_rail) for silent_rail, doubled_rail in pairs.tolist()]
+    return np.where(like, silent.argmax(axis=1) * ratios.shape[1] + doubled.argmax(axis=1), -1)
 
 
 def _within(ratios: Floats, bounds: tuple[float, float]) -> Bools:
     return np.asarray((ratios >= bounds[0]) & (ratios <= bounds[1]))
-
-
-def _runs(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans of the same pair of rails."""
-    found, first = [], 0
-    for place in range(1, len(pairs) + 1):
-        if place == len(pairs) or pairs[place] != pairs[first]:
-            if pairs[first] != (-1, -1):
-                found.append((first, place))
-            first = place
-    return found
 
 
 def _describe(

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ibpulse.analysis.steps.edges import EdgeTimes, StepTimes
 from ibpulse.arrays import Counts, Floats
 from ibpulse.defaults import FEWEST_PEERS
 from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.fleet.step_edges import EdgeTimes, StepTimes
 from ibpulse.units import MILLISECOND_NS
 
 FEWEST_STEPS = 3

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.analysis.steps.runs import find_runs
+
 # steps that a silence lasts, and the shortest time
 SILENT_PERIODS, LEAST_SECONDS = 3.0, 1.0
 
@@ -127,20 +129,17 @@ def find_silences(
     samples.
     """
     total, interval = rates.sum(axis=0), times.interval
-    active, known = np.flatnonzero(total > idle_below), np.flatnonzero(~np.isnan(total))
-    if not len(active):
-        return []
-    following = np.append(active[1:], len(total))
+    firsts, ends = find_runs(~(total > idle_below))
+    long = (firsts > 0) & ((ends - firsts + 1) * interval > shortest)
     found = []
-    for place in np.flatnonzero((following - active) * interval > shortest).tolist():
-        last, end = int(active[place]), int(following[place])
-        idle = known[(known > last) & (known < end)]
+    for first, end in zip(firsts[long].tolist(), ends[long].tolist(), strict=True):
+        idle = first + np.flatnonzero(~np.isnan(total[first:end]))
         # without a known idle sample there is only missing data
         if len(idle) and len(idle) * interval >= shortest:
             sent, received = (_last_traffic(way[: idle[0] + 1], times, idle_below) for way in rates)
             until = times.start + (int(idle[-1]) + 1) * interval
             back = times.start + end * interval if end < len(total) else math.inf
-            low, high = times.last_traffic(last, int(idle[0]))
+            low, high = times.last_traffic(first - 1, int(idle[0]))
             found.append(Silence(low, high, back, until, sent, received, times.bound is not None))
     return found
 

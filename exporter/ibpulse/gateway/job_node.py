@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ibpulse.analysis.resolution import stands_still
+from ibpulse.analysis.steps.edges import find_step_edges
 from ibpulse.arrays import Singles
 from ibpulse.fleet.lateness import Lateness, compare_nodes
 from ibpulse.fleet.node_answers import NodeJob, NodePort
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
-from ibpulse.fleet.step_edges import find_step_edges
 from ibpulse.gateway.job_rows import rails_of
 from ibpulse.gateway.node_samples import NodeSamples
 from ibpulse.units import MILLISECOND_NS

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.analysis.bins import Statistic
+from ibpulse.analysis.steps.runs import find_equal_runs, find_row_runs
 from ibpulse.arrays import Singles
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import MAX_PORTS, NOT_OURS
@@ -184,7 +185,7 @@ def reduce_to_bins(
     marks = np.zeros(found.shape, dtype=np.bool_)
     places = (from_ms + interval_ms * np.arange(rates.shape[1])) // bin_ms - from_ms // bin_ms
     inside = places < bins
-    firsts = np.flatnonzero(np.diff(places[inside], prepend=-1))
+    firsts, _ = find_equal_runs(places[inside])
     if len(firsts):
         values = rates[:, inside]
         if statistic == "mean":
@@ -200,6 +201,5 @@ def reduce_to_bins(
 
 def find_places(marks: Flags) -> list[tuple[int, int, int]]:
     """Runs of marks: series, first value, number of values."""
-    edges = np.diff(marks.astype(np.int8), prepend=0, append=0, axis=1)
-    starts, ends = np.argwhere(edges == 1).tolist(), np.argwhere(edges == -1).tolist()
-    return [(row, first, end - first) for (row, first), (_, end) in zip(starts, ends, strict=True)]
+    row, first, end = find_row_runs(marks)
+    return list(zip(row.tolist(), first.tolist(), (end - first).tolist(), strict=True))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ibpulse.analysis.steps.runs import find_runs
 from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.nccl.measurement import BenchmarkRun, Measurement, RunPlan
 from ibpulse.nccl.wire_factors import ALGORITHMS, explanations, header_factors, node_bytes
@@ -108,8 +109,7 @@ def find_bursts(recording: Recording, rows: list[int], active_bytes_per_second: 
     rates = recording.bytes_per_second[rows, 0]
     amounts = rates * recording.seconds[rows, 0]
     active: Bools = rates.sum(axis=0) > active_bytes_per_second
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], active, [False])).astype(np.int8)))
-    first, end = edges[::2], edges[1::2]
+    first, end = find_runs(active)
     sums = np.concatenate((np.zeros((len(rows), 1)), np.nancumsum(amounts, axis=1)), axis=1)
     return TrafficBursts(first, end, sums[:, end] - sums[:, first])
 

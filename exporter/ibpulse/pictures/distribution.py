@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.analysis.bursts import RunLengths, Thresholds, find_runs, find_survival
+from ibpulse.analysis.steps.runs import RunLengths, Thresholds, find_bursts, find_survival
 from ibpulse.arrays import Floats
 from ibpulse.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, settings, ticker
 from ibpulse.pictures.options import PictureOptions
@@ -160,5 +160,5 @@ def _curve(lengths: RunLengths) -> tuple[Floats, Floats]:
 
 def find_lengths(run: PictureRun, thresholds: Thresholds) -> tuple[RunLengths, RunLengths]:
     """Lengths of the bursts and gaps of the sum whose beginning is there."""
-    runs = find_runs(run.node.bandwidth, run.node.seconds, thresholds)
+    runs = find_bursts(run.node.bandwidth, run.node.seconds, thresholds)
     return runs.lengths(burst=True), runs.lengths(burst=False)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.arrays import Bools, Counts
+from ibpulse.analysis.steps.runs import find_runs
+from ibpulse.arrays import Bools
 from ibpulse.pictures.figure import (
     COLOUR_MAP,
     HATCH,
@@ -170,7 +171,7 @@ def draw_rows(axes: Axes, run: PictureRun, columns: Columns, statistic: str, hig
         extent=(0.0, columns.count * column, len(run.ports), 0.0),
     )
     for row, down in enumerate(columns.down):
-        _draw_down(axes, find_spans(down), column, row, colours)
+        _draw_down(axes, down, column, row, colours)
     axes.set_xlim(0.0, run.span_seconds / size)
     axes.set_yticks(np.arange(len(run.ports)) + 0.5, run.ports)
     axes.tick_params(axis="y", length=0)
@@ -178,11 +179,12 @@ def draw_rows(axes: Axes, run: PictureRun, columns: Columns, statistic: str, hig
         axes.axhline(edge, color=colours.background, linewidth=0.8)
 
 
-def _draw_down(axes: Axes, spans: Counts, column: float, row: int, colours: Colours) -> None:
-    """A link that is down in spans (count, 2) of the columns of a row: a line along its middle on the background."""
+def _draw_down(axes: Axes, down: Bools, column: float, row: int, colours: Colours) -> None:
+    """A link that is down in some columns of a row: a line along its middle on the background."""
     rows_per_inch = abs(axes.get_ylim()[1] - axes.get_ylim()[0]) / _inches(axes)
     line = min(DOWN_ROWS, DOWN_INCHES * rows_per_inch)
-    places = [(begin * column, (end - begin) * column) for begin, end in spans.tolist()]
+    first, end = find_runs(down)
+    places = list(zip((first * column).tolist(), ((end - first) * column).tolist(), strict=True))
     for height, colour in ((1.0, colours.background), (line, colours.down)):
         place = (row + (1 - height) / 2, height)
         axes.broken_barh(places, place, facecolor=colour, linewidth=0, antialiased=False)
@@ -191,12 +193,6 @@ def _draw_down(axes: Axes, spans: Counts, column: float, row: int, colours: Colo
 def _inches(axes: Axes) -> float:
     """Height of the axes."""
     return float(axes.bbox.height / axes.figure.dpi)
-
-
-def find_spans(marked: Bools) -> Counts:
-    """The first position and the end of each run of True: (count, 2)."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], marked, [False])).astype(np.int8)))
-    return edges.reshape(-1, 2)
 
 
 def draw_colour_bar(axes: Axes, scale: Scale, label: str) -> None:
@@ -249,7 +245,7 @@ def _draw_event(axes: Axes, colours: Colours) -> None:
 _SWATCHES: Mapping[str, Callable[[Axes, Colours], None]] = {
     "no traffic": lambda axes, _: axes.set_facecolor(matplotlib.colormaps[COLOUR_MAP](0.0)),
     "missing data": hatch_missing,
-    "link down": lambda axes, colours: _draw_down(axes, np.array([[0, 1]]), 1.0, 0, colours),
+    "link down": lambda axes, colours: _draw_down(axes, np.array([True]), 1.0, 0, colours),
     EVENT: _draw_event,
 }
 
@@ -284,7 +280,7 @@ def plain(axes: Axes, *, grid: bool = True) -> None:
 def mark_missing(axes: Axes, missing: Bools, column: float, colours: Colours) -> None:
     """Hatched spans, from top to bottom, over columns with missing data; `column` is their width."""
     narrow = NARROW * column * len(missing)
-    for begin, end in (find_spans(missing) * column).tolist():
+    for begin, end in zip(*((each * column).tolist() for each in find_runs(missing)), strict=True):
         # hatching of a narrow span looks like a dashed line
         hatch, colour = (None, colours.hatch) if end - begin < narrow else (HATCH, colours.hole)
         axes.axvspan(begin, end, facecolor=colour, edgecolor=colours.hatch, hatch=hatch, linewidth=0, zorder=0.5)

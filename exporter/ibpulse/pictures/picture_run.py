@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ibpulse.analysis.bursts import MOST_MISSING
+from ibpulse.analysis.steps.runs import MOST_MISSING
 from ibpulse.arrays import Bools, Floats
 from ibpulse.errors import PictureError
 from ibpulse.events import Event

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ibpulse.analysis.phase import Phase
+from ibpulse.analysis.steps.phase import Phase
 from ibpulse.base import document
 from ibpulse.base.document import Section, wrap
 from ibpulse.events import Event

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ibpulse.analysis.bursts import MOST_MISSING
 from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span, sum_over_span
+from ibpulse.analysis.steps.runs import MOST_MISSING
 from ibpulse.arrays import Floats
 from ibpulse.recordings import Recording
 from ibpulse.reports.span import Outside, ReportOptions, choose_window

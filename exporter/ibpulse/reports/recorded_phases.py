@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.analysis.phase import FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
-from ibpulse.analysis.phases import find_phases
 from ibpulse.analysis.rail_series import RailSeries
 from ibpulse.analysis.span_statistics import find_period_between
+from ibpulse.analysis.steps.phase import FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
+from ibpulse.analysis.steps.phases import find_phases
 from ibpulse.arrays import Bools, Floats
 from ibpulse.model import STORAGE
 from ibpulse.recordings import Recording

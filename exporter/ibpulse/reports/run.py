@@ -11,10 +11,10 @@ from typing import TypeVar
 import numpy as np
 
 from ibpulse.analysis.bootstrap import find_interval, group_size, lag_correlation, resample
-from ibpulse.analysis.bursts import MOST_MISSING
 from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT, are_assumed
 from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStatistics, describe_steps
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
+from ibpulse.analysis.steps.runs import MOST_MISSING
 from ibpulse.arrays import Floats
 from ibpulse.events import Event
 from ibpulse.jobs.job_history import JobRecord

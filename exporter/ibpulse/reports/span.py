@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from ibpulse.analysis.balance import group_rails
-from ibpulse.analysis.bursts import Thresholds
 from ibpulse.analysis.rail_series import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.signature import SignatureOptions
 from ibpulse.analysis.span_statistics import SpanOptions
+from ibpulse.analysis.steps.runs import Thresholds
 from ibpulse.arrays import Bools, Floats
 from ibpulse.base.values import Moment
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND

@@ -1,10 +1,18 @@
-"""Runs of active and of inactive samples: bursts and gaps, with their lengths and bytes.
+"""Runs of samples: of one condition, of equal labels, of traffic and its pauses, and of bursts and gaps.
 
-One or two missing samples do not end a run: each counts as its nearest known neighbour, so that they continue a run
-between two samples of one kind, and move a boundary by at most one sample between two kinds. A run that is cut off by a
-longer hole, or by the beginning or the end, is *censored*: it lasted at least as long as was seen. Leaving such runs
-out would leave out long ones more often than short ones (a run of n samples stays whole with a probability of about
-(1 - p)^n), so quantiles of lengths come from the estimator of Kaplan and Meier, which counts them.
+A run is a longest span of samples with one property. It begins at sample `first` and ends before sample `end`.
+
+A sample is *active* if its rate, all rails and both directions together unless said otherwise, is above the active
+threshold, `active_bytes_per_second`; a missing sample is neither active nor inactive. Whether the wire is *silent* is
+another question, see `silence_level`: an edge of a step is certain only if next to nothing passes before it. Whether a
+rail is *idle* is a third one, about its share of what the other rails carry, see `balance` and `fleet.rail_split`.
+
+Bursts and gaps are runs of active and of inactive samples with their lengths and bytes, on rows of samples that come
+second by second. One or two missing samples do not end such a run: each counts as its nearest known neighbour, so that
+they continue a run between two samples of one kind, and move a boundary by at most one sample between two kinds. A run
+that is cut off by a longer hole, or by the beginning or the end, is *censored*: it lasted at least as long as was seen.
+Leaving such runs out would leave out long ones more often than short ones (a run of n samples stays whole with a
+probability of about (1 - p)^n), so quantiles of lengths come from the estimator of Kaplan and Meier, which counts them.
 """
 
 from __future__ import annotations
@@ -15,7 +23,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.arrays import Bools, Counts, Floats
+from ibpulse.arrays import Bools, Counts, Floats, Rows
+from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 
 Labels = npt.NDArray[np.int8]
 
@@ -24,6 +33,83 @@ MOST_BRIDGED = 2
 """Missing samples in a row that do not end a run: one read that is lost takes the rates of two samples."""
 MOST_MISSING = 0.05
 """Share of missing samples up to which lengths of bursts and gaps are right to one sample, see docs/report.md."""
+SILENT_PART = 0.01
+"""Of the highest rate. What a node sends ahead into buffers is more: 16 MiB are 4 % of a sample at 40 GB/s."""
+SILENT_BYTES_PER_SECOND = ACTIVE_BYTES_PER_SECOND / 10
+"""Ports that carry no more have the chatter of daemons and file systems, and no steps."""
+NO_RUNS: Counts = np.zeros(0, dtype=np.int64)
+
+
+def silence_level(highest: npt.ArrayLike, least: float = 0.0) -> npt.NDArray[np.floating]:
+    """The rate at or below which samples are silent whose highest rate is given; at least `least`."""
+    return np.maximum(least, np.multiply(SILENT_PART, highest))
+
+
+def find_runs(mask: Bools) -> tuple[Counts, Counts]:
+    """The first sample and the end of each run of true values, in order."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False]))))
+    return edges[::2], edges[1::2]
+
+
+def find_row_runs(mask: Bools) -> tuple[Rows, Counts, Counts]:
+    """The row, the first sample and the end of each run of true values in (rows, samples), row by row."""
+    # a column of False keeps the runs of neighbouring rows apart
+    width = mask.shape[1] + 1
+    first, end = find_runs(np.pad(mask, ((0, 0), (0, 1))).ravel())
+    row = first // width
+    return row, first - row * width, end - row * width
+
+
+def find_equal_runs(labels: Counts) -> tuple[Counts, Counts]:
+    """The first sample and the end of each run of equal labels, in order; together they are all samples."""
+    if not len(labels):
+        return NO_RUNS, NO_RUNS
+    changes = np.flatnonzero(labels[1:] != labels[:-1]) + 1
+    return np.concatenate(([0], changes)), np.append(changes, len(labels))
+
+
+def join_runs(first: Counts, end: Counts, most: int) -> tuple[Counts, Counts]:
+    """Runs as spans without gaps of at most `most` samples: the first sample and the end of each."""
+    if not len(first):
+        return first, end
+    apart = first[1:] - end[:-1] > most
+    return first[np.append(True, apart)], end[np.append(apart, True)]
+
+
+def mark_long_runs(mask: Bools, most: int) -> Bools:
+    """The samples that lie in runs of more than `most` true values: (samples,)."""
+    first, end = find_runs(mask)
+    marks = mask.copy()
+    marks[mask] = np.repeat(end - first > most, end - first)
+    return marks
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Runs of samples that are not active, in order: sample `first` to before `end`, each (pauses,).
+
+    `missing` is the number of their samples that are missing, `tail` the number of silent ones directly before `end`.
+    """
+
+    first: Counts
+    end: Counts
+    missing: Counts
+    tail: Counts
+
+    @property
+    def samples(self) -> Counts:
+        """Their lengths: (pauses,)."""
+        return self.end - self.first
+
+
+def find_pauses(rates: Floats, active_bytes_per_second: float) -> Pauses:
+    """The pauses of rates (samples,), NaN where data is missing."""
+    first, end = find_runs(~(rates > active_bytes_per_second))
+    missing = np.isnan(rates)
+    count = np.concatenate(([0], np.cumsum(missing)))
+    newest = np.maximum.accumulate(np.where(missing, np.arange(len(rates)), -1)) if len(rates) else count
+    tail = np.minimum(end - first, end - 1 - newest[end - 1])
+    return Pauses(first, end, count[end] - count[first], tail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +262,8 @@ def join_states(one: RunState, other: RunState) -> RunState:
     return RunState(*(np.concatenate([getattr(each, field.name) for each in (one, other)]) for field in fields(one)))
 
 
-def find_runs(rates: Floats, seconds: Floats, thresholds: Thresholds) -> Runs:
-    """All runs of a single row (samples,), including the last one, which is censored."""
+def find_bursts(rates: Floats, seconds: Floats, thresholds: Thresholds) -> Runs:
+    """The bursts and gaps of a single row (samples,), including the last one, which is censored."""
     end = MOST_BRIDGED + 1
     padded = np.pad(rates, (0, end), constant_values=np.nan), np.pad(seconds, (0, end))
     return split_runs(start_runs(1), padded[0][None], padded[1][None], thresholds)[1]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ibpulse.analysis.steps.edges import EdgeTimes, StepEdges, find_step_edges
+from ibpulse.analysis.steps.runs import SILENT_PART
 from ibpulse.arrays import Floats
-from ibpulse.fleet.step_edges import IDLE_PART, EdgeTimes, StepEdges, find_step_edges
 from ibpulse.units import MILLISECOND_NS
 
 INTERVAL, LINE, STEPS = 10.0, 50e9, 12
@@ -47,7 +48,7 @@ def test_the_true_edges_lie_within_their_bounds_and_the_estimate_is_exact_at_a_p
     assert len(found) == STEPS - 1
     begin = period_ms * np.arange(1, STEPS) + 53.0
     # a sample that is active for less than the threshold counts as idle, so the edge moves by that part of it
-    slack = IDLE_PART * INTERVAL + 1e-6
+    slack = SILENT_PART * INTERVAL + 1e-6
     for times, true in (
         (found.times.transmit, begin + late_ms),
         (found.times.receive, begin),
