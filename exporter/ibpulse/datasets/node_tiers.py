@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ibpulse.analysis.resolution import coarsest_ticks, finest_ticks
-from ibpulse.arrays import Bools, Singles
+from ibpulse.analysis.steps.edges import MOST_MISSING, EdgeTimes, find_least_idle, find_step_edges
+from ibpulse.analysis.steps.runs import SILENT_BYTES_PER_SECOND, mark_long_runs, silence_level
+from ibpulse.arrays import Bools, Counts, Floats, Singles
 from ibpulse.datasets.dataset_columns import make_table, repeat_words
-from ibpulse.datasets.dataset_schema import NODE_SUMS, RAIL_SECONDS, SCHEMAS, STEPS
-from ibpulse.datasets.group_steps import SampleTiming, describe_steps
+from ibpulse.datasets.dataset_schema import EDGES, NODE_SUMS, RAIL_SECONDS, SCHEMAS, STEPS
 from ibpulse.datasets.rail_seconds import RailSeconds
-from ibpulse.datasets.step_groups import PortOwner, StepGroup, find_groups, read_stages
-from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.recordings.file_format import pa
 from ibpulse.recordings.recorded_jobs import trace_holdings
+from ibpulse.units import SECOND_NS
 
 # 64 MB of rates: an hour of 20 rails at 10 ms. Longer spans are cut into several parts
 MAX_VALUES = 16_000_000
+# two ports step together if their active samples correlate this much; those of two pipelines a fifth of a step apart
+# do not, and a few ms of lateness do not matter
+ALIKE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,10 @@ class TierOptions:
     """`job` is the id of the job whose ports count, or its scheduler and id (`slurm:42`); without it, all rails do.
 
     `labels` are those of the node.
-
-    A sample at or below `idle_bytes_per_second` is silent, and so is one at or below 1 % of the highest.
     """
 
     job: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    idle_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND / 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def find_owners(extent: PartExtent, rows: Iterable[int], labels: Mapping[str, st
 
 def _step_table(extent: PartExtent, rows: list[int], rates: Singles, options: TierOptions) -> tuple[Any, int]:
     owners = find_owners(extent, rows, options.labels)
-    groups = find_groups(rates, owners, options.idle_bytes_per_second)
+    groups = find_groups(rates, owners)
     tables = [_group_table(extent, rows, rates, (number, group), options) for number, group in enumerate(groups)]
     if not tables:
         return SCHEMAS[STEPS].empty_table(), 0
@@ -196,7 +197,7 @@ def _group_table(
     lines = [port.rate_bytes_per_second for port in ports]
     line_rate = None if None in lines else sum(rate or 0.0 for rate in lines)
     timing = SampleTiming(extent.start_ns, extent.meta.interval_ns, find_resolution(extent.meta, mine))
-    columns = describe_steps(rates[list(group.rows)], timing, line_rate, options.idle_bytes_per_second)
+    columns = describe_steps(rates[list(group.rows)], timing, line_rate)
     count = len(columns["step"])
     once = np.zeros(count, dtype=np.intp)
     words = {
@@ -206,3 +207,153 @@ def _group_table(
     }
     texts = {name: repeat_words([word], once) for name, word in words.items()}
     return make_table(STEPS, {"group": np.full(count, number), **texts, **columns})
+
+
+@dataclass(frozen=True, slots=True)
+class PortOwner:
+    """Whose traffic a port carries: the id of a job and the stage of a pipeline, empty if unknown."""
+
+    job: str = ""
+    stage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepGroup:
+    """Ports that step together, by their rows, and their owner."""
+
+    rows: tuple[int, ...]
+    owner: PortOwner
+
+
+def find_groups(rates: Singles, owners: Sequence[PortOwner]) -> list[StepGroup]:
+    """The groups of the ports that have traffic: `rates` is (ports, 2, samples), NaN for missing samples.
+
+    A port moves bytes in the samples that are not silent by its own highest rate. The sum over a whole node mixes the
+    pipelines that share it, and then no step has a silence.
+    """
+    highest = np.fmax.reduce(rates, axis=(1, 2), initial=0.0)
+    least = silence_level(highest, SILENT_BYTES_PER_SECOND)[:, np.newaxis]
+    active = np.fmax(rates[:, 0], rates[:, 1]) > least
+    by_owner: dict[PortOwner, list[int]] = {}
+    for row in np.flatnonzero(active.any(axis=1)).tolist():
+        by_owner.setdefault(owners[row], []).append(row)
+    found = []
+    for owner, rows in by_owner.items():
+        found += [StepGroup(tuple(together), owner) for together in _alike(rows, active[rows])]
+    return sorted(found, key=lambda group: group.rows)
+
+
+def _alike(rows: Sequence[int], active: Bools) -> list[list[int]]:
+    """The rows in groups; each row is in that of the first row to which it is alike."""
+    likeness = _correlate(active)
+    groups: list[list[int]] = []
+    for place in range(len(rows)):
+        mine = next((group for group in groups if likeness[group[0], place] >= ALIKE), None)
+        if mine is None:
+            groups.append([place])
+        else:
+            mine.append(place)
+    return [[rows[place] for place in group] for group in groups]
+
+
+def _correlate(active: Bools) -> Floats:
+    """The correlation of each two rows; rows that are active all the time are alike."""
+    flags = active.astype(np.float32)
+    part = flags.mean(axis=1, dtype=np.float64)
+    covariance = (flags @ flags.T).astype(np.float64) / active.shape[1] - np.outer(part, part)
+    deviation = np.sqrt(part * (1 - part))
+    scale = np.outer(deviation, deviation)
+    steady = part == 1
+    return np.where(
+        np.outer(steady, steady), 1.0, np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
+    )
+
+
+def read_stages(labels: Mapping[str, str], device: str) -> str:
+    """The stage of a port by the labels of its node: `stage_DEVICE` or else `stage`; empty if neither is given."""
+    return labels.get(f"stage_{device}", labels.get("stage", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTiming:
+    """The first sample ends at `start_ns`; each is `interval_ns` long. Counters change every `resolution_ns`."""
+
+    start_ns: int
+    interval_ns: int
+    resolution_ns: int
+
+    @property
+    def least_bound_ns(self) -> int:
+        """By how much any edge may be wrong: an interval in which counters change several times adds nothing."""
+        return self.resolution_ns if self.resolution_ns > self.interval_ns else 0
+
+
+def sum_ports(rates: npt.NDArray[np.floating]) -> Floats:
+    """The sum over ports, (2, samples), of rates (ports, 2, samples); NaN where one of them misses a sample.
+
+    A port that misses many samples in a row is left out of them, unless all ports are missing.
+    """
+    missing = np.isnan(rates).any(axis=1)
+    left_out: Bools = np.array([mark_long_runs(row, MOST_MISSING) for row in missing]) & ~missing.all(axis=0)
+    summed: Floats = np.sum(np.where(left_out[:, np.newaxis], 0, rates), axis=0, dtype=np.float64)
+    return summed
+
+
+def describe_steps(
+    rates: npt.NDArray[np.floating], timing: SampleTiming, line_rate: float | None
+) -> Mapping[str, npt.NDArray[Any]]:
+    """The columns of the tier `steps` about the steps of a group; times are in whole ns, NaN if unknown.
+
+    `rates` are those of the ports of the group, (ports, 2, samples), NaN for missing data. Only steps that lie between
+    two silences are listed.
+    """
+    interval_ns = timing.interval_ns
+    summed = sum_ports(rates)
+    observed: Floats = np.asarray(np.nansum(rates, axis=0, dtype=np.float64))
+    threshold = float(silence_level(np.max(observed, initial=0.0), SILENT_BYTES_PER_SECOND))
+    least = find_least_idle(summed.max(axis=0), threshold, interval_ns)
+    found = find_step_edges(summed, interval_ns, line_rate, least_idle=least)
+    first, end = found.first_idle[:-1], found.first_idle[1:]
+    times = found.times
+    of_edges = {
+        "begin": times.end_before.chosen(slice(None, -1)),
+        "transmit_first": times.transmit.chosen(slice(None, -1)),
+        "receive_first": times.receive.chosen(slice(None, -1)),
+        "transmit_end": found.transmit_end.chosen(slice(1, None)),
+        "receive_end": found.receive_end.chosen(slice(1, None)),
+    }
+    columns: dict[str, npt.NDArray[Any]] = {"step": np.arange(len(first), dtype=np.int32)}
+    for name in EDGES:
+        columns |= _edge_columns(name, of_edges[name], timing)
+    columns["end_ns"] = _edge_columns("end", times.end_before.chosen(slice(1, None)), timing)["end_ns"]
+    missing: Bools = np.asarray(np.isnan(summed).any(axis=0))
+    silent: Bools = ~missing & (observed.max(axis=0) <= threshold)
+    known = _total(~missing, first, end)
+    for way, name in enumerate(("transmit", "receive")):
+        columns[f"{name}_bytes"] = _total(observed[way], first, end) * interval_ns / SECOND_NS
+    columns["silent_ratio"] = np.divide(
+        _total(silent, first, end), known, out=np.full(len(first), np.nan), where=known > 0
+    )
+    columns["missing_ratio"] = _total(np.isnan(rates).any(axis=1).mean(axis=0), first, end) / (end - first)
+    columns["bridged_samples"] = _total(missing, first, found.first_active[:-1]).astype(np.int32)
+    return columns
+
+
+def _edge_columns(name: str, times: EdgeTimes, timing: SampleTiming) -> dict[str, npt.NDArray[Any]]:
+    """The time of an edge as whole ns since the epoch. As float64 they would be wrong by up to 128 ns."""
+    known = ~np.isnan(times.at)
+    begin_ns, least = timing.start_ns - timing.interval_ns, timing.least_bound_ns
+    at = np.where(known, begin_ns + np.rint(np.nan_to_num(times.at)).astype(np.int64), -1)
+    bound = np.maximum(np.ceil(np.fmax(times.at - times.low, times.high - times.at)), least)
+    return {
+        f"{name}_ns": np.ma.masked_array(at, ~known),
+        f"{name}_bound_ns": bound,
+        f"{name}_resolved": np.where(known, (times.resolved & (not least)).astype(np.float64), np.nan),
+    }
+
+
+def _total(values: Bools | Floats, first: Counts, end: Counts) -> Floats:
+    """The sum over each span of samples."""
+    sums = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
+    total: Floats = sums[end] - sums[first]
+    return total

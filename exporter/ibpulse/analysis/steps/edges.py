@@ -215,6 +215,10 @@ class EdgeTimes:
     def __len__(self) -> int:
         return len(self.at)
 
+    def chosen(self, which: Bools | slice) -> EdgeTimes:
+        """Those of some steps."""
+        return EdgeTimes(self.low[which], self.at[which], self.high[which], self.resolved[which])
+
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
@@ -234,10 +238,7 @@ class StepTimes:
 
     def chosen(self, which: Bools) -> StepTimes:
         """Some of the steps."""
-        ends, transmit, receive = (
-            EdgeTimes(each.low[which], each.at[which], each.high[which], each.resolved[which])
-            for each in (self.end_before, self.transmit, self.receive)
-        )
+        ends, transmit, receive = (each.chosen(which) for each in (self.end_before, self.transmit, self.receive))
         return StepTimes(ends, transmit, receive, self.interval_ns)
 
     def shifted(self, by_ns: float) -> StepTimes:
@@ -387,8 +388,9 @@ class _Way:
 def find_least_idle(rates: Floats, idle_below: float, interval_ns: int) -> int | None:
     """The shortest silence, in samples, that separates the steps of a group, by their period; None without one.
 
-    `rates` (samples,) is the sum over the group in both directions, NaN for missing data. Most steps have many short
-    pauses and one long one. What is before the first traffic and after the last says nothing about steps.
+    `rates` (samples,) is the sum over the group in the direction that carries more, NaN for missing data. Most steps
+    have many short pauses and one long one. What is before the first traffic and after the last says nothing about
+    steps.
     """
     active = rates > idle_below
     places = np.flatnonzero(active)
