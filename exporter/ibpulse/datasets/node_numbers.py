@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.analysis.steps.edges import MOST_MISSING
-from ibpulse.analysis.steps.runs import SILENT_BYTES_PER_SECOND, find_runs, mark_long_runs, silence_level
-from ibpulse.arrays import Counts, Floats
+from ibpulse.analysis.steps.runs import SILENT_BYTES_PER_SECOND, find_runs, join_runs, mark_long_runs, silence_level
+from ibpulse.arrays import Bools, Counts, Floats
 from ibpulse.datasets.report_source import FleetNode, NodeSums
 from ibpulse.fleet.failovers import Failover, find_failovers
 from ibpulse.fleet.stalls import SILENT_PERIODS, SampleTimes, Silence, find_silences
@@ -60,7 +60,7 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
         1 - known.size / len(total),
         float(partial.mean()),
         tuple(silences),
-        _observed(np.flatnonzero(~np.isnan(total)), start, interval),
+        _observed(~np.isnan(total), times, samples.interval_ns),
         _quiet(total, threshold, times, shortest / SILENT_PERIODS),
         (start + places[0] * interval, start + (places[-1] + 1) * interval) if places else None,
     )
@@ -77,18 +77,11 @@ def _quiet(total: Floats, threshold: float, times: SampleTimes, shortest: float)
     )
 
 
-def _observed(
-    known: np.ndarray[tuple[int], np.dtype[np.intp]], start: float, interval: float
-) -> tuple[tuple[float, float], ...]:
-    """Spans with samples; short missing data does not divide them."""
-    if not len(known):
-        return ()
-    apart = np.flatnonzero(np.diff(known) * interval > 1.0)
-    firsts, lasts = known[np.append(0, apart + 1)], known[np.append(apart, len(known) - 1)]
-    return tuple(
-        (start + first * interval, start + (last + 1) * interval)
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
-    )
+def _observed(known: Bools, times: SampleTimes, interval_ns: int) -> tuple[tuple[float, float], ...]:
+    """Spans with samples; data missing for less than a second does not divide them."""
+    first, end = join_runs(*find_runs(known), max(0, SECOND_NS // interval_ns - 1))
+    begins, ends = (times.start + each * times.interval for each in (first, end))
+    return tuple(zip(begins.tolist(), ends.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
