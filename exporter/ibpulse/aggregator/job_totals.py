@@ -201,8 +201,8 @@ class JobTotals:
         return tuple(
             JobSnapshot(
                 job_id=job.id,
-                duty_cycle_ratio=_known(duty),
-                active_bytes_per_second=_known(mean),
+                duty_cycle_ratio=moments.or_none(duty),
+                active_bytes_per_second=moments.or_none(mean),
                 fairness=job.fairness,
                 step_seconds=None if job.step.found is None else job.step.found.seconds,
                 last_traffic_ns=self._wall_ns(job.silences[0].active),
@@ -235,7 +235,3 @@ def _is_between_steps(job: _Job, interval_ns: int) -> bool:
 
 def _rails_of(job: _Job, ports: Sequence[RingPort]) -> list[int]:
     return [index for index, port in enumerate(ports) if port.port.rail and port.port.id in job.ports]
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

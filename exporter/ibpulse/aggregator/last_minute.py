@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.analysis.bins import bandwidth_bins, choose_edges
+from ibpulse.analysis.moments import or_none
 from ibpulse.analysis.resolution import effective_resolution, finest_ticks
 from ibpulse.analysis.steps.period import NONE, StepPeriod, choose_bin_seconds, find_rails_period
 from ibpulse.arrays import Floats
@@ -58,8 +59,7 @@ class Resolutions:
 
     def seconds_of(self, port: RingPort) -> float | None:
         """The last measured effective resolution, None while it is unknown."""
-        value = self._found.get(_key(port), float("nan"))
-        return None if math.isnan(value) else value
+        return or_none(self._found.get(_key(port), math.nan))
 
     def ticks_of(self, port: RingPort) -> int:
         """Ticks of the finest statistic that the port's counters resolve: 1 if they change at every sample."""

@@ -62,7 +62,7 @@ class NodeTotals:
     @property
     def line_rate(self) -> float | None:
         """The line rate of the node at the last sample, None if it is unknown."""
-        return _known(self._line)
+        return moments.or_none(self._line)
 
     def windows(self, resolution_ticks: int = 1) -> tuple[NodeWindow, ...]:
         """The rolling values of every window, as far as counters that change every `resolution_ticks` resolve them."""
@@ -81,9 +81,14 @@ class NodeTotals:
         observed = [min(1.0, self.observed_seconds(seconds) / seconds) for seconds in spans]
         variations = found.burstiness_cv[:, : len(self._options.timescales_ns)].tolist()
         return tuple(
-            NodeWindow(transmit, receive, peak, active, duty, tuple(map(_known, scales)), ratio, utilization, seen)
+            NodeWindow(
+                transmit, receive, peak, active, duty, tuple(map(moments.or_none, scales)), ratio, utilization, seen
+            )
             for (transmit, receive, peak, active, duty, ratio, utilization), scales, seen in zip(
-                (map(_known, row) for row in np.stack(columns, axis=1).tolist()), variations, observed, strict=True
+                (map(moments.or_none, row) for row in np.stack(columns, axis=1).tolist()),
+                variations,
+                observed,
+                strict=True,
             )
         )
 
@@ -130,8 +135,3 @@ class NodeTotals:
             resolution_ticks == 1,
             np.array(self._ticks_per_bin) >= resolution_ticks,
         )
-
-
-def _known(value: float) -> float | None:
-    """The value, None for NaN."""
-    return None if math.isnan(value) else value

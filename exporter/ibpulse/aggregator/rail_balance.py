@@ -22,6 +22,7 @@ from ibpulse.analysis.balance import (
     join_groups,
     weigh_rails,
 )
+from ibpulse.analysis.moments import or_none
 from ibpulse.analysis.port_statistics import COVERED, MOVED
 from ibpulse.arrays import Rows
 from ibpulse.jobs import PlacedJob
@@ -138,10 +139,10 @@ def weigh_ports(
 
     balance = join_groups([group.rails for group in groups], [weigh(group) for group in groups])
     standings = {
-        str(name): RailStanding(_known(share), bool(idle), bool(slow))
+        str(name): RailStanding(or_none(share), bool(idle), bool(slow))
         for name, share, idle, slow in zip(names, balance.share.tolist(), balance.idle, balance.slow, strict=True)
     }
-    return RailBalance(_known(balance.fairness), balance.active, standings)
+    return RailBalance(or_none(balance.fairness), balance.active, standings)
 
 
 def find_fairness(rates: RecentRates, rails: Rows, spans: Sequence[int], active: float) -> float | None:
@@ -151,8 +152,4 @@ def find_fairness(rates: RecentRates, rails: Rows, spans: Sequence[int], active:
     """
     spans = [min(span, rates.longest_seconds) for span in spans]
     _, found = first_active_span(rates.of_rails(rails), spans, active)
-    return _known(float(jain_index(found)))
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    return or_none(float(jain_index(found)))

@@ -6,7 +6,6 @@ ports at that time. Therefore a window of the past has the same statistics whene
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from ibpulse.aggregator.last_minute import measure_resolution, measure_step
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import ports_during, split_seconds
 from ibpulse.aggregator.totals import RunningTotals
+from ibpulse.analysis.moments import or_none
 from ibpulse.analysis.port_statistics import OBSERVED, describe_directions
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.steps.period import StepPeriod
@@ -167,7 +167,7 @@ def summarize(
 def _resolution_ticks(reader: RingReader, port: RingPort, last_tick: int, threshold: float) -> int:
     """Ticks of the finest statistic that the port's counters resolved in the minute up to a tick."""
     seconds = measure_resolution(reader, port, last_tick, threshold)
-    return finest_ticks(None if math.isnan(seconds) else seconds, reader.interval_ns, port.stride)
+    return finest_ticks(or_none(seconds), reader.interval_ns, port.stride)
 
 
 def _last_words(ports: Sequence[RingPort], history: PortHistory, tick: int) -> list[str]:
@@ -263,7 +263,7 @@ def _ports(
     found = []
     for index, port in enumerate(ports):
         traffic = totals.traffic.of_port(port, int(rows[index]))
-        transmit, receive = (DirectionSummary(*map(_known, values)) for values in columns[index])
+        transmit, receive = (DirectionSummary(*map(or_none, values)) for values in columns[index])
         found.append(
             PortSummary(
                 port=str(port.port.id),
@@ -280,8 +280,3 @@ def _ports(
             )
         )
     return tuple(found)
-
-
-def _known(value: float) -> Number:
-    """The value, None for NaN."""
-    return None if math.isnan(value) else value

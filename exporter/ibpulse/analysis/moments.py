@@ -6,6 +6,8 @@ weighted by the time it covers; therefore the gauges agree with PromQL over the 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -58,6 +60,11 @@ def quotient(above: Floats, below: Floats) -> Floats:
     out = np.full(np.broadcast(above, below).shape, np.nan)
     np.divide(above, below, out=out, where=below > 0)
     return out
+
+
+def or_none(value: float) -> float | None:
+    """The value, None for NaN."""
+    return None if math.isnan(value) else value
 
 
 def rebin(values: Floats, seconds: Floats, ticks: int) -> tuple[Floats, Floats]:

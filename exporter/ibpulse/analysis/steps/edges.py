@@ -7,7 +7,9 @@ in samples of the series.
 `find_step_edges` finds when the traffic before a step ended, and when the step first moves bytes. A step begins after
 a long silence. Its edges lie somewhere in their samples, but at the line rate their bytes need a part of it: `low` and
 `high` are certain. `at` is an estimate between them: where the neighbouring samples are at a plateau, the bytes of the
-sample at the edge say how long of it was busy.
+sample at the edge say how long of it was busy. Samples are idle here if they are silent by `silence_level`, and active
+if not. The level is relative to the highest rate alone: with a fixed least level, edges of slow traffic would lie
+outside their bounds.
 """
 
 from __future__ import annotations
