@@ -17,7 +17,7 @@ from ibpulse.analysis.saturation import (
     seconds_above,
     start_saturation,
 )
-from ibpulse.analysis.steps.runs import HOLE, MOST_BRIDGED, Thresholds, join_states, split_runs, start_runs
+from ibpulse.analysis.steps.runs import HOLE, MAX_BRIDGED, Thresholds, join_states, split_runs, start_runs
 from ibpulse.arrays import Bools, Floats, Rows
 from ibpulse.ring.window import RingPort
 
@@ -91,7 +91,7 @@ class Bursts:
             return 0.0
         steps = np.diff(places, prepend=places[0] + 1 if self._missed is None else -1 - self._missed)
         self._missed = len(good) - 1 - int(places[-1])
-        return float((steps * measured[places])[(steps > 0) & (steps <= MOST_BRIDGED + 1)].sum())
+        return float((steps * measured[places])[(steps > 0) & (steps <= MAX_BRIDGED + 1)].sum())
 
     def add_ports(self, rows: Rows, seconds: Seconds, told: npt.NDArray[np.bool_], counting: bool) -> None:
         """Add the ticks of all ports; ports that are not `told` (ports,) count as missing data."""

@@ -13,7 +13,7 @@ from ibpulse.analysis.bootstrap import FEWEST_UNITS
 from ibpulse.analysis.node_statistics import COVERED, FIELDS, OBSERVED, RECEIVE, TRANSMIT, NodeStatistics, describe_node
 from ibpulse.analysis.rail_series import RailSeries
 from ibpulse.analysis.steps.edges import Steps
-from ibpulse.analysis.steps.runs import MOST_BRIDGED, mark_long_runs
+from ibpulse.analysis.steps.runs import MAX_BRIDGED, mark_long_runs
 from ibpulse.arrays import Bools, Floats
 
 # fields of the last axis of sums: node sums, these two, moments of each time scale, bytes of each rail while it is
@@ -137,7 +137,7 @@ def _sum_steps(sums: Sums, series: RailSeries, steps: Steps) -> tuple[Floats, Fl
     whole, begun = halves[::2] + halves[1::2], halves[::2]
     whole[:, COUNT] = 1.0
     enough = steps.whole & (whole[:, OBSERVED] >= LEAST_OBSERVED * whole[:, DURATION])
-    broken = mark_long_runs(~series.whole, MOST_BRIDGED)
+    broken = mark_long_runs(~series.whole, MAX_BRIDGED)
     return whole[enough], begun[enough], _cut(broken, steps.bounds)[enough] == 0
 
 

@@ -25,7 +25,7 @@ from ibpulse.analysis.resampling_units import (
 from ibpulse.analysis.signature import Signature, SignatureOptions, describe_features, find_signature
 from ibpulse.analysis.steps.edges import NONE, Steps, find_steps
 from ibpulse.analysis.steps.period import StepPeriod, find_sampled_period
-from ibpulse.analysis.steps.runs import MOST_BRIDGED, RunStatistics, Thresholds, describe_runs, find_bursts, find_runs
+from ibpulse.analysis.steps.runs import MAX_BRIDGED, RunStatistics, Thresholds, describe_runs, find_bursts, find_runs
 from ibpulse.analysis.wire_bounds import WireBounds, bound_steps
 from ibpulse.arrays import Bools, Floats
 
@@ -283,7 +283,7 @@ def _describe_coverage(series: RailSeries) -> Coverage:
         observed_ratio=float(np.count_nonzero(whole)) / series.ticks,
         holes=len(lengths),
         longest_hole_seconds=int(lengths.max()) * series.interval_seconds if len(lengths) else math.nan,
-        cuts_runs=bool((lengths > MOST_BRIDGED).any()),
+        cuts_runs=bool((lengths > MAX_BRIDGED).any()),
     )
 
 

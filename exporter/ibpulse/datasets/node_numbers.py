@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.analysis.steps.edges import MOST_MISSING
+from ibpulse.analysis.steps.edges import MAX_MISSING
 from ibpulse.analysis.steps.runs import SILENT_BYTES_PER_SECOND, find_runs, join_runs, mark_long_runs, silence_level
 from ibpulse.arrays import Bools, Counts, Floats
 from ibpulse.datasets.report_source import FleetNode, NodeSums
@@ -68,7 +68,7 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
 
 def _quiet(total: Floats, threshold: float, times: SampleTimes, shortest: float) -> tuple[tuple[float, float], ...]:
     """Spans without traffic, between which less is missing than a step needs."""
-    unknown = mark_long_runs(np.isnan(total), MOST_MISSING)
+    unknown = mark_long_runs(np.isnan(total), MAX_MISSING)
     runs = zip(*(each.tolist() for each in find_runs(~(total > threshold) & ~unknown)), strict=True)
     return tuple(
         (times.start + first * times.interval, times.start + end * times.interval)

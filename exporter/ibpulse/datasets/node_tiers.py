@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.analysis.resolution import coarsest_ticks, finest_ticks
-from ibpulse.analysis.steps.edges import MOST_MISSING, EdgeTimes, find_least_idle, find_step_edges
+from ibpulse.analysis.steps.edges import MAX_MISSING, EdgeTimes, find_least_idle, find_step_edges
 from ibpulse.analysis.steps.runs import SILENT_BYTES_PER_SECOND, mark_long_runs, silence_level
 from ibpulse.arrays import Bools, Counts, Floats, Singles
 from ibpulse.datasets.dataset_columns import make_table, repeat_words
@@ -294,7 +294,7 @@ def sum_ports(rates: npt.NDArray[np.floating]) -> Floats:
     A port that misses many samples in a row is left out of them, unless all ports are missing.
     """
     missing = np.isnan(rates).any(axis=1)
-    left_out: Bools = np.array([mark_long_runs(row, MOST_MISSING) for row in missing]) & ~missing.all(axis=0)
+    left_out: Bools = np.array([mark_long_runs(row, MAX_MISSING) for row in missing]) & ~missing.all(axis=0)
     summed: Floats = np.sum(np.where(left_out[:, np.newaxis], 0, rates), axis=0, dtype=np.float64)
     return summed
 

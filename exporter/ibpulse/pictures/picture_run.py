@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ibpulse.analysis.steps.runs import MOST_MISSING
+from ibpulse.analysis.steps.runs import MAX_MISSING_SHARE
 from ibpulse.arrays import Bools, Floats
 from ibpulse.errors import PictureError
 from ibpulse.events import Event
@@ -89,7 +89,7 @@ class PictureRun:
     @property
     def too_much_missing(self) -> bool:
         """Whether so many samples of the sum are missing that its bursts, gaps, steps and peak are not known."""
-        return float(np.isnan(self.node.bandwidth).mean()) > MOST_MISSING
+        return float(np.isnan(self.node.bandwidth).mean()) > MAX_MISSING_SHARE
 
     @property
     def down_ratio(self) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span, sum_over_span
-from ibpulse.analysis.steps.runs import MOST_MISSING
+from ibpulse.analysis.steps.runs import MAX_MISSING_SHARE
 from ibpulse.arrays import Floats
 from ibpulse.recordings import Recording
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
@@ -80,7 +80,7 @@ def measure_traffic(
     span, series = describe_span(chosen.series, options.span_options()), chosen.series
     ports = [port for port in recording.meta.ports if str(port.id) in series.rails.names]
     fine = series.interval_ns == SAMPLE_NS and series.resolution_ticks == 1
-    too_much = 1 - span.coverage.observed_ratio > MOST_MISSING + 1e-9
+    too_much = 1 - span.coverage.observed_ratio > MAX_MISSING_SHARE + 1e-9
     steps = span.step_sums.sum(axis=0) if len(span.step_sums) and not too_much else None
     window = chosen.series.bandwidth[series.lead : series.lead + series.ticks]
     rhythm = _known(float(span.steps.seconds) if steps is not None else span.period.seconds) if not too_much else None

@@ -25,8 +25,8 @@ class ReportRow:
     the latter two have an interval, which comes from resampled sums.
 
     `finest` rows depend on single samples and are unknown if the counters stay constant over several samples.
-    `missing` says how many samples may be missing: a row for which only a `few` may, at most `MOST_MISSING`, would be
-    that of other traffic with more. If samples are missing, the counts among these are the least that they can be.
+    `missing` says how many samples may be missing: a row for which only a `few` may, at most `MAX_MISSING_SHARE`, would
+    be that of other traffic with more. If samples are missing, the counts among these are the least that they can be.
     A row of burstiness is about bins of `bin_ns`.
     `least` is the smallest significant change in the row's unit, besides the relative one. If `compared` is false,
     changes of the row say nothing about the job.

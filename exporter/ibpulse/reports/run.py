@@ -14,7 +14,7 @@ from ibpulse.analysis.bootstrap import find_interval, group_size, lag_correlatio
 from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT, are_assumed
 from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStatistics, describe_steps
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
-from ibpulse.analysis.steps.runs import MOST_MISSING
+from ibpulse.analysis.steps.runs import MAX_MISSING_SHARE
 from ibpulse.arrays import Floats
 from ibpulse.events import Event
 from ibpulse.jobs.job_history import JobRecord
@@ -144,7 +144,7 @@ class Run:
     @property
     def too_much_missing(self) -> bool:
         """Whether the bursts, gaps and steps that were found may be those of other traffic."""
-        return self.missing_ratio > MOST_MISSING + 1e-9
+        return self.missing_ratio > MAX_MISSING_SHARE + 1e-9
 
 
 def describe_run(
@@ -244,7 +244,7 @@ def _value(row: ReportRow, span: SpanStatistics) -> Value:
     if row.section == STEPS and math.isnan(span.active_p50):
         return None
     missing = 1 - span.coverage.observed_ratio
-    if missing > {"any": 1.0, "few": MOST_MISSING + 1e-9, "none": 0.0}[row.missing]:
+    if missing > {"any": 1.0, "few": MAX_MISSING_SHARE + 1e-9, "none": 0.0}[row.missing]:
         return None
     value = span.burstiness(row.bin_ns) if row.bin_ns else row.value(span)
     return None if isinstance(value, float) and not math.isfinite(value) else value

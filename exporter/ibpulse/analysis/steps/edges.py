@@ -26,7 +26,7 @@ from ibpulse.arrays import Bools, Counts, Floats
 from ibpulse.units import SECOND_NS
 
 # points per step for comparing shapes, each smoothed over a 24th of the step to average out layers and collectives
-MOST_POINTS = 128
+MAX_POINTS = 128
 SMOOTHED = 24
 # number of candidates for the typical step
 TRIED = 5
@@ -35,18 +35,18 @@ SHAPE_STEPS = 400
 # how far a step may deviate from the period, normally and after a lost step
 REACH, LOST_REACH = 0.3, 0.5
 # minimum fraction of the shape's variance that a step must share
-LEAST_LIKENESS = 0.2
+MIN_LIKENESS = 0.2
 # width of the edge on either side, as a fraction of a step
 EDGE = 1 / 8
 # a silence of a step is at least half as long as the long ones, and so many samples
-LONG_QUANTILE, LONG_PART, FEWEST_IDLE = 0.9, 0.5, 3
+LONG_QUANTILE, LONG_PART, MIN_IDLE = 0.9, 0.5, 3
 # missing samples in a row that are bridged
-MOST_MISSING = 5
+MAX_MISSING = 5
 # the sample next to an edge is at the plateau if it has this part of the highest of the next two
 PLATEAU_PART = 0.8
 IDLE, ACTIVE, MISSING = 0, 1, 2
 # a silence that separates steps has at least this part of the usual length of the longest one of a step
-LEAST_GAP = 0.5
+MIN_GAP = 0.5
 # of the periods, the longest silences of this part are at most as long as the usual one: some may hold none
 USUAL_QUANTILE = 0.6
 
@@ -74,7 +74,7 @@ def find_steps(values: Floats, period: float) -> Steps:
     Law: invariant under scaling of the values. The mean length of consecutive whole steps depends only on the first and
     the last bound, so errors of single bounds do not add up.
     """
-    fold = max(1, int(period // MOST_POINTS))
+    fold = max(1, int(period // MAX_POINTS))
     length = round(period / fold)
     signal, known = _fold(values, fold)
     if length < 2 or len(signal) < 4 * length or not known.any():
@@ -164,7 +164,7 @@ def _peak(likeness: Floats, first: int, last: int) -> tuple[float, bool]:
     bend = before - 2 * here + after
     if bend >= 0 or not first < top < last:
         return float(top), False
-    return top + min(0.5, max(-0.5, (before - after) / (2 * bend))), here >= LEAST_LIKENESS
+    return top + min(0.5, max(-0.5, (before - after) / (2 * bend))), here >= MIN_LIKENESS
 
 
 def _sharpen(signal: Floats, known: Bools, places: Floats, period: float, fold: int) -> Steps:
@@ -302,17 +302,17 @@ def _find_silences(states: Counts, least_idle: int | None) -> tuple[Counts, Coun
     or the end of all samples, are left out.
     """
     first, end = find_runs(states != ACTIVE)
-    inner = (first > 0) & (end < len(states)) & (end - first >= FEWEST_IDLE)
+    inner = (first > 0) & (end < len(states)) & (end - first >= MIN_IDLE)
     missing = states == MISSING
     if missing.any():
-        inner &= _count(mark_long_runs(missing, MOST_MISSING), first, end) == 0
+        inner &= _count(mark_long_runs(missing, MAX_MISSING), first, end) == 0
         inner &= _count(missing, first, end) < end - first
     first, end = first[inner], end[inner]
     if not len(first):
         return first, end
     lengths = end - first
     least = LONG_PART * float(np.quantile(lengths, LONG_QUANTILE)) if least_idle is None else least_idle
-    long = lengths >= max(FEWEST_IDLE, least)
+    long = lengths >= max(MIN_IDLE, least)
     return first[long], end[long]
 
 
@@ -347,7 +347,7 @@ class _Way:
         at = np.where(found, at, first)
         # the last known sample before, -1 if there is none
         known = np.append(self._known, -1)[np.searchsorted(self._known, at) - 1]
-        found &= at - known - 1 <= MOST_MISSING
+        found &= at - known - 1 <= MAX_MISSING
         low, high = (known + 1.0) * self._interval, (at + 1.0 - self._busy(at, self._line)) * self._interval
         plateau = self._plateau(at, 1)
         estimate = (at + 1.0 - self._busy(at, plateau)) * self._interval
@@ -359,7 +359,7 @@ class _Way:
         found = places >= 0
         last = np.append(self._active, 0)[places]
         known = np.append(self._known, len(self._rates))[np.searchsorted(self._known, last + 1)]
-        found &= known - last - 1 <= MOST_MISSING
+        found &= known - last - 1 <= MAX_MISSING
         low, high = (last + self._busy(last, self._line)) * self._interval, known * float(self._interval)
         plateau = self._plateau(last, -1)
         estimate = (last + self._busy(last, plateau)) * self._interval
@@ -413,4 +413,4 @@ def find_least_idle(rates: Floats, idle_below: float, interval_ns: int) -> int |
     moving = np.bincount((np.flatnonzero(active) // period).astype(np.int64), minlength=len(longest)) > 0
     longest, moving = (longest[:-1], moving[:-1]) if len(longest) > 1 else (longest, moving)
     usual = float(np.quantile(longest[moving], USUAL_QUANTILE)) if moving.any() else 0.0
-    return max(FEWEST_IDLE, round(LEAST_GAP * usual)) if usual else None
+    return max(MIN_IDLE, round(MIN_GAP * usual)) if usual else None

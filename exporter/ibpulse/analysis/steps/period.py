@@ -18,20 +18,20 @@ from ibpulse.arrays import Bools, Floats
 BIN_SECONDS = 0.05
 """Bin width that averages out layers and collectives but keeps steps of 0.25 s and longer."""
 
-LEAST_CHANGES = 2
+MIN_CHANGES = 2
 """Minimum number of counter changes per bin; with fewer, the bins beat with the counter's refresh."""
 
 MULTIPLES = 4
 REFINING_MULTIPLES = 8
 OFFSETS = np.linspace(-1, 1, 9)
 # shorter periods, in bins, cannot be detected
-SHORTEST_LAG = 2
+MIN_LAG = 2
 # lags up to this factor longer than a candidate belong to it
 NEIGHBOURS = 1.25
 # points per bin of the autocorrelation; a peak between two bins keeps its height
 FINENESS = 4
 # beyond this fraction of the window, too few pairs of bins are left to correlate
-FARTHEST_LAG = 0.8
+MAX_LAG = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def find_period(values: Floats, bin_seconds: float = BIN_SECONDS, options: Perio
 
 def choose_bin_seconds(coarsest_ticks: int, interval_seconds: float) -> float:
     """Bin width for finding the period of rails whose slowest counter changes every `coarsest_ticks`."""
-    return max(BIN_SECONDS, LEAST_CHANGES * coarsest_ticks * interval_seconds)
+    return max(BIN_SECONDS, MIN_CHANGES * coarsest_ticks * interval_seconds)
 
 
 def find_rails_period(bins: Sequence[Floats], bin_seconds: float) -> StepPeriod:
@@ -148,7 +148,7 @@ def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:
 def _autocorrelation(signal: Floats, known: npt.NDArray[np.bool_]) -> Floats:
     """Unbiased autocorrelation over known pairs, 1 at lag 0, at every quarter of a bin."""
     size = _fast_length(2 * len(signal))
-    farthest = int(len(signal) * FARTHEST_LAG) + 2
+    farthest = int(len(signal) * MAX_LAG) + 2
     spectrum = np.square(np.abs(np.fft.rfft(signal, size)))
     spectrum[-1] /= 2
     products = np.fft.irfft(spectrum, FINENESS * size)[: farthest * FINENESS] * FINENESS
@@ -169,7 +169,7 @@ def _best_lag(likeness: Floats, frequencies: Floats, bins: int, options: PeriodO
     reach = np.minimum(periods / (2 * bins), 0.1)
     lags = periods[:, None] * (1 + reach[:, None] * OFFSETS)
     scores = _comb_scores(likeness, lags, bins)
-    scores[(lags < SHORTEST_LAG) | (lags > bins / options.least_periods)] = -1.0
+    scores[(lags < MIN_LAG) | (lags > bins / options.least_periods)] = -1.0
     if not scores.size or scores.max() <= 0:
         return 0.0, 0.0
     shortest = lags[scores * options.margin >= scores.max()].min()
@@ -184,7 +184,7 @@ def _comb_scores(likeness: Floats, lags: Floats, bins: int) -> Floats:
     multiples = np.arange(1, MULTIPLES + 1)
     at = np.arange(len(likeness)) / FINENESS
     teeth = lags[..., None] * multiples
-    seen = teeth <= FARTHEST_LAG * bins
+    seen = teeth <= MAX_LAG * bins
     contrast = np.interp(teeth, at, likeness) - np.interp(teeth - lags[..., None] / 2, at, likeness)
     return np.asarray((contrast * seen).sum(axis=-1) / np.maximum(seen.sum(axis=-1), 1))
 
@@ -192,7 +192,7 @@ def _comb_scores(likeness: Floats, lags: Floats, bins: int) -> Floats:
 def _refine(likeness: Floats, lag: float, bins: int) -> float:
     """The lag, in points of the autocorrelation, whose multiples best fit the peaks nearby."""
     products, squares = 0.0, 0.0
-    for multiple in range(1, min(REFINING_MULTIPLES, int(FARTHEST_LAG * bins / lag)) + 1):
+    for multiple in range(1, min(REFINING_MULTIPLES, int(MAX_LAG * bins / lag)) + 1):
         centre, reach = lag * multiple, max(1.0, lag / 8)
         first, last = max(1, round(centre - reach)), min(round(centre + reach), len(likeness) - 2)
         place = first + int(likeness[first : last + 1].argmax()) if last >= first else 0

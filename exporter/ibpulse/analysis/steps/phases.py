@@ -35,13 +35,13 @@ NEAR_STEPS = 6
 # a step of this fraction of the usual length, more or less, is regular; measured jobs vary by 2 to 10 %
 TOLERANCE = 0.2
 # so many steps of one length in a row are no accident
-LEAST_STEPS = 3
+MIN_STEPS = 3
 # a silence of at least this fraction of the usual one can precede a step
-LEAST_GAP = 0.5
+MIN_GAP = 0.5
 # the silence between steps is this many times as long as the next longest in a step
 DISTINCT = 2
 # a silence separates steps if it does so in this fraction of them
-LEAST_SEPARATED = 0.8
+MIN_SEPARATED = 0.8
 # the steps at the beginning that have no edge on both sides, and the one in which the edge lies
 EDGE_STEPS = 3
 
@@ -270,7 +270,7 @@ class TrafficParts:
     def near(self, steps: RegularSteps, sample: int, way: int) -> bool:
         """Whether regular steps come before (`way` -1) or after (1) a sample."""
         far, close = sample + way * NEAR_STEPS * steps.length, sample - way * steps.length / 2
-        return steps.between(min(far, close), max(far, close)) >= LEAST_STEPS
+        return steps.between(min(far, close), max(far, close)) >= MIN_STEPS
 
     def _steps(self, first: int, end: int) -> RegularSteps:
         period = self._find_period(first, end)
@@ -283,7 +283,7 @@ class TrafficParts:
         steps = self._steps_of(period.seconds / self.traffic.interval_seconds, first, end)
         # steps after a long silence may have another phase, which hides them for a while
         for low, high in self._parts(first, end, self.long_pause(steps)):
-            if high - low < end - first and steps.between(low, high) < LEAST_STEPS:
+            if high - low < end - first and steps.between(low, high) < MIN_STEPS:
                 steps = steps.join(self._steps_of(steps.length, low, high))
         return steps
 
@@ -326,13 +326,13 @@ class RegularSteps:
     visible: bool
 
     def in_a_row(self) -> int | None:
-        """Index of the first of `LEAST_STEPS` steps of which each begins where the one before it ends; None without."""
+        """Index of the first of `MIN_STEPS` steps of which each begins where the one before it ends; None without."""
         joined = np.concatenate(([False], self.begin[1:] == self.end[:-1]))
         run = 0
         for index, follows in enumerate(joined.tolist()):
             run = run + 1 if follows else 1
-            if run == LEAST_STEPS:
-                return index - LEAST_STEPS + 1
+            if run == MIN_STEPS:
+                return index - MIN_STEPS + 1
         return None
 
     def join(self, others: RegularSteps) -> RegularSteps:
@@ -356,11 +356,11 @@ def find_regular_steps(found: Steps, pauses: Pauses, first: int) -> RegularSteps
     sample after the longest silence of each step, and the first steps, which have no edge on both sides, are added.
     """
     lengths = np.diff(found.bounds)
-    if np.count_nonzero(found.whole) < LEAST_STEPS:
+    if np.count_nonzero(found.whole) < MIN_STEPS:
         return NO_STEPS
     length = float(np.median(lengths[found.whole]))
     regular = np.flatnonzero(found.whole & _alike(lengths, length))
-    if len(regular) < LEAST_STEPS:
+    if len(regular) < MIN_STEPS:
         return NO_STEPS
     bounds = np.stack((found.bounds[regular], found.bounds[regular + 1]))
     longest = [_longest_pauses(pauses, begin, end) for begin, end in bounds.T.tolist()]
@@ -371,7 +371,7 @@ def find_regular_steps(found: Steps, pauses: Pauses, first: int) -> RegularSteps
     anchors = np.unique([pauses.end[found[0]] for found in longest if found]).astype(np.float64)
     followed = np.count_nonzero(np.diff(regular) == 1)
     # a silence that is now here, now there in a step does not separate steps
-    separated = np.count_nonzero(_alike(np.diff(anchors), length)) >= LEAST_SEPARATED * followed
+    separated = np.count_nonzero(_alike(np.diff(anchors), length)) >= MIN_SEPARATED * followed
     if not (gap >= DISTINCT * next_gap and gap and separated):
         return RegularSteps(bounds[0], bounds[1], length, gap, False)
     anchors = np.concatenate((_earlier(anchors[0], length, gap, pauses, first), anchors))
@@ -395,7 +395,7 @@ def _earlier(begin: float, length: float, gap: float, pauses: Pauses, first: int
     found: list[float] = []
     while True:
         low, high = np.searchsorted(pauses.end, (begin - (1 + TOLERANCE) * length, begin - (1 - TOLERANCE) * length))
-        fits = [n for n in range(low, high) if pauses.end[n] >= first and pauses.samples[n] >= LEAST_GAP * gap]
+        fits = [n for n in range(low, high) if pauses.end[n] >= first and pauses.samples[n] >= MIN_GAP * gap]
         if not fits:
             return found[::-1]
         begin = float(pauses.end[max(fits, key=lambda n: int(pauses.samples[n]))])

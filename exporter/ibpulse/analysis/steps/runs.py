@@ -29,9 +29,9 @@ from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 Labels = npt.NDArray[np.int8]
 
 GAP, BURST, HOLE = 0, 1, 2
-MOST_BRIDGED = 2
+MAX_BRIDGED = 2
 """Missing samples in a row that do not end a run: one read that is lost takes the rates of two samples."""
-MOST_MISSING = 0.05
+MAX_MISSING_SHARE = 0.05
 """Share of missing samples up to which lengths of bursts and gaps are right to one sample, see docs/report.md."""
 SILENT_PART = 0.01
 """Of the highest rate. What a node sends ahead into buffers is more: 16 MiB are 4 % of a sample at 40 GB/s."""
@@ -264,7 +264,7 @@ def join_states(one: RunState, other: RunState) -> RunState:
 
 def find_bursts(rates: Floats, seconds: Floats, thresholds: Thresholds) -> Runs:
     """The bursts and gaps of a single row (samples,), including the last one, which is censored."""
-    end = MOST_BRIDGED + 1
+    end = MAX_BRIDGED + 1
     padded = np.pad(rates, (0, end), constant_values=np.nan), np.pad(seconds, (0, end))
     return split_runs(start_runs(1), padded[0][None], padded[1][None], thresholds)[1]
 
@@ -279,7 +279,7 @@ def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thre
     calls. Scaling rates and thresholds scales only the bytes.
     """
     # the newest samples of the current run precede the new ones; all its time is in the first of them
-    head = MOST_BRIDGED + 1
+    head = MAX_BRIDGED + 1
     seen = (np.arange(head, 0, -1) > state.missing[:, None]) & (state.label != HOLE)[:, None]
     values = np.concatenate((np.where(seen, state.rate[:, None], np.nan), rates), axis=1)
     time = np.concatenate((np.where(seen, state.sample_seconds[:, None], 0.0), seconds), axis=1)
@@ -297,7 +297,7 @@ def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thre
     flow[:, 0] += state.moved_bytes
     # whether the missing samples at the end continue the run is not known yet
     missing = values.shape[1] - 1 - last
-    open_end = (last >= 0) & (missing <= MOST_BRIDGED)
+    open_end = (last >= 0) & (missing <= MAX_BRIDGED)
     waiting = open_end[:, None] & (np.arange(values.shape[1]) > last[:, None])
     labels = np.where(waiting, np.take_along_axis(labels, last[:, None], axis=1), labels)
     first = np.ones(labels.shape, dtype=np.bool_)
