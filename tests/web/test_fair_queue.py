@@ -43,3 +43,15 @@ async def test_the_client_with_fewest_places_is_next() -> None:
     await asyncio.sleep(0)
     assert (again.done(), other.done()) == (False, True)
     again.cancel()
+
+
+async def test_of_two_clients_the_older_request_is_next() -> None:
+    queue = FairQueue(1, 10)
+    await queue.enter("alice")
+    first, other, second = [await until_waiting(queue, client) for client in ("bob", "carol", "bob")]
+    first.cancel()
+    await asyncio.sleep(0)
+    queue.leave("alice")
+    await asyncio.sleep(0)
+    assert (other.done(), second.done()) == (True, False)
+    second.cancel()
