@@ -11,7 +11,7 @@ from ibpulse import memory
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.recordings import counter_log, resampling
 from ibpulse.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
-from ibpulse.web import connection, open_connections, server, wide_requests
+from ibpulse.web import admission, connection, server
 from ibpulse.web.auth import access, passwords
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.routes import events_route
@@ -21,8 +21,8 @@ HEAD = f"{connection.MAX_HEAD_BYTES >> 10} KiB, {connection.HEAD_SECONDS:g} s"
 BODY = f"{WebLimits().max_body_bytes >> 20} MiB, {access.BODY_SECONDS:g} s"
 UNREAD = f"{connection.UNREAD_SECONDS:g} s"
 WIDE = str(WebLimits().max_wide_requests)
-OPEN, OWN = open_connections.MAX_CONNECTIONS, open_connections.MAX_CONNECTIONS_PER_CLIENT
-CROWDED = f"idle connection after a refused request, or while more than {open_connections.CROWD} are open"
+OPEN, OWN = admission.MAX_CONNECTIONS, admission.MAX_CONNECTIONS_PER_CLIENT
+CROWDED = f"idle connection after a refused request, or while more than {admission.CROWD} are open"
 BOUNDS = {
     "docs/security.md": {
         "request head": HEAD,
@@ -34,7 +34,7 @@ BOUNDS = {
         "connections per address": str(OWN),
         "connections": str(OPEN),
         "queued password checks": str(passwords.MAX_WAITING),
-        "queued wide requests of a kind": f"{wide_requests.MAX_WAITING}, {wide_requests.WAIT_SECONDS:g} s",
+        "queued wide requests of a kind": f"{admission.MAX_WAITING}, {admission.WAIT_SECONDS:g} s",
         "`report`, `render`": f"{ROW_BYTES} bytes per sample of a port, and {TICK_BYTES} per sampling time",
         "`replay`": f"one row group, at most {MAX_GROUP_ROWS:,} rows: up to 300 MB",
         "`import`": (

@@ -1,28 +1,19 @@
-"""Who may do what with a gateway: reading, taking captures, and how many requests run in parallel."""
+"""Who may do what with a gateway: reading and taking captures."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import bcrypt
 import httpx
 import pytest
-from fastapi import Request
 from fastapi.routing import APIRoute
 
-from ibpulse.gateway import places
-from ibpulse.gateway.places import Places
-from ibpulse.web.problems import ProblemError
 from tests.fleet.hostile import Hostile
 from tests.gateway.gateways import Gateway
 
 CAPTURES = ("/api/v1/jobs/4711/captures", "/api/v1/captures/alertmanager")
 NOTIFICATION = {"version": "4", "alerts": []}
-
-
-def asked_by(address: str) -> Request:
-    return Request({"type": "http", "client": (address, 1)})
 
 
 async def test_nothing_but_captures_of_jobs_can_be_written(gateway: Gateway, server: Hostile) -> None:
@@ -67,21 +58,3 @@ async def test_a_page_of_another_site_takes_no_captures(tmp_path: Path, headers:
         found = await gateway.client.post(path, json=NOTIFICATION, headers=headers)
         assert (found.status_code, found.json()["title"]) == (403, "Cross-site write refused")
     await gateway.close()
-
-
-async def test_places_are_given_to_clients_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, order = Places(1, "windows"), []
-
-    async def ask(address: str) -> None:
-        async with here.place(asked_by(address)):
-            order.append(address)
-            await asyncio.sleep(0)
-
-    async with here.place(asked_by("10.0.0.1")):
-        waiting = [asyncio.create_task(ask(address)) for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2")]
-        await asyncio.sleep(0)
-        monkeypatch.setattr(places, "WAIT_SECONDS", 0.01)
-        with pytest.raises(ProblemError, match="1 windows are already being read, which is the maximum"):
-            await ask("10.0.0.3")
-    await asyncio.gather(*waiting)
-    assert order.index("10.0.0.2") < 2

@@ -13,6 +13,7 @@ from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.node_feed import KEPT_BYTES, Recent
 from ibpulse.gateway.node_stream import NodeHub
 from ibpulse.gateway.parts import GatewayLimits
+from ibpulse.metrics.web import WebCounts
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream.hub import QUEUE_BYTES, Viewer
 from tests.fleet.daemons import LOOP_CLOCK, Daemon
@@ -137,13 +138,13 @@ async def test_viewers_of_nodes_and_jobs_share_the_places(tmp_path: Path, daemon
 
 
 def test_a_viewer_that_does_not_read_has_a_few_megabytes_at_most() -> None:
-    dropped: list[None] = []
-    viewer = Viewer("a", 10**9, iter(()), lambda: dropped.append(None))
+    counts = WebCounts()
+    viewer = Viewer(iter(()), counts)
     viewer.offer([bytes(QUEUE_BYTES // 3)] * 10)
-    assert len(dropped) == 7
+    assert counts.stream_dropped_events == 7
     # one that is longer than that is alone
     viewer.offer([bytes(2 * QUEUE_BYTES)])
-    assert len(dropped) == 10
+    assert counts.stream_dropped_events == 10
 
 
 def test_what_is_kept_for_later_viewers_is_bounded() -> None:

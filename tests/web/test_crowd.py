@@ -15,20 +15,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ibpulse.metrics.web import WebCounts
-from ibpulse.web import connection, open_connections, wide_requests
+from ibpulse.web import admission, connection
 from ibpulse.web.app import create_app
 from ibpulse.web.auth.access import PROBES, AccessControl
 from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.fair_queue import FairQueue, QueueFullError
 from ibpulse.web.middleware import OuterMiddleware
-from ibpulse.web.open_connections import client_of
 from ibpulse.web.parts import WebLimits
 from ibpulse.web.server import WebServer, serve
 from tests.running import HANG_SECONDS
 from tests.turns import until
 from tests.web.raw_client import Client, on_uvloop
 from tests.web.rings import Node
-from tests.web.test_wide_requests import Held
+from tests.web.test_admission import Held
 
 LOGIN = "Authorization: Basic " + base64.b64encode(b"alice:secret").decode()
 
@@ -74,7 +72,7 @@ class Slow:
 
 def limit(monkeypatch: pytest.MonkeyPatch, **bounds: int) -> None:
     for name, bound in bounds.items():
-        monkeypatch.setattr(open_connections, name.upper(), bound)
+        monkeypatch.setattr(admission, name.upper(), bound)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
@@ -85,7 +83,7 @@ async def test_idle_connections_of_strangers_hold_up_neither_probes_nor_users(
     async with running(create_app(node.parts(web_config=with_users(tmp_path)))) as server:
         strangers = []
         for address in range(2, 13):
-            for _ in range(open_connections.MAX_CONNECTIONS_PER_CLIENT):
+            for _ in range(admission.MAX_CONNECTIONS_PER_CLIENT):
                 strangers.append(await Client.open(server, f"127.0.0.{address}"))
                 await strangers[-1].send(sent)
                 if sent.endswith(b"\r\n\r\n"):
@@ -143,7 +141,7 @@ async def test_a_body_that_does_not_come_keeps_no_place(monkeypatch: pytest.Monk
 async def test_while_all_connections_are_in_use_only_probes_are_answered(
     monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(open_connections, bound, 2)
+    monkeypatch.setattr(admission, bound, 2)
     slow = Slow()
     async with running(slow.app) as server:
         busy = await slow.hold(server, "127.0.0.1", "127.0.0.1")
@@ -195,15 +193,6 @@ async def test_after_a_refusal_and_in_a_crowd_a_connection_is_kept_only_shortly(
         assert await trusted.ended()
 
 
-def test_a_client_is_an_address_or_a_network_of_ipv6() -> None:
-    assert client_of("10.0.0.1") == client_of("::ffff:10.0.0.1") == "10.0.0.1"
-    assert client_of("2001:db8:1:2:3::4") == client_of("2001:db8:1:2::") == "2001:db8:1:2::/64"
-    assert client_of("2001:db8:1:3::4") != client_of("2001:db8:1:2::4")
-    assert client_of("fe80::1%eth0") == "fe80::/64"
-    assert client_of("::1") == "::/64"
-    assert client_of("") == ""
-
-
 @on_uvloop
 async def test_the_address_of_a_client_is_that_of_its_connection_whatever_a_header_says() -> None:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,7 +225,7 @@ async def test_a_viewer_of_another_address_takes_a_place_of_the_client_with_most
 
 @on_uvloop
 async def test_wide_requests_of_another_address_have_their_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_requests, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(admission, "WAIT_SECONDS", 60.0)
     held = Held(node.parts().wall_clock_ns)
     limits = WebLimits(max_wide_requests=2, wide_values=100)
     wide = b"GET /api/v1/window?last=1s HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -276,64 +265,3 @@ async def test_a_right_password_gets_in_while_others_guess(node: Node, tmp_path:
         for task in guessing:
             task.cancel()
         await asyncio.gather(*guessing, return_exceptions=True)
-
-
-async def enter(queue: FairQueue, client: str, entered: list[str]) -> None:
-    await queue.enter(client)
-    entered.append(client)
-
-
-async def test_clients_have_turns_and_those_of_a_higher_rank_come_last() -> None:
-    queue, entered = FairQueue(1, 10, lambda client: int(client == "late")), []
-    tasks = []
-    for client in ("a", "late", "a", "a", "a", "b", "b", "c"):
-        tasks.append(asyncio.create_task(enter(queue, client, entered)))
-        await asyncio.sleep(0)
-    for _ in range(7):
-        queue.leave(entered[-1])
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-    assert entered == ["a", "a", "b", "c", "a", "b", "a", "late"]
-    queue.leave("late")
-    assert (queue._free, queue._waiting, queue._running) == (1, {}, {})
-
-
-async def test_a_client_with_places_waits_for_one_without() -> None:
-    queue, entered = FairQueue(2, 10), []
-    tasks = [asyncio.create_task(enter(queue, client, entered)) for client in ("a", "a", "a", "b")]
-    await asyncio.sleep(0)
-    queue.leave("a")
-    await tasks[3]
-    assert entered == ["a", "a", "b"]
-
-
-async def test_a_full_queue_gives_way_to_a_client_that_waits_less() -> None:
-    queue, entered = FairQueue(1, 2), []
-    first, second, third = [asyncio.create_task(enter(queue, "a", entered)) for _ in range(3)]
-    await asyncio.sleep(0)
-    with pytest.raises(QueueFullError):
-        await queue.enter("a")
-    other = asyncio.create_task(enter(queue, "b", entered))
-    await asyncio.sleep(0)
-    with pytest.raises(QueueFullError):
-        await third
-    with pytest.raises(QueueFullError):
-        await queue.enter("c")
-    await first
-    for client in ("a", "a", "b"):
-        queue.leave(client)
-        await asyncio.sleep(0)
-    await asyncio.gather(second, other)
-    assert entered == ["a", "a", "b"]
-
-
-async def test_who_gives_up_loses_no_place() -> None:
-    queue, entered = FairQueue(1, 10), []
-    first, second, third = [asyncio.create_task(enter(queue, client, entered)) for client in ("a", "b", "c")]
-    await asyncio.sleep(0)
-    second.cancel()
-    queue.leave("a")
-    # its turn has come, and it gives up before it notices
-    third.cancel()
-    await asyncio.gather(first, second, third, return_exceptions=True)
-    assert (entered, queue._free, queue._waiting, queue._running) == (["a"], 1, {}, {})

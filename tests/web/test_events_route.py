@@ -11,7 +11,7 @@ import pytest
 
 from ibpulse.base.values import either
 from ibpulse.events import KINDS
-from ibpulse.web.routes import events_route
+from ibpulse.web import admission
 from tests.web.conftest import make_client
 from tests.web.event_logs import KINDS_USED, NOW_NS, SUBJECTS, make_log
 from tests.web.rings import Node
@@ -131,7 +131,7 @@ async def test_a_long_answer_comes_from_a_thread(node: Node, monkeypatch: pytest
         assert (len(short["events"]), short["left_out"]) == (1000, 2000)
         found = await get(client, limit=10_000)
         assert numbers(found) == list(range(3000))
-        monkeypatch.setattr(events_route.WideRequests, "run", None)
+        monkeypatch.setattr(admission.ParallelRequests, "run", None)
         assert numbers(await get(client)) == list(range(2000, 3000))
         assert (await client.get(EVENTS, params={"limit": 1001})).status_code == 500
 

@@ -366,12 +366,12 @@ async def test_a_failure_of_the_stream_is_logged_and_lets_its_viewers_go(
 
 
 async def test_what_a_viewer_has_not_taken_when_the_ports_change_is_dropped_and_told() -> None:
-    dropped: list[int] = []
-    viewer = Viewer("", 1, iter(()), lambda: dropped.append(1))
+    counts = WebCounts()
+    viewer = Viewer(iter(()), counts)
     viewer.offer([b"one", b"two"])
     viewer.restart(b"ports")
     assert await viewer.take() == b'event: dropped\ndata: {"events":2}\n\nports'
-    assert len(dropped) == 2
+    assert counts.stream_dropped_events == 2
 
 
 @pytest.mark.parametrize(

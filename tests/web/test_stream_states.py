@@ -151,8 +151,8 @@ async def test_another_state_comes_before_the_next_batch_and_drops_nothing(node:
 
 
 async def test_queued_batches_survive_another_state_but_not_other_ports() -> None:
-    dropped: list[int] = []
-    viewer = Viewer("", 10**8, iter(()), lambda: dropped.append(1))
+    counts = WebCounts()
+    viewer = Viewer(iter(()), counts)
     viewer.offer([b"one", b"two"])
     viewer.update(b"old")
     viewer.update(b"states")
@@ -161,7 +161,7 @@ async def test_queued_batches_survive_another_state_but_not_other_ports() -> Non
     viewer.restart(b"ports")
     viewer.offer([b"four"])
     assert [text[:20] for text in (await viewer.take()).split(b"\n\n")] == [b"event: dropped\ndata:", b"portsfour"]
-    assert dropped == [1]
+    assert counts.stream_dropped_events == 1
 
 
 async def test_a_viewer_with_queued_batches_keeps_them_when_a_state_changes(node: Node) -> None:

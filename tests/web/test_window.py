@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.web.parts import WebLimits
+from ibpulse.web.routes.window_route import is_wide
+from ibpulse.web.window.query import WindowQuery, plan_window
 from ibpulse.web.window.values import Bins, WindowPlan, bins_between, newest_bins, read_window
 from tests.web.conftest import make_client
-from tests.web.rings import EPOCH, INTERVAL_NS, RATE, Node, fabric, make_node, port
+from tests.web.rings import CAPACITY, EPOCH, INTERVAL_NS, RATE, Node, fabric, make_node, port
 
 WINDOW = "/api/v1/window"
 FOLDS = {"max": max, "min": min, "mean": statistics.fmean}
@@ -400,3 +403,13 @@ async def test_a_name_of_a_port_is_no_formula_in_csv(tmp_path: Path) -> None:
     assert rows
     assert all(float(cell) >= 0 for row in rows for cell in row if cell)
     node.ring.close()
+
+
+def test_what_is_read_counts_as_much_as_what_is_returned(node: Node) -> None:
+    def plan_of(**query: str) -> WindowPlan:
+        return plan_window(WindowQuery.model_validate(query), node.parts())
+
+    parts = node.parts(limits=WebLimits(wide_values=2 * 2 * CAPACITY - 1))
+    assert is_wide(plan_of(last="1d", max_points="10"), parts)
+    assert not is_wide(plan_of(last="1d", max_points="10"), node.parts())
+    assert not is_wide(plan_of(last="60s"), node.parts())

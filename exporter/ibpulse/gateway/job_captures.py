@@ -29,8 +29,8 @@ from ibpulse.gateway.capture_archive import ArchiveMember, send_archive
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.gateway.places import Places
 from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.parameters import read_parameter
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.capture_bodies import CaptureRequest, json_response, read_body, refusals, request_schema
@@ -78,7 +78,7 @@ def captures_router(parts: GatewayParts) -> APIRouter:
     """The read-only routes of the captures of jobs."""
     router = APIRouter()
     archives = asyncio.Semaphore(MAX_ARCHIVES)
-    lists = Places(MAX_LISTS, "lists of captures of jobs")
+    lists = ParallelRequests(MAX_LISTS, "lists of captures of jobs are already being read")
 
     @router.get(
         PATH,

@@ -24,7 +24,7 @@ from ibpulse.jobs.claims import Key
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream.hub import HEARTBEAT_SECONDS, Viewer
-from ibpulse.web.stream.messages import END, HEARTBEAT, RETRY, event, gap_event
+from ibpulse.web.stream.messages import HEARTBEAT, RETRY, event, gap_event
 
 log = logging.getLogger(__name__)
 
@@ -110,8 +110,7 @@ class JobFeed:
     def end(self) -> None:
         """End the streams of all viewers."""
         for viewer in self.viewers:
-            viewer.offer([END])
-            viewer.end()
+            viewer.close()
 
     def _feed(self) -> bool:
         """Feed all viewers once; whether there was anything."""
@@ -186,7 +185,8 @@ class JobHub:
         if feed is None:
             feed = self._feeds[job] = JobFeed(self._parts, job, self._period)
             feed.task = asyncio.create_task(self._run(job, feed), name="job stream")
-        viewer = self._parts.viewers.add(client, feed.first_events(view, resume_ms))
+        viewer = Viewer(feed.first_events(view, resume_ms), self._parts.counts)
+        self._parts.viewers.add(viewer, client)
         feed.viewers[viewer] = view
         return viewer
 

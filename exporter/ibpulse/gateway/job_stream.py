@@ -20,8 +20,8 @@ from ibpulse.gateway.job_rows import RowsQuery
 from ibpulse.gateway.job_spans import JobSummaryQuery, list_job_events, summarize_job
 from ibpulse.gateway.job_window import JobWindowQuery, JobWindows
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.gateway.places import Places
 from ibpulse.units import MILLISECOND_NS
+from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.parameters import INSTANT_FORMS, OptionalInstant, read_parameter
 from ibpulse.web.parameters import refuse_repeated as once
 from ibpulse.web.problems import bad_parameter
@@ -78,7 +78,7 @@ def job_router(parts: GatewayParts) -> APIRouter:
 def _span_router(parts: GatewayParts) -> APIRouter:
     """The routes of spans of jobs."""
     router, windows = APIRouter(), JobWindows(parts)
-    spans = Places(MAX_SPANS, "summaries or lists of events of jobs")
+    spans = ParallelRequests(MAX_SPANS, "summaries or lists of events of jobs are already being read")
 
     @router.get(
         PATH + "/window",

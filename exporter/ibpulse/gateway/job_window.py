@@ -27,8 +27,8 @@ from ibpulse.gateway.job_rows import Row, RowsQuery, choose_rows, rails_of
 from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates, sum_at
 from ibpulse.gateway.node_samples import WAYS, NodeSamples, find_places, reduce_to_bins
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.gateway.places import Places
 from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
+from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.web.problems import ProblemError, bad_parameter
 from ibpulse.web.window.encoding import NPY_HEADER, NPY_TYPE
@@ -133,7 +133,7 @@ class JobWindows:
 
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        self._places = Places(MAX_PARALLEL, "windows of jobs")
+        self._places = ParallelRequests(MAX_PARALLEL, "windows of jobs are already being read")
         self._threads = DaemonThreads(MAX_PARALLEL, "job-window")
 
     async def answer(self, request: Request, text: str, query: JobWindowQuery, now_ns: int) -> Response:

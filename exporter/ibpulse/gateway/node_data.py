@@ -18,7 +18,7 @@ from ibpulse.fleet.topology_answers import NodeTopology
 from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
 from ibpulse.flightrecorder.store import parse_name
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.gateway.places import Places
+from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.problems import ProblemError, bad_parameter
 from ibpulse.web.schemas import operation, problems
@@ -125,7 +125,7 @@ RESOURCES = (
 def node_router(parts: GatewayParts) -> APIRouter:
     """The routes of the data of a node. Parameters are those of the daemon, which judges them."""
     router = APIRouter()
-    large = Places(MAX_LARGE, "windows or captures of nodes")
+    large = ParallelRequests(MAX_LARGE, "windows or captures of nodes are already being read")
     for resource in RESOURCES:
         router.add_api_route(
             API + resource.path,
@@ -163,7 +163,7 @@ def node_router(parts: GatewayParts) -> APIRouter:
 
 
 def _answer_with(
-    parts: GatewayParts, resource: NodeResource, large: Places
+    parts: GatewayParts, resource: NodeResource, large: ParallelRequests
 ) -> Callable[[str, Request], Awaitable[Response]]:
     async def answer(name: str, request: Request) -> Response:
         node = find_node(parts, name)

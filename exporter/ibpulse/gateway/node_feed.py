@@ -15,7 +15,7 @@ from ibpulse.fleet.node_answers import NodeMember
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
 from ibpulse.fleet.stream_answers import STREAM_TYPE, StreamBatch, StreamEvents, StreamPorts, StreamSummary, read_events
 from ibpulse.web.stream.hub import MAX_LOG_EVENTS, Viewer
-from ibpulse.web.stream.messages import END, HEARTBEAT, RETRY, event
+from ibpulse.web.stream.messages import HEARTBEAT, RETRY, event
 
 # of the batches of a minute, eight ports at 10 ms have half of it
 KEPT_BYTES = 1_000_000
@@ -112,8 +112,7 @@ class NodeFeed:
         """End the streams of all viewers."""
         self._settled.set()
         for viewer in self.viewers:
-            viewer.offer([END])
-            viewer.end()
+            viewer.close()
 
     def _take(self, name: str, identity: int | None, data: NodeMember) -> None:
         members = data.model_dump(exclude_unset=True)

@@ -16,8 +16,8 @@ from ibpulse.gateway.node_data import API, find_node, node_problem
 from ibpulse.gateway.node_feed import NodeFeed
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.internal_errors import Occurrences, find_cause
+from ibpulse.web.admission import requesting_client
 from ibpulse.web.middleware import HEAD
-from ibpulse.web.open_connections import client_of
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.routes.stream_route import EventStream
 from ibpulse.web.schemas import operation, problems
@@ -46,7 +46,7 @@ def node_stream_router(parts: GatewayParts) -> APIRouter:
     ) -> Response:
         """The stream of the node; its event `ports` has `gateway_version` in addition."""
         node = find_node(parts, name)
-        client = client_of(request.client.host if request.client else "")
+        client = requesting_client(request.scope)
         if request.scope.get(HEAD):
             # nobody views the answer to this
             return Response(media_type=STREAM_TYPE)
@@ -76,7 +76,8 @@ class NodeHub:
         """
         self._parts.viewers.make_room(client)
         feed = self._find(node, query, last_id)
-        viewer = self._parts.viewers.add(client, feed.first_events(last_id))
+        viewer = Viewer(feed.first_events(last_id), self._parts.counts)
+        self._parts.viewers.add(viewer, client)
         feed.viewers.add(viewer)
         self._feeds[viewer] = feed
         try:

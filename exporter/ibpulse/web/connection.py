@@ -19,15 +19,10 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from ibpulse.web.admission import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT, OpenConnection, OpenConnections
 from ibpulse.web.auth.access import PROBES, REFUSED
 from ibpulse.web.auth.tls import TlsServer, find_name, has_allowed_name
 from ibpulse.web.middleware import REFUSAL
-from ibpulse.web.open_connections import (
-    MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_CLIENT,
-    OpenConnection,
-    OpenConnections,
-)
 from ibpulse.web.problems import KINDS, problem_response
 
 HEAD_SECONDS = 10.0

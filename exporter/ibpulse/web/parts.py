@@ -21,6 +21,7 @@ from ibpulse.kernel_clock import ClockState, read_clock_state
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
+from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.host_names import HostCheck
 
@@ -39,6 +40,11 @@ class WebLimits:
     max_body_bytes: int = 1_048_576
     max_ports: int = 256
     max_viewers: int = 16
+
+    def wide_requests(self, running: str, instead: str) -> ParallelRequests:
+        """The wide requests of one kind; the refusal names those that are `running`, and what to ask for `instead`."""
+        limit = self.max_wide_requests
+        return ParallelRequests(limit, running, instead, name="max_wide_requests", wide_values=self.wide_values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from uvicorn import Config, Server
 
 from ibpulse.deadline import seconds_until_beat
 from ibpulse.errors import ConfigError
+from ibpulse.web.admission import OpenConnection, OpenConnections, client_of
 from ibpulse.web.auth.tls import TlsServer
 from ibpulse.web.connection import Connection
-from ibpulse.web.open_connections import OpenConnection, OpenConnections, client_of
 
 log = logging.getLogger(__name__)
 

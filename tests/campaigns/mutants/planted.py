@@ -290,14 +290,14 @@ PLANTED = (
     ),
     Fault(
         "queue-lost-place",
-        WEB + "fair_queue.py",
+        WEB + "admission.py",
         """\
             elif turn.exception() is None:
                 self.leave(client)
 """,
         "",
         "each client that disconnects at the wrong moment keeps its place, until every request gets a 503",
-        ("tests/web/test_fair_queue.py",),
+        ("tests/web/test_admission.py",),
     ),
     Fault(
         "window-unexplained-of-both-directions",

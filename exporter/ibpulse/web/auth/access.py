@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ibpulse.web.admission import requesting_client
 from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.host_names import HostCheck
-from ibpulse.web.open_connections import client_of
 from ibpulse.web.problems import KINDS, problem_response
 
 BODY_SECONDS = 15.0
@@ -178,7 +178,7 @@ class AccessControl:
         if users:
             given = next((text for key, text in scope["headers"] if key == b"authorization"), b"")
             credentials = parse_basic(given)
-            client = client_of((scope.get("client") or ("",))[0])
+            client = requesting_client(scope)
             try:
                 if credentials is None or not await self._passwords.is_right(users, credentials, client):
                     detail = "A user name and password are required; only the health probes are public."

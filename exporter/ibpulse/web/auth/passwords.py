@@ -23,7 +23,7 @@ import bcrypt
 
 from ibpulse.deadline import DaemonThreads, yield_to_others
 from ibpulse.text import sentence_list
-from ibpulse.web.fair_queue import FairQueue, QueueFullError
+from ibpulse.web.admission import FairQueue, FullError
 
 MAX_WAITING = 64
 # logins, and clients with wrong passwords
@@ -103,7 +103,7 @@ class PasswordCheck:
     async def _check(self, key: bytes, stored: str, password: bytes, client: str) -> bool:
         try:
             await self._queue.enter(client)
-        except QueueFullError as error:
+        except FullError as error:
             raise TooManyChecksError from error
         try:
             loop = asyncio.get_running_loop()

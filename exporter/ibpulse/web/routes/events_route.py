@@ -20,7 +20,6 @@ from ibpulse.web.parameters import OptionalDuration, SpanQuery, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError, bad_parameter
 from ibpulse.web.schemas import EventsAnswer, operation, problems
-from ibpulse.web.wide_requests import WideRequests
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
@@ -44,8 +43,8 @@ class EventsQuery(SpanQuery):
 def events_router(parts: WebParts) -> APIRouter:
     """The events route."""
     router = APIRouter()
-    wide = WideRequests(
-        parts.limits, f"queries with more than {MAX_IN_LOOP} events are already running", f"{MAX_IN_LOOP} events"
+    wide = parts.limits.wide_requests(
+        f"queries with more than {MAX_IN_LOOP} events are already running", f"{MAX_IN_LOOP} events"
     )
 
     @router.get(

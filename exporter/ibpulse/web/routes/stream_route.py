@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.base.values import INSTANT, duration
+from ibpulse.web.admission import requesting_client
 from ibpulse.web.job_choice import JOB_HELP, OptionalJob, choose_job
 from ibpulse.web.middleware import HEAD
-from ibpulse.web.open_connections import client_of
 from ibpulse.web.parameters import (
     INSTANT_FORMS,
     Duration,
@@ -114,7 +114,7 @@ class EventStream(Response):
             await self._begin(send)
             await send({"type": "http.response.body", "body": b""})
             return
-        viewer = self._join(client_of((scope.get("client") or ("",))[0]))
+        viewer = self._join(requesting_client(scope))
         leaving = asyncio.create_task(_wait_for_leave(receive, viewer))
         try:
             await self._begin(send)

@@ -20,7 +20,6 @@ from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_p
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
 from ibpulse.web.schemas import JobPortsAnswer, operation, problems
-from ibpulse.web.wide_requests import WideRequests
 
 DEFAULT_LAST = "1m"
 
@@ -45,7 +44,7 @@ class SummaryQuery(SpanQuery):
 def summary_router(parts: WebParts) -> APIRouter:
     """The summary route."""
     router = APIRouter()
-    wide = WideRequests(parts.limits, "summaries are already being computed", "a raw window instead")
+    wide = parts.limits.wide_requests("summaries are already being computed", "a raw window instead")
 
     @router.get(
         "/api/v1/summary",

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, inline_parts, operation, problems
-from ibpulse.web.wide_requests import WideRequests
 from ibpulse.web.window.encoding import CSV_TYPE, NPY_HEADER, NPY_TYPE, write_window
 from ibpulse.web.window.query import Format, WindowQuery, plan_window
 from ibpulse.web.window.values import WindowPlan, read_window
@@ -46,8 +45,7 @@ def is_wide(plan: WindowPlan, parts: WebParts) -> bool:
 def window_router(parts: WebParts) -> APIRouter:
     """The window route."""
     router = APIRouter()
-    wide = WideRequests(
-        parts.limits,
+    wide = parts.limits.wide_requests(
         "wide window requests are already running",
         f"at most {parts.limits.wide_values} values with max_points, fewer ports or a shorter span",
     )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from ibpulse.events import Event
 from ibpulse.events.watch import KnownPort
 from ibpulse.jobs.claims import Key
 from ibpulse.jobs.job_history import FOREVER
+from ibpulse.metrics.web import WebCounts
 from ibpulse.model import PortState
 from ibpulse.ring.window import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride
 from ibpulse.units import SECOND_NS
+from ibpulse.web.admission import Viewers
 from ibpulse.web.job_choice import ChosenJob, job_of, known_jobs
 from ibpulse.web.parts import WebParts
-from ibpulse.web.problems import ProblemError
 from ibpulse.web.stream.messages import (
     END,
     HEARTBEAT,
@@ -196,21 +197,16 @@ log = logging.getLogger(__name__)
 
 
 class Viewer:
-    """One viewer of a client and its queued events. Not thread-safe; use it only in the event loop.
+    """One viewer and its queued events, after the `first`. Not thread-safe; use it only in the event loop.
 
-    With `job` it views the ports of this job.
+    With `job` it views the ports of this job. `counts` has the number of dropped events.
     """
 
     def __init__(
-        self,
-        client: str,
-        period_ns: int,
-        first: Iterator[bytes],
-        drop: Callable[[], None],
-        job: Key | None = None,
+        self, first: Iterator[bytes], counts: WebCounts, period_ns: int = SECOND_NS, job: Key | None = None
     ) -> None:
-        self.client, self.period_ns, self.job = client, period_ns, job
-        self._first, self._drop = first, drop
+        self._first, self._counts = first, counts
+        self.period_ns, self.job = period_ns, job
         self._ports = b""
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
@@ -223,8 +219,7 @@ class Viewer:
         for event in events:
             while self._queue and (len(self._queue) >= QUEUE_EVENTS or self._queued_bytes + len(event) > QUEUE_BYTES):
                 self._queued_bytes -= len(self._queue.popleft())
-                self._dropped += 1
-                self._drop()
+                self._drop(1)
             self._queue.append(event)
             self._queued_bytes += len(event)
             self._ready.set()
@@ -236,9 +231,7 @@ class Viewer:
 
     def restart(self, ports: bytes) -> None:
         """Start over with other ports; drops queued events, which describe the old ones."""
-        for _ in self._queue:
-            self._dropped += 1
-            self._drop()
+        self._drop(len(self._queue))
         self._queue.clear()
         self._queued_bytes = 0
         self.update(ports)
@@ -247,6 +240,11 @@ class Viewer:
         """Close the queue; the viewer can still take queued events."""
         self._ended = True
         self._ready.set()
+
+    def close(self) -> None:
+        """End the stream with the event `end`."""
+        self.offer([END])
+        self.end()
 
     async def take(self) -> bytes:
         """Wait for events and return all of them, joined; empty after the end of the stream."""
@@ -263,29 +261,9 @@ class Viewer:
         self._queued_bytes = 0
         return b"".join(events)
 
-
-def make_room(viewers: dict[Viewer, None], client: str, limit: int, *, ending: bool) -> None:
-    """Make room for a viewer of a client: if there is none, the newest one of the client with most viewers ends.
-
-    Raises:
-        ProblemError: the server ends, or the maximum is connected and no client keeps as many as this one gets.
-    """
-    if len(viewers) < limit and not ending:
-        return
-    counts = Counter(viewer.client for viewer in viewers)
-    busiest = max(counts, key=counts.__getitem__, default=client)
-    if ending or counts[busiest] < counts[client] + 2:
-        raise ProblemError(
-            "too-many-viewers",
-            503,
-            f"{limit} viewers are connected to the stream, which is the maximum. Close a page, or poll "
-            "/api/v1/window instead.",
-            bound={"name": "max_viewers", "limit": limit},
-        )
-    newest = [viewer for viewer in viewers if viewer.client == busiest][-1]
-    newest.offer([END])
-    newest.end()
-    del viewers[newest]
+    def _drop(self, events: int) -> None:
+        self._dropped += events
+        self._counts.stream_dropped_events += events
 
 
 class Hub:
@@ -293,8 +271,7 @@ class Hub:
 
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
-        # the oldest first
-        self._viewers: dict[Viewer, None] = {}
+        self._viewers: Viewers[Viewer] = Viewers(parts.counts, parts.limits.max_viewers, parts.ending)
         self._feeds: dict[Key | None, tuple[Feed, asyncio.Task[None]]] = {}
 
     def join(self, client: str, period_ns: int, resume_tick: int | None, job: Key | None = None) -> Viewer:
@@ -303,18 +280,16 @@ class Hub:
         Raises:
             ProblemError: the maximum number of viewers is connected, and no client has more of them than this one.
         """
-        make_room(self._viewers, client, self._parts.limits.max_viewers, ending=self._parts.ending.is_set())
+        self._viewers.make_room(client)
         feed = self._started(job)
         first = self._first_events(feed, feed.next_tick if resume_tick is None else resume_tick, feed.next_tick)
-        viewer = Viewer(client, period_ns, first, self._count_dropped, job)
-        self._viewers[viewer] = None
-        self._parts.counts.stream_viewers = len(self._viewers)
+        viewer = Viewer(first, self._parts.counts, period_ns, job)
+        self._viewers.add(viewer, client)
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
         """Remove a viewer; the last one of a task stops it."""
-        self._viewers.pop(viewer, None)
-        self._parts.counts.stream_viewers = len(self._viewers)
+        self._viewers.remove(viewer)
         if not self._of(viewer.job) and viewer.job in self._feeds:
             _, task = self._feeds.pop(viewer.job)
             task.cancel()
@@ -341,8 +316,7 @@ class Hub:
             log.exception("the stream failed; disconnecting its viewers")
         self._feeds.pop(job, None)
         for viewer in self._of(job):
-            viewer.offer([END])
-            viewer.end()
+            viewer.close()
 
     async def _produce(self, feed: Feed, job: Key | None) -> None:
         quiet = 0.0
@@ -369,6 +343,3 @@ class Hub:
         for viewer in viewers:
             viewer.offer(events)
         return 0.0 if events else quiet
-
-    def _count_dropped(self) -> None:
-        self._parts.counts.stream_dropped_events += 1
