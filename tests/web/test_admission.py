@@ -355,6 +355,19 @@ async def test_a_failure_in_the_thread_gives_the_place_back(monkeypatch: pytest.
         assert (await requests.run(ALICE, Response)).status_code == 200
 
 
+async def test_a_thread_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    requests = WebLimits(max_wide_requests=1).wide_requests("windows", "less")
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await requests.run(ALICE, Response)
+    monkeypatch.setattr(admission, "WAIT_SECONDS", 0)
+    assert (await requests.run(ALICE, Response)).status_code == 200
+
+
 class Shown:
     """A viewer that notes that its stream ended."""
 

@@ -184,7 +184,12 @@ class ParallelRequests:
             ProblemError: too many requests wait, or none of those running finished in time.
         """
         client = await self._enter(request)
-        work = asyncio.wrap_future(self._threads.submit(answer, *args, **kwargs))
+        try:
+            work = asyncio.wrap_future(self._threads.submit(answer, *args, **kwargs))
+        except RuntimeError:
+            # the system allows no more threads
+            self._queue.leave(client)
+            raise
         # a client that disconnects cancels the wait, not the thread; the place is freed when the thread is done
         work.add_done_callback(lambda _: self._queue.leave(client))
         return await asyncio.shield(work)
