@@ -105,9 +105,9 @@ class NodeMember(BaseModel):
 class NodeClock(NodeMember):
     """`/api/v1/clock`; `node` is empty if it is not usable as a name."""
 
-    time_ns: Count
-    synchronised: bool | None = None
     node: HostName = ""
+    synchronised: bool | None = None
+    time_ns: Count
 
 
 class NodePortIdentity(NodeMember):

@@ -48,9 +48,9 @@ class NodePortState(NodeMember):
     active: bool = False
     rate_bytes_per_second: Amount | None = None
     rail: bool = False
-    role: Role = UNKNOWN_ROLE
     stride: Annotated[int, Field(ge=1, le=10**9)] = 1
     problem: Name = ""
+    role: Role = UNKNOWN_ROLE
 
 
 def plain_value(value: Any, depth: int = MAX_DETAIL_DEPTH, left: list[int] | None = None) -> Any:
