@@ -23,6 +23,11 @@ PORT: dict[str, Any] = {
 }
 
 
+def clock_of(time_ns: int = 1, node: str = "gpu-1") -> bytes:
+    """An answer of `/api/v1/clock`."""
+    return json.dumps({"node": node, "synchronised": True, "time_ns": time_ns}).encode()
+
+
 def ports_of(*ports: dict[str, Any]) -> bytes:
     """An answer of `/api/v1/ports`."""
     return json.dumps({"interval_seconds": 0.01, "ports": ports, "simulated": False}).encode()
@@ -34,6 +39,6 @@ PORTS = ports_of(PORT, {**PORT, "name": "mlx5_1:1", "device": "mlx5_1"})
 def answer_node(server: Hostile, prefix: str = "") -> None:
     """Let the server answer like such a daemon below a prefix."""
     server.answer(f"{prefix}/api/v1/ports", PORTS)
-    server.answer(f"{prefix}/api/v1/clock", b'{"time_ns": 1}')
+    server.answer(f"{prefix}/api/v1/clock", clock_of())
     server.answer(f"{prefix}/api/v1/jobs", b'{"known": true, "jobs": []}')
     server.answer(f"{prefix}/metrics", b"", "text/plain")

@@ -12,21 +12,23 @@ import httpx
 import numpy as np
 import pytest
 
+from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.members import AnswerPart
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import PeerAnswer
-from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodeMember, NodePorts, read_answer
+from ibpulse.fleet.node_answers import NodeJobs, NodePorts, read_answer
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeJsonWindow, read_array, read_window
 from ibpulse.web.app import create_app
-from tests.fleet.small_answers import PORT, ports_of
+from tests.fleet.small_answers import PORT, clock_of, ports_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
 
-BY_PATH: dict[str, type[NodeMember]] = {
+BY_PATH: dict[str, type[AnswerPart]] = {
     "/api/v1/ports": NodePorts,
     "/api/v1/jobs": NodeJobs,
-    "/api/v1/clock": NodeClock,
+    "/api/v1/clock": ClockAnswer,
     "/api/v1/events": NodeEvents,
     "/api/v1/summary?last=5s": NodeSpanSummary,
     "/api/v1/window?last=1s": NodeJsonWindow,
@@ -128,19 +130,19 @@ def test_a_job_has_no_more_ports_than_a_node() -> None:
 
 @for_each(
     itertools.product(
-        (NodePorts, NodeJobs, NodeClock, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
+        (NodePorts, NodeJobs, ClockAnswer, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
         (b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'),
     )
 )
-def test_what_is_no_answer_is_refused_by_every_model(model: type[NodeMember], body: bytes) -> None:
+def test_what_is_no_answer_is_refused_by_every_model(model: type[AnswerPart], body: bytes) -> None:
     with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
         read_answer(model, answered(body))
 
 
 def test_html_is_not_read_even_if_it_were_json() -> None:
     with pytest.raises(DaemonError, match="its answer is 'text/html', not JSON"):
-        read_answer(NodeClock, answered(b'{"time_ns": 5}', "text/html"))
-    assert read_answer(NodeClock, answered(b'{"time_ns": 5}', "Application/JSON; charset=utf-8")).time_ns == 5
+        read_answer(ClockAnswer, answered(clock_of(5), "text/html"))
+    assert read_answer(ClockAnswer, answered(clock_of(5), "Application/JSON; charset=utf-8")).time_ns == 5
 
 
 def test_the_number_of_items_is_bounded() -> None:

@@ -32,7 +32,7 @@ from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.web.auth.reload import WebConfigReloader
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
-from tests.fleet.small_answers import PORT, PORTS, answer_node, ports_of
+from tests.fleet.small_answers import PORT, PORTS, answer_node, clock_of, ports_of
 from tests.loop_clock import pause, until
 
 
@@ -161,13 +161,13 @@ async def test_a_hostile_node_is_down_with_a_sentence_and_the_others_are_not(
 
 async def test_a_lying_clock_harms_only_its_own_node(fleet: Fleet, server: Hostile, daemons: dict[str, Daemon]) -> None:
     answer_node(server)
-    server.answer("/api/v1/clock", b'{"time_ns": 9223372036854775807, "synchronised": true}')
+    server.answer("/api/v1/clock", clock_of(2**63 - 1))
     await fleet.list(open=daemons["open"].url, bad=server.url)
     rows = await fleet.poll()
     assert rows["bad"].state == "up"
     assert rows["open"].offset is not None
     assert rows["open"].offset.offset_ns == 0
-    server.answer("/api/v1/clock", b'{"time_ns": 1e400}')
+    server.answer("/api/v1/clock", b'{"node": "n", "synchronised": null, "time_ns": 1e400}')
     row = (await fleet.poll())["bad"]
     assert row.state == "degraded"
     assert row.problem.startswith("its clock cannot be read: its answer is not as expected: time_ns ")
@@ -192,7 +192,7 @@ async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fle
 
     async def tell(writer: asyncio.StreamWriter) -> None:
         # the way back is the longer one
-        body = b'{"time_ns": %d}' % (now_ns() + ahead_ns)
+        body = clock_of(now_ns() + ahead_ns)
         await pause(0.004)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body))
         writer.write(body)
@@ -206,7 +206,7 @@ async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fle
         assert row.offset is not None
         assert abs(row.offset.offset_ns - ahead_ns) <= row.offset.uncertainty_ns < 100_000_000
         assert row.clock is not None
-        assert row.clock.synchronised is None
+        assert row.clock.synchronised
 
 
 async def test_nodes_come_and_go_with_the_list(fleet: Fleet, daemons: dict[str, Daemon], server: Hostile) -> None:

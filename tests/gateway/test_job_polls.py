@@ -21,7 +21,7 @@ from ibpulse.gateway.job_view import JobView
 from ibpulse.gateway.node_samples import NodeSamples
 from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
-from tests.fleet.small_answers import answer_node
+from tests.fleet.small_answers import answer_node, clock_of
 from tests.gateway.gateways import Gateway
 from tests.gateway.test_node_samples import START, window
 from tests.loop_clock import pause
@@ -117,7 +117,7 @@ async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(tmp_path: Pat
         full, empty = await list_nodes(gateway, servers, 2)
         empty.answer("/api/v1/jobs", json.dumps({"known": True, "jobs": [{**JOBS["jobs"][0], "ports": []}]}).encode())
         for node, rails in ((full, ("mlx5_0:1",)), (empty, ())):
-            node.answer("/api/v1/clock", json.dumps({"time_ns": (begin + 2000) * 10**6}).encode())
+            node.answer("/api/v1/clock", clock_of((begin + 2000) * 10**6))
             body, head = window(np.full((len(rails), 2, 200), 7e6), begin, rails).encode()
             node.answer("/api/v1/window", body, NPY_TYPE, "200 OK", f"{WINDOW_HEADER}: {head}")
         await gateway.table.poll_all()

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from ibpulse.analysis.plausible import MOST_STEPS, STEPS
+from ibpulse.answers.members import NOT_OURS
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event
 from ibpulse.events.event import from_json
-from ibpulse.fleet.node_answers import NOT_OURS, NodeJob, NodePort, NodePorts, ask_node
+from ibpulse.fleet.node_answers import NodeJob, NodePort, NodePorts, ask_node
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeEvents

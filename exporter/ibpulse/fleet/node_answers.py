@@ -6,58 +6,34 @@ encoded anew from its model. `web.schemas` describes the same members to clients
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field
 
+from ibpulse.answers.members import (
+    MAX_JOBS,
+    MAX_PORTS,
+    NOT_OURS,
+    Amount,
+    AnswerPart,
+    Count,
+    Name,
+    Names,
+    Part,
+    Role,
+    Sentence,
+    Sentences,
+    at_most,
+    read_members,
+)
 from ibpulse.errors import DaemonError
-from ibpulse.events.event import MAX_INTEGER
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.targets import is_node_name
 from ibpulse.instants import parse_rfc3339
-from ibpulse.model import MAX_PORT_NUMBER, ROLES, UNKNOWN_ROLE
+from ibpulse.model import MAX_PORT_NUMBER
 from ibpulse.text import escape_controls, show
 from ibpulse.units import MILLISECOND_NS
-from ibpulse.validation import explain
-
-MAX_NAME, MAX_SENTENCE = 256, 2000
-MAX_PORTS, MAX_JOBS, MAX_WORDS, MAX_MEMBERS = 1024, 1000, 5000, 1000
-# more than the numbers of the longest window and of its uncertainty; one takes 50 bytes of memory
-MAX_ITEMS = 2_100_000
-NOT_OURS = "is this an ibpulse daemon of a compatible version?"
-_SERIES = re.compile(r"[^ ]+:[0-9]{1,3} (transmit|receive)( uncertainty)?")
-
-
-def _name(text: str) -> str:
-    if escape_controls(text) != text:
-        raise ValueError("has control characters")
-    return text
-
-
-def _sentence(text: str) -> str:
-    return escape_controls(text[:MAX_SENTENCE])
-
-
-def _host(text: str) -> str:
-    return text if is_node_name(text) else ""
-
-
-def check_series(text: str) -> str:
-    """The text, if it names one direction of a port.
-
-    Raises:
-        ValueError: it does not.
-    """
-    if not _SERIES.fullmatch(text):
-        raise ValueError("is not the name of a series")
-    return text
-
-
-def _role(text: str) -> str:
-    return text if text in ROLES else UNKNOWN_ROLE
 
 
 def _whole_ms(seconds: float) -> float:
@@ -66,51 +42,7 @@ def _whole_ms(seconds: float) -> float:
     return seconds
 
 
-Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_name)]
-Sentence = Annotated[str, AfterValidator(_sentence)]
-HostName = Annotated[str, AfterValidator(_host)]
-Role = Annotated[str, AfterValidator(_role)]
-Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
-Score = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
-SeriesName = Annotated[Name, AfterValidator(check_series)]
-
-
-def at_most(items: int) -> Any:
-    """The bound of a list. Its first wrong item ends the check, because every fault takes a kilobyte of memory."""
-    return Field(max_length=items, fail_fast=True)
-
-
-def _few(members: Any) -> Any:
-    if isinstance(members, dict) and len(members) > MAX_MEMBERS:
-        raise ValueError(f"has too many members; use at most {MAX_MEMBERS}")
-    return members
-
-
-Names = Annotated[list[Name], at_most(MAX_WORDS)]
-Few = BeforeValidator(_few)
-"""The bound of an object whose members have any names."""
-
-
-class NodeMember(BaseModel):
-    """A part of an answer: types as in JSON, without conversions."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
-
-    def encode(self) -> bytes:
-        """The part as JSON, with its known members only."""
-        return self.model_dump_json().encode()
-
-
-class NodeClock(NodeMember):
-    """`/api/v1/clock`; `node` is empty if it is not usable as a name."""
-
-    node: HostName = ""
-    synchronised: bool | None = None
-    time_ns: Count
-
-
-class NodePortIdentity(NodeMember):
+class NodePortIdentity(AnswerPart):
     """The identity of a port; empty texts for unknown."""
 
     link_layer: Name = ""
@@ -128,7 +60,7 @@ class NodePortIdentity(NodeMember):
     gpu_distance: Name = ""
 
 
-class NodePortSource(NodeMember):
+class NodePortSource(AnswerPart):
     """The files of a port's byte counters."""
 
     name: Name
@@ -136,7 +68,7 @@ class NodePortSource(NodeMember):
     note: Sentence = ""
 
 
-class NodePort(NodeMember):
+class NodePort(AnswerPart):
     """One port."""
 
     name: Name
@@ -161,17 +93,17 @@ class NodePort(NodeMember):
             return None
 
 
-class NodePorts(NodeMember):
+class NodePorts(AnswerPart):
     """`/api/v1/ports`."""
 
     interval_seconds: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False), AfterValidator(_whole_ms)]
     ports: Annotated[list[NodePort], at_most(MAX_PORTS)]
-    notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = []
+    notices: Sentences = []
     stuck_devices: Names = []
     simulated: bool
 
 
-class NodeJobTraffic(NodeMember):
+class NodeJobTraffic(AnswerPart):
     """Until when a job moved bytes on a node: at most the uncertainty before each time, if it ended at all."""
 
     since_ms: Count
@@ -197,7 +129,7 @@ class NodeJobTraffic(NodeMember):
         return max(0, self.known_until_ms - self.last_ms) / 1000
 
 
-class NodeJob(NodeMember):
+class NodeJob(AnswerPart):
     """One job of `/api/v1/jobs`."""
 
     job_id: Name
@@ -219,20 +151,17 @@ class NodeJob(NodeMember):
     traffic: NodeJobTraffic | None = None
 
 
-class NodeJobs(NodeMember):
+class NodeJobs(AnswerPart):
     """`/api/v1/jobs`."""
 
     known: bool
     sources: Names = []
     jobs: Annotated[list[NodeJob], at_most(MAX_JOBS)]
     pods: Names = []
-    notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = []
+    notices: Sentences = []
 
 
-Answer = TypeVar("Answer", bound=NodeMember)
-
-
-def read_answer(model: type[Answer], answer: PeerAnswer) -> Answer:
+def read_answer(model: type[Part], answer: PeerAnswer) -> Part:
     """The checked answer.
 
     Raises:
@@ -253,27 +182,9 @@ def read_json(answer: PeerAnswer) -> bytes:
     return answer.body
 
 
-def read_members(model: type[Answer], content: bytes | str) -> Answer:
-    """The checked members of a text in JSON.
-
-    Raises:
-        DaemonError: it is not JSON, has too many items, or a member is missing or wrong.
-    """
-    items = content.count(b",") if isinstance(content, bytes) else content.count(",")
-    if items > MAX_ITEMS:
-        raise DaemonError(f"its answer has more than {MAX_ITEMS} items; {NOT_OURS}", kind="bad-answer")
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(map(str, fault["loc"])) or "its answer"
-        reason = escape_controls(f"{place[:100]} {explain(fault)}")
-        raise DaemonError(f"its answer is not as expected: {reason[:300]}; {NOT_OURS}", kind="bad-answer") from error
-
-
 async def ask_node(
-    node: Node, model: type[Answer], path: str, query: Sequence[tuple[str, str]] = (), max_bytes: int = MAX_BYTES
-) -> Answer:
+    node: Node, model: type[Part], path: str, query: Sequence[tuple[str, str]] = (), max_bytes: int = MAX_BYTES
+) -> Part:
     """The checked answer of a node at a path.
 
     Raises:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from ibpulse.answers.clock import ClockAnswer
 from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError, DaemonFault
 from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_answers import NodeClock, NodeJob, NodeJobs, NodePorts, ask_node, read_answer
+from ibpulse.fleet.node_answers import NodeJob, NodeJobs, NodePorts, ask_node, read_answer
 from ibpulse.fleet.node_figures import NodeFigures, ask_figures
 from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
 from ibpulse.fleet.targets import Target
@@ -51,7 +52,7 @@ class NodeState:
     since_ns: int | None = None
     ports: NodePorts | None = None
     jobs: NodeJobs | None = None
-    clock: NodeClock | None = None
+    clock: ClockAnswer | None = None
     offset: ClockOffset | None = None
     figures: NodeFigures = NO_FIGURES
     idle_since_ns: int | None = None
@@ -113,7 +114,7 @@ class PolledNode:
     async def _read_clock(self, node: Node) -> None:
         for _ in range(MAX_EXCHANGES):
             answer = await node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES)
-            clock = read_answer(NodeClock, answer)
+            clock = read_answer(ClockAnswer, answer)
             self.state = replace(self.state, clock=clock)
             self._offsets.add(answer.sent_ns, answer.received_ns, clock.time_ns)
             found = self._offsets.offset(*read_clocks(self._clock))

@@ -7,22 +7,22 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ibpulse.events.event import MAX_INTEGER
-from ibpulse.fleet.node_answers import (
+from ibpulse.answers.members import (
     MAX_NAME,
     MAX_PORTS,
     MAX_SENTENCE,
     Amount,
+    AnswerPart,
     Count,
     Few,
     Name,
     Names,
-    NodeMember,
     Role,
     Score,
     Sentence,
     at_most,
 )
+from ibpulse.events.event import MAX_INTEGER
 from ibpulse.flightrecorder.store import parse_name
 from ibpulse.model import UNKNOWN_ROLE
 from ibpulse.text import escape_controls
@@ -40,7 +40,7 @@ def _capture_name(text: str) -> str:
 CaptureFile = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_capture_name)]
 
 
-class NodePortState(NodeMember):
+class NodePortState(AnswerPart):
     """The state of a port before or after an event."""
 
     state: Name = ""
@@ -73,7 +73,7 @@ def plain_value(value: Any, depth: int = MAX_DETAIL_DEPTH, left: list[int] | Non
     return value
 
 
-class NodeEvent(NodeMember):
+class NodeEvent(AnswerPart):
     """One event of `/api/v1/events`."""
 
     time_ms: Count
@@ -89,7 +89,7 @@ class NodeEvent(NodeMember):
     details: Annotated[dict[str, Any], BeforeValidator(plain_value)]
 
 
-class NodeEvents(NodeMember):
+class NodeEvents(AnswerPart):
     """`/api/v1/events`."""
 
     from_ms: Count | None
@@ -99,7 +99,7 @@ class NodeEvents(NodeMember):
     events: Annotated[list[NodeEvent], at_most(MAX_EVENTS)]
 
 
-class NodeHolding(NodeMember):
+class NodeHolding(AnswerPart):
     """Ports that a job had from one time to another."""
 
     ports: Names
@@ -109,7 +109,7 @@ class NodeHolding(NodeMember):
     to_uncertainty_ms: Count
 
 
-class NodeJobPorts(NodeMember):
+class NodeJobPorts(AnswerPart):
     """The job of a window or summary, and what it had."""
 
     job_id: Name
@@ -118,7 +118,7 @@ class NodeJobPorts(NodeMember):
     had: Annotated[list[NodeHolding], at_most(100)]
 
 
-class NodeRuns(NodeMember):
+class NodeRuns(AnswerPart):
     """Bursts or gaps of a summary."""
 
     count: Count
@@ -126,7 +126,7 @@ class NodeRuns(NodeMember):
     mean_bytes: Amount | None
 
 
-class NodeRailTraffic(NodeMember):
+class NodeRailTraffic(AnswerPart):
     """The sum over the rails in a summary."""
 
     rails: Count
@@ -150,7 +150,7 @@ class NodeRailTraffic(NodeMember):
     workload_signature_confidence: Amount
 
 
-class NodeDirectionTraffic(NodeMember):
+class NodeDirectionTraffic(AnswerPart):
     """One direction of a port in a summary."""
 
     mean_bytes_per_second: Amount | None
@@ -159,7 +159,7 @@ class NodeDirectionTraffic(NodeMember):
     burstiness_cv: Amount | None
 
 
-class NodePortTraffic(NodeMember):
+class NodePortTraffic(AnswerPart):
     """One port in a summary."""
 
     port: Name
@@ -175,7 +175,7 @@ class NodePortTraffic(NodeMember):
     rail_slow: bool | None
 
 
-class NodeSpanSummary(NodeMember):
+class NodeSpanSummary(AnswerPart):
     """`/api/v1/summary`."""
 
     window_seconds: Count
@@ -186,7 +186,7 @@ class NodeSpanSummary(NodeMember):
     job: NodeJobPorts | None = None
 
 
-class NodeCaptureJob(NodeMember):
+class NodeCaptureJob(AnswerPart):
     """A job of a capture."""
 
     job_id: Name
@@ -200,7 +200,7 @@ class NodeCaptureJob(NodeMember):
     ended_uncertainty_ms: Count = 0
 
 
-class NodeCapture(NodeMember):
+class NodeCapture(AnswerPart):
     """A finished capture; `jobs` is null if they are not known."""
 
     name: CaptureFile
@@ -211,7 +211,7 @@ class NodeCapture(NodeMember):
     size_bytes: Count
 
 
-class NodePendingCapture(NodeMember):
+class NodePendingCapture(AnswerPart):
     """A capture that is not complete."""
 
     name: CaptureFile
@@ -220,7 +220,7 @@ class NodePendingCapture(NodeMember):
     ready_ms: Count
 
 
-class NodeCaptures(NodeMember):
+class NodeCaptures(AnswerPart):
     """`/api/v1/captures`, without the addresses of the files."""
 
     captures: Annotated[list[NodeCapture], at_most(MAX_CAPTURES)]

@@ -6,25 +6,15 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ibpulse.answers.members import MAX_PORTS, Amount, AnswerPart, Count, Few, Name, Names, Sentence, at_most
 from ibpulse.events.event import MAX_INTEGER
-from ibpulse.fleet.node_answers import (
-    MAX_PORTS,
-    Amount,
-    Count,
-    Few,
-    Name,
-    Names,
-    NodeMember,
-    Sentence,
-    at_most,
-)
 
 MAX_LINKS = 100
 # -1 is what the kernel says where there is none
 NumaNode = Annotated[int, Field(ge=-1, le=MAX_INTEGER)] | None
 
 
-class NodeLink(NodeMember):
+class NodeLink(AnswerPart):
     """A PCIe link."""
 
     address: Name
@@ -37,14 +27,14 @@ class NodeLink(NodeMember):
     max_bytes_per_second: Amount | None
 
 
-class NodeVerdict(NodeMember):
+class NodeVerdict(AnswerPart):
     """A problem with the placement of a device."""
 
     word: Name
     sentence: Sentence
 
 
-class NodePlace(NodeMember):
+class NodePlace(AnswerPart):
     """The placement of a device."""
 
     device: Name
@@ -62,7 +52,7 @@ class NodePlace(NodeMember):
     source: Name
 
 
-class NodeGpu(NodeMember):
+class NodeGpu(AnswerPart):
     """A GPU."""
 
     address: Name
@@ -74,7 +64,7 @@ class NodeGpu(NodeMember):
     chain: Names
 
 
-class NodeTopology(NodeMember):
+class NodeTopology(AnswerPart):
     """`/api/v1/topology`."""
 
     devices: Annotated[list[NodePlace], at_most(MAX_PORTS)]

@@ -11,23 +11,23 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from ibpulse.answers.members import (
+    MAX_PORTS,
+    NOT_OURS,
+    Amount,
+    AnswerPart,
+    Count,
+    Name,
+    Sentence,
+    SeriesName,
+    at_most,
+    read_members,
+)
 from ibpulse.arrays import Singles
 from ibpulse.client import WINDOW_HEADER
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import PeerAnswer
-from ibpulse.fleet.node_answers import (
-    MAX_PORTS,
-    NOT_OURS,
-    Amount,
-    Count,
-    Name,
-    NodeMember,
-    Sentence,
-    SeriesName,
-    at_most,
-    read_answer,
-    read_members,
-)
+from ibpulse.fleet.node_answers import read_answer
 from ibpulse.fleet.span_answers import NodeJobPorts
 
 NPY_TYPE = "application/x-npy"
@@ -41,7 +41,7 @@ _NPY_HEAD = re.compile(
 Place = Annotated[list[Count], Field(min_length=3, max_length=3)]
 
 
-class NodeImplausible(NodeMember):
+class NodeImplausible(AnswerPart):
     """Samples above the line rate."""
 
     merged: Count
@@ -49,14 +49,14 @@ class NodeImplausible(NodeMember):
     places: Annotated[list[Place], at_most(MAX_PLACES)]
 
 
-class NodeHistory(NodeMember):
+class NodeHistory(AnswerPart):
     """The span of the ring."""
 
     oldest_ms: Count
     newest_ms: Count
 
 
-class NodeWindowGrid(NodeMember):
+class NodeWindowGrid(AnswerPart):
     """The members that describe the values of a window."""
 
     interval_ms: Annotated[int, Field(ge=1, le=1000)]
@@ -73,7 +73,7 @@ class NodeWindowGrid(NodeMember):
     job: NodeJobPorts | None = None
 
 
-class NodeSeries(NodeMember):
+class NodeSeries(AnswerPart):
     """One direction of a port."""
 
     port: Name

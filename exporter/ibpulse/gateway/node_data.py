@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.members import AnswerPart
 from ibpulse.client import WINDOW_HEADER
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
-from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodeMember, NodePorts, read_answer, read_json
+from ibpulse.fleet.node_answers import NodeJobs, NodePorts, read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.topology_answers import NodeTopology
@@ -65,7 +67,7 @@ def node_problem(node: Node, error: DaemonError) -> ProblemError:
     return ProblemError(kind, status, f"{node.name}: {error}", node=node.name)
 
 
-def _json(model: type[NodeMember]) -> Callable[[PeerAnswer, str], Response]:
+def _json(model: type[AnswerPart]) -> Callable[[PeerAnswer, str], Response]:
     def read(answer: PeerAnswer, _: str) -> Response:
         return Response(read_answer(model, answer).encode(), media_type=JSON_TYPE)
 
@@ -110,7 +112,7 @@ RESOURCES = (
     ),
     NodeResource("summary", "get_node_summary", "All statistics of one span of whole seconds.", _summary),
     NodeResource("captures", "list_node_captures", "The captures of the node.", _json(NodeCaptures)),
-    NodeResource("clock", "get_node_clock", "The wall clock of the node.", _json(NodeClock)),
+    NodeResource("clock", "get_node_clock", "The wall clock of the node.", _json(ClockAnswer)),
     NodeResource(
         "window",
         "get_node_window",

@@ -186,16 +186,6 @@ class PortsAnswer(BaseModel):
     simulated: bool = Field(description="Whether the ports are those of a simulator or a replay.")
 
 
-class ClockAnswer(BaseModel):
-    """The wall clock of the node, and whose it is."""
-
-    node: str = Field(description="Name of the node: the first of capture.node, or its host name.")
-    time_ns: int = Field(description="Time while this was answered, in nanoseconds since the epoch.")
-    synchronised: bool | None = Field(
-        description="Whether the kernel says that its clock is synchronised; null if it does not say."
-    )
-
-
 class LinkAnswer(BaseModel):
     """One PCIe link; null where the kernel gives no information."""
 

@@ -1,0 +1,6 @@
+"""Every answer of the API of a daemon: one strict model each, which servers build and every reader parses.
+
+A server builds an answer with `model_construct`, since its own values need no check, and documents it in OpenAPI. A
+reader takes nothing that is not described: a name with control characters is refused, a sentence with them is escaped,
+an unknown member is dropped, and lengths, counts and numbers have bounds.
+"""
