@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ibpulse.answers.members import NOT_OURS, Part, read_members
+from ibpulse.answers.ports import PortsAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.events.event import Event, from_json
-from ibpulse.instants import parse_rfc3339
-from ibpulse.model import DIRECTIONS, UNKNOWN_ROLE, PortId, PortIdentity
+from ibpulse.model import DIRECTIONS
 from ibpulse.text import first_names
 from ibpulse.units import MILLISECOND_NS
 
@@ -203,55 +204,6 @@ def _reason(body: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePort:
-    """One port of the daemon's node; `source` is empty and `resolution_seconds` 0 if none of its files counts bytes.
-
-    `problem` is a sentence, empty for a healthy port. `since_ns` is the wall time at which `state` began, None if it is
-    unknown.
-    """
-
-    device: str
-    port: int
-    active: bool
-    state: str
-    rate_bytes_per_second: float | None
-    rail: bool
-    source: str
-    resolution_seconds: float
-    identity: PortIdentity
-    problem: str = ""
-    since_ns: int | None = None
-    role: str = UNKNOWN_ROLE
-
-    @property
-    def disappeared(self) -> bool:
-        """Whether the port does not exist any more."""
-        return self.state == "disappeared"
-
-    @property
-    def id(self) -> PortId:
-        """Device and number."""
-        return PortId(self.device, self.port)
-
-    @property
-    def name(self) -> str:
-        """The port's name in series: `mlx5_0:1`."""
-        return f"{self.device}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class RemotePorts:
-    """The ports of the daemon's node, and its sampling interval.
-
-    `simulated`: they are those of a simulator or a replay.
-    """
-
-    interval_ns: int
-    ports: tuple[RemotePort, ...]
-    simulated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class RemoteEvents:
     """Events of the daemon's node by time; `left_out` is the number of older ones that were too many."""
 
@@ -302,7 +254,7 @@ class RemoteWindow:
         return [(way, name) for way, name in names if name in self.series]
 
 
-def ask_ports(connection: DaemonConnection) -> RemotePorts:
+def ask_ports(connection: DaemonConnection) -> PortsAnswer:
     """The ports of the node.
 
     Raises:
@@ -315,11 +267,19 @@ def ask_ports(connection: DaemonConnection) -> RemotePorts:
         if nodes is None:
             raise
         raise DaemonError(_say_gateway(connection.address, nodes), error.status) from error
-    with reading(connection):
-        document = orjson.loads(body)
-        interval_ns = round(float(document["interval_seconds"]) * 1e9)
-        simulated = bool(document["simulated"])
-        return RemotePorts(interval_ns, tuple(map(_port, document["ports"])), simulated)
+    return read_body(connection, PortsAnswer, body)
+
+
+def read_body(connection: DaemonConnection, model: type[Part], body: bytes) -> Part:
+    """The checked answer of a connection.
+
+    Raises:
+        DaemonError: it is not one of an ibpulse daemon.
+    """
+    try:
+        return read_members(model, body)
+    except DaemonError as error:
+        raise DaemonError(f"{connection.place}: {error}", kind=error.kind) from error
 
 
 def _gateway_nodes(connection: DaemonConnection) -> list[str] | None:
@@ -405,25 +365,6 @@ def ask_metrics(connection: DaemonConnection, names: Sequence[str]) -> dict[str,
     return found
 
 
-def _port(entry: Mapping[str, Any]) -> RemotePort:
-    source = entry["source"] or {"name": "", "resolution_seconds": 0.0}
-    rate = entry["rate_bytes_per_second"]
-    return RemotePort(
-        device=str(entry["device"]),
-        port=int(entry["port"]),
-        active=bool(entry["active"]),
-        state=str(entry["state"]),
-        rate_bytes_per_second=None if rate is None else float(rate),
-        rail=bool(entry["rail"]),
-        role=str(entry["role"]),
-        source=str(source["name"]),
-        resolution_seconds=float(source["resolution_seconds"]),
-        problem=str(entry.get("problem") or ""),
-        since_ns=parse_rfc3339(entry["since"]) if entry["since"] else None,
-        identity=PortIdentity(**{name: str(entry["identity"].get(name, "")) for name in PortIdentity.__slots__}),
-    )
-
-
 @contextmanager
 def reading(connection: DaemonConnection) -> Iterator[None]:
     """Convert errors while parsing an answer to a `DaemonError`."""
@@ -431,6 +372,5 @@ def reading(connection: DaemonConnection) -> Iterator[None]:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DaemonError(
-            f"{connection.place} sent an unexpected response ({type(error).__name__}: {str(error)[:200]}); "
-            "is this an ibpulse daemon of a compatible version?"
+            f"{connection.place} sent an unexpected response ({type(error).__name__}: {str(error)[:200]}); {NOT_OURS}"
         ) from error

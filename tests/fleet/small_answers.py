@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
+from ibpulse.answers.ports import PortsAnswer
+from ibpulse.model import PortIdentity
 from tests.fleet.hostile import Hostile
 
 PORT: dict[str, Any] = {
@@ -19,7 +22,7 @@ PORT: dict[str, Any] = {
     "role": "compute",
     "source": {"name": "port_data", "resolution_seconds": 0.01, "note": ""},
     "problem": "",
-    "identity": {},
+    "identity": dataclasses.asdict(PortIdentity()),
 }
 
 
@@ -28,12 +31,23 @@ def clock_of(time_ns: int = 1, node: str = "gpu-1") -> bytes:
     return json.dumps({"node": node, "synchronised": True, "time_ns": time_ns}).encode()
 
 
-def ports_of(*ports: dict[str, Any]) -> bytes:
+def port_of(device: str = "mlx5_0", **changes: Any) -> dict[str, Any]:
+    """A rail of a device."""
+    return {**PORT, "name": f"{device}:1", "device": device, **changes}
+
+
+def ports_of(*ports: dict[str, Any], **changes: Any) -> bytes:
     """An answer of `/api/v1/ports`."""
-    return json.dumps({"interval_seconds": 0.01, "ports": ports, "simulated": False}).encode()
+    members = {"interval_seconds": 0.01, "ports": ports, "notices": [], "stuck_devices": [], "simulated": False}
+    return json.dumps({**members, **changes}).encode()
 
 
-PORTS = ports_of(PORT, {**PORT, "name": "mlx5_1:1", "device": "mlx5_1"})
+def read_ports(*ports: dict[str, Any]) -> PortsAnswer:
+    """The same, read."""
+    return PortsAnswer.model_validate_json(ports_of(*ports))
+
+
+PORTS = ports_of(PORT, port_of("mlx5_1"))
 
 
 def answer_node(server: Hostile, prefix: str = "") -> None:

@@ -14,9 +14,10 @@ import pytest
 
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.members import AnswerPart
+from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import PeerAnswer
-from ibpulse.fleet.node_answers import NodeJobs, NodePorts, read_answer
+from ibpulse.fleet.node_answers import NodeJobs, read_answer
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeJsonWindow, read_array, read_window
 from ibpulse.web.app import create_app
@@ -26,7 +27,8 @@ from tests.web.event_logs import make_log
 from tests.web.rings import full_node
 
 BY_PATH: dict[str, type[AnswerPart]] = {
-    "/api/v1/ports": NodePorts,
+    "/api/v1/ports": PortsAnswer,
+    "/api/v1/topology": TopologyAnswer,
     "/api/v1/jobs": NodeJobs,
     "/api/v1/clock": ClockAnswer,
     "/api/v1/events": NodeEvents,
@@ -55,6 +57,9 @@ async def ask(directory: Path, path: str) -> httpx.Response:
 async def test_an_answer_comes_out_as_it_was(tmp_path: Path, path: str) -> None:
     answer = await ask(tmp_path, path)
     read = read_answer(BY_PATH[path], answered(answer.content, answer.headers["content-type"]))
+    if read.encode() == answer.content:
+        return
+    # a window and a summary
     document = json.loads(read.encode())
     expected = answer.json()
     # members that only some answers have are null in the others
@@ -75,12 +80,12 @@ async def test_an_array_comes_out_as_it_was(tmp_path: Path) -> None:
     assert head.isascii()
 
 
-def read_ports(**changes: Any) -> NodePorts:
-    return read_answer(NodePorts, answered(ports_of({**PORT, **changes})))
+def read_ports(**changes: Any) -> PortsAnswer:
+    return read_answer(PortsAnswer, answered(ports_of({**PORT, **changes})))
 
 
 def test_unknown_members_are_dropped_and_sentences_escaped() -> None:
-    read = read_ports(script="<script>", problem="hung\x1b[31m\u202e", identity={"guid": "1", "html": "<b>"})
+    read = read_ports(script="<script>", problem="hung\x1b[31m\u202e", identity={**PORT["identity"], "html": "<b>"})
     encoded = read.encode()
     assert b"script" not in encoded
     assert b"html" not in encoded
@@ -103,7 +108,7 @@ def test_unknown_members_are_dropped_and_sentences_escaped() -> None:
         ({"rate_bytes_per_second": float("inf")}, "ports.0.rate_bytes_per_second"),
         ({"rate_bytes_per_second": 1e300}, "is too large"),
         ({"identity": None}, "ports.0.identity"),
-        ({"identity": {"guid": {"a": 1}}}, "ports.0.identity.guid"),
+        ({"identity": {**PORT["identity"], "guid": {"a": 1}}}, "ports.0.identity.guid"),
     ]
 )
 def test_a_wrong_member_is_refused_with_its_place(changes: dict[str, Any], reason: str) -> None:
@@ -118,7 +123,7 @@ def test_a_wrong_member_is_refused_with_its_place(changes: dict[str, Any], reaso
 def test_an_interval_that_no_daemon_has_is_refused(seconds: float) -> None:
     body = json.dumps({"interval_seconds": seconds, "ports": []}).encode()
     with pytest.raises(DaemonError, match="interval_seconds"):
-        read_answer(NodePorts, answered(body))
+        read_answer(PortsAnswer, answered(body))
 
 
 def test_a_job_has_no_more_ports_than_a_node() -> None:
@@ -130,7 +135,7 @@ def test_a_job_has_no_more_ports_than_a_node() -> None:
 
 @for_each(
     itertools.product(
-        (NodePorts, NodeJobs, ClockAnswer, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
+        (PortsAnswer, NodeJobs, ClockAnswer, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
         (b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'),
     )
 )
@@ -148,7 +153,7 @@ def test_html_is_not_read_even_if_it_were_json() -> None:
 def test_the_number_of_items_is_bounded() -> None:
     many = ports_of(*[PORT] * 1025)
     with pytest.raises(DaemonError, match="ports has too many items; use at most 1024"):
-        read_answer(NodePorts, answered(many))
+        read_answer(PortsAnswer, answered(many))
 
 
 EVENT = {

@@ -18,10 +18,11 @@ import httpx
 import pytest
 
 from ibpulse import __version__
+from ibpulse.answers.ports import PortsAnswer
 from ibpulse.fleet import node_table
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.http_peer import HttpPeer, PeerAnswer
-from ibpulse.fleet.node_answers import NodePorts, ask_node
+from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeState, NodeTable, PolledNode
 from ibpulse.fleet.nodes import Node, Nodes
@@ -358,6 +359,6 @@ async def test_ports_are_asked_of_all_nodes_at_once(fleet: Fleet, daemons: dict[
     server.handlers["/api/v1/ports"] = never
     await fleet.list(open=daemons["open"].url, closed=daemons["closed"].url, bad=server.url)
     fleet.table.update()
-    found = await fleet.nodes.ask_all(fleet.nodes.all(), lambda node: ask_node(node, NodePorts, "/api/v1/ports"))
+    found = await fleet.nodes.ask_all(fleet.nodes.all(), lambda node: ask_node(node, PortsAnswer, "/api/v1/ports"))
     assert set(found.answers) == {"open", "closed"}
     assert found.missing == {"bad": "no answer within 1 s"}

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from ibpulse.client import DaemonConnection, RemotePort, RemotePorts
+from ibpulse.client import DaemonConnection
 from ibpulse.events import Event, EventLog
-from ibpulse.model import PortIdentity, PortState
+from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort
 from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ports_at_begin
 from ibpulse.recordings.source import describe_remote, ring_source
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import MS, Ring, constant, port
 from tests.client.servers import Canned, canned
+from tests.fleet.small_answers import port_of, read_ports
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
 DOWN = PortState("DOWN", "Polling", False, 50e9, True)
@@ -133,8 +134,7 @@ async def test_a_daemon_that_does_not_answer_is_asked_again(server: Canned, conn
 
 
 def test_a_port_of_a_daemon_that_cannot_be_read_has_a_problem_and_one_that_disappeared_is_not_recorded() -> None:
-    fine = RemotePort("mlx5_0", 1, True, "ACTIVE", 50e9, True, "words", 0.01, PortIdentity())
-    ports = [fine, replace(fine, device="mlx5_1", state="unreadable"), replace(fine, device="x", state="disappeared")]
-    found = describe_remote(RemotePorts(10 * MS, tuple(ports)), "http://node7:10055")
+    ports = [port_of(), port_of("mlx5_1", state="unreadable"), port_of("x", state="disappeared")]
+    found = describe_remote(read_ports(*ports), "http://node7:10055")
     described = [(port.device, port.state, port.problem, port.active) for port in found]
     assert described == [("mlx5_0", "ACTIVE", "", True), ("mlx5_1", "", "unreadable", True)]

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ibpulse.client import DaemonConnection, RemotePorts
+from ibpulse.client import DaemonConnection
 from ibpulse.errors import DaemonError, FabricError
 from ibpulse.recordings import RecordedPort, RecordingMeta
 from ibpulse.recordings.source import DaemonFollower, describe_remote
 from tests.client.servers import Canned, canned
+from tests.fleet.small_answers import read_ports
 
 INTERVAL_NS = 10_000_000
 META = RecordingMeta("node7", INTERVAL_NS, (RecordedPort("mlx5_0", 1), RecordedPort("mlx5_1", 1)), "record")
@@ -117,4 +118,4 @@ def test_a_daemon_with_another_interval_ends_the_recording(server: Canned, follo
 
 def test_a_daemon_without_a_port_that_counts_is_refused() -> None:
     with pytest.raises(FabricError, match="the node at http://node7:10055 has no ports with byte counters"):
-        describe_remote(RemotePorts(INTERVAL_NS, ()), "http://node7:10055")
+        describe_remote(read_ports(), "http://node7:10055")

@@ -12,19 +12,14 @@ import pytest
 from ibpulse.errors import DaemonError, RecordingError
 from ibpulse.recordings.recent import fetch_recent
 from tests.client.servers import Canned, canned
-
-PORT = {
-    "device": "mlx5_0", "port": 1, "active": True, "state": "ACTIVE", "rate_bytes_per_second": 50e9, "rail": True,
-    "source": {"name": "port_data", "resolution_seconds": 0.01}, "identity": {"link_layer": "InfiniBand"},
-    "since": None, "role": "compute",
-}  # fmt: skip
+from tests.fleet.small_answers import PORT, port_of, ports_of
 
 
 @pytest.fixture
 def server() -> Iterator[Canned]:
     with canned() as state:
-        ports = {"interval_seconds": 0.01, "ports": [PORT], "simulated": True}
-        state.answer("/api/v1/ports", json.dumps(ports).encode())
+        port = port_of(identity={**PORT["identity"], "link_layer": "InfiniBand"})
+        state.answer("/api/v1/ports", ports_of(port, simulated=True))
         state.answer("/api/v1/jobs", b'{"jobs": []}')
         yield state
 

@@ -12,10 +12,11 @@ from types import TracebackType
 
 import orjson
 
+from ibpulse.answers.ports import PortsAnswer
 from ibpulse.api.answer_tables import Events, Jobs, SpanSummary
 from ibpulse.api.moments import Time, read_span, span_query
 from ibpulse.api.samples import SampledRates
-from ibpulse.client import TIMEOUT_SECONDS, DaemonConnection, RemotePorts, ask_events, ask_ports, reading
+from ibpulse.client import TIMEOUT_SECONDS, DaemonConnection, ask_events, ask_ports, reading
 from ibpulse.errors import CaptureError, DaemonError
 from ibpulse.model import PortState
 from ibpulse.recordings import Recording, RecordingMeta, concatenate
@@ -60,7 +61,7 @@ class NodeConnection:
         """The address of the daemon, without a password."""
         return self._connection.place
 
-    def ports(self) -> RemotePorts:
+    def ports(self) -> PortsAnswer:
         """The ports of the node, their states, and the sampling interval."""
         return ask_ports(self._connection)
 
@@ -113,7 +114,7 @@ class NodeConnection:
             raise DaemonError(f"{self.place} has no samples of this time yet; ask again later")
         return concatenate(pieces)
 
-    def _meta(self, answer: RemotePorts) -> RecordingMeta:
+    def _meta(self, answer: PortsAnswer) -> RecordingMeta:
         """What is known of the samples before they are asked for."""
         ports = describe_remote(answer, self.place)
         jobs = tuple(record for record in ask_jobs(self._connection) if record.ended_ns is None)

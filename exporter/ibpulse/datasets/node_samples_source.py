@@ -15,16 +15,17 @@ from ibpulse.answers.members import NOT_OURS
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event
 from ibpulse.events.event import from_json
-from ibpulse.fleet.node_answers import NodeJob, NodePort, NodePorts, ask_node
+from ibpulse.fleet.node_answers import NodeJob, ask_node
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeEvents
 from ibpulse.fleet.window_answers import NodeArray, NodeWindowHead, read_array
 from ibpulse.jobs.job_history import JobRecord
-from ibpulse.model import DIRECTIONS, PROBLEMS, PortIdentity
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.model import DIRECTIONS
+from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.recordings.recorded_jobs import TIMES, job_from_json, limit_jobs
-from ibpulse.recordings.recording import MAX_PORTS, limit_events, meta_between
+from ibpulse.recordings.recording import limit_events, meta_between
+from ibpulse.recordings.source import describe_answer
 from ibpulse.ring.window import ticks_to_settle, widest_stride
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
@@ -58,8 +59,8 @@ class NodeSource:
         """
         assert state.ports is not None
         self.name, self._node, self._state = name, node, state
-        self.interval_ns = round(state.ports.interval_seconds * SECOND_NS)
-        self.ports = _describe_ports(state.ports, self.interval_ns)
+        self.interval_ns = state.ports.interval_ns
+        self.ports = describe_answer(state.ports)
         if not self.ports:
             raise DaemonError("has no ports with byte counters", kind="bad-answer")
         self._plain = RecordingMeta(name, self.interval_ns, self.ports, MADE_BY)
@@ -186,32 +187,6 @@ def _find_merged(meta: RecordingMeta, window: NodeArray) -> Any:
         if name in places:
             merged[(*places[name], slice(first, first + count))] = True
     return merged
-
-
-def _describe_ports(answer: NodePorts, interval_ns: int) -> tuple[RecordedPort, ...]:
-    """The ports that count bytes; those that disappeared have no samples of now."""
-    counting = [port for port in answer.ports if port.source is not None and port.state != "disappeared"]
-    return tuple(_describe_port(port, interval_ns) for port in counting[:MAX_PORTS])
-
-
-def _describe_port(port: NodePort, interval_ns: int) -> RecordedPort:
-    assert port.source is not None
-    stride = max(1, round(port.source.resolution_seconds * SECOND_NS / interval_ns))
-    troubled = port.state in PROBLEMS
-    identity = {name: getattr(port.identity, name, "") for name in PortIdentity.__slots__}
-    return RecordedPort(
-        port.device,
-        port.port,
-        port.rate_bytes_per_second,
-        rail=port.rail,
-        active=port.active,
-        state="" if troubled else port.state,
-        problem=port.state if troubled else "",
-        source=port.source.name,
-        stride=stride,
-        identity=PortIdentity(**identity),
-        role=port.role,
-    )
 
 
 def _event_members(members: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
-
 from ibpulse.answers.members import (
     MAX_JOBS,
     MAX_PORTS,
@@ -21,8 +19,6 @@ from ibpulse.answers.members import (
     Name,
     Names,
     Part,
-    Role,
-    Sentence,
     Sentences,
     at_most,
     read_members,
@@ -30,77 +26,7 @@ from ibpulse.answers.members import (
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
 from ibpulse.fleet.nodes import Node
-from ibpulse.instants import parse_rfc3339
-from ibpulse.model import MAX_PORT_NUMBER
 from ibpulse.text import escape_controls, show
-from ibpulse.units import MILLISECOND_NS
-
-
-def _whole_ms(seconds: float) -> float:
-    if round(seconds * 1e9) % 1_000_000:
-        raise ValueError("is not a number of whole milliseconds")
-    return seconds
-
-
-class NodePortIdentity(AnswerPart):
-    """The identity of a port; empty texts for unknown."""
-
-    link_layer: Name = ""
-    rate: Name = ""
-    guid: Name = ""
-    board: Name = ""
-    hca_type: Name = ""
-    firmware: Name = ""
-    driver: Name = ""
-    pci_address: Name = ""
-    numa_node: Name = ""
-    netdev: Name = ""
-    kind: Name = ""
-    gpu: Name = ""
-    gpu_distance: Name = ""
-
-
-class NodePortSource(AnswerPart):
-    """The files of a port's byte counters."""
-
-    name: Name
-    resolution_seconds: Amount
-    note: Sentence = ""
-
-
-class NodePort(AnswerPart):
-    """One port."""
-
-    name: Name
-    device: Name
-    port: Annotated[int, Field(ge=0, le=MAX_PORT_NUMBER)]
-    state: Name
-    since: Name | None
-    active: bool
-    rate_bytes_per_second: Amount | None
-    rail: bool
-    role: Role
-    source: NodePortSource | None
-    problem: Sentence = ""
-    identity: NodePortIdentity = NodePortIdentity()
-
-    @property
-    def since_ms(self) -> int | None:
-        """Since when it has been in its state; None if that is not known."""
-        try:
-            return None if self.since is None else parse_rfc3339(self.since) // MILLISECOND_NS
-        except ValueError:
-            return None
-
-
-class NodePorts(AnswerPart):
-    """`/api/v1/ports`."""
-
-    interval_seconds: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False), AfterValidator(_whole_ms)]
-    ports: Annotated[list[NodePort], at_most(MAX_PORTS)]
-    notices: Sentences = []
-    stuck_devices: Names = []
-    simulated: bool
 
 
 class NodeJobTraffic(AnswerPart):

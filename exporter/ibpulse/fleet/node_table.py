@@ -10,11 +10,12 @@ from functools import partial
 from typing import Literal
 
 from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.ports import PortsAnswer
 from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError, DaemonFault
 from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_answers import NodeJob, NodeJobs, NodePorts, ask_node, read_answer
+from ibpulse.fleet.node_answers import NodeJob, NodeJobs, ask_node, read_answer
 from ibpulse.fleet.node_figures import NodeFigures, ask_figures
 from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
 from ibpulse.fleet.targets import Target
@@ -50,7 +51,7 @@ class NodeState:
     problem: str = ""
     kind: DaemonFault | None = None
     since_ns: int | None = None
-    ports: NodePorts | None = None
+    ports: PortsAnswer | None = None
     jobs: NodeJobs | None = None
     clock: ClockAnswer | None = None
     offset: ClockOffset | None = None
@@ -77,7 +78,7 @@ class PolledNode:
     async def poll(self, node: Node) -> None:
         """Ask the node for its ports, clock and jobs, and now and then for its version and line rate."""
         try:
-            ports = await ask_node(node, NodePorts, "/api/v1/ports", max_bytes=MAX_STATE_BYTES)
+            ports = await ask_node(node, PortsAnswer, "/api/v1/ports", max_bytes=MAX_STATE_BYTES)
         except DaemonError as error:
             self._settle("down", str(error), error.kind)
             return
@@ -160,7 +161,7 @@ def read_clocks(clock: Clock = time) -> tuple[int, int]:
     return (before + after) // 2, wall
 
 
-def _find_problem(ports: NodePorts) -> str:
+def _find_problem(ports: PortsAnswer) -> str:
     """What is wrong with the rails of a node, as a sentence; empty if nothing is."""
     if not ports.ports:
         return "it has no ports"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from ibpulse.analysis.resolution import stands_still
 from ibpulse.analysis.steps.edges import find_step_edges
+from ibpulse.answers.ports import PortAnswer
 from ibpulse.arrays import Singles
 from ibpulse.fleet.lateness import Lateness, compare_nodes
-from ibpulse.fleet.node_answers import NodeJob, NodePort
+from ibpulse.fleet.node_answers import NodeJob
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
 from ibpulse.gateway.job_rows import rails_of
@@ -31,7 +32,7 @@ class JobNode:
     samples: NodeSamples | None = None
     summary: NodeSpanSummary | None = None
     history_ms: int = 0
-    rails: Mapping[str, NodePort | None] = field(init=False)
+    rails: Mapping[str, PortAnswer | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.rails = rails_of(self.job, self.state)

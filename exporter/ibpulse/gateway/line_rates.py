@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.fleet.node_answers import NodePort, ask_node
+from ibpulse.answers.ports import PortAnswer
+from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeEvents
 
@@ -34,7 +35,7 @@ class RailLineRates:
         return np.asarray(self.rates)[np.maximum(places, 0)]
 
 
-async def ask_line_rates(node: Node, rails: Mapping[str, NodePort | None], from_ms: int) -> dict[str, RailLineRates]:
+async def ask_line_rates(node: Node, rails: Mapping[str, PortAnswer | None], from_ms: int) -> dict[str, RailLineRates]:
     """The line rates of rails since a time; `rails` has their state of now.
 
     Raises:

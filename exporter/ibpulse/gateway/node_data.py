@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.members import AnswerPart
+from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.client import WINDOW_HEADER
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
-from ibpulse.fleet.node_answers import NodeJobs, NodePorts, read_answer, read_json
+from ibpulse.fleet.node_answers import NodeJobs, read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
 from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
-from ibpulse.fleet.topology_answers import NodeTopology
 from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
 from ibpulse.flightrecorder.store import parse_name
 from ibpulse.gateway.parts import GatewayParts
@@ -96,13 +96,13 @@ RESOURCES = (
         "ports",
         "list_node_ports",
         "Every port of the node: identity, state, and files of its byte counters.",
-        _json(NodePorts),
+        _json(PortsAnswer),
     ),
     NodeResource(
         "topology",
         "get_node_topology",
         "The devices of the node with their PCIe links, and its GPUs.",
-        _json(NodeTopology),
+        _json(TopologyAnswer),
     ),
     NodeResource(
         "jobs", "list_node_jobs", "The jobs of the node and the ports that carry their traffic.", _json(NodeJobs)

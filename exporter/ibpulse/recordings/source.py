@@ -11,13 +11,14 @@ import logging
 import platform
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from ibpulse.analysis.plausible import STEPS
-from ibpulse.client import DaemonConnection, RemotePort, RemotePorts, RemoteWindow, ask_ports, ask_window
+from ibpulse.answers.ports import PortAnswer, PortsAnswer, Source
+from ibpulse.client import DaemonConnection, RemoteWindow, ask_ports, ask_window
 from ibpulse.errors import DaemonError, FabricError, SamplerError
 from ibpulse.events import Event, EventLog
 from ibpulse.model import PROBLEMS, Fabric
@@ -234,18 +235,36 @@ def describe_fabric(fabric: Fabric, stride_of: Callable[[str], int]) -> tuple[Re
     return found[:MAX_PORTS]
 
 
-def describe_remote(answer: RemotePorts, place: str) -> tuple[RecordedPort, ...]:
+def describe_remote(answer: PortsAnswer, place: str) -> tuple[RecordedPort, ...]:
     """The ports of a daemon's node that count bytes.
 
     Raises:
         FabricError: there is none.
     """
-    found = tuple(_describe(port, answer.interval_ns) for port in answer.ports if port.source and not port.disappeared)
+    found = describe_answer(answer)
     if not found:
         raise FabricError(f"the node at {place} {_NO_PORT}")
-    return found[:MAX_PORTS]
+    return found
 
 
-def _describe(port: RemotePort, interval_ns: int) -> RecordedPort:
-    described = RecordedPort.of(port, port.source, max(1, round(port.resolution_seconds * SECOND_NS / interval_ns)))
-    return replace(described, state="", problem=port.state) if port.state in PROBLEMS else described
+def describe_answer(answer: PortsAnswer) -> tuple[RecordedPort, ...]:
+    """The ports of an answer that count bytes, of which those that disappeared have no samples of now."""
+    counting = [(port, port.source) for port in answer.ports if port.source is not None and not port.disappeared]
+    return tuple(_describe(port, source, answer.interval_ns) for port, source in counting[:MAX_PORTS])
+
+
+def _describe(port: PortAnswer, source: Source, interval_ns: int) -> RecordedPort:
+    troubled = port.state in PROBLEMS
+    return RecordedPort(
+        port.device,
+        port.port,
+        port.rate_bytes_per_second,
+        rail=port.rail,
+        active=port.active,
+        state="" if troubled else port.state,
+        problem=port.state if troubled else "",
+        source=source.name,
+        stride=max(1, round(source.resolution_seconds * SECOND_NS / interval_ns)),
+        identity=port.identity.value,
+        role=port.role,
+    )

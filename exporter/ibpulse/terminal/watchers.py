@@ -11,18 +11,9 @@ import orjson
 from pydantic import TypeAdapter
 
 from ibpulse.aggregator import AggregatorOptions, Summary, read_sampler, summarize
+from ibpulse.answers.ports import PortAnswer, PortsAnswer
 from ibpulse.arrays import Singles
-from ibpulse.client import (
-    DaemonConnection,
-    RemotePort,
-    RemotePorts,
-    RemoteWindow,
-    ask_events,
-    ask_metrics,
-    ask_ports,
-    ask_window,
-    reading,
-)
+from ibpulse.client import DaemonConnection, RemoteWindow, ask_events, ask_metrics, ask_ports, ask_window, reading
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
 from ibpulse.events.watch import KnownPort
@@ -69,7 +60,7 @@ class DaemonWatcher:
     def __init__(self, connection: DaemonConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
         self._clock = clock
-        self._ports: RemotePorts | None = None
+        self._ports: PortsAnswer | None = None
         self._owners: Mapping[str, tuple[str, ...]] = {}
         self._ports_due = self._summary_due = 0.0
         self._summary: Summary | None = None
@@ -108,7 +99,7 @@ class DaemonWatcher:
         with reading(self._connection):
             return _SUMMARY.validate_python(orjson.loads(answer.body))
 
-    def _view(self, ports: RemotePorts, points: int, wanted_ns: int) -> View:
+    def _view(self, ports: PortsAnswer, points: int, wanted_ns: int) -> View:
         bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
         mean_ms = bin_width(ports.interval_ns, MEAN_NS) // MILLISECOND_NS
         peaks = ask_window(
@@ -148,7 +139,7 @@ def ask_owners(connection: DaemonConnection) -> Mapping[str, tuple[str, ...]]:
 
 
 def _rail(
-    port: RemotePort, peaks: RemoteWindow, means: RemoteWindow, history: PortHistory, jobs: tuple[str, ...]
+    port: PortAnswer, peaks: RemoteWindow, means: RemoteWindow, history: PortHistory, jobs: tuple[str, ...]
 ) -> RailView:
     transmit, receive = means.both(port.name)
     highest, state = peaks.both(port.name), history.now(port.name)
@@ -195,7 +186,7 @@ class RecentEvents:
         older = [event for event in self.events if now_ns - EVENTS_NS <= event.time_ns < from_ns]
         self.events = (*older, *found.events)[-MOST_EVENTS:]
 
-    def history(self, ports: Sequence[RemotePort]) -> PortHistory:
+    def history(self, ports: Sequence[PortAnswer]) -> PortHistory:
         """The states of the ports; its ticks are wall times in ns."""
         history = PortHistory()
         for event in self.events:

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from ibpulse.answers.members import ROLE_WORDS
 from ibpulse.jobs.claims import BASES, SOURCES
-from ibpulse.model import ROLES
 from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
 _REASONS = {
@@ -37,9 +37,6 @@ def operation(name: str) -> dict[str, Any]:
 def text(description: str, media_type: str = "text/plain") -> dict[str, Any]:
     """OpenAPI description of a plain-text response."""
     return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
-
-
-ROLE_WORDS = f"{', '.join(ROLES[:-1])} or {ROLES[-1]}."
 
 
 class History(BaseModel):
@@ -127,125 +124,6 @@ GRAFANA_SCHEMA: dict[str, Any] = {
         "data": {"type": "object", "properties": {"values": {"type": "array", "items": {"type": "array"}}}},
     },
 }
-
-
-class Identity(BaseModel):
-    """Identity of a port; empty strings where the kernel gives no information."""
-
-    link_layer: str
-    rate: str
-    guid: str
-    board: str
-    hca_type: str
-    firmware: str
-    driver: str
-    pci_address: str
-    numa_node: str
-    netdev: str
-    kind: str = Field(description="Kind of function: pf, vf, sf, bond and others; see docs/topology.md.")
-    gpu: str = Field(description="PCI addresses of the nearest GPUs, comma separated.")
-    gpu_distance: str = Field(description="Distance of these GPUs: PIX, PXB, PHB, NODE, SYS.")
-
-
-class Source(BaseModel):
-    """The files of a port's byte counters, and their sampling interval and resolution."""
-
-    name: str
-    resolution_seconds: float
-    note: str
-
-
-class PortAnswer(BaseModel):
-    """One port, as of the last scan."""
-
-    name: str
-    device: str
-    port: int
-    state: str = Field(description="The kernel's word, or disappeared, unreadable or hung.")
-    since: str | None = Field(
-        description="When this state began, in RFC 3339; null if it did not change as far as the events go back.",
-    )
-    active: bool
-    rate_bytes_per_second: float | None = Field(
-        description="Data rate in one direction; null unless the port is ACTIVE and the rate is known."
-    )
-    rail: bool = Field(description="Whether the role is compute.")
-    role: str = Field(description=ROLE_WORDS)
-    source: Source | None
-    problem: str
-    identity: Identity
-
-
-class PortsAnswer(BaseModel):
-    """All ports of the node."""
-
-    interval_seconds: float
-    ports: list[PortAnswer]
-    notices: list[str]
-    stuck_devices: list[str]
-    simulated: bool = Field(description="Whether the ports are those of a simulator or a replay.")
-
-
-class LinkAnswer(BaseModel):
-    """One PCIe link; null where the kernel gives no information."""
-
-    address: str = Field(description="Lower end: a card, or the upstream port of a switch.")
-    upper: str = Field(description="Upper end: the port it is plugged into; empty if unknown.")
-    speed_gts: float | None
-    width: int | None
-    max_speed_gts: float | None = Field(description="Maximum that both ends support.")
-    max_width: int | None
-    bytes_per_second: float | None = Field(description="One direction, after line coding.")
-    max_bytes_per_second: float | None
-
-
-class VerdictAnswer(BaseModel):
-    """A problem with the placement of a device."""
-
-    word: Literal["downtrained", "slow_slot", "unknown"]
-    sentence: str
-
-
-class PlaceAnswer(BaseModel):
-    """Placement of one RDMA device."""
-
-    device: str
-    kind: str
-    pci_address: str
-    numa_node: int | None
-    local_cpus: str
-    chain: list[str] = Field(description="Host bridge and PCI functions, from the root down to the device.")
-    links: list[LinkAnswer] = Field(description="PCIe links from the root down.")
-    pcie_bytes_per_second: float | None = Field(description="Bandwidth of the narrowest link.")
-    pcie_max_bytes_per_second: float | None = Field(
-        description="Bandwidth of the narrowest link if every link ran at its maximum."
-    )
-    gpus: list[str] = Field(description="The nearest GPUs.")
-    gpu_distance: str
-    verdicts: list[VerdictAnswer]
-    source: Literal["sysfs", "topology.file"]
-
-
-class GpuAnswer(BaseModel):
-    """A GPU of the node; name and form factor are empty for unknown ids."""
-
-    address: str
-    vendor: str
-    device: str
-    name: str
-    form_factor: str
-    numa_node: int | None
-    chain: list[str]
-
-
-class TopologyAnswer(BaseModel):
-    """Placement of devices and GPUs, and the distances between them."""
-
-    devices: list[PlaceAnswer]
-    gpus: list[GpuAnswer]
-    distances: dict[str, dict[str, str]] = Field(
-        description="Distance by device and GPU address: PIX, PXB, PHB, NODE, SYS, or empty if unknown."
-    )
 
 
 class StateAnswer(BaseModel):
