@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from ibpulse.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.answers.members import NOT_OURS, Part, read_members
 from ibpulse.answers.ports import PortsAnswer
 from ibpulse.errors import DaemonError
-from ibpulse.events.event import Event, from_json
 from ibpulse.model import DIRECTIONS
 from ibpulse.text import first_names
 from ibpulse.units import MILLISECOND_NS
@@ -30,7 +30,6 @@ from ibpulse.units import MILLISECOND_NS
 DEFAULT_PORT = 10055
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 64_000_000
-MAX_EVENTS = 10_000
 MAX_NAMED = 8
 # a daemon listens some seconds after its start
 MAX_WAIT_SECONDS = 15.0
@@ -204,14 +203,6 @@ def _reason(body: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteEvents:
-    """Events of the daemon's node by time; `left_out` is the number of older ones that were too many."""
-
-    events: tuple[Event, ...]
-    left_out: int
-
-
-@dataclass(frozen=True, slots=True)
 class RemoteWindow:
     """Rates on a regular grid that begins at `start_ns` with steps of `step_ns`; NaN for missing data.
 
@@ -325,7 +316,7 @@ def ask_window(connection: DaemonConnection, query: Sequence[tuple[str, str | in
 
 def ask_events(
     connection: DaemonConnection, from_ns: int | None = None, to_ns: int | None = None, kinds: Sequence[str] = ()
-) -> RemoteEvents:
+) -> EventsAnswer:
     """The events noticed between two wall times, widened to milliseconds.
 
     Raises:
@@ -336,15 +327,7 @@ def ask_events(
         query.append(("from", from_ns // MILLISECOND_NS))
     if to_ns is not None:
         query.append(("to", -(-to_ns // MILLISECOND_NS)))
-    body = connection.get("/api/v1/events", query).body
-    with reading(connection):
-        document = orjson.loads(body)
-        return RemoteEvents(tuple(map(_event, document["events"])), int(document["left_out"]))
-
-
-def _event(entry: Mapping[str, Any]) -> Event:
-    times = {f"{name}_ns": entry[f"{name}_ms"] * MILLISECOND_NS for name in ("time", "uncertainty")}
-    return from_json({**entry, **times})
+    return read_body(connection, EventsAnswer, connection.get("/api/v1/events", query).body)
 
 
 def ask_metrics(connection: DaemonConnection, names: Sequence[str]) -> dict[str, float]:

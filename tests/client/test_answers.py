@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 
-from ibpulse.client import DaemonConnection, RemoteEvents, ask_events, ask_metrics, ask_ports, ask_window
+from ibpulse.client import DaemonConnection, ask_events, ask_metrics, ask_ports, ask_window
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event
 from ibpulse.model import PortState
 from tests.client.servers import Canned, canned
-from tests.fleet.small_answers import port_of, ports_of
+from tests.fleet.small_answers import EVENT, events_of, port_of, ports_of, state_of
+from tests.tables import for_each
 
 ABOUT = {
     "interval_ms": 10,
@@ -102,37 +102,35 @@ def test_a_port_says_since_when_it_is_in_its_state(server: Canned) -> None:
     assert [(port.disappeared, port.since_ns) for port in others] == [(False, None)] * 2
 
 
-EVENT = {
-    "time_ms": 1_763_683_200_123,
-    "time": "2025-11-21T00:00:00.123Z",
-    "uncertainty_ms": 1000,
-    "kind": "link-down",
-    "subject": "mlx5_0:1",
-    "device": "mlx5_0",
-    "port": 1,
-    "text": "mlx5_0:1 went down",
-    "before": {"state": "ACTIVE", "active": True, "rate_bytes_per_second": 5e10},
-    "after": None,
-    "details": {"a": [1]},
-}
-
-
 def test_events_are_read_with_the_states_of_their_ports(server: Canned) -> None:
-    server.answer("/api/v1/events", orjson.dumps({"left_out": 3, "events": [EVENT]}))
+    state = state_of(state="ACTIVE", active=True, rate_bytes_per_second=5e10)
+    server.answer("/api/v1/events", events_of({"before": state, "details": {"a": [1]}}, left_out=3))
     found = ask_events(
         DaemonConnection(server.url), 1_763_683_200_000_000_001, 1_763_683_201_000_000_001, ["link-down"]
     )
     assert server.asked[0][0] == ("/api/v1/events?limit=10000&kind=link-down&from=1763683200000&to=1763683201001")
     before = PortState("ACTIVE", active=True, rate_bytes_per_second=5e10)
     event = Event(1_763_683_200_123_000_000, "link-down", "mlx5_0:1", EVENT["text"], 10**9, before, None, {"a": [1]})
-    assert found == RemoteEvents((event,), 3)
+    assert (found.values, found.left_out) == ((event,), 3)
 
 
-@pytest.mark.parametrize("changed", [{"time_ms": None}, {"kind": 5}, {"before": {"state": 1}}, {"time_ms": -1}])
-def test_events_of_somebody_else_are_refused(server: Canned, changed: dict) -> None:
-    server.answer("/api/v1/events", orjson.dumps({"left_out": 0, "events": [{**EVENT, **changed}]}))
-    with pytest.raises(DaemonError, match="sent an unexpected response"):
-        ask_events(DaemonConnection(server.url))
+@for_each(
+    [
+        {"time_ms": None},
+        {"time_ms": -1},
+        {"time_ms": 2**63 // 10**6 + 1},
+        {"kind": 5},
+        {"before": {"state": 1}},
+        {"before": state_of(rate_bytes_per_second=1e16)},
+        {"kind": "started", "details": {"ports": {"mlx5_0:1": {"active": "yes"}}}},
+        {"kind": "started", "details": {"ports": []}},
+    ]
+)
+def test_events_of_somebody_else_are_refused(changed: dict[str, Any]) -> None:
+    with canned() as server:
+        server.answer("/api/v1/events", events_of(changed))
+        with pytest.raises(DaemonError, match=r"its answer is not as expected: events\.0"):
+            ask_events(DaemonConnection(server.url))
 
 
 def test_metrics_are_added_up_over_their_labels(server: Canned) -> None:

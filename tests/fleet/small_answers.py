@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ibpulse.answers.ports import PortsAnswer
-from ibpulse.model import PortIdentity
+from ibpulse.model import PortIdentity, PortState
 from tests.fleet.hostile import Hostile
 
 PORT: dict[str, Any] = {
@@ -45,6 +45,32 @@ def ports_of(*ports: dict[str, Any], **changes: Any) -> bytes:
 def read_ports(*ports: dict[str, Any]) -> PortsAnswer:
     """The same, read."""
     return PortsAnswer.model_validate_json(ports_of(*ports))
+
+
+EVENT: dict[str, Any] = {
+    "time_ms": 1_763_683_200_123,
+    "time": "2025-11-21T00:00:00.123Z",
+    "uncertainty_ms": 1000,
+    "kind": "link-down",
+    "subject": "mlx5_0:1",
+    "device": "mlx5_0",
+    "port": 1,
+    "text": "mlx5_0:1 went down",
+    "before": None,
+    "after": None,
+    "details": {},
+}
+
+
+def state_of(**members: Any) -> dict[str, Any]:
+    """The state of a port of which no more is known than these members."""
+    return {**dataclasses.asdict(PortState()), **members}
+
+
+def events_of(*events: dict[str, Any], left_out: int = 0) -> bytes:
+    """An answer of `/api/v1/events` with these members of events."""
+    listed = [{**EVENT, **event} for event in events]
+    return json.dumps({"from_ms": None, "to_ms": 0, "kinds": {}, "left_out": left_out, "events": listed}).encode()
 
 
 PORTS = ports_of(PORT, port_of("mlx5_1"))

@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import NodeJobs
-from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodePendingCapture, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeCaptures, NodePendingCapture, NodeSpanSummary
 from ibpulse.fleet.stream_answers import EVENTS
 from ibpulse.fleet.window_answers import NodeJsonWindow, NodeWindowHead
 from ibpulse.text import escape_controls
 from tests.tables import for_each
 
 MODELS: list[type[AnswerPart]] = [
-    *(PortsAnswer, NodeJobs, ClockAnswer, NodeEvents, NodeSpanSummary, NodeCaptures, NodePendingCapture),
+    *(PortsAnswer, NodeJobs, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeCaptures, NodePendingCapture),
     *(NodeJsonWindow, NodeWindowHead, TopologyAnswer),
     *EVENTS.values(),
 ]
@@ -181,7 +182,7 @@ def test_many_wrong_items_are_one_fault_in_memory(model: type[AnswerPart], place
 
 @pytest.mark.parametrize(
     ("model", "place"),
-    [(NodeEvents, ("kinds",)), (NodeSpanSummary, ("node", "burstiness_cv")), (TopologyAnswer, ("distances",))],
+    [(EventsAnswer, ("kinds",)), (NodeSpanSummary, ("node", "burstiness_cv")), (TopologyAnswer, ("distances",))],
 )
 def test_many_members_of_any_name_are_one_fault(model: type[AnswerPart], place: Place) -> None:
     members = {f"k{number}": "x" for number in range(1001)}

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from ibpulse.answers.clock import ClockAnswer
-from ibpulse.answers.members import AnswerPart
+from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.members import MAX_PORTS, AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import PeerAnswer
 from ibpulse.fleet.node_answers import NodeJobs, read_answer
-from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeCaptures, NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeJsonWindow, read_array, read_window
 from ibpulse.web.app import create_app
-from tests.fleet.small_answers import PORT, clock_of, ports_of
+from tests.fleet.small_answers import PORT, clock_of, events_of, ports_of, state_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
@@ -31,7 +32,7 @@ BY_PATH: dict[str, type[AnswerPart]] = {
     "/api/v1/topology": TopologyAnswer,
     "/api/v1/jobs": NodeJobs,
     "/api/v1/clock": ClockAnswer,
-    "/api/v1/events": NodeEvents,
+    "/api/v1/events": EventsAnswer,
     "/api/v1/summary?last=5s": NodeSpanSummary,
     "/api/v1/window?last=1s": NodeJsonWindow,
     "/api/v1/window?last=1s&uncertainty=true&unit=ratio": NodeJsonWindow,
@@ -135,7 +136,7 @@ def test_a_job_has_no_more_ports_than_a_node() -> None:
 
 @for_each(
     itertools.product(
-        (PortsAnswer, NodeJobs, ClockAnswer, NodeEvents, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
+        (PortsAnswer, NodeJobs, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
         (b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'),
     )
 )
@@ -156,22 +157,8 @@ def test_the_number_of_items_is_bounded() -> None:
         read_answer(PortsAnswer, answered(many))
 
 
-EVENT = {
-    "time_ms": 1,
-    "time": "2025-11-21T00:00:03.030Z",
-    "uncertainty_ms": 0,
-    "kind": "capture",
-    "subject": "",
-    "device": "",
-    "port": None,
-    "text": "x",
-    "details": {},
-}
-
-
 def read_details(details: Any) -> dict[str, Any]:
-    document = {"from_ms": None, "to_ms": 1, "kinds": {}, "left_out": 0, "events": [{**EVENT, "details": details}]}
-    return read_answer(NodeEvents, answered(json.dumps(document).encode())).events[0].details
+    return read_answer(EventsAnswer, answered(events_of({"details": details}))).events[0].details
 
 
 def test_details_are_plain_bounded_values() -> None:
@@ -181,9 +168,16 @@ def test_details_are_plain_bounded_values() -> None:
     deep: Any = 5
     for _ in range(6):
         deep = {"a": deep}
-    for details in (deep, {"a": list(range(3000))}, {"a": float("inf")}, {"a": 10**30}, [], "x"):
+    for details in (deep, {"a": list(range(20_000))}, {"a": float("inf")}, {"a": 10**30}, [], "x"):
         with pytest.raises(DaemonError, match=r"events\.0\.details"):
             read_details(details)
+
+
+def test_a_node_with_the_most_ports_can_say_that_it_started() -> None:
+    ports = {f"mlx5_{number}:1": state_of() for number in range(MAX_PORTS)}
+    body = events_of({"kind": "started", "details": {"ports": ports}})
+    (event,) = read_answer(EventsAnswer, answered(body)).values
+    assert event.details == {"ports": ports}
 
 
 @pytest.mark.parametrize(

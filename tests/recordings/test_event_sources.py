@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from ibpulse.recordings.source import describe_remote, ring_source
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import MS, Ring, constant, port
 from tests.client.servers import Canned, canned
-from tests.fleet.small_answers import port_of, read_ports
+from tests.fleet.small_answers import events_of, port_of, read_ports, state_of
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
 DOWN = PortState("DOWN", "Polling", False, 50e9, True)
@@ -97,14 +96,8 @@ def connection(server: Canned) -> Iterator[DaemonConnection]:
 
 def answer(server: Canned, *times_ms: int, **changes: Any) -> None:
     """From now on the daemon has a link that went down at each of these times."""
-    states = {"before": {"state": "ACTIVE", "active": True}, "after": {"state": "DOWN"}}
-    events = [
-        {"time_ms": time_ms, "uncertainty_ms": 1000, "kind": "link-down", "subject": "mlx5_0:1", "text": "down"}
-        for time_ms in times_ms
-    ]
-    listed = [{**event, **states, **changes} for event in events]
-    body = {"from_ms": 0, "to_ms": 0, "left_out": 0, "events": listed}
-    server.answer("/api/v1/events", json.dumps(body).encode())
+    down = {"text": "down", "before": state_of(state="ACTIVE", active=True), "after": state_of(state="DOWN"), **changes}
+    server.answer("/api/v1/events", events_of(*({"time_ms": time_ms, **down} for time_ms in times_ms)))
 
 
 async def test_a_daemon_gives_the_events_since_the_first_sample_once(

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-import orjson
 import pytest
 
 from ibpulse.answers.ports import PortAnswer
@@ -18,7 +17,7 @@ from ibpulse.terminal.view import clock_text, down_bins
 from ibpulse.terminal.watchers import EVENTS_NS, LATE_NS, RecentEvents
 from ibpulse.units import SECOND_NS
 from tests.client.servers import Canned, canned
-from tests.fleet.small_answers import port_of, read_ports
+from tests.fleet.small_answers import events_of, port_of, read_ports
 
 NOW_NS = 1_763_683_200 * SECOND_NS
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
@@ -47,11 +46,10 @@ def answer(server: Canned, *events: Event) -> None:
             "text": event.text,
             "before": event.before and asdict(event.before),
             "after": event.after and asdict(event.after),
-            "details": {},
         }
         for event in events
     ]
-    server.answer(PATH, orjson.dumps({"events": entries, "left_out": 0}))
+    server.answer(PATH, events_of(*entries))
 
 
 def change(seconds_ago: int, before: PortState | None, after: PortState | None, subject: str = "mlx5_0:1") -> Event:

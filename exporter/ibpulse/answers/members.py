@@ -12,6 +12,7 @@ from ibpulse.errors import DaemonError
 from ibpulse.events.event import MAX_INTEGER
 from ibpulse.model import ROLES, UNKNOWN_ROLE
 from ibpulse.text import escape_controls
+from ibpulse.units import MILLISECOND_NS
 from ibpulse.validation import explain
 
 MAX_NAME, MAX_SENTENCE = 256, 2000
@@ -64,6 +65,8 @@ Sentence = Annotated[str, AfterValidator(_sentence)]
 Role = Annotated[str, AfterValidator(_role), Field(description=ROLE_WORDS)]
 Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+# nanoseconds are in 64 bits
+Milliseconds = Annotated[int, Field(ge=0, le=MAX_INTEGER // MILLISECOND_NS)]
 Score = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 SeriesName = Annotated[Name, AfterValidator(check_series)]
 Names = Annotated[list[Name], at_most(MAX_WORDS)]

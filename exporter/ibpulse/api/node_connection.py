@@ -124,8 +124,7 @@ class NodeConnection:
     def _with_past(self, meta: RecordingMeta, recording: Recording) -> RecordingMeta:
         """The metadata with the events of the samples, and with the states of the ports as of their beginning."""
         begin_ns = recording.start_ns
-        answer = ask_events(self._connection, begin_ns)
-        later = () if answer is None else answer.events
+        later = ask_events(self._connection, begin_ns).values
         first: dict[str, PortState] = {}
         for event in later:
             if event.before is not None:
@@ -166,7 +165,7 @@ class NodeConnection:
         if (last, start, end) != (None, None, None):
             begin_ns, end_ns = read_span(0, time.time_ns(), start, end, last)
         answer = ask_events(self._connection, begin_ns, end_ns)
-        return Events(answer.events, answer.left_out)
+        return Events(answer.values, answer.left_out)
 
     def jobs(self) -> Jobs:
         """The jobs that run, and those that ended within the history.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from ibpulse.analysis.plausible import MOST_STEPS, STEPS
+from ibpulse.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.answers.members import NOT_OURS
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event
-from ibpulse.events.event import from_json
 from ibpulse.fleet.node_answers import NodeJob, ask_node
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeEvents
 from ibpulse.fleet.window_answers import NodeArray, NodeWindowHead, read_array
 from ibpulse.jobs.job_history import JobRecord
 from ibpulse.model import DIRECTIONS
@@ -33,7 +32,6 @@ MADE_BY = "fleet collect"
 # of one answer, so that the node answers without delay: rates and uncertainties
 MAX_VALUES = 100_000
 ANSWER_SECONDS = 10.0
-MAX_EVENTS = 10_000
 # a node or a gateway that is busy, and a short break of the network
 ATTEMPTS, PAUSE_SECONDS = 4, 1.0
 BUSY = (0, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
@@ -110,11 +108,7 @@ class NodeSource:
 
     async def _ask_events(self, begin_ns: int) -> tuple[Event, ...]:
         query = [("from", str(begin_ns // MILLISECOND_NS)), ("limit", str(MAX_EVENTS))]
-        found = await ask_node(self._node, NodeEvents, "/api/v1/events", query)
-        try:
-            return tuple(from_json(_event_members(event.model_dump(exclude_none=True))) for event in found.events)
-        except ValueError as error:
-            raise DaemonError(f"its events are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error
+        return (await ask_node(self._node, EventsAnswer, "/api/v1/events", query)).values
 
     def cut(self, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
         """The spans of the answers that together have the samples of a span."""
@@ -187,10 +181,6 @@ def _find_merged(meta: RecordingMeta, window: NodeArray) -> Any:
         if name in places:
             merged[(*places[name], slice(first, first + count))] = True
     return merged
-
-
-def _event_members(members: Mapping[str, Any]) -> dict[str, Any]:
-    return {**members, **{f"{name}_ns": members[f"{name}_ms"] * MILLISECOND_NS for name in ("time", "uncertainty")}}
 
 
 def _describe_job(job: NodeJob) -> JobRecord:

@@ -1,34 +1,27 @@
-"""The answers of a daemon about a span: events, the summary, and captures; checked like those of `node_answers`."""
+"""The answers of a daemon about a span: the summary, and captures; checked like those of `node_answers`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from ibpulse.answers.members import (
     MAX_NAME,
     MAX_PORTS,
-    MAX_SENTENCE,
     Amount,
     AnswerPart,
     Count,
     Few,
     Name,
     Names,
-    Role,
     Score,
     Sentence,
     at_most,
 )
-from ibpulse.events.event import MAX_INTEGER
 from ibpulse.flightrecorder.store import parse_name
-from ibpulse.model import UNKNOWN_ROLE
-from ibpulse.text import escape_controls
 
-MAX_EVENTS, MAX_CAPTURES = 10_000, 10_000
-MAX_DETAILS, MAX_DETAIL_DEPTH = 2000, 4
+MAX_CAPTURES = 10_000
 
 
 def _capture_name(text: str) -> str:
@@ -38,65 +31,6 @@ def _capture_name(text: str) -> str:
 
 
 CaptureFile = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_capture_name)]
-
-
-class NodePortState(AnswerPart):
-    """The state of a port before or after an event."""
-
-    state: Name = ""
-    physical: Name = ""
-    active: bool = False
-    rate_bytes_per_second: Amount | None = None
-    rail: bool = False
-    stride: Annotated[int, Field(ge=1, le=10**9)] = 1
-    problem: Name = ""
-    role: Role = UNKNOWN_ROLE
-
-
-def plain_value(value: Any, depth: int = MAX_DETAIL_DEPTH, left: list[int] | None = None) -> Any:
-    """Free values of JSON, in bounds, with escaped texts; `left` counts how many more there may be."""
-    left = [MAX_DETAILS] if left is None else left
-    left[0] -= 1
-    if left[0] < 0 or depth < 0:
-        raise ValueError("has too many details")
-    if isinstance(value, str):
-        return escape_controls(value[:MAX_SENTENCE])
-    if isinstance(value, Mapping):
-        return {plain_value(name, 0, left): plain_value(each, depth - 1, left) for name, each in value.items()}
-    if isinstance(value, list):
-        return [plain_value(each, depth - 1, left) for each in value]
-    if value is None or isinstance(value, bool):
-        return value
-    # false for NaN, and unlike math.isfinite without an error of its own for whole numbers of any length
-    if not abs(value) <= MAX_INTEGER:
-        raise ValueError("has a number that is too large or not finite")
-    return value
-
-
-class NodeEvent(AnswerPart):
-    """One event of `/api/v1/events`."""
-
-    time_ms: Count
-    time: Name
-    uncertainty_ms: Count
-    kind: Name
-    subject: Name
-    device: Name
-    port: Annotated[int, Field(ge=0, le=MAX_INTEGER)] | None
-    text: Sentence
-    before: NodePortState | None = None
-    after: NodePortState | None = None
-    details: Annotated[dict[str, Any], BeforeValidator(plain_value)]
-
-
-class NodeEvents(AnswerPart):
-    """`/api/v1/events`."""
-
-    from_ms: Count | None
-    to_ms: Count
-    kinds: Annotated[dict[Name, Count], Few]
-    left_out: Count
-    events: Annotated[list[NodeEvent], at_most(MAX_EVENTS)]
 
 
 class NodeHolding(AnswerPart):

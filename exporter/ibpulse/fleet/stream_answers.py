@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
+from ibpulse.answers.events import MAX_EVENTS, Plain
 from ibpulse.answers.members import (
     MAX_JOBS,
     MAX_PORTS,
@@ -27,7 +28,7 @@ from ibpulse.answers.members import (
 )
 from ibpulse.errors import DaemonError
 from ibpulse.events.event import MAX_INTEGER
-from ibpulse.fleet.span_answers import MAX_EVENTS, NodeJobPorts, plain_value
+from ibpulse.fleet.span_answers import NodeJobPorts
 from ibpulse.model import UNKNOWN_ROLE
 
 STREAM_TYPE = "text/event-stream"
@@ -37,7 +38,6 @@ BYTES_PER_SECOND, EVENT_BYTES, BURST_SECONDS = 8_000_000, 4_000, 1.0
 MAX_STATES, MAX_SAMPLES, MAX_MERGED = 10_000, 100_000, 10_000
 
 Flag = bool | None
-Plain = Annotated[dict[str, Any], BeforeValidator(plain_value)]
 
 
 class StreamState(AnswerPart):

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 from ibpulse.analysis.bins import Statistic
+from ibpulse.answers.events import EventAnswer, EventsAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import NodeJobs, ask_node
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeEvent, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeArray, read_array
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs
@@ -56,7 +57,7 @@ async def ask_samples(node: Node, job: str, span: Sequence[tuple[str, str]], sta
     return read_array(await node.get("/api/v1/window", query, max_bytes=MAX_WINDOW_BYTES))
 
 
-def describe_event(node: str, event: NodeEvent) -> dict[str, Any]:
+def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
     """An event as in `/api/v1/stream`, with its node."""
     details = {name: event.details[name] for name in ("name",) if event.kind == "capture" and name in event.details}
     return {
@@ -119,7 +120,7 @@ class NodePoll:
     async def _read_events(self, node: Node) -> None:
         query = [("limit", str(MAX_EVENTS))]
         query += [] if self._events_from_ms is None else [("from", str(self._events_from_ms))]
-        found = (await ask_node(node, NodeEvents, "/api/v1/events", query)).events
+        found = (await ask_node(node, EventsAnswer, "/api/v1/events", query)).events
         news = [each for each in found if (each.time_ms, each.kind, each.subject, each.text) not in self._known]
         self._known.extend((each.time_ms, each.kind, each.subject, each.text) for each in news)
         self._events_from_ms = max((each.time_ms for each in found), default=self._events_from_ms)

@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic import Field
 
+from ibpulse.answers.events import EventsAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import NodeJobs, ask_node
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeEvents, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples
@@ -108,8 +109,8 @@ async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery
     asked = [*((name, str(text)) for name, text in given.items()), ("limit", str(limit))]
     asked += [("kind", kind) for kind in query.kind]
 
-    async def ask(node: Node) -> NodeEvents:
-        return await ask_node(node, NodeEvents, "/api/v1/events", asked)
+    async def ask(node: Node) -> EventsAnswer:
+        return await ask_node(node, EventsAnswer, "/api/v1/events", asked)
 
     nodes = [node for name in job.nodes if (node := parts.nodes.get(name)) is not None]
     found = await parts.nodes.ask_all(nodes, ask)

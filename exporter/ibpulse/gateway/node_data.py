@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.members import AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.client import WINDOW_HEADER
@@ -16,7 +17,7 @@ from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
 from ibpulse.fleet.node_answers import NodeJobs, read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
-from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeCaptures, NodeSpanSummary
 from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
 from ibpulse.flightrecorder.store import parse_name
 from ibpulse.gateway.parts import GatewayParts
@@ -108,7 +109,7 @@ RESOURCES = (
         "jobs", "list_node_jobs", "The jobs of the node and the ports that carry their traffic.", _json(NodeJobs)
     ),
     NodeResource(
-        "events", "list_node_events", "What happened on the node and when.", _json(NodeEvents), ("kind", "port")
+        "events", "list_node_events", "What happened on the node and when.", _json(EventsAnswer), ("kind", "port")
     ),
     NodeResource("summary", "get_node_summary", "All statistics of one span of whole seconds.", _summary),
     NodeResource("captures", "list_node_captures", "The captures of the node.", _json(NodeCaptures)),

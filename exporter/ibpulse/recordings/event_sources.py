@@ -123,18 +123,18 @@ class DaemonEvents:
         # what happened to jobs since they were asked for is followed
         begin_ns = max(0, max(first_ns, self._newest_ns) - LATE_NS)
         try:
-            answer = ask_events(self._connection, begin_ns)
+            events = ask_events(self._connection, begin_ns).values
         except DaemonError as error:
             # the source of samples reports it if it lasts
             log.debug("%s; retrying", error)
             return []
         fresh = [
             event
-            for event in answer.events
+            for event in events
             if _key(event) not in self._seen and (event.time_ns >= first_ns or event.kind in JOB_KINDS)
         ]
-        self._seen = {_key(event) for event in answer.events}
-        self._newest_ns = max([self._newest_ns, *(event.time_ns for event in answer.events)])
+        self._seen = {_key(event) for event in events}
+        self._newest_ns = max([self._newest_ns, *(event.time_ns for event in events)])
         return mark_others(fresh, self._names)
 
 

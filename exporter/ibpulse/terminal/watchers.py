@@ -181,10 +181,10 @@ class RecentEvents:
         if not self.due:
             return
         from_ns = max(now_ns - EVENTS_NS, self._asked_ns - LATE_NS, 0)
-        found = ask_events(connection, from_ns)
+        found = ask_events(connection, from_ns).values
         self.due, self._asked_ns = False, now_ns
         older = [event for event in self.events if now_ns - EVENTS_NS <= event.time_ns < from_ns]
-        self.events = (*older, *found.events)[-MOST_EVENTS:]
+        self.events = (*older, *found)[-MOST_EVENTS:]
 
     def history(self, ports: Sequence[PortAnswer]) -> PortHistory:
         """The states of the ports; its ticks are wall times in ns."""

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ibpulse.answers.members import ROLE_WORDS
 from ibpulse.jobs.claims import BASES, SOURCES
 from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
@@ -124,47 +123,6 @@ GRAFANA_SCHEMA: dict[str, Any] = {
         "data": {"type": "object", "properties": {"values": {"type": "array", "items": {"type": "array"}}}},
     },
 }
-
-
-class StateAnswer(BaseModel):
-    """The properties of a port that belong to a moment."""
-
-    state: str = Field(description="State of the link, in the kernel's word.")
-    physical: str = Field(description="State of the physical layer, in the kernel's word.")
-    active: bool
-    rate_bytes_per_second: float | None = Field(
-        description="Data rate of one direction while active, otherwise the last one while it was; null if unknown."
-    )
-    rail: bool = Field(description="Whether the role is compute.")
-    role: str = Field(description=ROLE_WORDS)
-    stride: int = Field(description="Number of sampling intervals between two samples.")
-    problem: str = Field(description="no-counters, unreadable, hung, disappeared, or empty.")
-
-
-class EventAnswer(BaseModel):
-    """Something that happened at most `uncertainty_ms` before `time_ms`, when it was noticed."""
-
-    time_ms: int
-    time: str = Field(description="The same in RFC 3339, UTC.")
-    uncertainty_ms: int
-    kind: str
-    subject: str = Field(description="A port, a device, or empty for the node.")
-    device: str
-    port: int | None
-    text: str = Field(description="A sentence.")
-    before: StateAnswer | None = Field(description="State of the port before; null if it did not change or exist.")
-    after: StateAnswer | None
-    details: dict[str, Any]
-
-
-class EventsAnswer(BaseModel):
-    """The newest events of a span, by time."""
-
-    from_ms: int | None = Field(description="Begin of the span; null for all events.")
-    to_ms: int
-    kinds: dict[str, int] = Field(description="Number of these events by kind.")
-    left_out: int = Field(description="Number of older events of the span that the limit left out.")
-    events: list[EventAnswer]
 
 
 class JobTrafficAnswer(BaseModel):
