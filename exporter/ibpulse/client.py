@@ -267,10 +267,8 @@ def read_body(connection: DaemonConnection, model: type[Part], body: bytes) -> P
     Raises:
         DaemonError: it is not one of an ibpulse daemon.
     """
-    try:
+    with reading(connection):
         return read_members(model, body)
-    except DaemonError as error:
-        raise DaemonError(f"{connection.place}: {error}", kind=error.kind) from error
 
 
 def _gateway_nodes(connection: DaemonConnection) -> list[str] | None:
@@ -350,9 +348,11 @@ def ask_metrics(connection: DaemonConnection, names: Sequence[str]) -> dict[str,
 
 @contextmanager
 def reading(connection: DaemonConnection) -> Iterator[None]:
-    """Convert errors while parsing an answer to a `DaemonError`."""
+    """Convert errors while parsing an answer to a `DaemonError` that names the daemon."""
     try:
         yield
+    except DaemonError as error:
+        raise DaemonError(f"{connection.place}: {error}", kind=error.kind) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DaemonError(
             f"{connection.place} sent an unexpected response ({type(error).__name__}: {str(error)[:200]}); {NOT_OURS}"

@@ -62,6 +62,27 @@ EVENT: dict[str, Any] = {
 }
 
 
+JOB: dict[str, Any] = {
+    "job_id": "7",
+    "scheduler": "slurm",
+    "source": "file",
+    "name": "",
+    "namespace": "",
+    "ports": ["mlx5_0:1"],
+    "basis": "alone",
+    "gpus": [],
+    "devices": [],
+    "running": True,
+    "began": "1970-01-01T00:00:00.005Z",
+    "began_ms": 5,
+    "began_uncertainty_ms": 2,
+    "ended": None,
+    "ended_ms": None,
+    "ended_uncertainty_ms": 0,
+    "traffic": None,
+}
+
+
 def state_of(**members: Any) -> dict[str, Any]:
     """The state of a port of which no more is known than these members."""
     return {**dataclasses.asdict(PortState()), **members}
@@ -73,6 +94,12 @@ def events_of(*events: dict[str, Any], left_out: int = 0) -> bytes:
     return json.dumps({"from_ms": None, "to_ms": 0, "kinds": {}, "left_out": left_out, "events": listed}).encode()
 
 
+def jobs_of(*jobs: dict[str, Any]) -> bytes:
+    """An answer of `/api/v1/jobs` with these members of jobs."""
+    listed = [{**JOB, **job} for job in jobs]
+    return json.dumps({"known": True, "sources": [], "jobs": listed, "pods": [], "notices": []}).encode()
+
+
 PORTS = ports_of(PORT, port_of("mlx5_1"))
 
 
@@ -80,5 +107,5 @@ def answer_node(server: Hostile, prefix: str = "") -> None:
     """Let the server answer like such a daemon below a prefix."""
     server.answer(f"{prefix}/api/v1/ports", PORTS)
     server.answer(f"{prefix}/api/v1/clock", clock_of())
-    server.answer(f"{prefix}/api/v1/jobs", b'{"known": true, "jobs": []}')
+    server.answer(f"{prefix}/api/v1/jobs", jobs_of())
     server.answer(f"{prefix}/metrics", b"", "text/plain")

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import NodeJobs
 from ibpulse.fleet.span_answers import NodeCaptures, NodePendingCapture, NodeSpanSummary
 from ibpulse.fleet.stream_answers import EVENTS
 from ibpulse.fleet.window_answers import NodeJsonWindow, NodeWindowHead
@@ -26,7 +26,7 @@ from ibpulse.text import escape_controls
 from tests.tables import for_each
 
 MODELS: list[type[AnswerPart]] = [
-    *(PortsAnswer, NodeJobs, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeCaptures, NodePendingCapture),
+    *(PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeCaptures, NodePendingCapture),
     *(NodeJsonWindow, NodeWindowHead, TopologyAnswer),
     *EVENTS.values(),
 ]

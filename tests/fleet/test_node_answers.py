@@ -14,15 +14,16 @@ import pytest
 
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_PORTS, AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import PeerAnswer
-from ibpulse.fleet.node_answers import NodeJobs, read_answer
+from ibpulse.fleet.node_answers import read_answer
 from ibpulse.fleet.span_answers import NodeCaptures, NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeJsonWindow, read_array, read_window
 from ibpulse.web.app import create_app
-from tests.fleet.small_answers import PORT, clock_of, events_of, ports_of, state_of
+from tests.fleet.small_answers import PORT, clock_of, events_of, jobs_of, ports_of, state_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
@@ -30,7 +31,7 @@ from tests.web.rings import full_node
 BY_PATH: dict[str, type[AnswerPart]] = {
     "/api/v1/ports": PortsAnswer,
     "/api/v1/topology": TopologyAnswer,
-    "/api/v1/jobs": NodeJobs,
+    "/api/v1/jobs": JobsAnswer,
     "/api/v1/clock": ClockAnswer,
     "/api/v1/events": EventsAnswer,
     "/api/v1/summary?last=5s": NodeSpanSummary,
@@ -128,15 +129,14 @@ def test_an_interval_that_no_daemon_has_is_refused(seconds: float) -> None:
 
 
 def test_a_job_has_no_more_ports_than_a_node() -> None:
-    job = {"job_id": "7", "scheduler": "s", "source": "f", "running": True, "began_ms": 1, "ended_ms": None}
-    body = {"known": True, "jobs": [{**job, "ports": ["mlx5_0:1"] * 1025}]}
+    body = jobs_of({"ports": ["mlx5_0:1"] * 1025})
     with pytest.raises(DaemonError, match=r"jobs\.0\.ports"):
-        read_answer(NodeJobs, answered(json.dumps(body).encode()))
+        read_answer(JobsAnswer, answered(body))
 
 
 @for_each(
     itertools.product(
-        (PortsAnswer, NodeJobs, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
+        (PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
         (b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'),
     )
 )

@@ -21,13 +21,10 @@ from ibpulse.gateway.job_view import JobView
 from ibpulse.gateway.node_samples import NodeSamples
 from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
-from tests.fleet.small_answers import answer_node, clock_of
+from tests.fleet.small_answers import answer_node, clock_of, jobs_of
 from tests.gateway.gateways import Gateway
 from tests.gateway.test_node_samples import START, window
 from tests.loop_clock import pause
-
-JOB = {"job_id": "7", "scheduler": "slurm", "source": "file", "ports": ["mlx5_0:1"], "running": True}
-JOBS = {"known": True, "jobs": [{**JOB, "began_ms": 1, "ended_ms": None}]}
 
 
 async def list_nodes(gateway: Gateway, servers: AsyncExitStack, count: int) -> list[Hostile]:
@@ -35,7 +32,7 @@ async def list_nodes(gateway: Gateway, servers: AsyncExitStack, count: int) -> l
     nodes = [await servers.enter_async_context(hostile()) for _ in range(count)]
     for node in nodes:
         answer_node(node)
-        node.answer("/api/v1/jobs", json.dumps(JOBS).encode())
+        node.answer("/api/v1/jobs", jobs_of({}))
     await gateway.list(**{f"node{number}": node.url for number, node in enumerate(nodes)})
     return nodes
 
@@ -115,7 +112,7 @@ async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(tmp_path: Pat
     clock = GivenClock(lambda: 0.0, lambda: (begin + 2000) * 10**6)
     async with AsyncExitStack() as servers, aclosing(Gateway(tmp_path, clock=clock)) as gateway:
         full, empty = await list_nodes(gateway, servers, 2)
-        empty.answer("/api/v1/jobs", json.dumps({"known": True, "jobs": [{**JOBS["jobs"][0], "ports": []}]}).encode())
+        empty.answer("/api/v1/jobs", jobs_of({"ports": []}))
         for node, rails in ((full, ("mlx5_0:1",)), (empty, ())):
             node.answer("/api/v1/clock", clock_of((begin + 2000) * 10**6))
             body, head = window(np.full((len(rails), 2, 200), 7e6), begin, rails).encode()

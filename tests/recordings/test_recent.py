@@ -12,7 +12,7 @@ import pytest
 from ibpulse.errors import DaemonError, RecordingError
 from ibpulse.recordings.recent import fetch_recent
 from tests.client.servers import Canned, canned
-from tests.fleet.small_answers import PORT, port_of, ports_of
+from tests.fleet.small_answers import PORT, jobs_of, port_of, ports_of
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def server() -> Iterator[Canned]:
     with canned() as state:
         port = port_of(identity={**PORT["identity"], "link_layer": "InfiniBand"})
         state.answer("/api/v1/ports", ports_of(port, simulated=True))
-        state.answer("/api/v1/jobs", b'{"jobs": []}')
+        state.answer("/api/v1/jobs", jobs_of())
         yield state
 
 

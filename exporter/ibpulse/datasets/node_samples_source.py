@@ -15,14 +15,14 @@ from ibpulse.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.answers.members import NOT_OURS
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event
-from ibpulse.fleet.node_answers import NodeJob, ask_node
+from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.window_answers import NodeArray, NodeWindowHead, read_array
-from ibpulse.jobs.job_history import JobRecord
 from ibpulse.model import DIRECTIONS
 from ibpulse.recordings import Recording, RecordingMeta
-from ibpulse.recordings.recorded_jobs import TIMES, job_from_json, limit_jobs
+from ibpulse.recordings.event_sources import job_from_answer
+from ibpulse.recordings.recorded_jobs import limit_jobs
 from ibpulse.recordings.recording import limit_events, meta_between
 from ibpulse.recordings.source import describe_answer
 from ibpulse.ring.window import ticks_to_settle, widest_stride
@@ -88,8 +88,8 @@ class NodeSource:
         """
         events, left_out = limit_events(await self._ask_events(begin_ns))
         known = self._state.jobs.jobs if self._state.jobs else ()
-        jobs, jobs_left_out = limit_jobs(_describe_job(job) for job in known)
         try:
+            jobs, jobs_left_out = limit_jobs(map(job_from_answer, known))
             meta = RecordingMeta(
                 self.name,
                 self.interval_ns,
@@ -181,13 +181,3 @@ def _find_merged(meta: RecordingMeta, window: NodeArray) -> Any:
         if name in places:
             merged[(*places[name], slice(first, first + count))] = True
     return merged
-
-
-def _describe_job(job: NodeJob) -> JobRecord:
-    members = job.model_dump()
-    times = {f"{name}_{what}": members[f"{name}_{what}ms"] for name in TIMES for what in ("", "uncertainty_")}
-    found = {f"{name}ns": None if ms is None else ms * MILLISECOND_NS for name, ms in times.items()}
-    try:
-        return job_from_json({**members, **found})
-    except ValueError as error:
-        raise DaemonError(f"its jobs are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error

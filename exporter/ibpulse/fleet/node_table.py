@@ -10,12 +10,13 @@ from functools import partial
 from typing import Literal
 
 from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.answers.ports import PortsAnswer
 from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError, DaemonFault
 from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_answers import NodeJob, NodeJobs, ask_node, read_answer
+from ibpulse.fleet.node_answers import ask_node, read_answer
 from ibpulse.fleet.node_figures import NodeFigures, ask_figures
 from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
 from ibpulse.fleet.targets import Target
@@ -52,7 +53,7 @@ class NodeState:
     kind: DaemonFault | None = None
     since_ns: int | None = None
     ports: PortsAnswer | None = None
-    jobs: NodeJobs | None = None
+    jobs: JobsAnswer | None = None
     clock: ClockAnswer | None = None
     offset: ClockOffset | None = None
     figures: NodeFigures = NO_FIGURES
@@ -123,10 +124,10 @@ class PolledNode:
                 return
 
     async def _read_jobs(self, node: Node) -> None:
-        jobs = await ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES)
+        jobs = await ask_node(node, JobsAnswer, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES)
         self.note_jobs(jobs)
 
-    def note_jobs(self, jobs: NodeJobs) -> None:
+    def note_jobs(self, jobs: JobsAnswer) -> None:
         """Take over an answer about its jobs."""
         old = {_key(job): job.traffic for job in self.state.jobs.jobs} if self.state.jobs else {}
         now_ns, wall_ns = read_clocks(self._clock)
@@ -150,7 +151,7 @@ class PolledNode:
             self.state = replace(self.state, figures=figures, idle_since_ns=idle_since_ns)
 
 
-def _key(job: NodeJob) -> Key:
+def _key(job: JobAnswer) -> Key:
     return job.scheduler, job.job_id
 
 
@@ -240,7 +241,7 @@ class NodeTable:
                 self._names[key] = name
                 taken.add(name)
 
-    def note_jobs(self, name: str, jobs: NodeJobs) -> None:
+    def note_jobs(self, name: str, jobs: JobsAnswer) -> None:
         """Take over what a node answered about its jobs between two polls."""
         if name in self._polled:
             self._polled[name].note_jobs(jobs)

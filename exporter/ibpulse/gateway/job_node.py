@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from ibpulse.analysis.resolution import stands_still
 from ibpulse.analysis.steps.edges import find_step_edges
+from ibpulse.answers.jobs import JobAnswer
 from ibpulse.answers.ports import PortAnswer
 from ibpulse.arrays import Singles
 from ibpulse.fleet.lateness import Lateness, compare_nodes
-from ibpulse.fleet.node_answers import NodeJob
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
 from ibpulse.gateway.job_rows import rails_of
@@ -26,7 +26,7 @@ class JobNode:
     back its daemon remembers.
     """
 
-    job: NodeJob
+    job: JobAnswer
     state: NodeState | None
     problem: tuple[str, str] = ("", "")
     samples: NodeSamples | None = None

@@ -12,8 +12,9 @@ from typing import Any
 
 from ibpulse.analysis.bins import Statistic
 from ibpulse.answers.events import EventAnswer, EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import NodeJobs, ask_node
+from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeArray, read_array
@@ -93,7 +94,7 @@ class NodePoll:
             self.data.problem = ("", "")
             if self._clock.monotonic() >= self._traffic_at:
                 self._traffic_at = self._clock.monotonic() + TRAFFIC_SECONDS
-                self._table.note_jobs(node.name, await ask_node(node, NodeJobs, "/api/v1/jobs"))
+                self._table.note_jobs(node.name, await ask_node(node, JobsAnswer, "/api/v1/jobs"))
             if self._clock.monotonic() >= self._slow_at:
                 self._slow_at = self._clock.monotonic() + SLOW_SECONDS
                 query = [("job", job), ("last", f"{SUMMARY_MS}ms")]

@@ -7,8 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import NodeJobs, ask_node
+from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
 from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.gateway.job_node import JobNode, find_lateness
@@ -55,7 +56,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
         span = [("from", str(from_ms)), ("to", str(to_ms))]
         window = await ask_samples(node, job.text, span)
         samples = NodeSamples(window.head.interval_ms, window_ms).add(window)
-        parts.table.note_jobs(node.name, await ask_node(node, NodeJobs, "/api/v1/jobs"))
+        parts.table.note_jobs(node.name, await ask_node(node, JobsAnswer, "/api/v1/jobs"))
         return samples, await ask_node(node, NodeSpanSummary, "/api/v1/summary", [("job", job.text), *span])
 
     asked = [node for name in nodes if (node := parts.nodes.get(name)) is not None]

@@ -10,12 +10,13 @@ from starlette.responses import Response
 
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.client import WINDOW_HEADER
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
-from ibpulse.fleet.node_answers import NodeJobs, read_answer, read_json
+from ibpulse.fleet.node_answers import read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
 from ibpulse.fleet.span_answers import NodeCaptures, NodeSpanSummary
 from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
@@ -106,7 +107,7 @@ RESOURCES = (
         _json(TopologyAnswer),
     ),
     NodeResource(
-        "jobs", "list_node_jobs", "The jobs of the node and the ports that carry their traffic.", _json(NodeJobs)
+        "jobs", "list_node_jobs", "The jobs of the node and the ports that carry their traffic.", _json(JobsAnswer)
     ),
     NodeResource(
         "events", "list_node_events", "What happened on the node and when.", _json(EventsAnswer), ("kind", "port")

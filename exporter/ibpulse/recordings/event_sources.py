@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import orjson
-
+from ibpulse.answers.jobs import JobAnswer, JobsAnswer
+from ibpulse.answers.members import read_members
 from ibpulse.client import DaemonConnection, ask_events, reading
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
 from ibpulse.events.event import JOB_KINDS
-from ibpulse.jobs.job_history import JobRecord
-from ibpulse.recordings.recorded_jobs import MOST_JOBS, TIMES, job_from_json
+from ibpulse.jobs.job_history import Holding, JobRecord, read_job
+from ibpulse.recordings.recorded_jobs import MOST_JOBS
 from ibpulse.recordings.recording import RecordedPort, limit_events
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
+from ibpulse.text import show
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 log = logging.getLogger(__name__)
@@ -160,11 +160,23 @@ def ask_jobs(connection: DaemonConnection) -> tuple[JobRecord, ...]:
     """
     body = connection.get("/api/v1/jobs").body
     with reading(connection):
-        return tuple(job_from_json(_in_ns(entry)) for entry in orjson.loads(body)["jobs"][:MOST_JOBS])
+        return tuple(map(job_from_answer, read_members(JobsAnswer, body).jobs[:MOST_JOBS]))
 
 
-def _in_ns(entry: Mapping[str, Any]) -> dict[str, Any]:
-    times = {f"{name}_{what}": entry[f"{name}_{what}ms"] for name in TIMES for what in ("", "uncertainty_")}
-    # a text times a number would be a very long text
-    nanoseconds = {f"{name}ns": ms * MILLISECOND_NS if isinstance(ms, int) else ms for name, ms in times.items()}
-    return {**entry, **nanoseconds}
+def job_from_answer(answer: JobAnswer) -> JobRecord:
+    """A job that a daemon describes.
+
+    Raises:
+        ValueError: its id or its basis is none.
+    """
+    job = read_job(vars(answer))
+    if job is None:
+        raise ValueError(f"{show(answer.job_id)} is not a job")
+    return JobRecord(
+        job,
+        None if answer.began_ms is None else answer.began_ms * MILLISECOND_NS,
+        answer.began_uncertainty_ms * MILLISECOND_NS,
+        None if answer.ended_ms is None else answer.ended_ms * MILLISECOND_NS,
+        answer.ended_uncertainty_ms * MILLISECOND_NS,
+        (Holding(job.ports),),
+    )

@@ -1,4 +1,4 @@
-"""Models of the responses for the OpenAPI document. For speed, responses are not validated at run time."""
+"""What OpenAPI says of routes, of their refusals, and of windows. For speed, windows are not built from their model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ibpulse.jobs.claims import BASES, SOURCES
 from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
 _REASONS = {
@@ -123,51 +122,3 @@ GRAFANA_SCHEMA: dict[str, Any] = {
         "data": {"type": "object", "properties": {"values": {"type": "array", "items": {"type": "array"}}}},
     },
 }
-
-
-class JobTrafficAnswer(BaseModel):
-    """Until when a job moved bytes on this node. Traffic ended at most the uncertainty before each time, if at all."""
-
-    since_ms: int = Field(description="Since when its traffic has been followed.")
-    known_until_ms: int | None = Field(description="Time of the newest sample; null before the first.")
-    step_period_seconds: float | None = Field(description="While the job is silent, that of its last steps.")
-    last_ms: int | None = Field(description="Last traffic in either direction; null if there was none.")
-    last_uncertainty_ms: int
-    last_transmit_ms: int | None
-    last_transmit_uncertainty_ms: int
-    last_receive_ms: int | None
-    last_receive_uncertainty_ms: int
-
-
-class JobAnswer(BaseModel):
-    """One job; it began or ended at most the uncertainty before the time, when that was noticed."""
-
-    job_id: str
-    scheduler: str
-    source: str = Field(description=f"{', '.join(SOURCES[:-1])} or {SOURCES[-1]}.")
-    name: str = Field(description="Empty unless jobs.names is set, and the source gives it.")
-    namespace: str
-    ports: list[str] = Field(description="Ports whose traffic is the job's; the last ones of a job that ended.")
-    basis: str = Field(description=f"How the ports are known: {', '.join(BASES)}; empty if they are not.")
-    gpus: list[str] = Field(description="PCI addresses or indexes, as the source gives them; empty for a past job.")
-    devices: list[str] = Field(description="RDMA devices, as the source gives them; empty for a past job.")
-    running: bool
-    began: str | None = Field(description="In RFC 3339; null if it was running when it was first seen.")
-    began_ms: int | None
-    began_uncertainty_ms: int
-    ended: str | None = Field(description="In RFC 3339; null while it is running.")
-    ended_ms: int | None
-    ended_uncertainty_ms: int
-    traffic: JobTrafficAnswer | None = Field(
-        description="Null for a job that ended, shares a port, or is beyond the first 8."
-    )
-
-
-class JobsAnswer(BaseModel):
-    """The jobs that run, then those that ended within the history, the last one first."""
-
-    known: bool = Field(description="Whether any source on this node can list its jobs.")
-    sources: list[str] = Field(description="The sources that exist on this node.")
-    jobs: list[JobAnswer]
-    pods: list[str] = Field(description="UIDs of the pods on this node; jobs are those that hold an RDMA device.")
-    notices: list[str]
