@@ -100,6 +100,17 @@ def jobs_of(*jobs: dict[str, Any]) -> bytes:
     return json.dumps({"known": True, "sources": [], "jobs": listed, "pods": [], "notices": []}).encode()
 
 
+def capture_of(name: str, **changes: Any) -> dict[str, Any]:
+    """A finished capture."""
+    members = {"name": name, "trigger_ms": 1, "reason": "x", "ports": "", "jobs": None, "size_bytes": 1}
+    return {**members, "url": f"/api/v1/captures/{name}", **changes}
+
+
+def captures_of(*captures: dict[str, Any]) -> bytes:
+    """An answer of `/api/v1/captures` with finished captures."""
+    return json.dumps({"captures": captures, "pending": [], "stored_bytes": 0, "problem": ""}).encode()
+
+
 PORTS = ports_of(PORT, port_of("mlx5_1"))
 
 

@@ -13,20 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from ibpulse.answers.captures import CapturesAnswer, PendingAnswer
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.span_answers import NodeCaptures, NodePendingCapture, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.stream_answers import EVENTS
 from ibpulse.fleet.window_answers import NodeJsonWindow, NodeWindowHead
 from ibpulse.text import escape_controls
 from tests.tables import for_each
 
 MODELS: list[type[AnswerPart]] = [
-    *(PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeCaptures, NodePendingCapture),
+    *(PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, NodeSpanSummary, CapturesAnswer, PendingAnswer),
     *(NodeJsonWindow, NodeWindowHead, TopologyAnswer),
     *EVENTS.values(),
 ]

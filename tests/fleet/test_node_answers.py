@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
+from ibpulse.answers.captures import CapturesAnswer
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
@@ -20,10 +21,10 @@ from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import PeerAnswer
 from ibpulse.fleet.node_answers import read_answer
-from ibpulse.fleet.span_answers import NodeCaptures, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeJsonWindow, read_array, read_window
 from ibpulse.web.app import create_app
-from tests.fleet.small_answers import PORT, clock_of, events_of, jobs_of, ports_of, state_of
+from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, jobs_of, ports_of, state_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
@@ -136,7 +137,7 @@ def test_a_job_has_no_more_ports_than_a_node() -> None:
 
 @for_each(
     itertools.product(
-        (PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeJsonWindow, NodeCaptures),
+        (PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, NodeSpanSummary, NodeJsonWindow, CapturesAnswer),
         (b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'),
     )
 )
@@ -184,10 +185,9 @@ def test_a_node_with_the_most_ports_can_say_that_it_started() -> None:
     "name", ["../../etc/passwd", "20261123T035447.609Z-release-9485bb39.parquet\n", "x.parquet", "<b>", ""]
 )
 def test_a_capture_has_the_name_of_a_capture(name: str) -> None:
-    capture = {"name": name, "trigger_ms": 1, "reason": "x", "size_bytes": 1}
-    body = json.dumps({"captures": [capture], "pending": [], "stored_bytes": 1}).encode()
+    body = captures_of(capture_of(name))
     with pytest.raises(DaemonError, match=r"captures\.0\.name is not the name of a capture"):
-        read_answer(NodeCaptures, answered(body))
+        read_answer(CapturesAnswer, answered(body))
 
 
 HEAD = {

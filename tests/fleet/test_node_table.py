@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from ibpulse import __version__
+from ibpulse.answers.captures import CapturesAnswer
 from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.ports import PortsAnswer
 from ibpulse.fleet import node_table
@@ -27,7 +28,7 @@ from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeState, NodeTable, PolledNode
 from ibpulse.fleet.nodes import Node, Nodes
-from ibpulse.fleet.span_answers import NodeCaptures, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.fleet.window_answers import read_array, read_window
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
@@ -106,7 +107,7 @@ async def test_every_answer_of_a_node_is_read(fleet: Fleet, daemons: dict[str, D
     (node,) = fleet.nodes.all()
     assert (await ask_node(node, NodeSpanSummary, "/api/v1/summary", [("last", "1s")])).node.rails == 2
     assert (await ask_node(node, EventsAnswer, "/api/v1/events")).events[0].kind == "started"
-    assert (await ask_node(node, NodeCaptures, "/api/v1/captures")).captures == []
+    assert (await ask_node(node, CapturesAnswer, "/api/v1/captures")).captures == []
     assert read_window(await node.get("/api/v1/window", [("last", "500ms")])).points == 50
     array = read_array(await node.get("/api/v1/window", [("last", "500ms"), ("format", "npy")]))
     assert array.values.shape == (4, 50)

@@ -24,11 +24,11 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
+from ibpulse import capture_names
 from ibpulse.client import DaemonConnection
 from ibpulse.commands.daemon import Daemon
 from ibpulse.config.loading import load
 from ibpulse.events import Event
-from ibpulse.flightrecorder import store
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.faults import parse_faults
@@ -125,7 +125,9 @@ class Node:
         if self._tree:
             self.world.trees.append(self._tree)
         ids = itertools.count(1)
-        self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
+        self.world.patch(
+            capture_names, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}")
+        )
         self.samplers = Samplers(self.world, self.clock)
         self._gates: dict[str, Gate] = {}
         self._transport = AppTransport(lambda _: self.daemon.app if self.is_running() else None)

@@ -16,11 +16,12 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.capture_names import make_name
 from ibpulse.events import EventLog
 from ibpulse.flightrecorder import recorder as recorder_module
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
-from ibpulse.flightrecorder.store import CaptureOptions, Stored, make_name
+from ibpulse.flightrecorder.store import CaptureOptions, Stored
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.jobs.job_watch import JobsView
 from ibpulse.model import SamplerHealth

@@ -12,6 +12,8 @@ from types import TracebackType
 
 import orjson
 
+from ibpulse.answers.captures import PendingAnswer
+from ibpulse.answers.members import read_members
 from ibpulse.answers.ports import PortsAnswer
 from ibpulse.api.answer_tables import Events, Jobs, SpanSummary
 from ibpulse.api.moments import Time, read_span, span_query
@@ -218,9 +220,9 @@ class NodeConnection:
         members = {"reason": reason, "labels": labels, "before": before, "after": after}
         body = self._connection.post(CAPTURES, {name: value for name, value in members.items() if value}).body
         with reading(self._connection):
-            pending = orjson.loads(body)
-            url, ready_ms = str(pending["url"]), int(pending["ready_ms"])
-        content = self._wait_for(url, ready_ms)
+            pending = read_members(PendingAnswer, body)
+        url = pending.url
+        content = self._wait_for(url, pending.ready_ms)
         from ibpulse.recordings import load  # pyarrow is optional
 
         name = url.rpartition("/")[2].removesuffix(".parquet")

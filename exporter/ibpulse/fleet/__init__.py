@@ -8,11 +8,10 @@ node_config     passwords and TLS for asking the nodes of a source
 http_peer       bounded requests to one server
 peer_faults     why they fail, as sentences
 nodes           requests to many nodes in parallel, within a time
-node_answers    the known answers of a daemon, checked member by member and encoded anew
+node_answers    reads answers as `ibpulse.answers` describes them
 node_figures    what only its metrics say
-span_answers    those about a span: events, the summary, captures
+span_answers    the summary
 window_answers  windows, as JSON and NPY
-topology_answers  the topology
 stream_answers  the events of its stream
 clock_offsets   how far the clock of a node is from this one, and how certain that is
 node_table      the last state of every node

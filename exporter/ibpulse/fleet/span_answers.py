@@ -1,13 +1,10 @@
-"""The answers of a daemon about a span: the summary, and captures; checked like those of `node_answers`."""
+"""The summary of a daemon, checked like the answers of `ibpulse.answers`."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
-
 from ibpulse.answers.members import (
-    MAX_NAME,
     MAX_PORTS,
     Amount,
     AnswerPart,
@@ -16,21 +13,8 @@ from ibpulse.answers.members import (
     Name,
     Names,
     Score,
-    Sentence,
     at_most,
 )
-from ibpulse.flightrecorder.store import parse_name
-
-MAX_CAPTURES = 10_000
-
-
-def _capture_name(text: str) -> str:
-    if parse_name(text) is None:
-        raise ValueError("is not the name of a capture")
-    return text
-
-
-CaptureFile = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_capture_name)]
 
 
 class NodeHolding(AnswerPart):
@@ -118,46 +102,3 @@ class NodeSpanSummary(AnswerPart):
     node: NodeRailTraffic
     ports: Annotated[list[NodePortTraffic], at_most(MAX_PORTS)]
     job: NodeJobPorts | None = None
-
-
-class NodeCaptureJob(AnswerPart):
-    """A job of a capture."""
-
-    job_id: Name
-    scheduler: Name
-    name: Name = ""
-    namespace: Name = ""
-    ports: Names
-    began_ms: Count | None
-    began_uncertainty_ms: Count = 0
-    ended_ms: Count | None
-    ended_uncertainty_ms: Count = 0
-
-
-class NodeCapture(AnswerPart):
-    """A finished capture; `jobs` is null if they are not known."""
-
-    name: CaptureFile
-    trigger_ms: Count
-    reason: Name
-    ports: Sentence = ""
-    jobs: Annotated[list[NodeCaptureJob], at_most(100)] | None = None
-    size_bytes: Count
-
-
-class NodePendingCapture(AnswerPart):
-    """A capture that is not complete."""
-
-    name: CaptureFile
-    trigger_ms: Count
-    reason: Name
-    ready_ms: Count
-
-
-class NodeCaptures(AnswerPart):
-    """`/api/v1/captures`, without the addresses of the files."""
-
-    captures: Annotated[list[NodeCapture], at_most(MAX_CAPTURES)]
-    pending: Annotated[list[NodePendingCapture], at_most(1000)]
-    stored_bytes: Count
-    problem: Sentence = ""

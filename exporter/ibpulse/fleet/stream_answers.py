@@ -1,4 +1,4 @@
-"""The stream of a daemon: server-sent events of bounded length, checked like the answers of `node_answers`."""
+"""The stream of a daemon: server-sent events of bounded length, checked like those of `ibpulse.answers`."""
 
 from __future__ import annotations
 

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ibpulse.aggregator.snapshot import Snapshot
+from ibpulse.capture_names import CaptureName, make_name
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import CaptureError
 from ibpulse.events import Event, EventLog
 from ibpulse.flightrecorder.known_ports import KnownPorts
 from ibpulse.flightrecorder.rules import Trigger, ports_of
-from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
+from ibpulse.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.flightrecorder.writer import Job
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.job_history import JobRecord, list_jobs, trace_jobs

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.answers.captures import CapturesAnswer
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.capture_names import parse_name
 from ibpulse.client import WINDOW_HEADER
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
 from ibpulse.fleet.node_answers import read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
-from ibpulse.fleet.span_answers import NodeCaptures, NodeSpanSummary
+from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
-from ibpulse.flightrecorder.store import parse_name
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.parameters import refuse_repeated
@@ -93,6 +94,15 @@ def _summary(answer: PeerAnswer, _: str) -> Response:
     return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
 
 
+def _captures(answer: PeerAnswer, _: str) -> Response:
+    found = read_answer(CapturesAnswer, answer)
+    # the addresses are those on the node itself
+    without_url = {"__all__": {"url"}}
+    return Response(
+        found.model_dump_json(exclude={"captures": without_url, "pending": without_url}), media_type=JSON_TYPE
+    )
+
+
 RESOURCES = (
     NodeResource(
         "ports",
@@ -113,7 +123,7 @@ RESOURCES = (
         "events", "list_node_events", "What happened on the node and when.", _json(EventsAnswer), ("kind", "port")
     ),
     NodeResource("summary", "get_node_summary", "All statistics of one span of whole seconds.", _summary),
-    NodeResource("captures", "list_node_captures", "The captures of the node.", _json(NodeCaptures)),
+    NodeResource("captures", "list_node_captures", "The captures of the node.", _captures),
     NodeResource("clock", "get_node_clock", "The wall clock of the node.", _json(ClockAnswer)),
     NodeResource(
         "window",

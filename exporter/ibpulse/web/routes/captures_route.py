@@ -8,25 +8,23 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.answers.captures import CapturesAnswer, NotificationAnswer, PendingAnswer
+from ibpulse.capture_names import CaptureName, parse_name
 from ibpulse.errors import CaptureError
 from ibpulse.flightrecorder.alertmanager import make_trigger
 from ibpulse.flightrecorder.recorder import Pending
 from ibpulse.flightrecorder.rules import Trigger
-from ibpulse.flightrecorder.store import CaptureName, parse_name
 from ibpulse.web.auth.access import USER
 from ibpulse.web.parts import CaptureParts, WebParts
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.capture_bodies import (
     PATH,
     CaptureRequest,
-    CapturesAnswer,
     Notification,
-    NotificationAnswer,
-    PendingAnswer,
+    describe_pending,
     json_response,
-    list_members,
+    list_captures,
     make_request_trigger,
-    pending_members,
     read_alerts,
     read_body,
     refusals,
@@ -76,7 +74,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
         responses={200: {"model": CapturesAnswer, "description": "The captures."}, **refusals(503)},
         response_class=Response,
     )
-    async def list_captures() -> Response:
+    async def captures_of_node() -> Response:
         """The captures of this node, finished and pending."""
         # before the directory is read, so that a capture that is completed meanwhile is in one of the two lists
         pending = recorder.pending()
@@ -85,7 +83,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
         except CaptureError as error:
             raise unavailable(captures, error) from error
         known = recorder.jobs_of(), recorder.ports_of()
-        return json_response(200, list_members(stored, pending, recorder.find_problem(), *known))
+        return json_response(200, list_captures(stored, pending, recorder.find_problem(), *known))
 
     @router.get(
         PATH + "/{name}",
@@ -133,7 +131,7 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         history_ns = parts.reader.capacity * parts.reader.interval_ns
         trigger = make_request_trigger(body, parts.wall_clock_ns(), captures.default_span_ns, history_ns)
         pending = _ask(captures, trigger)
-        return json_response(202, pending_members(pending), {"Location": f"{PATH}/{pending.name}"})
+        return json_response(202, describe_pending(pending), {"Location": f"{PATH}/{pending.name}"})
 
     @router.post(
         f"{PATH}/alertmanager",
@@ -177,11 +175,11 @@ def _take_alerts(parts: WebParts, captures: CaptureParts, notification: Notifica
     now_ns = parts.wall_clock_ns()
     chosen = captures.alert_receiver.choose(read_alerts(notification), now_ns)
     if not chosen:
-        return json_response(200, {"capture": None, "alerts": 0})
+        return json_response(200, NotificationAnswer.model_construct(capture=None, alerts=0))
     reach_ns = parts.reader.capacity * parts.reader.interval_ns - captures.default_span_ns[0]
     pending = _ask(captures, make_trigger(chosen, now_ns, now_ns - reach_ns))
     captures.alert_receiver.remember(chosen, now_ns)
-    return json_response(200, {"capture": str(pending.name), "alerts": len(chosen)})
+    return json_response(200, NotificationAnswer.model_construct(capture=str(pending.name), alerts=len(chosen)))
 
 
 def may_write(request: Request, *, allow_unauthenticated: bool) -> bool:
