@@ -60,9 +60,9 @@ async def ask(directory: Path, path: str) -> httpx.Response:
 async def test_an_answer_comes_out_as_it_was(tmp_path: Path, path: str) -> None:
     answer = await ask(tmp_path, path)
     read = read_answer(BY_PATH[path], answered(answer.content, answer.headers["content-type"]))
-    if read.encode() == answer.content:
+    if "?" not in path:
+        assert read.encode() == answer.content
         return
-    # a window and a summary
     document = json.loads(read.encode())
     expected = answer.json()
     # members that only some answers have are null in the others

@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ibpulse.answers.members import (
     MAX_SENTENCE,
-    ROLE_WORDS,
     AnswerPart,
     Count,
     Few,
@@ -67,7 +66,7 @@ class StateAnswer(AnswerPart):
         description="Number of sampling intervals between two samples."
     )
     problem: Name = Field(description="no-counters, unreadable, hung, disappeared, or empty.")
-    role: Role = Field(description=ROLE_WORDS)
+    role: Role
 
     @property
     def value(self) -> PortState:
@@ -105,8 +104,8 @@ class EventAnswer(AnswerPart):
             subject=self.subject,
             text=self.text,
             uncertainty_ns=self.uncertainty_ms * MILLISECOND_NS,
-            before=self.before and self.before.value,
-            after=self.after and self.after.value,
+            before=None if self.before is None else self.before.value,
+            after=None if self.after is None else self.after.value,
             details=self.details,
         )
 

@@ -59,10 +59,9 @@ def at_most(items: int) -> Any:
     return Field(max_length=items, fail_fast=True)
 
 
-ROLE_WORDS = f"{', '.join(ROLES[:-1])} or {ROLES[-1]}."
 Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_name)]
 Sentence = Annotated[str, AfterValidator(_sentence)]
-Role = Annotated[str, AfterValidator(_role), Field(description=ROLE_WORDS)]
+Role = Annotated[str, AfterValidator(_role), Field(description=f"{', '.join(ROLES[:-1])} or {ROLES[-1]}.")]
 Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 # nanoseconds are in 64 bits

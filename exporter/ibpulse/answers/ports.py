@@ -8,7 +8,6 @@ from pydantic import AfterValidator, Field
 
 from ibpulse.answers.members import (
     MAX_PORTS,
-    ROLE_WORDS,
     Amount,
     AnswerPart,
     Count,
@@ -83,7 +82,7 @@ class PortAnswer(AnswerPart):
         description="Data rate in one direction; null unless the port is ACTIVE and the rate is known."
     )
     rail: bool = Field(description="Whether the role is compute.")
-    role: Role = Field(description=ROLE_WORDS)
+    role: Role
     source: Source | None = Field(description="null if none of its files counts bytes.")
     problem: Sentence = Field(description="Empty for a healthy port.")
     identity: Identity
