@@ -1,4 +1,4 @@
-"""`/api/v1/jobs`: the jobs of a node."""
+"""`/api/v1/jobs`: the jobs of a node; and the ports of one job, as a window, a summary or a stream of it has them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from ibpulse.answers.members import (
     at_most,
 )
 from ibpulse.model import JOB_BASES, JOB_SOURCES
+
+MAX_HOLDINGS = 100
 
 
 class JobTrafficAnswer(AnswerPart):
@@ -81,3 +83,24 @@ class JobsAnswer(AnswerPart):
     jobs: Annotated[list[JobAnswer], at_most(MAX_JOBS)]
     pods: Names = Field(description="UIDs of the pods on this node; jobs are those that hold an RDMA device.")
     notices: Sentences
+
+
+class HoldingAnswer(AnswerPart):
+    """Ports that a job had from one time to another, each noticed at most the uncertainty later."""
+
+    ports: Names
+    from_ms: Count | None = Field(description="null if it had them since before the events go back.")
+    from_uncertainty_ms: Count
+    to_ms: Count | None = Field(description="null while it has them.")
+    to_uncertainty_ms: Count
+
+
+class JobPortsAnswer(AnswerPart):
+    """A job, and the ports that it had in the span."""
+
+    job_id: Name
+    scheduler: Name
+    running: bool
+    had: Annotated[list[HoldingAnswer], at_most(MAX_HOLDINGS)] = Field(
+        description="Oldest first; the newest 32, with at most 512 ports."
+    )

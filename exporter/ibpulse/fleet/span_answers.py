@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from ibpulse.answers.jobs import JobPortsAnswer
 from ibpulse.answers.members import (
     MAX_PORTS,
     Amount,
@@ -11,29 +12,9 @@ from ibpulse.answers.members import (
     Count,
     Few,
     Name,
-    Names,
     Score,
     at_most,
 )
-
-
-class NodeHolding(AnswerPart):
-    """Ports that a job had from one time to another."""
-
-    ports: Names
-    from_ms: Count | None
-    from_uncertainty_ms: Count
-    to_ms: Count | None
-    to_uncertainty_ms: Count
-
-
-class NodeJobPorts(AnswerPart):
-    """The job of a window or summary, and what it had."""
-
-    job_id: Name
-    scheduler: Name
-    running: bool
-    had: Annotated[list[NodeHolding], at_most(100)]
 
 
 class NodeRuns(AnswerPart):
@@ -101,4 +82,4 @@ class NodeSpanSummary(AnswerPart):
     end_ms: Count
     node: NodeRailTraffic
     ports: Annotated[list[NodePortTraffic], at_most(MAX_PORTS)]
-    job: NodeJobPorts | None = None
+    job: JobPortsAnswer | None = None

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ibpulse.answers.events import MAX_EVENTS, Plain
+from ibpulse.answers.jobs import JobPortsAnswer
 from ibpulse.answers.members import (
     MAX_JOBS,
     MAX_PORTS,
@@ -28,7 +29,6 @@ from ibpulse.answers.members import (
 )
 from ibpulse.errors import DaemonError
 from ibpulse.events.event import MAX_INTEGER
-from ibpulse.fleet.span_answers import NodeJobPorts
 from ibpulse.model import UNKNOWN_ROLE
 
 STREAM_TYPE = "text/event-stream"
@@ -88,7 +88,7 @@ class StreamPorts(AnswerPart):
     simulated: bool = False
     ports: Annotated[list[StreamPort], at_most(MAX_PORTS)]
     jobs: Annotated[list[StreamJobSpan], at_most(MAX_JOBS)] = Field(default_factory=list)
-    job: NodeJobPorts | None = None
+    job: JobPortsAnswer | None = None
 
 
 class StreamBatch(AnswerPart):

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from ibpulse.answers.jobs import JobPortsAnswer
 from ibpulse.answers.members import (
     MAX_PORTS,
     NOT_OURS,
@@ -28,7 +29,6 @@ from ibpulse.client import WINDOW_HEADER
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import PeerAnswer
 from ibpulse.fleet.node_answers import read_answer
-from ibpulse.fleet.span_answers import NodeJobPorts
 
 NPY_TYPE = "application/x-npy"
 MAX_VALUES = 1_000_000
@@ -70,7 +70,7 @@ class NodeWindowGrid(AnswerPart):
     implausible: NodeImplausible
     history: NodeHistory
     coverage: Sentence
-    job: NodeJobPorts | None = None
+    job: JobPortsAnswer | None = None
 
 
 class NodeSeries(AnswerPart):

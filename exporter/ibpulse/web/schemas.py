@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from ibpulse.answers.jobs import JobPortsAnswer
 from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
 _REASONS = {
@@ -61,25 +62,6 @@ class Implausible(BaseModel):
     merged: int = Field(description="How many were merged with samples before them.")
     unexplained: int = Field(description="How many nothing explains; they are as they were read.")
     places: list[list[int]] = Field(description="Merged samples: series, first bin, number of bins; the first 200.")
-
-
-class HoldingAnswer(BaseModel):
-    """Ports that a job had from one time to another, each noticed at most the uncertainty later."""
-
-    ports: list[str]
-    from_ms: int | None = Field(description="null if it had them since before the events go back.")
-    from_uncertainty_ms: int
-    to_ms: int | None = Field(description="null while it has them.")
-    to_uncertainty_ms: int
-
-
-class JobPortsAnswer(BaseModel):
-    """A job, and the ports that it had in the span."""
-
-    job_id: str
-    scheduler: str
-    running: bool
-    had: list[HoldingAnswer] = Field(description="Oldest first; the newest 32, with at most 512 ports.")
 
 
 def inline_parts(schema: dict[str, Any]) -> dict[str, Any]:

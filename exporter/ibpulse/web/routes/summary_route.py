@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ibpulse.aggregator.summary import Summary
+from ibpulse.answers.jobs import JobPortsAnswer
 from ibpulse.base.values import SOME_SECONDS
 from ibpulse.ring.window import place_ports, settled_tick, widest_stride
 from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
@@ -19,7 +20,7 @@ from ibpulse.web.job_choice import JOB_HELP, ChosenJob, OptionalJob, choose_job
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_parameter, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
-from ibpulse.web.schemas import JobPortsAnswer, operation, problems
+from ibpulse.web.schemas import operation, problems
 
 DEFAULT_LAST = "1m"
 
