@@ -19,15 +19,15 @@ from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.stream_answers import EVENTS
 from ibpulse.fleet.window_answers import NodeJsonWindow, NodeWindowHead
 from ibpulse.text import escape_controls
 from tests.tables import for_each
 
 MODELS: list[type[AnswerPart]] = [
-    *(PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, NodeSpanSummary, CapturesAnswer, PendingAnswer),
+    *(PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, SummaryAnswer, CapturesAnswer, PendingAnswer),
     *(NodeJsonWindow, NodeWindowHead, TopologyAnswer),
     *EVENTS.values(),
 ]
@@ -183,7 +183,7 @@ def test_many_wrong_items_are_one_fault_in_memory(model: type[AnswerPart], place
 
 @pytest.mark.parametrize(
     ("model", "place"),
-    [(EventsAnswer, ("kinds",)), (NodeSpanSummary, ("node", "burstiness_cv")), (TopologyAnswer, ("distances",))],
+    [(EventsAnswer, ("kinds",)), (SummaryAnswer, ("node", "burstiness_cv")), (TopologyAnswer, ("distances",))],
 )
 def test_many_members_of_any_name_are_one_fault(model: type[AnswerPart], place: Place) -> None:
     members = {f"k{number}": "x" for number in range(1001)}

@@ -21,6 +21,7 @@ from ibpulse import __version__
 from ibpulse.answers.captures import CapturesAnswer
 from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.ports import PortsAnswer
+from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.fleet import node_table
 from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.http_peer import HttpPeer, PeerAnswer
@@ -28,7 +29,6 @@ from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeState, NodeTable, PolledNode
 from ibpulse.fleet.nodes import Node, Nodes
-from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.fleet.window_answers import read_array, read_window
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
@@ -105,7 +105,7 @@ async def test_every_answer_of_a_node_is_read(fleet: Fleet, daemons: dict[str, D
     await fleet.list(open=daemons["open"].url)
     await fleet.poll()
     (node,) = fleet.nodes.all()
-    assert (await ask_node(node, NodeSpanSummary, "/api/v1/summary", [("last", "1s")])).node.rails == 2
+    assert (await ask_node(node, SummaryAnswer, "/api/v1/summary", [("last", "1s")])).node.rails == 2
     assert (await ask_node(node, EventsAnswer, "/api/v1/events")).events[0].kind == "started"
     assert (await ask_node(node, CapturesAnswer, "/api/v1/captures")).captures == []
     assert read_window(await node.get("/api/v1/window", [("last", "500ms")])).points == 50

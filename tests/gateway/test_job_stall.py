@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ibpulse.answers.jobs import JobAnswer, JobTrafficAnswer
+from ibpulse.answers.summary import NodeSummary, SummaryAnswer
 from ibpulse.fleet.clock_offsets import DRIFT, ClockOffset, MeasuredOffset
 from ibpulse.fleet.node_table import NodeState
-from ibpulse.fleet.span_answers import NodeRailTraffic, NodeSpanSummary
 from ibpulse.fleet.targets import Target
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_stall import JobStall, find_stall
@@ -171,10 +171,10 @@ def test_a_silence_is_longer_than_three_steps(step: float | None, shortest: floa
 
 
 def summarised(each: JobNode, step: float | None) -> JobNode:
-    numbers: dict[str, Any] = dict.fromkeys(NodeRailTraffic.model_fields)
+    numbers: dict[str, Any] = dict.fromkeys(NodeSummary.model_fields)
     numbers |= {"active_rails": 1, "step_period_seconds": step}
-    each.summary = NodeSpanSummary(
-        window_seconds=10, start_ms=0, end_ms=1, node=NodeRailTraffic.model_construct(**numbers), ports=[]
+    each.summary = SummaryAnswer(
+        window_seconds=10, start_ms=0, end_ms=1, node=NodeSummary.model_construct(**numbers), ports=[]
     )
     return each
 

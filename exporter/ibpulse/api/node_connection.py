@@ -10,11 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-import orjson
-
 from ibpulse.answers.captures import PendingAnswer
 from ibpulse.answers.members import read_members
 from ibpulse.answers.ports import PortsAnswer
+from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.api.answer_tables import Events, Jobs, SpanSummary
 from ibpulse.api.moments import Time, read_span, span_query
 from ibpulse.api.samples import SampledRates
@@ -149,9 +148,8 @@ class NodeConnection:
             query.append(("job", job))
         body = self._connection.get("/api/v1/summary", query).body
         with reading(self._connection):
-            members = orjson.loads(body)
-            check_members(members, "node", "ports", "window_seconds", "start_ms")
-            return SpanSummary(members, self.place)
+            found = read_members(SummaryAnswer, body)
+        return SpanSummary(found.model_dump(exclude=None if found.job else {"job"}), self.place)
 
     def events(self, last: str | None = None, *, start: Time | None = None, end: Time | None = None) -> Events:
         """The events of the `last` part, or from `start` to `end`; by default all that the daemon keeps.
@@ -260,16 +258,6 @@ class NodeConnection:
 
     def __repr__(self) -> str:
         return f"<ibpulse.NodeConnection to {self.place}>"
-
-
-def check_members(members: object, *names: str) -> None:
-    """Check that an answer is an object with these members.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if not isinstance(members, dict) or any(name not in members for name in names):
-        raise ValueError("a member is missing")
 
 
 def _text(time_ns: int) -> str:

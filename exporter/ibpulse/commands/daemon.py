@@ -20,7 +20,7 @@ import uvloop
 
 from ibpulse import __version__, exposition, memory, owned_files
 from ibpulse.aggregator import Snapshot
-from ibpulse.aggregator.summary import Summary
+from ibpulse.answers.summary import Summary
 from ibpulse.clocks import Clock
 from ibpulse.commands.current_snapshot import CurrentSnapshot
 from ibpulse.commands.own_command import own_command

@@ -10,7 +10,6 @@ peer_faults     why they fail, as sentences
 nodes           requests to many nodes in parallel, within a time
 node_answers    reads answers as `ibpulse.answers` describes them
 node_figures    what only its metrics say
-span_answers    the summary
 window_answers  windows, as JSON and NPY
 stream_answers  the events of its stream
 clock_offsets   how far the clock of a node is from this one, and how certain that is

@@ -13,10 +13,10 @@ from typing import Any
 from ibpulse.analysis.bins import Statistic
 from ibpulse.answers.events import EventAnswer, EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.window_answers import NodeArray, read_array
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs
@@ -98,7 +98,7 @@ class NodePoll:
             if self._clock.monotonic() >= self._slow_at:
                 self._slow_at = self._clock.monotonic() + SLOW_SECONDS
                 query = [("job", job), ("last", f"{SUMMARY_MS}ms")]
-                self.data.summary = await ask_node(node, NodeSpanSummary, "/api/v1/summary", query)
+                self.data.summary = await ask_node(node, SummaryAnswer, "/api/v1/summary", query)
                 await self._read_events(node)
         except DaemonError as error:
             # a node whose clock was set back refuses what is in its future

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples
@@ -52,12 +52,12 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
     window_ms = to_ms - from_ms
     nodes = {name: JobNode(each, states.get(name), GONE) for name, each in job.nodes.items()}
 
-    async def ask(node: Node) -> tuple[NodeSamples, NodeSpanSummary]:
+    async def ask(node: Node) -> tuple[NodeSamples, SummaryAnswer]:
         span = [("from", str(from_ms)), ("to", str(to_ms))]
         window = await ask_samples(node, job.text, span)
         samples = NodeSamples(window.head.interval_ms, window_ms).add(window)
         parts.table.note_jobs(node.name, await ask_node(node, JobsAnswer, "/api/v1/jobs"))
-        return samples, await ask_node(node, NodeSpanSummary, "/api/v1/summary", [("job", job.text), *span])
+        return samples, await ask_node(node, SummaryAnswer, "/api/v1/summary", [("job", job.text), *span])
 
     asked = [node for name in nodes if (node := parts.nodes.get(name)) is not None]
     async for node, answer in parts.nodes.ask_each(asked, ask):

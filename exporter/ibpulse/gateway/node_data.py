@@ -14,13 +14,13 @@ from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.capture_names import parse_name
 from ibpulse.client import WINDOW_HEADER
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
 from ibpulse.fleet.node_answers import read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
-from ibpulse.fleet.span_answers import NodeSpanSummary
 from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.web.admission import ParallelRequests
@@ -89,7 +89,7 @@ def _window(answer: PeerAnswer, wanted: str) -> Response:
 
 
 def _summary(answer: PeerAnswer, _: str) -> Response:
-    found = read_answer(NodeSpanSummary, answer)
+    found = read_answer(SummaryAnswer, answer)
     # only a query that names a job has one in its answer
     return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
 

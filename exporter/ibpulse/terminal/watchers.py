@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-import orjson
-from pydantic import TypeAdapter
 
-from ibpulse.aggregator import AggregatorOptions, Summary, read_sampler, summarize
+from ibpulse.aggregator import AggregatorOptions, read_sampler, summarize
 from ibpulse.answers.ports import PortAnswer, PortsAnswer
+from ibpulse.answers.summary import Summary, SummaryAnswer
 from ibpulse.arrays import Singles
-from ibpulse.client import DaemonConnection, RemoteWindow, ask_events, ask_metrics, ask_ports, ask_window, reading
+from ibpulse.client import DaemonConnection, RemoteWindow, ask_events, ask_metrics, ask_ports, ask_window, read_body
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
 from ibpulse.events.watch import KnownPort
@@ -50,7 +49,6 @@ _ERRORS = "ibpulse_sampler_read_errors_total"
 _RESTARTS = "ibpulse_sampler_restarts_total"
 _LATE_SUM = "ibpulse_sampler_lateness_seconds_sum"
 _LATE_COUNT = "ibpulse_sampler_lateness_seconds_count"
-_SUMMARY = TypeAdapter(Summary)
 METRICS = (_TICKS, _MISSED, _ERRORS, _RESTARTS, _LATE_SUM, _LATE_COUNT)
 
 
@@ -96,8 +94,7 @@ class DaemonWatcher:
 
     def _ask_summary(self) -> Summary:
         answer = self._connection.get("/api/v1/summary", [("last", f"{SUMMARY_WINDOW_SECONDS}s")])
-        with reading(self._connection):
-            return _SUMMARY.validate_python(orjson.loads(answer.body))
+        return read_body(self._connection, SummaryAnswer, answer.body)
 
     def _view(self, ports: PortsAnswer, points: int, wanted_ns: int) -> View:
         bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, WithJsonSchema
@@ -47,8 +47,8 @@ class ChosenJob:
         """Its id."""
         return self.key[1]
 
-    def describe(self, from_ns: int, to_ns: int) -> dict[str, Any]:
-        """Its ports between two wall times as the members of a `JobPortsAnswer`; if they are very many, the newest."""
+    def describe(self, from_ns: int, to_ns: int) -> JobPortsAnswer:
+        """Its ports between two wall times; if they are very many, the newest."""
         found = [holding for record in self.records for holding in record.holdings]
         newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MOST_HOLDINGS - 1 : -1]
         named = np.cumsum([len(each.ports) for each in newest])
@@ -58,7 +58,7 @@ class ChosenJob:
             scheduler=self.key[0],
             running=any(record.ended_ns is None for record in self.records),
             had=[_describe(each) for each in reversed(kept)],
-        ).model_dump()
+        )
 
 
 def _describe(holding: Holding) -> HoldingAnswer:

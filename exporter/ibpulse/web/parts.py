@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.aggregator.summary import Summary
+from ibpulse.answers.summary import Summary
 from ibpulse.events import EventLog
 from ibpulse.events.watch import KnownPort
 from ibpulse.flightrecorder.alertmanager import AlertReceiver
