@@ -181,6 +181,18 @@ async def test_a_full_queue_gives_way_to_a_client_that_waits_less() -> None:
     await other
 
 
+async def test_who_gives_up_as_its_turn_comes_takes_no_place() -> None:
+    queue = FairQueue(1, 10)
+    await queue.enter("a")
+    waiting = asyncio.create_task(queue.enter("b"))
+    await settle()
+    queue.leave("a")
+    waiting.cancel()
+    await settle()
+    async with asyncio.timeout(0):
+        await queue.enter("c")
+
+
 Requests = dict[asyncio.Task[None], str]
 
 
