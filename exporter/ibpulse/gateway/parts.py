@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass, field
 
@@ -14,19 +13,15 @@ from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
 from ibpulse.flightrecorder.alertmanager import COOLDOWN_NS
-from ibpulse.metrics.web import WebCounts
 from ibpulse.web.admission import Viewers
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.host_names import HostCheck
+from ibpulse.web.application import RequestLimits, ServerParts
 from ibpulse.web.stream.hub import Viewer
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayLimits:
-    """Limits on the cost of requests; `max_viewers` is that of all streams together, of nodes and of jobs."""
+class GatewayLimits(RequestLimits):
+    """The limits of a gateway; its streams are those of nodes and of jobs."""
 
-    max_query_bytes: int = 16_384
-    max_body_bytes: int = 1_048_576
     max_viewers: int = 64
 
 
@@ -39,26 +34,20 @@ class GatewayCaptures:
     cooldown_ns: int = COOLDOWN_NS
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayParts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayParts(ServerParts):
     """The gateway, as the routes see it.
 
-    `registry` has the metrics of the process. Streams end when `ending` is set. `web_config` is the loaded web
-    configuration file, if any, and `hosts` the host names that are served. Captures are taken for anyone if
-    `allow_unauthenticated`, else for requests with a user.
+    `registry` has the metrics of the process. Captures are taken for anyone if `allow_unauthenticated`, else for
+    requests with a user.
     """
 
     discovery: Discovery
     nodes: Nodes
     table: NodeTable
-    version: str
     registry: CollectorRegistry
-    counts: WebCounts = field(default_factory=WebCounts)
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     captures: GatewayCaptures = field(default_factory=GatewayCaptures)
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
-    web_config: WebConfigReloader | None = None
-    hosts: HostCheck = field(default_factory=HostCheck)
     allow_unauthenticated: bool = False
     clock: Clock = time
     viewers: Viewers[Viewer] = field(init=False)

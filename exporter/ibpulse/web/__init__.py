@@ -1,6 +1,6 @@
 """The web server: metrics, API, health, live page. The only package that imports FastAPI and uvicorn.
 
-app         assembles the application; parts: its interface to the daemon
+app         all routes of the daemon; parts: its interface to the daemon; application: what a gateway shares
 server      runs uvicorn in the daemon's event loop
 connection  limits on one connection
 admission   limits on all connections, requests and viewers together, and per client

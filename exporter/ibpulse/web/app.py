@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from ibpulse.web.auth.access import AccessControl
-from ibpulse.web.middleware import OuterMiddleware
+from ibpulse.web.application import REFUSALS, make_app
 from ibpulse.web.parts import WebLimits, WebParts
-from ibpulse.web.problems import install_problem_handlers
 from ibpulse.web.routes.captures_route import captures_router, captures_writing_router
 from ibpulse.web.routes.clock_route import clock_router
 from ibpulse.web.routes.events_route import events_router
@@ -18,7 +16,6 @@ from ibpulse.web.routes.ports_route import ports_router, topology_router
 from ibpulse.web.routes.stream_route import stream_router
 from ibpulse.web.routes.summary_route import summary_router
 from ibpulse.web.routes.window_route import window_router
-from ibpulse.web.schemas import problems
 
 __all__ = ["WebLimits", "WebParts", "create_app"]
 
@@ -27,18 +24,7 @@ DESCRIPTION = "Traffic of every InfiniBand and RoCE port of this node, sample by
 
 def create_app(parts: WebParts) -> FastAPI:
     """The application with all routes."""
-    app = FastAPI(
-        title="ibpulse",
-        description=DESCRIPTION,
-        version=parts.version,
-        openapi_url="/api/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
-    install_problem_handlers(app)
-    # from the middleware, for every path but the probes
-    refusals = problems(401, 414, 421, 429)
+    app = make_app("ibpulse", DESCRIPTION, parts, parts.monotonic_ns)
     for router in (
         metrics_router,
         ports_router,
@@ -50,21 +36,10 @@ def create_app(parts: WebParts) -> FastAPI:
         stream_router,
         clock_router,
     ):
-        app.include_router(router(parts), responses=refusals)
+        app.include_router(router(parts), responses=REFUSALS)
     app.include_router(health_router(parts))
     if parts.captures:
-        app.include_router(captures_router(parts.captures), responses=refusals)
-        app.include_router(captures_writing_router(parts, parts.captures), responses=refusals)
+        app.include_router(captures_router(parts.captures), responses=REFUSALS)
+        app.include_router(captures_writing_router(parts, parts.captures), responses=REFUSALS)
     app.include_router(pages_router(parts, app.openapi))
-    # middleware added last is outermost
-    app.add_middleware(
-        AccessControl, web_config=parts.web_config, max_body_bytes=parts.limits.max_body_bytes, hosts=parts.hosts
-    )
-    app.add_middleware(
-        OuterMiddleware,
-        counts=parts.counts,
-        max_query_bytes=parts.limits.max_query_bytes,
-        headers=parts.web_config.headers if parts.web_config else tuple,
-        monotonic_ns=parts.monotonic_ns,
-    )
     return app

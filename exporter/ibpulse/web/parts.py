@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,17 +17,15 @@ from ibpulse.internal_errors import Occurrences
 from ibpulse.jobs.job_history import JobPorts
 from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.kernel_clock import ClockState, read_clock_state
-from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.admission import ParallelRequests
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.host_names import HostCheck
+from ibpulse.web.application import RequestLimits, ServerParts
 
 
 @dataclass(frozen=True, slots=True)
-class WebLimits:
-    """Limits on the cost of requests, individually and in total.
+class WebLimits(RequestLimits):
+    """The limits of a daemon.
 
     A request is wide if it reads or returns more than `wide_values` values. `max_values` limits one response.
     """
@@ -36,10 +33,7 @@ class WebLimits:
     max_wide_requests: int = 2
     wide_values: int = 100_000
     max_values: int = 200_000
-    max_query_bytes: int = 16_384
-    max_body_bytes: int = 1_048_576
     max_ports: int = 256
-    max_viewers: int = 16
 
     def wide_requests(self, running: str, instead: str) -> ParallelRequests:
         """The wide requests of one kind; the refusal names those that are `running`, and what to ask for `instead`."""
@@ -62,18 +56,16 @@ class CaptureParts:
     failures: Occurrences = field(default_factory=Occurrences)
 
 
-@dataclass(frozen=True, slots=True)
-class WebParts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebParts(ServerParts):
     """The daemon, as the routes see it.
 
     `slots` returns the ring slot of each port by its name (`mlx5_0:1`). `metrics` returns body and content type for an
     Accept header and a list of names. `ready` returns the state and a sentence. `summarize` returns the summary of a
-    number of whole seconds that end at a wall time (ns), or now, of a job if its ports are given. `counts` has the
-    server's own metrics. `node` is the name of the node. `snapshot` returns the statistics of the last second, None
-    before the first. Streams end when `ending` is set. `web_config` is the loaded web configuration file, if any, and
-    `hosts` the host names that are served. `events` is the event log; `known_ports` returns the ports of the node and
-    those that disappeared within the history, in natural order. `jobs` returns the jobs as of the last reading of their
-    sources, and those of the past.
+    number of whole seconds that end at a wall time (ns), or now, of a job if its ports are given. `node` is the name of
+    the node. `snapshot` returns the statistics of the last second, None before the first. `events` is the event log;
+    `known_ports` returns the ports of the node and those that disappeared within the history, in natural order. `jobs`
+    returns the jobs as of the last reading of their sources, and those of the past.
     """
 
     reader: RingReader
@@ -83,17 +75,12 @@ class WebParts:
     heartbeat_age_seconds: Callable[[], float | None]
     ready: Callable[[], tuple[bool, str]]
     summarize: Callable[[int, int | None, JobPorts | None], Summary]
-    version: str
     limits: WebLimits = field(default_factory=WebLimits)
-    counts: WebCounts = field(default_factory=WebCounts)
     node: str = field(default_factory=socket.gethostname)
     wall_clock_ns: Callable[[], int] = time.time_ns
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     clock_state: Callable[[], ClockState | None] = read_clock_state
     snapshot: Callable[[], Snapshot | None] = lambda: None
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
-    web_config: WebConfigReloader | None = None
-    hosts: HostCheck = field(default_factory=HostCheck)
     captures: CaptureParts | None = None
     events: EventLog = field(default_factory=EventLog)
     known_ports: Callable[[], tuple[KnownPort, ...]] = tuple
