@@ -32,4 +32,4 @@ def describe_clock(parts: WebParts) -> dict[str, Any]:
     """The answer of the route as plain values; the clock is read last."""
     state = parts.clock_state()
     synchronised = None if state is None else state.synchronised
-    return {"node": parts.node, "synchronised": synchronised, "time_ns": parts.wall_clock_ns()}
+    return {"node": parts.node.name, "synchronised": synchronised, "time_ns": parts.node.clock.time_ns()}

@@ -35,7 +35,7 @@ def jobs_router(parts: WebParts) -> APIRouter:
 
 def describe_jobs(parts: WebParts) -> dict[str, Any]:
     """The answer of the route as plain values."""
-    view = parts.jobs()
+    view = parts.node.jobs.view
     return {
         "known": view.jobs is not None,
         "sources": list(view.sources),
@@ -64,7 +64,7 @@ def _describe(record: JobRecord) -> dict[str, Any]:
 
 def _describe_traffic(parts: WebParts, record: JobRecord) -> dict[str, Any] | None:
     """Until when a job moved bytes; None if that is not known."""
-    snapshot = parts.snapshot()
+    snapshot = parts.current.get()
     job = snapshot.statistics_of(record.job.claim.key) if snapshot and record.ended_ns is None else None
     if job is None:
         return None
