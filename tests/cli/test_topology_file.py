@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.commands import wiring
 from ibpulse.commands.record import node_source
 from ibpulse.config import Settings, load
 from ibpulse.events import EventLog
 from ibpulse.model import Fabric
+from ibpulse.node import wiring
 from ibpulse.recordings import RecordedPort
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile

@@ -32,6 +32,7 @@ from ibpulse.web.stream.hub import Feed
 from ibpulse.web.stream.messages import describe_second
 from tests.aggregator.rings import MS, RATE, Ring, port
 from tests.reports.recordings import run_of
+from tests.web.rings import given_parts
 
 NAMES = ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"]
 SECONDS = 10
@@ -85,13 +86,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     snapshot = aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(LAST // 100))
     assert snapshot.end_tick == LAST
     known = tuple(KnownPort(one, PortState("ACTIVE", "LinkUp", True, RATE, True)) for one in ring.fabric.ports)
-    parts = WebParts(
+    parts = given_parts(
         reader=ring.reader,
         fabric=lambda: ring.fabric,
         slots=ring.file.slots,
-        metrics=lambda accept, names: (b"", ""),
-        heartbeat_age_seconds=lambda: 0.0,
-        ready=lambda: (True, ""),
         summarize=lambda seconds, end_ns, had: aggregator.summarize(ring.fabric.ports, seconds, end_ns, had=had),
         version="1.2.3",
         wall_clock_ns=lambda: (LAST + 30) * 10 * MS,

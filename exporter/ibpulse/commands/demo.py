@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ibpulse.base.own_command import own_command
 from ibpulse.commands import simulate
-from ibpulse.commands.own_command import own_command
 from ibpulse.errors import FabricError
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Simulate and serve until SIGTERM or SIGINT; all files are removed at the end."""
-    from ibpulse.commands.daemon import run_daemon  # not for help texts
     from ibpulse.commands.logs import set_up_log
     from ibpulse.config.loading import DEFAULT
+    from ibpulse.daemon import run_daemon  # not for help texts
     from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
 
     set_up_log(settings.log.level, settings.log.format)

@@ -103,8 +103,8 @@ def make_request(settings: Settings, *, sample: bool = True) -> FactsRequest:
     Raises:
         ConfigError: the file of topology.file is invalid.
     """
-    from ibpulse.commands.wiring import make_inventory, supervisor_options  # not for help texts
     from ibpulse.doctor.child_process import FactsRequest
+    from ibpulse.node.wiring import make_inventory, supervisor_options  # not for help texts
 
     options = make_options(settings, sample=sample)
     return FactsRequest(options, make_inventory(settings), supervisor_options(settings))

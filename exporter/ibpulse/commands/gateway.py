@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         settings = replace(settings, web=replace(settings.web, listen_address=ADDRESS.parse(LISTEN_ADDRESS)))
     try:
         from ibpulse.commands.demo_nodes import find_ports
-        from ibpulse.commands.gateway_service import run_gateway
+        from ibpulse.gateway.service import run_gateway
     except ModuleNotFoundError as error:
         if error.name != "httpx":
             raise

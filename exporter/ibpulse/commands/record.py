@@ -86,7 +86,7 @@ async def node_source(
     Raises:
         IbpulseError: nothing can be sampled.
     """
-    from ibpulse.commands.wiring import make_temporary_sampler  # not for help texts
+    from ibpulse.node.wiring import make_temporary_sampler  # not for help texts
     from ibpulse.recordings.source import ring_source
     from ibpulse.sampler.lane import start_sampler
 

@@ -15,8 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Sample and serve until SIGTERM or SIGINT."""
-    from ibpulse.commands.daemon import run_daemon  # not for help texts
-    from ibpulse.commands.logs import set_up_log
+    from ibpulse.commands.logs import set_up_log  # not for help texts
+    from ibpulse.daemon import run_daemon
 
     set_up_log(settings.log.level, settings.log.format)
     return run_daemon(settings)

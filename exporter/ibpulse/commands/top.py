@@ -117,7 +117,7 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
     Raises:
         IbpulseError: nothing can be sampled.
     """
-    from ibpulse.commands.wiring import aggregator_options, make_temporary_sampler  # not for help texts
+    from ibpulse.node.wiring import aggregator_options, make_temporary_sampler  # not for help texts
     from ibpulse.terminal.watchers import RingWatcher
 
     async with make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
