@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 import ibpulse
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from tests.api.places import Places
 
 
@@ -56,7 +56,7 @@ def test_a_refusal_says_what_the_daemon_said(places: Places) -> None:
     with ibpulse.connect(places.url) as node:
         with pytest.raises(ibpulse.IbpulseError, match="No such job: '77'"):
             node.summary(job="77")
-        with pytest.raises(ibpulse.IbpulseError, match="responded with 422: before"):
+        with pytest.raises(ibpulse.IbpulseError, match="it refuses with 422: before"):
             node.capture(before="9h")
         with pytest.raises(ValueError, match="the newest sample is of"):
             node.window(start="2999-01-01T00:00:00Z")

@@ -15,6 +15,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.client.transport import HttpPeer
 from ibpulse.datasets import node_samples_source
 from ibpulse.datasets.collected_nodes import NodeCollection, collect_nodes
 from ibpulse.datasets.collection_result import CollectionResult
@@ -24,7 +25,6 @@ from ibpulse.datasets.gateway_nodes import GatewaySource
 from ibpulse.errors import DiscoveryError
 from ibpulse.fleet import nodes
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.http_peer import HttpPeer
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import PolledNode
 from ibpulse.fleet.target_sources import parse_source
