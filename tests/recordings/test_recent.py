@@ -10,7 +10,7 @@ import pytest
 from ibpulse.errors import DaemonError, RecordingError
 from ibpulse.recordings.from_daemon import fetch_recent
 from tests.client.servers import Canned, canned
-from tests.fleet.small_answers import PORT, jobs_of, port_of, ports_of
+from tests.fleet.small_answers import PORT, events_of, jobs_of, port_of, ports_of
 
 
 @pytest.fixture
@@ -19,6 +19,7 @@ def server() -> Iterator[Canned]:
         port = port_of(identity={**PORT["identity"], "link_layer": "InfiniBand"})
         state.answer("/api/v1/ports", ports_of(port, simulated=True))
         state.answer("/api/v1/jobs", jobs_of())
+        state.answer("/api/v1/events", events_of())
         yield state
 
 

@@ -119,7 +119,8 @@ class BlockingTransport(httpx.BaseTransport):
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
         response = await self._transport.handle_async_request(request)
-        return httpx.Response(response.status_code, headers=response.headers, content=await response.aread())
+        content = httpx.ByteStream(await response.aread())
+        return httpx.Response(response.status_code, headers=response.headers, stream=content)
 
 
 class Viewer:

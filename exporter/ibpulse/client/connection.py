@@ -43,6 +43,7 @@ from ibpulse.units import MILLISECOND_NS
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 64_000_000
 MAX_NAMED = 8
+WINDOW = "/api/v1/window"
 # a daemon listens some seconds after its start
 MAX_WAIT_SECONDS = 15.0
 RETRY_SECONDS = 0.25
@@ -95,7 +96,7 @@ class DaemonConnection(Requests):
         Raises:
             DaemonError: there is no answer (`status` 0), or the daemon refuses the request, with its own reason.
         """
-        with self._named(path):
+        with self.named(path):
             request = self._request("GET", path, query, self._seconds)
             with self._explained(f"no answer within {self._seconds:g} s"):
                 try:
@@ -110,7 +111,7 @@ class DaemonConnection(Requests):
             DaemonError: as `get`, or it is not one of an ibpulse daemon.
         """
         answer = self.get(path, query)
-        with self._named(path):
+        with self.named(path):
             return read_answer(model, answer)
 
     def ask_window(self, query: Query) -> NodeArray:
@@ -119,9 +120,8 @@ class DaemonConnection(Requests):
         Raises:
             DaemonError: as `ask`.
         """
-        path = "/api/v1/window"
-        answer = self.get(path, [*query, ("format", "npy")])
-        with self._named(path):
+        answer = self.get(WINDOW, [*query, ("format", "npy")])
+        with self.named(WINDOW):
             return read_array(answer)
 
     def post(self, model: type[Part], path: str, document: Mapping[str, Any]) -> Part:
@@ -132,7 +132,7 @@ class DaemonConnection(Requests):
         """
         # a new connection, because a request that is not repeated must not meet one that the server has closed
         self.close()
-        with self._named(path):
+        with self.named(path):
             content = orjson.dumps(document)
             request = self._request("POST", path, (), self._seconds, {"Content-Type": JSON_TYPE}, content)
             with self._explained(f"no answer within {self._seconds:g} s"):
@@ -153,8 +153,8 @@ class DaemonConnection(Requests):
         self._transport.close()
 
     @contextmanager
-    def _named(self, path: str) -> Iterator[None]:
-        """Name the daemon in errors."""
+    def named(self, path: str) -> Iterator[None]:
+        """Name the daemon and the path in errors."""
         try:
             yield
         except DaemonError as error:

@@ -20,7 +20,7 @@ from ibpulse.analysis.plausible import MOST_STEPS, STEPS
 from ibpulse.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.answers.members import NOT_OURS
 from ibpulse.answers.ports import PortAnswer, PortsAnswer, Source
-from ibpulse.client.connection import DaemonConnection, ask_events, ask_ports
+from ibpulse.client.connection import WINDOW, DaemonConnection, ask_events, ask_ports
 from ibpulse.client.transport import Query
 from ibpulse.client.windows import NodeArray
 from ibpulse.errors import DaemonError, FabricError, RecordingError
@@ -150,7 +150,9 @@ def fetch_recent(url: str, last_ns: int) -> Recording:
     """
     with closing(DaemonConnection(url)) as connection:
         samples = DaemonSamples(ask_meta(connection))
-        end_ns = samples.kept(connection.ask_window(samples.query())).end_ns
+        newest = connection.ask_window(samples.query())
+        with connection.named(WINDOW):
+            end_ns = samples.kept(newest).end_ns
         begin_ns = end_ns - last_ns
         whole = ask_samples(connection, samples, begin_ns - begin_ns % samples.meta.interval_ns, end_ns)
         known = np.flatnonzero(~np.isnan(whole.bytes_per_second).all(axis=(0, 1)))
@@ -167,12 +169,12 @@ def ask_samples(connection: DaemonConnection, samples: DaemonSamples, begin_ns: 
     """
     pieces: list[Recording] = []
     while begin_ns < end_ns:
-        query = samples.query(begin_ns, min(begin_ns + samples.answer_ns, end_ns))
-        piece = samples.read(connection.ask_window(query))
-        if not piece.ticks:
+        window = connection.ask_window(samples.query(begin_ns, min(begin_ns + samples.answer_ns, end_ns)))
+        if not window.head.points:
             break
-        pieces.append(piece)
-        begin_ns = piece.end_ns
+        with connection.named(WINDOW):
+            pieces.append(samples.read(window))
+        begin_ns = pieces[-1].end_ns
     if not pieces:
         raise DaemonError(f"{connection.place} has no samples of this time yet; try again in some seconds")
     return concatenate(pieces)
@@ -270,7 +272,8 @@ class DaemonFollower:
     def _cut(self, window: NodeArray) -> Recording | None:
         """The settled part of a window; the first window only determines where to begin."""
         samples, interval_ns = self._samples, self._samples.meta.interval_ns
-        end_ns = samples.kept(window).end_ns
+        with self._connection.named(WINDOW):
+            end_ns = samples.kept(window).end_ns
         if self._next_ns is None:
             self._next_ns = self.begin_ns = end_ns - end_ns % interval_ns
             return None
