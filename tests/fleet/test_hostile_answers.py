@@ -20,9 +20,9 @@ from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.client.windows import NodeJsonWindow, NodeWindowHead
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.stream_answers import EVENTS
-from ibpulse.fleet.window_answers import NodeJsonWindow, NodeWindowHead
 from ibpulse.text import escape_controls
 from tests.tables import for_each
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.events import Event, EventLog
 from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort
-from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ports_at_begin
-from ibpulse.recordings.source import describe_remote, ring_source
+from ibpulse.recordings.from_daemon import DaemonEvents, describe_answer
+from ibpulse.recordings.from_ring import LogEvents, RecordedTicks, ports_at_begin, ring_source
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import MS, Ring, constant, port
 from tests.client.servers import Canned, canned
@@ -128,6 +128,6 @@ async def test_a_daemon_that_does_not_answer_is_asked_again(server: Canned, conn
 
 def test_a_port_of_a_daemon_that_cannot_be_read_has_a_problem_and_one_that_disappeared_is_not_recorded() -> None:
     ports = [port_of(), port_of("mlx5_1", state="unreadable"), port_of("x", state="disappeared")]
-    found = describe_remote(read_ports(*ports), "http://node7:10055")
+    found = describe_answer(read_ports(*ports))
     described = [(port.device, port.state, port.problem, port.active) for port in found]
     assert described == [("mlx5_0", "ACTIVE", "", True), ("mlx5_1", "", "unreadable", True)]

@@ -25,7 +25,7 @@ import httpx
 from prometheus_client import CollectorRegistry
 
 from ibpulse import capture_names
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.config.loading import load
 from ibpulse.daemon import Daemon
 from ibpulse.events import Event
@@ -41,7 +41,7 @@ from ibpulse.simulate.workloads import make_workload
 from ibpulse.units import WORD_BYTES
 from ibpulse.web.app import create_app
 from tests.running import Metrics
-from tests.virtual.asgi import AppTransport, ClientConnection, Viewer
+from tests.virtual.asgi import AppTransport, BlockingTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, Gate, World
@@ -311,9 +311,7 @@ class Node:
 
     def connect(self, url: str) -> DaemonConnection:
         """A connection of a program on another machine, whose threads wait for this node while it runs."""
-        connection = DaemonConnection(url)
-        connection._http = ClientConnection(self.world, self._transport, connection.place)  # type: ignore[assignment]
-        return connection
+        return DaemonConnection(url, make_transport=lambda **_: BlockingTransport(self.world, self._transport))
 
     def view(self, path: str) -> Viewer:
         """A client of a stream, which reads while the node runs."""

@@ -34,8 +34,7 @@ from ibpulse.jobs.job_watch import JobWatch
 from ibpulse.missing_packages import how_to_install
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
-from ibpulse.recordings.event_sources import RecordedTicks, events_in, place_events, ports_at_begin
-from ibpulse.recordings.from_ring import line_rates
+from ibpulse.recordings.from_ring import RecordedTicks, events_in, line_rates, place_events, ports_at_begin
 from ibpulse.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
