@@ -359,7 +359,7 @@ class Daemon:
         return self._jobs.view.jobs
 
     def _update(self, fabric: Fabric, jobs: Sequence[PlacedJob] | None, now_tick: int, counters_now: bool) -> Snapshot:
-        return self._aggregator.update(
+        snapshot = self._aggregator.update(
             fabric,
             self._supervisor.health(),
             now_tick,
@@ -370,6 +370,7 @@ class Daemon:
             jobs,
             counters_now,
         )
+        return replace(snapshot, jobs_known=self._jobs.view.whole)
 
     def _note(self, snapshot: Snapshot) -> None:
         with self._errors.boundary("events", "of statistics"):

@@ -67,8 +67,9 @@ class Found:
     """What one reading of a source found.
 
     `present` says whether the source exists on this node, `knows` whether it can list jobs there: the cgroups of pods
-    do not always show them. A reading that is not `whole` was given up, so that jobs may be missing from it. `pods` are
-    the UIDs of all pods. `remarks` are sentences for the operator.
+    do not always show them. A reading that is not `whole` was given up, so that jobs may be missing from it; one with
+    something `unread` met entries of a form that it does not know, and one of them may be a job. `pods` are the UIDs of
+    all pods. `remarks` are sentences for the operator.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -77,6 +78,7 @@ class Found:
     present: bool = True
     knows: bool = True
     whole: bool = True
+    unread: bool = False
 
 
 ABSENT = Found(present=False, knows=False)

@@ -340,7 +340,7 @@ class JobAnswer(BaseModel):
 class JobsAnswer(BaseModel):
     """The jobs that run, then those that ended within the history, the last one first."""
 
-    known: bool = Field(description="Whether any source on this node can list its jobs.")
+    known: bool = Field(description="Whether `jobs` has all jobs that run: the sources can list them.")
     sources: list[str] = Field(description="The sources that exist on this node.")
     jobs: list[JobAnswer]
     pods: list[str] = Field(description="UIDs of the pods on this node; jobs are those that hold an RDMA device.")

@@ -37,7 +37,7 @@ def describe_jobs(parts: WebParts) -> dict[str, Any]:
     """The answer of the route as plain values."""
     view = parts.jobs()
     return {
-        "known": view.jobs is not None,
+        "known": view.known,
         "sources": list(view.sources),
         "jobs": [{**_describe(record), "traffic": _describe_traffic(parts, record)} for record in known_jobs(parts)],
         "pods": list(view.pods),
