@@ -19,7 +19,9 @@ from ibpulse.text import natural_key
 # each is a file system of version 1; Slurm uses the first four
 CONTROLLERS = ("freezer", "cpuset", "memory", "devices", "rdma", "pids", "cpu,cpuacct", "cpu", "systemd")
 # hierarchies of version 1, each with a tree of its own, and a tree of systemd's without controllers
-OTHER_TREES = frozenset((*CONTROLLERS, "blkio", "cpuacct", "hugetlb", "misc", "net_cls", "net_cls,net_prio", "net_prio"))
+OTHER_TREES = frozenset(
+    (*CONTROLLERS, "blkio", "cpuacct", "hugetlb", "misc", "net_cls", "net_cls,net_prio", "net_prio")
+)
 OTHER_TREES |= {"perf_event", "unified"}
 # users make cgroups of any name below theirs
 OF_USERS = "user.slice"
@@ -80,10 +82,11 @@ class Cgroups:
                 path = folder / name
                 if names.fullmatch(name):
                     yield path
-                elif depth < MOST_DEPTH and name != OF_USERS and not (depth == 0 and name in OTHER_TREES):
-                    # the kernel counts two links of a directory without others in it
-                    if any(each.st_uid in owners and each.st_nlink != 2 for each in _status(path)):
-                        pending.append((path, depth + 1))
+                elif depth == MOST_DEPTH or name == OF_USERS or (depth == 0 and name in OTHER_TREES):
+                    continue
+                # the kernel counts two links of a directory without others in it
+                elif any(each.st_uid in owners and each.st_nlink != 2 for each in _status(path)):
+                    pending.append((path, depth + 1))
 
     def _list_all(self, folder: Path) -> list[str]:
         """The names of all directories in a folder; links are not followed."""
@@ -92,7 +95,9 @@ class Cgroups:
         try:
             with os.scandir(folder) as entries:
                 found = [
-                    entry.name for entry in itertools.islice(entries, MOST_LISTED) if entry.is_dir(follow_symlinks=False)
+                    entry.name
+                    for entry in itertools.islice(entries, MOST_LISTED)
+                    if entry.is_dir(follow_symlinks=False)
                 ]
                 more = next(entries, None) is not None
         except OSError as error:

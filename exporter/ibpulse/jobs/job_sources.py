@@ -81,9 +81,10 @@ class Merged:
     """What all sources found together; `claims` is None if no source on this node can list its jobs.
 
     `present` are the sources that exist on this node, `silent` those whose jobs are unknown, because they have not
-    answered yet or may not be read. `known` is whether the claims are all jobs of the node. `with_cgroup` are the jobs of Slurm that have a cgroup. `gone` are those that are
-    left out because they have none any more, with the wall time at which the last reading that saw it began.
-    `read_ns` are the wall times at which the readings of all sources that are not silent began.
+    answered yet or may not be read. `known` is whether the claims are all jobs of the node. `with_cgroup` are the jobs
+    of Slurm that have a cgroup. `gone` are those that are left out because they have none any more, with the wall time
+    at which the last reading that saw it began. `read_ns` are the wall times at which the readings of all sources that
+    are not silent began.
     """
 
     claims: tuple[Claim, ...] | None = None

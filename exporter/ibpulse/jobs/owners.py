@@ -23,9 +23,7 @@ class Placement:
     remarks: tuple[str, ...] = ()
 
 
-def place_jobs(
-    claims: Sequence[Claim], ports: Sequence[Port], topology: Topology, *, whole: bool = True
-) -> Placement:
+def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topology, *, whole: bool = True) -> Placement:
     """The ports of each job; the claims are not `whole` if the node may have further jobs.
 
     A job that holds all GPUs owns all rails. One that holds some owns the rails that are nearest to them, of those that

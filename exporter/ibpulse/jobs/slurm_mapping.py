@@ -1,8 +1,8 @@
 """Source `slurm-map`: files named by GPU index that hold job ids, as the prolog for DCGM's exporter writes them.
 
 A file `3` (or `3.1` for an instance of a MIG GPU) has one job per line, whose first word is its id; jobstats adds the
-id of the user. AMD's exporter has a JSON object with `SLURM_JOB_ID`. An empty file and the id 0 are no job. Other names,
-such as UUIDs of GPUs, say which jobs run, and not what they hold.
+id of the user. AMD's exporter has a JSON object with `SLURM_JOB_ID`. An empty file and the id 0 are no job. Files with
+other names, such as UUIDs of GPUs, say which jobs run, and not what they hold.
 """
 
 from __future__ import annotations
