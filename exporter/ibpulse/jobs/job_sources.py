@@ -214,9 +214,12 @@ def merge(answers: Mapping[str, Found]) -> Merged:
     chosen = sorted(list(claims.values())[:MOST_JOBS], key=lambda claim: (claim.scheduler, natural_key(claim.id)))
     cgroups = answers.get(SLURM_CGROUP, Found())
     remarks = [remark for found in answers.values() for remark in found.remarks]
-    sluids = any(is_sluid(claim.id) for claim in cgroups.claims)
-    if sluids and (number := next((each for each in chosen if each.scheduler == SLURM and each.id.isdigit()), None)):
-        remarks.append(TWO_NAMES.format(source=number.source))
+    in_cgroups = frozenset(claim.key for claim in cgroups.claims if claim.scheduler == SLURM)
+    others = [
+        claim for claim in chosen if claim.scheduler == SLURM and claim.key not in in_cgroups and claim.id.isdigit()
+    ]
+    if others and any(is_sluid(claim.id) for claim in cgroups.claims):
+        remarks.append(TWO_NAMES.format(source=others[0].source))
     if len(claims) > MOST_JOBS:
         remarks.append(f"there are more than {MOST_JOBS} jobs on this node; the others are ignored.")
     can_list = any(found.knows for found in answers.values())
@@ -226,5 +229,5 @@ def merge(answers: Mapping[str, Found]) -> Merged:
         present=tuple(name for name in SOURCES if name in answers and answers[name].present),
         pods=tuple(pod for found in answers.values() for pod in found.pods),
         remarks=tuple(remarks),
-        with_cgroup=frozenset(claim.key for claim in cgroups.claims if claim.scheduler == SLURM),
+        with_cgroup=in_cgroups,
     )
