@@ -370,7 +370,7 @@ def check_remarks(facts: Facts) -> Iterator[Finding]:
     told |= {verdict.sentence for place in facts.fabric.topology.devices for verdict in place.verdicts}
     for notice in facts.fabric.notices:
         subject, separator, text = notice.partition(": ")
-        if text == inventory.HALF_TREE or subject in facts.tree.unsupported:
+        if (text == inventory.HALF_TREE and facts.tree.absent) or subject in facts.tree.unsupported:
             # the check of the tree has it
             continue
         harmless = text == OCTETS_NOTE or text.startswith(("ignored, because", "only port"))

@@ -173,6 +173,9 @@ class Inventory:
         absent = [name for name in gone if Path(self._class_folder, name).is_symlink()]
         if absent:
             refused.append(say_half_tree(self._class_folder, absent))
+        pci = os.path.join(self._sysfs, "bus", "pci")
+        if any(port.identity.pci_address for port in fabric.ports) and not os.path.isdir(pci):
+            refused.append(f"{pci} is not here, so the GPUs of this node are not known: {HALF_TREE}")
         return replace(fabric, notices=(*refused, *fabric.notices)) if refused else fabric
 
     def _make_read(self, name: str) -> _DeviceRead:
