@@ -50,7 +50,7 @@ def test_links_to_devices_that_are_not_mounted_are_a_failure(*absent: str) -> No
     tree = {"listed": ("mlx5_0", "mlx5_1"), "admitted": ("mlx5_0", "mlx5_1"), "absent": absent}
     facts = make_facts(here, tree=tree, no_sampling="" if here else "no port has byte counters")
     (finding,) = (finding for finding in troubles(facts) if finding.subject == "path.sysfs")
-    names = " and ".join(absent)
+    names = ", ".join(absent)
     assert finding.sentence == f"class/infiniband links to devices that are not here: {names}."
     assert finding.advice.startswith("Mount the whole /sys of the host")
     answering = [sentence for sentence in sentences(facts, "devices") if "answer" in sentence]

@@ -70,8 +70,7 @@ def ask_jobs(node: Node) -> dict[str, Any]:
 def test_a_busy_node_with_the_cgroups_of_slurm_26_has_jobs(
     names: tuple[str, ...], known: bool, count: float | None, listed: int, folder: Path
 ) -> None:
-    path = folder / str(len(names))
-    with Node(path, "--slow.interval=1s", rails=2, workload="constant") as node:
+    with Node(folder / "-".join(names), "--slow.interval=1s", rails=2, workload="constant") as node:
         for name in names:
             (node.tree / "fs/cgroup/system.slice/slurmstepd.scope" / name).mkdir(parents=True)
         node.run(3)
