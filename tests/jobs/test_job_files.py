@@ -184,7 +184,7 @@ def test_a_directory_that_others_can_change_is_not_read(
     os.chown(folder, user, 0)
     folder.chmod(mode)
     found = read_it(folder)
-    assert (found.claims, found.present, found.knows) == ((), True, False)
+    assert (found.claims, found.present, found.knows, found.unread) == ((), True, False, True)
     (remark,) = found.remarks
     assert remark.startswith(f"{folder} is not read: ")
     assert remark.endswith("have to belong to root or to user 0, and no other user may be able to write to them.")

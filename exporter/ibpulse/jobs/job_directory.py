@@ -106,6 +106,7 @@ class JobDirectory:
         if error.errno == errno.ENOENT:
             self.exists = False
         else:
+            self.unread = True
             self._refusal = (
                 f"{self._directory} is not read: {error.strerror}; it and its files have to belong to root or to user "
                 f"{os.geteuid()}, and no other user may be able to write to them."

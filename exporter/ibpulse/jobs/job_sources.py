@@ -143,7 +143,8 @@ class JobSources:
         read_ns = {name: begun_ns[name] for name, found in answers.items() if found.knows or not found.present}
         merged = self._absences.sift(merge(answers), self._clock.monotonic(), begun_ns.get(SLURM_CGROUP, 0))
         silent = tuple(name for name in self._names if name not in read_ns)
-        return replace(merged, remarks=(*merged.remarks, *remarks), silent=silent, read_ns=read_ns)
+        known = merged.known and answers.keys() == set(self._names)
+        return replace(merged, known=known, remarks=(*merged.remarks, *remarks), silent=silent, read_ns=read_ns)
 
 
 class _SourceRead(RepeatedRead[Found]):
