@@ -75,20 +75,20 @@ class Cgroups:
             OSError: this process has no descriptor left.
         """
         owners = {0, os.geteuid(), *(each.st_uid for each in _status(root))}
-        pending = deque([(root, 0)])
+        pending = deque([(str(root), 0)])
         while pending:
             folder, depth = pending.popleft()
             for name in self._list_all(folder):
-                path = folder / name
+                path = f"{folder}/{name}"
                 if names.fullmatch(name):
-                    yield path
+                    yield Path(path)
                 elif depth == MOST_DEPTH or name == OF_USERS or (depth == 0 and name in OTHER_TREES):
                     continue
                 # the kernel counts two links of a directory without others in it
                 elif any(each.st_uid in owners and each.st_nlink != 2 for each in _status(path)):
                     pending.append((path, depth + 1))
 
-    def _list_all(self, folder: Path) -> list[str]:
+    def _list_all(self, folder: Path | str) -> list[str]:
         """The names of all directories in a folder; links are not followed."""
         if self._is_late(folder):
             return []
@@ -133,16 +133,16 @@ class Cgroups:
         """What a source found; a reading that was given up if something could not be read."""
         return Found(remarks=(self.fault,), whole=False) if self.fault else found
 
-    def _is_late(self, folder: Path) -> bool:
+    def _is_late(self, folder: Path | str) -> bool:
         late = time.thread_time() > self._deadline
         if late:
             self.fault = self.fault or LATE.format(folder=folder)
         return late
 
 
-def _status(folder: Path) -> tuple[os.stat_result, ...]:
+def _status(folder: Path | str) -> tuple[os.stat_result, ...]:
     """The status of a directory; none if it vanished."""
     try:
-        return (folder.lstat(),)
+        return (os.lstat(folder),)
     except OSError:
         return ()

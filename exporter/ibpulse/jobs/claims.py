@@ -103,6 +103,7 @@ ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = ("all-gpus", "gpus", "devices", "a
 
 def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:
     """What was found, at most `MOST_JOBS` jobs of it."""
-    if len(claims) > MOST_JOBS:
+    more = len(claims) > MOST_JOBS
+    if more:
         remarks += (f"{place}: there are more than {MOST_JOBS} jobs; the others are ignored.",)
-    return Found(tuple(claims[:MOST_JOBS]), remarks)
+    return Found(tuple(claims[:MOST_JOBS]), remarks, unread=more)

@@ -89,7 +89,12 @@ class JobDirectory:
         if self._refusal:
             remarks = (self._refusal, *remarks)
         return Found(
-            found.claims, remarks, present=self.exists, knows=self.readable, whole=self.whole, unread=self.unread
+            found.claims,
+            remarks,
+            present=self.exists,
+            knows=self.readable,
+            whole=self.whole,
+            unread=self.unread or found.unread,
         )
 
     def _give_up(self, reason: str) -> None:

@@ -226,7 +226,7 @@ def merge(answers: Mapping[str, Found]) -> Merged:
     can_list = any(found.knows for found in answers.values())
     return Merged(
         claims=tuple(chosen) if can_list else None,
-        known=can_list and not any(found.unread for found in answers.values()),
+        known=can_list and len(claims) <= MOST_JOBS and not any(found.unread for found in answers.values()),
         present=tuple(name for name in SOURCES if name in answers and answers[name].present),
         pods=tuple(pod for found in answers.values() for pod in found.pods),
         remarks=tuple(remarks),

@@ -71,4 +71,6 @@ def _found(cgroups: Cgroups, root: Path, folders: Iterable[Path]) -> Found:
     if odd:
         shown = first_names([escape_controls(path.name) for path in odd], NAMED_SUBJECTS)
         remarks += (ODD.format(folder=odd[0].parent, names=shown),)
-    return Found(limited.claims, remarks, tuple(devices)[:MOST_JOBS], knows=knows, unread=knows and bool(odd))
+    return Found(
+        limited.claims, remarks, tuple(devices)[:MOST_JOBS], knows=knows, unread=limited.unread or (knows and bool(odd))
+    )

@@ -99,7 +99,7 @@ class _Numbers:
     def _ask(self, folder: Path) -> str:
         for step in self._cgroups.list(folder, _STEP):
             # zero is a process that this container does not see
-            pids = [pid for pid in self._cgroups.read(step / "slurm", "cgroup.procs").split() if pid.isdigit()]
+            pids = [pid for pid in self._cgroups.read(step / "slurm", "cgroup.procs").split() if pid.isdecimal()]
             for pid in filter(int, pids):
                 self._left -= 1
                 if found := _TITLE.match(self._cgroups.read(self._proc / pid, "cmdline")):
