@@ -11,6 +11,7 @@ from ibpulse.doctor.facts import Folders, Mount
 from ibpulse.doctor.port_checks import NEVER
 from ibpulse.model import DevicePlace, Port, SamplerHealth, Verdict
 from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES
+from ibpulse.sysfs.device import NO_PORTS
 from ibpulse.sysfs.kinds import NEVER_RAILS
 from tests.doctor.making import (
     make_card,
@@ -55,6 +56,11 @@ def test_links_to_devices_that_are_not_mounted_are_a_failure(*absent: str) -> No
     assert finding.advice.startswith("Mount the whole /sys of the host")
     answering = [sentence for sentence in sentences(facts, "devices") if "answer" in sentence]
     assert answering == ([": 1 device answers."] if here else [])
+
+
+def test_a_device_without_ports_is_a_failure() -> None:
+    finding = only_trouble(make_facts(fabric={"notices": (f"mlx5_2: {NO_PORTS}",)}))
+    assert (finding.level, finding.subject, finding.sentence) == (Level.FAIL, "mlx5_2", NO_PORTS)
 
 
 @for_each([(None, Level.FAIL), ((), Level.FAIL), (("mlx5_0", "mlx5_1"), Level.WARN)])

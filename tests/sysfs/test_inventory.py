@@ -10,6 +10,7 @@ import pytest
 
 from ibpulse.internal_errors import PARTS, InternalErrors
 from ibpulse.model import Fabric, Port, PortId
+from ibpulse.sysfs.device import NO_PORTS
 from ibpulse.sysfs.inventory import EXCLUSIVE, HALF_TREE, Inventory
 from ibpulse.sysfs.roles import TRAINED_DOWN
 from tests.sysfs.drivers import COMPAT_VIEW, HFI1, OLD_RXE, RXE, RXE_FILES, add_efa
@@ -78,6 +79,11 @@ def test_a_tree_without_the_pci_bus_does_not_show_gpus(tree: Tree) -> None:
     shutil.rmtree(tree.root / "bus")
     (notice,) = scan(tree).notices
     assert notice == f"{tree.root}/bus/pci is not here, so the GPUs of this node are not known: {HALF_TREE}"
+
+
+def test_a_device_without_ports_is_said(tree: Tree) -> None:
+    shutil.rmtree(tree.add("mlx5_0") / "ports")
+    assert (scan(tree).ports, scan(tree).notices) == ((), (f"mlx5_0: {NO_PORTS}",))
 
 
 def test_slingshot_is_not_supported(tree: Tree) -> None:

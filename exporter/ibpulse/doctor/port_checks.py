@@ -11,7 +11,7 @@ from ibpulse.events import Event
 from ibpulse.model import COMPUTE, UNKNOWN_ROLE, Port
 from ibpulse.sysfs import inventory
 from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE
-from ibpulse.sysfs.device import Selection
+from ibpulse.sysfs.device import NO_PORTS, Selection
 from ibpulse.sysfs.expected_rails import find_near_gpus, is_lost_rail
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.gpus import NEAR
@@ -379,4 +379,5 @@ def check_remarks(facts: Facts) -> Iterator[Finding]:
         if harmless:
             yield passed(subject, text)
         else:
-            yield Finding(Level.WARN, subject, text, "Keep this in mind when you read this port's metrics.")
+            level = Level.FAIL if text == NO_PORTS else Level.WARN
+            yield Finding(level, subject, text, "Keep this in mind when you read this port's metrics.")
