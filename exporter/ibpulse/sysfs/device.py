@@ -23,7 +23,6 @@ from ibpulse.sysfs.files import is_utf8, list_names, read_link
 from ibpulse.sysfs.identity import DeviceFacts, identify, read_facts
 from ibpulse.sysfs.port import PortReader, PortView
 
-
 NO_PORTS = "it shows no port, so it is not sampled: mount the whole /sys, and check the kernel log for errors."
 
 
