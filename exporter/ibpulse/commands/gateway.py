@@ -38,10 +38,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ConfigError: no source of nodes is given, one is invalid, or the address cannot be bound.
     """
     from ibpulse.commands.demo_nodes import find_ports  # not for help texts
-    from ibpulse.gateway.service import run_gateway
     from ibpulse.commands.logs import set_up_log
     from ibpulse.config.loading import DEFAULT
     from ibpulse.config.setting_types import ADDRESS
+    from ibpulse.gateway.service import run_gateway
     from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 
     set_up_log(settings.log.level, settings.log.format)

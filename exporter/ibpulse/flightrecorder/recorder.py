@@ -297,8 +297,8 @@ class FlightRecorder:
         )
 
     def _name_jobs(self, jobs: Sequence[JobRecord]) -> dict[str, Any]:
-        """The newest jobs of a capture; nothing if no source on this node can list its jobs."""
-        if not jobs and self._running_jobs() is None:
+        """The newest jobs of a capture; nothing if there is none, and there may be others."""
+        if not jobs and not (self._jobs and self._jobs.view.known):
             return {}
         newest = jobs[-MOST_NAMED_JOBS:]
         named = [replace(each, job=replace(each.job, ports=each.job.ports[:MOST_NAMED_PORTS])) for each in newest]

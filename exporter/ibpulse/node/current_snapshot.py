@@ -118,7 +118,7 @@ class CurrentSnapshot:
 
     def _take(self, given: _InForce, tick: int, counters_now: bool) -> None:
         node = self._node
-        self._snapshot = node.aggregator.update(
+        snapshot = node.aggregator.update(
             given.fabric,
             node.supervisor.health(),
             tick,
@@ -129,6 +129,7 @@ class CurrentSnapshot:
             given.jobs,
             counters_now,
         )
+        self._snapshot = replace(snapshot, jobs_known=node.jobs.view.whole)
         self._note(self._snapshot)
 
     def _note(self, snapshot: Snapshot) -> None:

@@ -151,7 +151,8 @@ def make_job_watch(
 ) -> JobWatch:
     """The watch over the jobs of this node."""
     jobs = settings.jobs
-    cgroup = Path(settings.path.sysfs) / "fs" / "cgroup" if jobs.cgroup == "auto" else None
+    places = {"auto": Path(settings.path.sysfs) / "fs" / "cgroup", "off": None}
+    cgroup = jobs.cgroup if isinstance(jobs.cgroup, Path) else places[jobs.cgroup]
     sources = JobSources(choose_sources(cgroup, jobs.mapping_dir, jobs.owners_dir), errors, clock)
     return JobWatch(sources, events, reader, settings.slow.interval / SECOND_NS, names=jobs.names, clock=clock)
 

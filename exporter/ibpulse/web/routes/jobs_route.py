@@ -37,7 +37,7 @@ def describe_jobs(parts: WebParts) -> JobsAnswer:
     """The answer of the route."""
     view = parts.node.jobs.view
     return JobsAnswer.model_construct(
-        known=view.jobs is not None,
+        known=view.known,
         sources=list(view.sources),
         jobs=[_describe(record, _describe_traffic(parts, record)) for record in known_jobs(parts)],
         pods=list(view.pods),
