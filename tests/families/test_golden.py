@@ -17,6 +17,7 @@ from tests.tables import for_each
 
 Visits = Mapping[str, Visit]
 
+IONIC_RESOLUTION = f"WARN resolution {', '.join(f'ionic_{index}:1' for index in range(8))}"
 # What doctor finds wrong with a family, and nothing else: level, check and what it is about.
 TROUBLE: dict[str, tuple[str, ...]] = {
     "connectx7_ndr": (),
@@ -41,8 +42,8 @@ TROUBLE: dict[str, tuple[str, ...]] = {
     ),
     "irdma_new_kernel": ("WARN resolution rocep56s0f0:1, rocep56s0f1:1",),
     "bond": ("WARN remarks mlx5_bond_0:1",),
-    "ionic_mi300x": (),
-    "ionic_mi355x": (),
+    "ionic_mi300x": (IONIC_RESOLUTION,),
+    "ionic_mi355x": (IONIC_RESOLUTION,),
 }
 
 

@@ -228,7 +228,7 @@ def test_every_other_fact_has_a_help_text() -> None:
 
 
 def test_no_driver_has_two_files_for_one_metric() -> None:
-    for driver in ("mlx5", "mlx4", "bnxt_re", "mana", "rxe", "hfi1", "efa", "ionic"):
+    for driver in ("mlx5", "mlx4", "bnxt_re", "mana", "rxe", "hfi1", "efa"):
         stems = [fact.stem for fact in FACTS if driver in re.split(r"[ ,]+", fact.drivers)]
         assert max(Tally(stems).values()) == 1, driver
 

@@ -330,8 +330,20 @@ def _sources_table() -> str:
     return "\n".join(["| driver | transmitted | received | bytes each | remark |", "|---|---|---|---|---|", *lines, ""])
 
 
+# the drivers that have the files of rows for any driver
+_HAVING = {
+    "roce_only_bytes": "bnxt_re",
+    "port_data": "mlx5, mlx4, rxe from Linux 7.2 on, and most others",
+    "ip_octets": "irdma",
+    "ionic_bytes": "ionic",
+    "erdma_bytes": "erdma",
+    "rxe_bytes": "rxe from Linux 7.2 on",
+    "hw_bytes": "any other",
+}
+
+
 def _source_row(row: ByteCounterRow) -> str:
-    drivers = ", ".join(sorted(row.drivers)) or "any"
+    drivers = ", ".join(sorted(row.drivers)) or _HAVING[row.name]
     ways = (" + ".join(f"`{row.folder}/{name}`" for name in names) for names in (row.transmit, row.receive))
     return f"| {drivers} | {' | '.join(ways)} | {row.scale} | {row.note} |"
 
@@ -447,15 +459,15 @@ means every port that is not InfiniBand.
 _BYTES = """\
 ## Which files count bytes
 
-The samples come from the first row of this table whose driver is that of the port and whose files can all be read. The
-kernel caches `hw_counters/` for `lifespan`, so such ports are sampled every 50 ms by default. A file whose name speaks of
-bytes and that is in no row is not sampled, because ibpulse does not know what it includes: `ibpulse doctor` names it.
+The samples come from the first row of this table that fits the driver of the port and whose files can all be read.
+Because the kernel caches `hw_counters/` for `lifespan`, ports that have their bytes there are sampled every 50 ms by
+default. Files whose names speak of bytes, but that are in no row, are not sampled, because ibpulse does not know what
+they include; `ibpulse doctor` names them.
 
-The names were compared with the drivers of Linux 6.12, 7.3 and, for ionic, 6.18, with the firmware of AMD Pensando and
-with the erdma driver that Alibaba publishes. hns, cxgb4 and rxe before Linux 7.2 count packets only; siw, qedr, usnic and
-vmw_pvrdma have no
-counters that can be read. ionic (Pollara 400) gives unicast and multicast bytes separately, and they are added up. Whether
-they include retransmissions and the messages that it counts as `ccl_cts` is not documented.
+The names were compared with the drivers of Linux 6.12 and 7.3, for ionic of 6.18, with AMD Pensando's firmware, and
+with the erdma driver that Alibaba publishes. hns, cxgb4 and rxe before Linux 7.2 count packets only; siw, qedr, usnic
+and vmw_pvrdma have no counters that can be read. ionic (Pollara 400) counts unicast and multicast bytes separately, and
+they are added up; whether they include retransmissions, and its messages called `ccl_cts`, is not documented.
 """
 _NVSENTINEL = """\
 ## Thresholds of NVSentinel
