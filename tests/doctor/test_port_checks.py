@@ -10,7 +10,7 @@ from ibpulse.doctor import Level, examine, worst_level
 from ibpulse.doctor.facts import Folders, Mount
 from ibpulse.doctor.port_checks import NEVER
 from ibpulse.model import DevicePlace, Port, SamplerHealth, Verdict
-from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES
+from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, UNKNOWN_BYTES
 from ibpulse.sysfs.device import NO_PORTS
 from ibpulse.sysfs.kinds import NEVER_RAILS
 from tests.doctor.making import (
@@ -368,7 +368,12 @@ def test_a_rail_of_unknown_rate_is_not_compared() -> None:
         ("i40e", "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters.", "Its driver has no "),
         ("mthca", LEGACY, "It is sampled as soon as one of its counters exceeds 32 bits"),
         ("rdma_rxe", NO_BYTES, "Soft-RoCE counts bytes from Linux 7.2 on (rxe_process_mad): upgrade the kernel."),
-        ("hns", NO_BYTES, "Its driver does not count bytes; the driver of a newer kernel may."),
+        ("hns", NO_BYTES, "Its driver shows no file that counts bytes; the driver of a newer kernel may."),
+        (
+            "frob",
+            f"its driver frob names bytes in hw_counters/x, but {UNKNOWN_BYTES}",
+            "Send a report as described in ",
+        ),
     ],
 )
 def test_a_port_without_bytes_has_the_advice_for_its_reason(driver: str, problem: str, advice: str) -> None:

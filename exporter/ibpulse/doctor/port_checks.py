@@ -10,7 +10,7 @@ from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.events import Event
 from ibpulse.model import COMPUTE, UNKNOWN_ROLE, Port
 from ibpulse.sysfs import inventory
-from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE
+from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE, UNKNOWN_BYTES
 from ibpulse.sysfs.device import NO_PORTS, Selection
 from ibpulse.sysfs.expected_rails import find_near_gpus, is_lost_rail
 from ibpulse.sysfs.files import NO_PMA
@@ -302,13 +302,14 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
     subject = str(port.id)
     if port.source is None:
         alike = any(make_of(rail) == make_of(port) for rail in rails)
+        known = " that ibpulse knows" if UNKNOWN_BYTES in port.problem else ""
         return Finding(
             Level.FAIL if alike or not rails else Level.WARN,
             subject,
             f"is not sampled: {port.problem}",
             "It is of the rails' model and is missing from all metrics of the node."
             if alike
-            else "It has no byte counters. The other ports are not affected.",
+            else f"It has no byte counters{known}. The other ports are not affected.",
             f"{_advise_on_bytes(port)} If it is not a rail, add it to ports.exclude.",
         )
     if COMPUTE not in facts.options.roles and port in find_slow_twins(facts.fabric.ports):
@@ -328,11 +329,13 @@ def _advise_on_bytes(port: Port) -> str:
         return "Its driver has no counters; no setting can change this."
     if LEGACY in port.problem:
         return "It is sampled as soon as one of its counters exceeds 32 bits, which proves that they do not stop there."
+    if UNKNOWN_BYTES in port.problem:
+        return "Send a report as described in docs/testing.md, so that ibpulse can sample them."
     if NO_BYTES not in port.problem:
         return "Check the kernel log for errors from its driver."
     if port.identity.driver == SOFT_ROCE:
         return "Soft-RoCE counts bytes from Linux 7.2 on (rxe_process_mad): upgrade the kernel."
-    return "Its driver does not count bytes; the driver of a newer kernel may."
+    return "Its driver shows no file that counts bytes; the driver of a newer kernel may."
 
 
 def _say_why_not(port: Port, facts: Facts) -> str:

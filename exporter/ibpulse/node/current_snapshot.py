@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ibpulse.aggregator import Snapshot
 from ibpulse.deadline import BEAT_SECONDS, seconds_until_beat

@@ -30,6 +30,7 @@ LOSS = {
     "roce_adp_retransmits": "adaptive retransmissions",
     "hw_retrans_segs": "retransmissions (irdma)",
     "hw_rc_resend": "retransmissions (hfi1)",
+    "hw_tx_rdma_retx_pkts": "retransmissions (ionic)",
     "hw_retrans_pkts": "retransmissions (EFA)",
     "hw_retrans_timeout_events": "retransmission timeouts (EFA)",
     "hw_rx_drops": "receiver drops (EFA)",
