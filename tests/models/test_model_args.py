@@ -68,8 +68,9 @@ def test_arguments_give_the_job_and_its_model(tmp_path: Path) -> None:
     assert file.model.parameters == 671_026_419_200 - 58 * 256
     assert (file.model.moe_layers, file.model.chosen_experts) == (58, 8)
     assert {name: one.text for name, one in file.texts.items()} == {
-        "pp": "8", "ep": "32", "etp": "1", "sequence": "4096", "micro-batch": "1", "global-batch": "8192",
-        "sharding": "zero1", "gradient-bytes": "4", "recompute": "none", "dispatch": "deduplicated",
+        "tp": "${TP}", "pp": "8", "ep": "32", "etp": "1", "sequence": "4096", "micro-batch": "1",
+        "global-batch": "8192", "sharding": "zero1", "gradient-bytes": "4",
+        "recompute": "none", "dispatch": "deduplicated",
     }  # fmt: skip
     assert file.texts["ep"].place == f"{tmp_path}/model_config.yaml:5: --expert-model-parallel-size"
 
@@ -92,9 +93,21 @@ def test_a_command_line_gives_the_job_and_its_model(tmp_path: Path) -> None:
 )
 def test_an_unknown_model_can_be_named(tmp_path: Path, old: str, new: str, fault: str) -> None:
     file = job(tmp_path, DEEPSEEK.replace(old, new))
-    nodes = {"nodes": GivenText("32", "flag --nodes")}
+    nodes = {"nodes": GivenText("32", "flag --nodes"), "tp": GivenText("1", "flag --tp")}
     with pytest.raises(ConfigError) as refusal:
         read_inputs(nodes, file)
     assert f"model_config.yaml:{fault}" in refusal.value.faults[0]
     named = read_inputs({**nodes, "model": GivenText("deepseek-v3", "flag --model")}, file)
     assert (named.job.pp, named.job.ep, named.job.model.name) == (8, 32, "deepseek-v3")
+
+
+def test_a_variable_of_the_shell_needs_a_value(tmp_path: Path) -> None:
+    file = job(tmp_path, DEEPSEEK)
+    with pytest.raises(ConfigError) as refusal:
+        read_inputs({"nodes": GivenText("32", "flag --nodes")}, file)
+    assert refusal.value.faults == (
+        f"{tmp_path}/model_config.yaml:3: --tensor-model-parallel-size: '${{TP}}' is not a whole number; "
+        "choose 1 to 10000000",
+    )
+    unknown = job(tmp_path, DEEPSEEK.replace("granularity: selective", "granularity: $RECOMPUTE"))
+    assert "recompute" not in unknown.texts

@@ -84,7 +84,9 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "dbrx": _routed(expert_width="ffn_hidden_size", dense_width="ffn_hidden_size"),
     "ernie4_5_moe": _routed("router bias", "shared", tied=True, routing=_FROM_TO),
-    "hunyuan_v1_moe": _routed("shared", bias="qkvo if attention_bias", qk_norm="head", expert_width="intermediate_size"),
+    "hunyuan_v1_moe": _routed(
+        "shared", bias="qkvo if attention_bias", qk_norm="head", expert_width="intermediate_size"
+    ),
 }  # fmt: skip
 SUPPORTED = tuple(FAMILIES)
 """`model_type` of the models of Hugging Face whose parameters are counted."""

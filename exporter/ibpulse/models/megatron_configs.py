@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ibpulse.base.values import GivenText
-from ibpulse.base.yaml import YamlFile, is_mapping, is_sequence, text_of
+from ibpulse.base.yaml import YamlFile, is_sequence
 from ibpulse.models.architecture import Architecture, LatentAttention, LayerShape
 from ibpulse.models.config_fields import FLAGS, MOST_LAYERS, OTHERWISE, ConfigFields
 from ibpulse.models.megatron_flags import MODEL_ARGS, flag_entries
@@ -52,9 +52,8 @@ def other_program(file: YamlFile, root: yaml.Node) -> str:
     targets = [one.text("_target_") for one in (top, model)]
     if any(BRIDGE_TARGET in target for target in targets):
         return ""
-    if any(target.startswith("nemo") for target in targets) or (
-        "trainer" in top.entries and is_mapping(top.node("trainer"))
-    ):
+    of_nemo_1 = "trainer" in top.entries and any("model_parallel_size" in name for name in model.entries)
+    if of_nemo_1 or any(target.startswith("nemo") for target in targets):
         return "NeMo"
     return "another program" if model.entries else ""
 
@@ -71,8 +70,6 @@ def read_model_args(file: YamlFile, root: yaml.Node) -> MegatronJob:
     args = ConfigFields(file, root).entries[MODEL_ARGS]
     flags = ConfigFields(file, None, FLAGS)
     flags.line, flags.entries = args.line, flag_entries(file, args.value)
-    # a variable of the shell has no known value
-    flags.entries = {name: one for name, one in flags.entries.items() if "$" not in text_of(one.value)}
     flags.rename(_LM_NAMES)
     texts = _texts(flags, flags, flags)
     apart = YamlFile(file.path)
@@ -128,10 +125,11 @@ def _choices(model: ConfigFields, ddp: ConfigFields) -> Mapping[str, GivenText]:
     texts = {
         "sharding": _given(ddp, "fsdp" if fully else "zero1" if optimizer else "ddp", "use_distributed_optimizer"),
         "gradient-bytes": _given(ddp, "4" if ddp.flag(in_fp32) else "2", in_fp32),
-        "recompute": _given(
-            model, "full" if model.text("recompute_granularity") == "full" else "none", "recompute_granularity"
-        ),
     }
+    recompute = model.text("recompute_granularity")
+    # a variable of the shell has no known value
+    if "$" not in recompute:
+        texts["recompute"] = _given(model, "full" if recompute == "full" else "none", "recompute_granularity")
     dispatchers = {"alltoall": "alltoall", "flex": "deduplicated"}
     if dispatcher := dispatchers.get(model.text("moe_token_dispatcher_type")):
         texts["dispatch"] = _given(model, dispatcher, "moe_token_dispatcher_type")

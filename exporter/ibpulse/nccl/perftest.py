@@ -69,6 +69,8 @@ def read_perftest_text(path: Path) -> tuple[BenchmarkRun, ...]:
     outputs = [_Output(path)]
     for number, line in read_lines(path):
         if outputs[-1].rows and _TITLE.search(line):
+            # the rule above the title
+            outputs[-1].rules -= 1
             outputs.append(_Output(path))
         outputs[-1].take(number, line)
     runs = [output.result() for output in outputs if output.rows]
@@ -86,7 +88,7 @@ class _Output:
         self.columns: list[str] = []
         self.facts: dict[str, str] = {}
         self.rows: list[Measurement] = []
-        self.broken, self.ended, self.both_sides = 0, False, False
+        self.broken, self.rules, self.both_sides = 0, 0, False
         self.fault: BenchmarkError | None = None
 
     def take(self, number: int, line: str) -> None:
@@ -99,10 +101,10 @@ class _Output:
             # the two sides of a bidirectional test follow their sum
             self.both_sides = bool(self.rows)
             self._take_header(number, line)
+        elif self.rows and line.lstrip().startswith("---"):
+            self.rules += 1
         elif self.both_sides:
             return
-        elif self.rows and line.lstrip().startswith("---"):
-            self.ended = True
         elif self.columns and line.strip()[:1].isdigit():
             try:
                 self.rows.append(_text_row(self.path, self.columns, line, self.unit, number))
@@ -119,7 +121,7 @@ class _Output:
     def result(self) -> BenchmarkRun:
         """The bandwidths; it has a row."""
         run = _run(self.path, "perftest text", self.facts, tuple(self.rows), left_out(self.broken, "row"))
-        return replace(run, complete=self.ended)
+        return replace(run, complete=self.rules > 0)
 
 
 def _text_row(path: Path, columns: list[str], line: str, unit: str, number: int) -> Measurement:
