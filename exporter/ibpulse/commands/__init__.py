@@ -173,7 +173,7 @@ VERBS = {
         ),
         Verb(
             "nccl",
-            "Compare results of nccl-tests, perftest or NCCL Inspector with the hardware and with a recording.",
+            "Compare results of nccl-tests, rccl-tests, perftest or NCCL Inspector with the hardware and a recording.",
             "ibpulse nccl all_reduce.json --rails=8 --rate=50GB/s --against=run.parquet",
             settings=("analysis.active-threshold",),
             reads_files=True,

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="Also judge this result of nccl-tests, perftest or NCCL Inspector by the node's rails; repeatable.",
+        help="Also judge this result of a benchmark, as `ibpulse nccl` reads it, by the node's rails; repeatable.",
     )
 
 
@@ -86,7 +86,8 @@ def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Seque
     from ibpulse.doctor.child_process import find_facts_in_child
     from ibpulse.nccl.benchmark_files import read_benchmark
 
-    facts = replace(find_facts_in_child(request), benchmarks=tuple(map(read_benchmark, arguments.nccl)))
+    runs = tuple(run for path in arguments.nccl for run in read_benchmark(path))
+    facts = replace(find_facts_in_child(request), benchmarks=runs)
     findings = examine(facts, names)
     if arguments.format == "json":
         told = json.dumps(document(findings, _tell_about(facts)), indent=None if arguments.watch is not None else 2)

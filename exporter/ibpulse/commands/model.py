@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="?",
         metavar="FILE",
-        help="The job: YAML of such inputs, config.json or run_config.yaml.",
+        help="The job: YAML of such inputs, config.json, run_config.yaml or a file with MODEL_ARGS.",
     )
     for key in KEYS.values():
         if key.flag:

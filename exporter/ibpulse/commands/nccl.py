@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         metavar="FILE",
-        help="Results: output or JSON of nccl-tests, JSON of perftest, log of NCCL Inspector.",
+        help="Results: output or JSON of nccl-tests, rccl-tests or perftest, CSV of rccl-tests, log of NCCL Inspector.",
     )
     add_against_arguments(parser, "Recording of one node during the run.")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="Output format (default: text).")
@@ -69,11 +69,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         hardware = _with_rails(hardware, recording)
     reports = []
     for path in arguments.files:
-        results = read_benchmark(path, arguments.unit or "", arguments.collective or "")
-        report = describe_benchmark(results, hardware)
-        if recording is not None:
-            report = compare_with_wire(report, recording, settings.analysis.active_threshold, arguments.mtu)
-        reports.append(report)
+        for results in read_benchmark(path, arguments.unit or "", arguments.collective or ""):
+            report = describe_benchmark(results, hardware)
+            if recording is not None:
+                report = compare_with_wire(report, recording, settings.analysis.active_threshold, arguments.mtu)
+            reports.append(report)
     print(render_json(reports) if arguments.format == "json" else "\n".join(map(render_text, reports)), end="")
     return 0
 
