@@ -9,12 +9,12 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from json.decoder import scanstring
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import yaml
 
+_DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LITERAL = re.compile(r"[^\s,\[\]{}]+")
 
@@ -47,9 +47,9 @@ class _Reader:
 
         sign = self._peek()
         line = bisect_left(self.ends, self.at)
-        mark = yaml.Mark("", self.at, line, 0, None, None)  # type: ignore[attr-defined]
+        mark = yaml.Mark("", self.at, line, 0, None, 0)
         if sign == '"':
-            value, self.at = scanstring(self.text, self.at + 1)
+            value, self.at = _DECODER.raw_decode(self.text, self.at)
             return yaml.ScalarNode("", value, mark, mark, style='"')
         if sign not in "{[":
             found = _LITERAL.match(self.text, self.at)

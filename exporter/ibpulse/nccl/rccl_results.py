@@ -35,6 +35,7 @@ def read_rccl_json(path: Path, text: str) -> BenchmarkRun:
     Raises:
         BenchmarkError: no row can be read.
     """
+    rows: list[Row | None]
     remarks: list[str] = []
     if text.lstrip().startswith("["):
         found, remarks = parse_document(path, text)
