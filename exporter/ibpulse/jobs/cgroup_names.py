@@ -46,7 +46,7 @@ class Cgroups:
         self._deadline = time.thread_time() + seconds
         self.fault = ""
 
-    def list(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
+    def matching(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
         """Paths of the directories in a folder with names of this form, in natural order, at most `MOST_CHOSEN`.
 
         Links are not followed. Empty if the folder cannot be listed.
@@ -57,7 +57,7 @@ class Cgroups:
         found = [name for name in self._list_all(folder) if names.fullmatch(name)]
         return [folder / name for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
 
-    def list_others(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
+    def others(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
         """Paths of the directories in a folder whose names are not of this form, in natural order.
 
         Raises:

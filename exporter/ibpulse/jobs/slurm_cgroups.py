@@ -97,7 +97,7 @@ class _Numbers:
             del self._known[name]
 
     def _ask(self, folder: Path) -> str:
-        for step in self._cgroups.list(folder, _STEP):
+        for step in self._cgroups.matching(folder, _STEP):
             # zero is a process that this container does not see
             pids = [pid for pid in self._cgroups.read(step / "slurm", "cgroup.procs").split() if pid.isdecimal()]
             for pid in filter(int, pids):
@@ -113,19 +113,19 @@ def _read(cgroups: Cgroups, root: Path, numbers: _Numbers) -> Found:
     found = list(cgroups.search(root, _SCOPE_OR_SERVICE))
     scopes = [path for path in found if _is_scope(path)]
     if scopes:
-        jobs = [job for scope in scopes for job in cgroups.list(scope, _JOB) if has_processes(cgroups, job)]
-        odd = [path for scope in scopes for path in cgroups.list_others(scope, _JOB_OR_OWN)]
+        jobs = [job for scope in scopes for job in cgroups.matching(scope, _JOB) if has_processes(cgroups, job)]
+        odd = [path for scope in scopes for path in cgroups.others(scope, _JOB_OR_OWN)]
         return _found(root, jobs, [path for path in odd if has_processes(cgroups, path)], numbers)
     # every controller in use has the same tree
     places = itertools.chain(
-        (cgroups.list(root / controller, _FIRST) for controller in CONTROLLERS),
+        (cgroups.matching(root / controller, _FIRST) for controller in CONTROLLERS),
         (list(cgroups.search(root / controller, _FIRST)) for controller in CONTROLLERS[:OF_SLURM]),
     )
     if first := next(filter(None, places), []):
-        users = [user for each in first for user in cgroups.list(each, _USER)]
-        odd = [path for each in first for path in cgroups.list_others(each, _USER_OR_OWN)]
-        odd += [path for user in users for path in cgroups.list_others(user, _JOB)]
-        return _found(root, [job for user in users for job in cgroups.list(user, _JOB)], odd, numbers)
+        users = [user for each in first for user in cgroups.matching(each, _USER)]
+        odd = [path for each in first for path in cgroups.others(each, _USER_OR_OWN)]
+        odd += [path for user in users for path in cgroups.others(user, _JOB)]
+        return _found(root, [job for user in users for job in cgroups.matching(user, _JOB)], odd, numbers)
     if found:
         return Found(remarks=(NO_PLACE.format(root=root),), present=False, knows=False, unread=True)
     return ABSENT
