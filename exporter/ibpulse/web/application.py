@@ -41,7 +41,7 @@ class ServerParts:
     """
 
     limits: RequestLimits
-    version: str = __version__
+    version: str = field(default_factory=lambda: __version__)
     registry: CollectorRegistry = field(default_factory=process_registry)
     counts: WebCounts = field(default_factory=WebCounts)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
