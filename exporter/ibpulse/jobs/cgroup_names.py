@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ibpulse import owned_files
@@ -57,7 +57,7 @@ class Cgroups:
         found = [name for name in self._list_all(folder) if names.fullmatch(name)]
         return [folder / name for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
 
-    def list_others(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
+    def list_others(self, folder: Path, names: re.Pattern[str]) -> Sequence[Path]:
         """Paths of the directories in a folder whose names are not of this form, in natural order.
 
         Raises:
@@ -88,7 +88,7 @@ class Cgroups:
                 elif any(each.st_uid in owners and each.st_nlink != 2 for each in _status(path)):
                     pending.append((path, depth + 1))
 
-    def _list_all(self, folder: Path | str) -> list[str]:
+    def _list_all(self, folder: Path | str) -> Sequence[str]:
         """The names of all directories in a folder; links are not followed."""
         if self._is_late(folder):
             return []
