@@ -56,13 +56,13 @@ _LIKELY_START = re.compile(_START.pattern + rb"(?=\s*+" + _KEY + rb")")
 _BETWEEN = re.compile(rb"\}\s*+,\s*+(?=\{)")
 # in a string of JSON the quote would have a backslash
 _NEXT_EVENT = re.compile(rb"\}\s*+,\s*+(?=" + _KEY + rb")")
-_LIST_END = re.compile(rb'\}\s*+\](?=\s*+(?:,\s*+"|\}\s*+\Z))')
+_LIST_END = re.compile(rb'\}\s*+\](?=\s*+,\s*+")')
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["{}\[\]]', re.DOTALL)
 # a float has 53 bits, not enough for nanoseconds since 1970, or of a month in microseconds; such times stay text
 _FINE_TIME = re.compile(rb'("ts"\s*+:\s*+)([0-9]{12,20}\.[0-9]{1,9})')
 _SEPARATORS = b" \t\r\n,"
-# a string, an absent value, a comma in front of a closing bracket, and any other word
-_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"|:\s*+(?=[,}\]])|,\s*+(?=[}\]])|[^\s",:{}\[\]]++', re.DOTALL)
+# a string, an absent value, a comma without one behind it, and any other word
+_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"|:\s*+(?=[,}\]])|,\s*+(?=[,}\]])|[^\s",:{}\[\]]++', re.DOTALL)
 _JSON_WORD = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|-?Infinity|NaN")
 _AGAIN = "copy it again from its origin, or export it again"
 
