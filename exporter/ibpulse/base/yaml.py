@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 # no file of ibpulse needs more than four
 MAX_DEPTH = 20
+# a file of MAX_BYTES without aliases has fewer
+MAX_NODES = 500_000
 # the deepest value in a section is a header, three keys down
 MAX_KEYS = 3
 EMPTY = ("", "~", "null", "Null", "NULL")
@@ -216,20 +218,33 @@ def texts_of(node: yaml.Node) -> str | tuple[str, ...] | None:
 
 
 def _find_fault(text: str) -> tuple[int, str] | None:
-    """The line and the fault of the first node that is nested too deeply, or has characters that nothing can have."""
+    """The line and the fault of the first node that is nested too deeply, or has characters that nothing can have.
+
+    Aliases count as the nodes that they repeat, because readers visit these as often as they are repeated.
+    """
     import yaml
 
-    depth = 0
+    sizes: dict[str, int] = {}
+    # nodes until now, and those in front of each open collection
+    nodes, opened = 0, list[tuple[str | None, int]]()
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
+            opened.append((event.anchor, nodes))
+            nodes += 1
+            if len(opened) > MAX_DEPTH:
                 return line, f"more than {MAX_DEPTH} levels deep; correct the brackets or the indentation"
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.ScalarEvent) and _NOWHERE.search(event.value):
-            return line, _NOWHERE_FAULT
+            anchor, before = opened.pop()
+            sizes |= {anchor: nodes - before} if anchor else {}
+        elif isinstance(event, yaml.AliasEvent):
+            nodes += sizes.get(event.anchor, 1)
+            if nodes > MAX_NODES:
+                return line, f"with its aliases, more than {MAX_NODES} values; write fewer aliases"
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes += 1
+            if _NOWHERE.search(event.value):
+                return line, _NOWHERE_FAULT
     return None
 
 
