@@ -224,7 +224,7 @@ def _find_fault(text: str) -> tuple[int, str] | None:
     """
     import yaml
 
-    sizes: dict[str, int] = {}
+    sizes: dict[str | None, int] = {}
     # nodes until now, and those in front of each open collection
     nodes, opened = 0, list[tuple[str | None, int]]()
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
