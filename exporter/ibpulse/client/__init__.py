@@ -8,5 +8,6 @@ windows     windows of samples, as JSON and NPY
 
 import sys
 
-# httpx would load its own command line, and click, rich and pygments with it: a third of the time of its import
-sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+if "httpx" not in sys.modules:
+    # httpx would load its own command line, and click, rich and pygments with it: a third of the time of its import
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]
