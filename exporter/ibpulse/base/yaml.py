@@ -238,7 +238,7 @@ def _find_fault(text: str) -> tuple[int, str] | None:
             anchor, before = opened.pop()
             sizes |= {anchor: nodes - before} if anchor else {}
         elif isinstance(event, yaml.AliasEvent):
-            nodes += sizes.get(event.anchor, 1)
+            nodes += sizes.get(event.anchor or "", 1)
             if nodes > MAX_NODES:
                 return line, f"with its aliases, more than {MAX_NODES} values; write fewer aliases"
         elif isinstance(event, yaml.ScalarEvent):
