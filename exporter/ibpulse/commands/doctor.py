@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 import time
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ibpulse import __version__
+from ibpulse.base.document import json_text
 from ibpulse.base.values import TIME
 from ibpulse.errors import ConfigError
-from ibpulse.text import escape_controls
 from ibpulse.units import format_duration
 
 if TYPE_CHECKING:
@@ -89,8 +88,8 @@ def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Seque
     facts = replace(find_facts_in_child(request), benchmarks=tuple(map(read_benchmark, arguments.nccl)))
     findings = examine(facts, names)
     if arguments.format == "json":
-        told = json.dumps(document(findings, _tell_about(facts)), indent=None if arguments.watch is not None else 2)
-        print(escape_controls(told, keep="\n"), flush=True)
+        indent = None if arguments.watch is not None else 2
+        print(json_text(document(findings, _tell_about(facts)), indent=indent, ascii_only=True), flush=True)
     else:
         print(page(findings, _title(facts), colour=sys.stdout.isatty()), end="", flush=True)
     least = Level.WARN if arguments.strict else Level.FAIL
