@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,6 +91,12 @@ def test_an_interrupted_verb_exits_with_130(probe: Probe, capsys: pytest.Capture
     probe.ends_with = KeyboardInterrupt()
     assert main(["probe", "/x"], {}) == 130
     assert capsys.readouterr() == ("", "")
+
+
+def test_with_an_argument_in_measured_another_module_runs(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ibpulse.commands.probe_measured", SimpleNamespace(run=lambda *_: 9))
+    monkeypatch.setitem(VERBS, "probe", replace(VERBS["probe"], measured=("slow",)))
+    assert (main(["probe", "/x"], {}), main(["probe", "/x", "--slow"], {})) == (0, 9)
 
 
 def test_a_fault_that_nobody_foresaw_is_not_hidden(probe: Probe) -> None:
