@@ -106,6 +106,6 @@ def test_no_command_ignores_a_file_that_is_not_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ibpulse.terminal.display.check_terminal", lambda: None)
+    monkeypatch.setattr("ibpulse.commands.top.check_terminal", lambda: None)
     assert main([*words, f"--path.sysfs={tree.root}", "--topology.file=none.yaml"], {}) == 2
     assert "topology.file: none.yaml: cannot be read: No such file or directory" in capsys.readouterr().err

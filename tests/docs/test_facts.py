@@ -11,8 +11,8 @@ from pathlib import Path
 
 import yaml
 
-from ibpulse.commands import VERBS, split_verb
-from ibpulse.commands.parser import build_parser, own_actions, parse
+from ibpulse.commands import VERBS
+from ibpulse.commands.parser import build_parser, own_actions, parse, split_verb
 from ibpulse.config.loading import resolve
 from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.gateway.gateway_metrics import ROWS as GATEWAY_ROWS

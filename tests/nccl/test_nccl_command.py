@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.commands.nccl import ALGORITHMS, COLLECTIVES, UNITS
+from ibpulse.commands.options.explain import ALGORITHMS, COLLECTIVES, UNITS
 from ibpulse.nccl import wire_factors
 from ibpulse.nccl.perftest import UNITS as KNOWN_UNITS
 from tests.nccl.benchmark_writers import nccl_json, nccl_text, perftest
