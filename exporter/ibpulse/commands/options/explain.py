@@ -71,7 +71,7 @@ OPTIONS = {
             type=Path,
             nargs="?",
             metavar="FILE",
-            help="The job: YAML of such inputs, config.json or run_config.yaml.",
+            help="The job: YAML of such inputs, config.json, run_config.yaml or a file with MODEL_ARGS.",
         ),
         *(
             Option(
