@@ -28,7 +28,8 @@ from bench.signals import (
 )
 from bench.snapshots import build_fabric
 from ibpulse.aggregator import AggregatorOptions
-from ibpulse.aggregator.summary import Summary, summarize
+from ibpulse.aggregator.summary import summarize
+from ibpulse.answers.summary import Summary
 from ibpulse.events import PortHistory
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile

@@ -15,6 +15,11 @@ CAPTURE_ORIGINS = ("api", "alertmanager", *CAPTURE_RULES)
 
 COMPUTE, STORAGE, MANAGEMENT, UNKNOWN_ROLE = ROLES = ("compute", "storage", "management", "unknown")
 
+JOB_SOURCES = ("file", "slurm-map", "slurm-cgroup", "kubernetes-cgroup")
+"""Who names jobs; of two that name the same job, the earlier one decides what it holds."""
+JOB_BASES = ("all-gpus", "gpus", "devices", "alone")
+"""How the ports of a job are known, in the order in which they are tried."""
+
 
 def settle_role(rail: bool, role: str) -> str:
     """The role of a port: a rail is `compute` and nothing else is, whatever `role` says."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, RailStanding, Snapshot, Summary, summarize
+from ibpulse.aggregator import Aggregator, AggregatorOptions, RailStanding, Snapshot, summarize
+from ibpulse.answers.summary import Summary
 from ibpulse.events import Event, PortHistory
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.jobs.job_history import Holding, JobRecord

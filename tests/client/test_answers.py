@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 
-from ibpulse.client import DaemonConnection, RemoteEvents, ask_events, ask_metrics, ask_ports, ask_window
+from ibpulse.client.connection import DaemonConnection, ask_events, ask_metrics, ask_ports
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event
 from ibpulse.model import PortState
 from tests.client.servers import Canned, canned
-
-ABOUT = {
-    "interval_ms": 10,
-    "resolution_ms": 20,
-    "start_ms": 1000,
-    "points": 3,
-    "history": {"newest_ms": 2000},
-    "implausible": {"places": []},
-    "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive", "mlx5_1:1 receive"],
-}
+from tests.fleet.small_answers import EVENT, events_of, port_of, ports_of, state_of
+from tests.tables import for_each
 
 
 @pytest.fixture
@@ -34,123 +24,85 @@ def server() -> Iterator[Canned]:
         yield state
 
 
-def npy(values: np.ndarray) -> bytes:
-    body = io.BytesIO()
-    np.save(body, values)
-    return body.getvalue()
-
-
 def test_a_window_is_read_with_its_holes(server: Canned) -> None:
     values = np.array([[1, np.nan, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
-    server.answer("/api/v1/window", npy(values), X_Ibpulse_Window=json.dumps(ABOUT))
-    window = ask_window(DaemonConnection(server.url), [("last", "1s")])
+    series = ["mlx5_0:1 transmit", "mlx5_0:1 receive", "mlx5_1:1 receive"]
+    places = {"merged": 2, "unexplained": 0, "places": [[1, 1, 2], [2, 0, 1], [7, 0, 1]]}
+    server.answer_window(values, resolution_ms=20, series=series, implausible=places)
+    window = DaemonConnection(server.url).ask_window([("last", "1s")])
     assert server.asked[0][0] == "/api/v1/window?last=1s&format=npy"
-    assert (window.interval_ns, window.step_ns) == (10_000_000, 20_000_000)
-    assert (window.start_ns, window.newest_ns) == (10**9, 2 * 10**9)
+    assert (window.start_ns, window.step_ns, window.newest_ns) == (10**9, 20_000_000, 2 * 10**9)
     np.testing.assert_array_equal(window.both("mlx5_0:1"), values[:2])
     np.testing.assert_array_equal(window.both("mlx5_1:1"), [[np.nan] * 3, values[2]])
     assert np.isnan(window.both("mlx5_2:1")).all()
+    assert window.merged("mlx5_0:1").tolist() == [[False] * 3, [False, True, True]]
 
 
-@pytest.mark.parametrize(
-    ("body", "about"),
-    [
-        (npy(np.zeros((3, 3))), ABOUT),
-        (npy(np.zeros((3, 4), dtype=np.float32)), ABOUT),
-        (npy(np.array([{}], dtype=object)), ABOUT),
-        (b"no array", ABOUT),
-        (npy(np.zeros((3, 3), dtype=np.float32)), {}),
-        (npy(np.zeros((3, 3), dtype=np.float32)), {**ABOUT, "history": 5}),
-    ],
-)
-def test_a_window_of_somebody_else_is_refused(server: Canned, body: bytes, about: Any) -> None:
-    server.answer("/api/v1/window", body, X_Ibpulse_Window=json.dumps(about))
-    with pytest.raises(
-        DaemonError, match=r"sent an unexpected response .*is this an ibpulse daemon of a compatible version"
-    ):
-        ask_window(DaemonConnection(server.url), [])
+def test_a_window_of_somebody_else_is_refused(server: Canned) -> None:
+    server.answer_window(np.zeros((3, 4)))
+    with pytest.raises(DaemonError, match=r"^http://.*/api/v1/window: its answer is an array of another shape than it"):
+        DaemonConnection(server.url).ask_window([])
 
 
-@pytest.mark.parametrize("ask", [ask_ports, lambda connection: ask_window(connection, [])])
+@pytest.mark.parametrize("ask", [ask_ports, lambda connection: connection.ask_window([])])
 @pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b"{}", b'{"interval_seconds": "x"}'])
 def test_another_service_is_told_from_ibpulse(
     server: Canned, ask: Callable[[DaemonConnection], object], body: bytes
 ) -> None:
     for path in ("/api/v1/ports", "/api/v1/window"):
         server.answer(path, body)
-    with pytest.raises(DaemonError, match="sent an unexpected response"):
+    with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
         ask(DaemonConnection(server.url))
 
 
 def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
-    port = {
-        "device": "mlx5_0",
-        "port": 1,
-        "active": False,
-        "state": "DOWN",
-        "rate_bytes_per_second": None,
-        "rail": True,
-        "role": "compute",
-        "since": None,
-        "source": None,
-        "identity": {"guid": "b8ce", "colour": "green"},
-    }
-    counted = {**port, "rate_bytes_per_second": 5e10, "source": {"name": "words", "resolution_seconds": 0.03}}
-    server.answer(
-        "/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": [port, counted], "simulated": False})
-    )
+    unknown = port_of(active=False, state="DOWN", rate_bytes_per_second=None, source=None)
+    server.answer("/api/v1/ports", ports_of(unknown, port_of("mlx5_1", colour="green")))
     answer = ask_ports(DaemonConnection(server.url))
     assert (answer.interval_ns, answer.simulated) == (10_000_000, False)
-    server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": [], "simulated": True}))
-    assert ask_ports(DaemonConnection(server.url)).simulated
     first, second = answer.ports
-    assert (first.name, first.source, first.rate_bytes_per_second) == ("mlx5_0:1", "", None)
-    assert (second.source, second.resolution_seconds, second.rate_bytes_per_second) == ("words", 0.03, 5e10)
-    assert (second.identity.guid, second.identity.netdev) == ("b8ce", "")
+    assert (first.name, first.source, first.rate_bytes_per_second) == ("mlx5_0:1", None, None)
+    assert second.source is not None
+    assert (second.id, second.source.resolution_seconds, second.rate_bytes_per_second) == (("mlx5_1", 1), 0.01, 5e10)
 
 
 def test_a_port_says_since_when_it_is_in_its_state(server: Canned) -> None:
-    port = {"device": "mlx5_0", "port": 1, "active": False, "rate_bytes_per_second": None, "rail": True, "source": None}
-    port["role"] = "compute"
-    gone = {"state": "disappeared", "since": "2025-11-21T00:00:00.250Z", "problem": "the port does not exist any more"}
-    ports = [{**port, **gone, "identity": {}}, {**port, "state": "DOWN", "since": None, "problem": "", "identity": {}}]
-    server.answer("/api/v1/ports", orjson.dumps({"interval_seconds": 0.01, "ports": ports, "simulated": False}))
-    first, second = ask_ports(DaemonConnection(server.url)).ports
-    assert (first.disappeared, first.since_ns, first.problem) == (True, 1_763_683_200_250_000_000, gone["problem"])
-    assert (second.disappeared, second.since_ns, second.problem) == (False, None, "")
-
-
-EVENT = {
-    "time_ms": 1_763_683_200_123,
-    "time": "2025-11-21T00:00:00.123Z",
-    "uncertainty_ms": 1000,
-    "kind": "link-down",
-    "subject": "mlx5_0:1",
-    "device": "mlx5_0",
-    "port": 1,
-    "text": "mlx5_0:1 went down",
-    "before": {"state": "ACTIVE", "active": True, "rate_bytes_per_second": 5e10},
-    "after": None,
-    "details": {"a": [1]},
-}
+    gone = {"state": "disappeared", "since": "2025-11-21T00:00:00.250Z"}
+    server.answer("/api/v1/ports", ports_of(port_of(**gone), port_of(state="DOWN"), port_of(since="yesterday")))
+    first, *others = ask_ports(DaemonConnection(server.url)).ports
+    assert (first.disappeared, first.since_ns) == (True, 1_763_683_200_250_000_000)
+    assert [(port.disappeared, port.since_ns) for port in others] == [(False, None)] * 2
 
 
 def test_events_are_read_with_the_states_of_their_ports(server: Canned) -> None:
-    server.answer("/api/v1/events", orjson.dumps({"left_out": 3, "events": [EVENT]}))
+    state = state_of(state="ACTIVE", active=True, rate_bytes_per_second=5e10)
+    server.answer("/api/v1/events", events_of({"before": state, "details": {"a": [1]}}, left_out=3))
     found = ask_events(
         DaemonConnection(server.url), 1_763_683_200_000_000_001, 1_763_683_201_000_000_001, ["link-down"]
     )
     assert server.asked[0][0] == ("/api/v1/events?limit=10000&kind=link-down&from=1763683200000&to=1763683201001")
     before = PortState("ACTIVE", active=True, rate_bytes_per_second=5e10)
     event = Event(1_763_683_200_123_000_000, "link-down", "mlx5_0:1", EVENT["text"], 10**9, before, None, {"a": [1]})
-    assert found == RemoteEvents((event,), 3)
+    assert (found.values, found.left_out) == ((event,), 3)
 
 
-@pytest.mark.parametrize("changed", [{"time_ms": None}, {"kind": 5}, {"before": {"state": 1}}, {"time_ms": -1}])
-def test_events_of_somebody_else_are_refused(server: Canned, changed: dict) -> None:
-    server.answer("/api/v1/events", orjson.dumps({"left_out": 0, "events": [{**EVENT, **changed}]}))
-    with pytest.raises(DaemonError, match="sent an unexpected response"):
-        ask_events(DaemonConnection(server.url))
+@for_each(
+    [
+        {"time_ms": None},
+        {"time_ms": -1},
+        {"time_ms": 2**63 // 10**6 + 1},
+        {"kind": 5},
+        {"before": {"state": 1}},
+        {"before": state_of(rate_bytes_per_second=1e16)},
+        {"kind": "started", "details": {"ports": {"mlx5_0:1": {"active": "yes"}}}},
+        {"kind": "started", "details": {"ports": []}},
+    ]
+)
+def test_events_of_somebody_else_are_refused(changed: dict[str, Any]) -> None:
+    with canned() as server:
+        server.answer("/api/v1/events", events_of(changed))
+        with pytest.raises(DaemonError, match=r"its answer is not as expected: events\.0"):
+            ask_events(DaemonConnection(server.url))
 
 
 def test_metrics_are_added_up_over_their_labels(server: Canned) -> None:
@@ -159,7 +111,7 @@ def test_metrics_are_added_up_over_their_labels(server: Canned) -> None:
     assert ask_metrics(DaemonConnection(server.url), ["a", "b", "c"]) == {"a": 5.5, "b": 4.0}
     assert server.asked[0][0] == "/metrics?name%5B%5D=a&name%5B%5D=b&name%5B%5D=c"
     server.answer("/metrics", b"a b c\n<html>\n")
-    with pytest.raises(DaemonError, match="sent an unexpected response"):
+    with pytest.raises(DaemonError, match="/metrics: its answer is not metrics"):
         ask_metrics(DaemonConnection(server.url), ["a"])
 
 

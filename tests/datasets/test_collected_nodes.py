@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from starlette.types import ASGIApp
 
+from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.client.transport import HttpPeer
 from ibpulse.datasets import node_samples_source
 from ibpulse.datasets.collected_nodes import NodeCollection, collect_nodes
 from ibpulse.datasets.collection_result import CollectionResult
@@ -23,8 +25,6 @@ from ibpulse.datasets.gateway_nodes import GatewaySource
 from ibpulse.errors import DiscoveryError
 from ibpulse.fleet import nodes
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.http_peer import HttpPeer
-from ibpulse.fleet.node_answers import NodeJob, NodeJobs
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import PolledNode
 from ibpulse.fleet.target_sources import parse_source
@@ -32,7 +32,7 @@ from ibpulse.recordings import Recording, load
 from ibpulse.web.app import create_app
 from ibpulse.web.server import serve
 from tests.fleet.hostile import Hostile, hostile
-from tests.fleet.small_answers import answer_node, ports_of
+from tests.fleet.small_answers import answer_node, jobs_of, ports_of
 from tests.gateway.gateways import Gateway
 from tests.running import HANG_SECONDS
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node
@@ -168,7 +168,8 @@ async def test_what_is_missing_is_written_down_until_it_is_there(fleet: Fleet, n
 async def test_a_job_that_no_node_has_is_named_with_those_that_run(
     fleet: Fleet, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = NodeJobs(known=True, jobs=[playing("1001", running=True), playing("1000", running=False)])
+    listed = jobs_of({"job_id": "1001", "ports": []}, {"job_id": "1000", "ports": [], "running": False})
+    jobs = JobsAnswer.model_validate_json(listed)
     polled = PolledNode.view
     monkeypatch.setattr(PolledNode, "view", lambda self, target: replace(polled(self, target), jobs=jobs))
     async with served(create_app(node.parts())) as url:
@@ -176,12 +177,6 @@ async def test_a_job_that_no_node_has_is_named_with_those_that_run(
         known = await fleet.collect(replace(SPAN, job="1000"), a=url)
     assert unknown.problems == ["no node is known to have job '9999'; running: 1001"]
     assert known.problems == []
-
-
-def playing(job_id: str, *, running: bool) -> NodeJob:
-    return NodeJob(
-        job_id=job_id, scheduler="slurm", source="slurm", ports=[], running=running, began_ms=1, ended_ms=None
-    )
 
 
 async def test_a_daemon_is_no_gateway(fleet: Fleet, node: Node) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse import memory
+from ibpulse.answers import events
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.recordings import counter_log, resampling
 from ibpulse.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
@@ -48,7 +49,7 @@ BOUNDS = {
         f"concurrent wide windows (over {WebLimits().wide_values:,} values read or returned)": WIDE,
         "concurrent summaries": WIDE,
         f"concurrent answers with more than {events_route.MAX_IN_LOOP:,} events": WIDE,
-        "events in one response": f"{events_route.MAX_LIMIT:,}",
+        "events in one response": f"{events.MAX_EVENTS:,}",
         "viewers of the stream": str(WebLimits().max_viewers),
         "a viewer whose network takes no data for this long": UNREAD,
         "length of the query string": f"{WebLimits().max_query_bytes:,} bytes",

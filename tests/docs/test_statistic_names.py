@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,7 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> Views:
     streamed = orjson.loads(orjson.dumps(describe_second(snapshot)))["node"]
     report = run_of(recording_of(ring)).values
     families = {row.name: row for row in rows_of(snapshot)}
-    return asdict(summary.node), streamed | streamed["windows"]["1m"], report, families
+    return summary.node.model_dump(), streamed | streamed["windows"]["1m"], report, families
 
 
 def test_the_table_is_there() -> None:

@@ -13,18 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from ibpulse.answers.captures import CapturesAnswer, PendingAnswer
+from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
+from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.client.windows import NodeJsonWindow, NodeWindowHead
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import MAX_ITEMS, NodeClock, NodeJobs, NodeMember, NodePorts, read_members
-from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodePendingCapture, NodeSpanSummary
 from ibpulse.fleet.stream_answers import EVENTS
-from ibpulse.fleet.topology_answers import NodeTopology
-from ibpulse.fleet.window_answers import NodeJsonWindow, NodeWindowHead
 from ibpulse.text import escape_controls
 from tests.tables import for_each
 
-MODELS: list[type[NodeMember]] = [
-    *(NodePorts, NodeJobs, NodeClock, NodeEvents, NodeSpanSummary, NodeCaptures, NodePendingCapture),
-    *(NodeJsonWindow, NodeWindowHead, NodeTopology),
+MODELS: list[type[AnswerPart]] = [
+    *(PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, SummaryAnswer, CapturesAnswer, PendingAnswer),
+    *(NodeJsonWindow, NodeWindowHead, TopologyAnswer),
     *EVENTS.values(),
 ]
 # texts that only some members take
@@ -63,7 +67,7 @@ def place_value(document: Any, place: Place, value: Any) -> Any:
     return changed
 
 
-def valid(model: type[NodeMember]) -> Any:
+def valid(model: type[AnswerPart]) -> Any:
     """A document that the model accepts, with all of its members."""
     schema = model.model_json_schema()
     document = example(schema, schema.get("$defs", {}))
@@ -138,7 +142,7 @@ def check_harmless(value: Any) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_hostile_member_is_refused_with_a_sentence_or_harmless(model: type[NodeMember], data: st.DataObject) -> None:
+def test_a_hostile_member_is_refused_with_a_sentence_or_harmless(model: type[AnswerPart], data: st.DataObject) -> None:
     document = VALID[model]
     for _ in range(data.draw(st.integers(1, 2))):
         place = data.draw(st.sampled_from(list(places(document))))
@@ -153,7 +157,7 @@ def test_a_hostile_member_is_refused_with_a_sentence_or_harmless(model: type[Nod
             check_harmless(json.loads(encoded))
 
 
-def read_or_refuse(model: type[NodeMember], text: str) -> NodeMember | DaemonError:
+def read_or_refuse(model: type[AnswerPart], text: str) -> AnswerPart | DaemonError:
     try:
         return read_members(model, text.encode())
     except DaemonError as error:
@@ -169,7 +173,7 @@ LISTS = [
 
 
 @for_each(LISTS)
-def test_many_wrong_items_are_one_fault_in_memory(model: type[NodeMember], place: Place) -> None:
+def test_many_wrong_items_are_one_fault_in_memory(model: type[AnswerPart], place: Place) -> None:
     items = [False] * 90
     with pytest.raises(DaemonError) as caught:
         read_members(model, json.dumps(place_value(VALID[model], place[:-1], items)))
@@ -179,9 +183,9 @@ def test_many_wrong_items_are_one_fault_in_memory(model: type[NodeMember], place
 
 @pytest.mark.parametrize(
     ("model", "place"),
-    [(NodeEvents, ("kinds",)), (NodeSpanSummary, ("node", "burstiness_cv")), (NodeTopology, ("distances",))],
+    [(EventsAnswer, ("kinds",)), (SummaryAnswer, ("node", "burstiness_cv")), (TopologyAnswer, ("distances",))],
 )
-def test_many_members_of_any_name_are_one_fault(model: type[NodeMember], place: Place) -> None:
+def test_many_members_of_any_name_are_one_fault(model: type[AnswerPart], place: Place) -> None:
     members = {f"k{number}": "x" for number in range(1001)}
     with pytest.raises(DaemonError, match="has too many members; use at most 1000") as caught:
         read_members(model, json.dumps(place_value(VALID[model], place, members)))

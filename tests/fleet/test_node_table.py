@@ -18,21 +18,23 @@ import httpx
 import pytest
 
 from ibpulse import __version__
+from ibpulse.answers.captures import CapturesAnswer
+from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.ports import PortsAnswer
+from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.client.transport import HttpPeer, PeerAnswer
+from ibpulse.client.windows import read_array, read_window
 from ibpulse.fleet import node_table
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.http_peer import HttpPeer, PeerAnswer
-from ibpulse.fleet.node_answers import NodePorts, ask_node
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeState, NodeTable, PolledNode
-from ibpulse.fleet.nodes import Node, Nodes
-from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
+from ibpulse.fleet.nodes import Node, Nodes, ask_node
 from ibpulse.fleet.target_sources import parse_source
-from ibpulse.fleet.window_answers import read_array, read_window
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.web.auth.reload import WebConfigReloader
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
-from tests.fleet.small_answers import PORT, PORTS, answer_node, ports_of
+from tests.fleet.small_answers import PORT, PORTS, answer_node, clock_of, ports_of
 from tests.loop_clock import pause, until
 
 
@@ -102,9 +104,9 @@ async def test_every_answer_of_a_node_is_read(fleet: Fleet, daemons: dict[str, D
     await fleet.list(open=daemons["open"].url)
     await fleet.poll()
     (node,) = fleet.nodes.all()
-    assert (await ask_node(node, NodeSpanSummary, "/api/v1/summary", [("last", "1s")])).node.rails == 2
-    assert (await ask_node(node, NodeEvents, "/api/v1/events")).events[0].kind == "started"
-    assert (await ask_node(node, NodeCaptures, "/api/v1/captures")).captures == []
+    assert (await ask_node(node, SummaryAnswer, "/api/v1/summary", [("last", "1s")])).node.rails == 2
+    assert (await ask_node(node, EventsAnswer, "/api/v1/events")).events[0].kind == "started"
+    assert (await ask_node(node, CapturesAnswer, "/api/v1/captures")).captures == []
     assert read_window(await node.get("/api/v1/window", [("last", "500ms")])).points == 50
     array = read_array(await node.get("/api/v1/window", [("last", "500ms"), ("format", "npy")]))
     assert array.values.shape == (4, 50)
@@ -161,13 +163,13 @@ async def test_a_hostile_node_is_down_with_a_sentence_and_the_others_are_not(
 
 async def test_a_lying_clock_harms_only_its_own_node(fleet: Fleet, server: Hostile, daemons: dict[str, Daemon]) -> None:
     answer_node(server)
-    server.answer("/api/v1/clock", b'{"time_ns": 9223372036854775807, "synchronised": true}')
+    server.answer("/api/v1/clock", clock_of(2**63 - 1))
     await fleet.list(open=daemons["open"].url, bad=server.url)
     rows = await fleet.poll()
     assert rows["bad"].state == "up"
     assert rows["open"].offset is not None
     assert rows["open"].offset.offset_ns == 0
-    server.answer("/api/v1/clock", b'{"time_ns": 1e400}')
+    server.answer("/api/v1/clock", b'{"node": "n", "synchronised": null, "time_ns": 1e400}')
     row = (await fleet.poll())["bad"]
     assert row.state == "degraded"
     assert row.problem.startswith("its clock cannot be read: its answer is not as expected: time_ns ")
@@ -192,7 +194,7 @@ async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fle
 
     async def tell(writer: asyncio.StreamWriter) -> None:
         # the way back is the longer one
-        body = b'{"time_ns": %d}' % (now_ns() + ahead_ns)
+        body = clock_of(now_ns() + ahead_ns)
         await pause(0.004)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body))
         writer.write(body)
@@ -206,7 +208,7 @@ async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fle
         assert row.offset is not None
         assert abs(row.offset.offset_ns - ahead_ns) <= row.offset.uncertainty_ns < 100_000_000
         assert row.clock is not None
-        assert row.clock.synchronised is None
+        assert row.clock.synchronised
 
 
 async def test_nodes_come_and_go_with_the_list(fleet: Fleet, daemons: dict[str, Daemon], server: Hostile) -> None:
@@ -358,6 +360,6 @@ async def test_ports_are_asked_of_all_nodes_at_once(fleet: Fleet, daemons: dict[
     server.handlers["/api/v1/ports"] = never
     await fleet.list(open=daemons["open"].url, closed=daemons["closed"].url, bad=server.url)
     fleet.table.update()
-    found = await fleet.nodes.ask_all(fleet.nodes.all(), lambda node: ask_node(node, NodePorts, "/api/v1/ports"))
+    found = await fleet.nodes.ask_all(fleet.nodes.all(), lambda node: ask_node(node, PortsAnswer, "/api/v1/ports"))
     assert set(found.answers) == {"open", "closed"}
     assert found.missing == {"bad": "no answer within 1 s"}

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.fleet import node_table
-from ibpulse.fleet.node_answers import NodeJob, NodeJobs, NodeJobTraffic
 from ibpulse.fleet.node_figures import NodeFigures
 from ibpulse.fleet.node_table import PolledNode
 from ibpulse.fleet.targets import Target
 from tests.clocks import GivenClock
+from tests.fleet.small_answers import jobs_of
 
 START_NS = 1_763_683_200_000_000_000
 KEY = ("slurm", "7")
@@ -35,12 +36,12 @@ def exchange(polled: PolledNode, now: dict[str, float], ahead_ms: float = 0.0) -
     polled._offsets.add(monotonic_ns, monotonic_ns, START_NS + monotonic_ns + round(ahead_ms * 1e6))
 
 
-def jobs(last_ms: int | None, *more: str) -> NodeJobs:
+def jobs(last_ms: int | None, *more: str) -> JobsAnswer:
     times: dict[str, Any] = {f"{name}_ms": last_ms for name in ("last", "last_transmit", "last_receive")}
     times |= {f"{name}_uncertainty_ms": 10 for name in ("last", "last_transmit", "last_receive")}
-    traffic = NodeJobTraffic(since_ms=0, known_until_ms=10**13, step_period_seconds=None, **times)
-    about = {"scheduler": "slurm", "source": "file", "ports": [], "running": True, "began_ms": None, "ended_ms": None}
-    return NodeJobs(known=True, jobs=[NodeJob(job_id=each, traffic=traffic, **about) for each in ("7", *more)])
+    traffic = {"since_ms": 0, "known_until_ms": 10**13, "step_period_seconds": None, **times}
+    members = [{"job_id": each, "traffic": traffic} for each in ("7", *more)]
+    return JobsAnswer.model_validate_json(jobs_of(*members))
 
 
 def test_the_clock_is_that_of_when_the_silence_became_known(polled: PolledNode, now: dict[str, float]) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.capture_names import CaptureName, make_name
 from ibpulse.errors import CaptureError
-from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, look_at, make_name
+from ibpulse.flightrecorder.store import CaptureOptions, CaptureStore, look_at
 from tests.other_users import USER, needs_other_users
 from tests.ring.tiny import tiny_tmpfs
 

@@ -62,7 +62,7 @@ async def test_a_capture_that_failed_is_taken_when_alertmanager_tries_again(tmp_
             assert (refused.status_code, refused.json()["type"]) == (503, "/api/docs#no-captures")
             assert refused.json()["detail"].startswith("gpu-1 takes no capture: ")
             name = "20261123T053000.123Z-stalled-0123abcd.parquet"
-            pending = {"name": name, "trigger_ms": 1, "reason": "stalled", "ready_ms": 2}
+            pending = {"name": name, "trigger_ms": 1, "reason": "stalled", "ready_ms": 2, "url": "/"}
             server.answer("/api/v1/captures", json.dumps(pending).encode(), status="202 Accepted")
             assert [each["name"] for each in (await client.post(PATH, json=body)).json()["nodes"]] == [name]
             assert (await client.post(PATH, json=body)).json()["repeated"] == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import tarfile
 from collections.abc import AsyncIterator
 
@@ -12,16 +11,17 @@ import pytest
 from fastapi import Request
 from starlette.responses import StreamingResponse
 
+from ibpulse.answers.captures import CapturesAnswer
+from ibpulse.client.transport import NodeAccess
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.nodes import Nodes
-from ibpulse.fleet.span_answers import NodeCaptures
 from ibpulse.fleet.targets import make_target
 from ibpulse.gateway import capture_archive
 from ibpulse.gateway.capture_archive import MAX_NODE_BYTES, ArchiveMember, send_archive
 from ibpulse.gateway.job_captures import members_of
 from ibpulse.web.routes.capture_download import MEDIA_TYPE
 from tests.fleet.hostile import Hostile, never
+from tests.fleet.small_answers import capture_of, captures_of
 from tests.loop_clock import pause
 
 GROUP, FILE = "job0123456789", "20261123T053000.123Z-job0123456789-1f6c0a2e.parquet"
@@ -99,12 +99,9 @@ async def test_a_file_that_drips_breaks_the_archive_off(
 
 
 def test_a_node_has_one_file_of_a_group_whatever_it_lists() -> None:
-    capture = {"name": FILE, "trigger_ms": 1, "reason": GROUP, "size_bytes": 5}
+    capture = capture_of(FILE, reason=GROUP, size_bytes=5)
     many = [{**capture, "size_bytes": size} for size in range(1, 1000)]
     other = {**capture, "reason": "job9876543210"}
     listed = {"b": [other, capture], "a": many, "c": [other]}
-    answers = {
-        node: NodeCaptures.model_validate_json(json.dumps({"captures": files, "pending": [], "stored_bytes": 0}))
-        for node, files in listed.items()
-    }
+    answers = {node: CapturesAnswer.model_validate_json(captures_of(*files)) for node, files in listed.items()}
     assert members_of(answers, GROUP) == [ArchiveMember("a", FILE, 1, 1), ArchiveMember("b", FILE, 5, 1)]

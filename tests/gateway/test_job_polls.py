@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.client import WINDOW_HEADER
+from ibpulse.client.windows import NPY_TYPE, WINDOW_HEADER, NodeArray, read_array
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.window_answers import NPY_TYPE, NodeArray, read_array
 from ibpulse.gateway import job_polls
 from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_polls import GONE, MAX_ASKED, JobPolls
@@ -21,13 +20,10 @@ from ibpulse.gateway.job_view import JobView
 from ibpulse.gateway.node_samples import NodeSamples
 from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
-from tests.fleet.small_answers import answer_node
+from tests.fleet.small_answers import answer_node, clock_of, jobs_of
 from tests.gateway.gateways import Gateway
 from tests.gateway.test_node_samples import START, window
 from tests.loop_clock import pause
-
-JOB = {"job_id": "7", "scheduler": "slurm", "source": "file", "ports": ["mlx5_0:1"], "running": True}
-JOBS = {"known": True, "jobs": [{**JOB, "began_ms": 1, "ended_ms": None}]}
 
 
 async def list_nodes(gateway: Gateway, servers: AsyncExitStack, count: int) -> list[Hostile]:
@@ -35,7 +31,7 @@ async def list_nodes(gateway: Gateway, servers: AsyncExitStack, count: int) -> l
     nodes = [await servers.enter_async_context(hostile()) for _ in range(count)]
     for node in nodes:
         answer_node(node)
-        node.answer("/api/v1/jobs", json.dumps(JOBS).encode())
+        node.answer("/api/v1/jobs", jobs_of({}))
     await gateway.list(**{f"node{number}": node.url for number, node in enumerate(nodes)})
     return nodes
 
@@ -115,9 +111,9 @@ async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(tmp_path: Pat
     clock = GivenClock(lambda: 0.0, lambda: (begin + 2000) * 10**6)
     async with AsyncExitStack() as servers, aclosing(Gateway(tmp_path, clock=clock)) as gateway:
         full, empty = await list_nodes(gateway, servers, 2)
-        empty.answer("/api/v1/jobs", json.dumps({"known": True, "jobs": [{**JOBS["jobs"][0], "ports": []}]}).encode())
+        empty.answer("/api/v1/jobs", jobs_of({"ports": []}))
         for node, rails in ((full, ("mlx5_0:1",)), (empty, ())):
-            node.answer("/api/v1/clock", json.dumps({"time_ns": (begin + 2000) * 10**6}).encode())
+            node.answer("/api/v1/clock", clock_of((begin + 2000) * 10**6))
             body, head = window(np.full((len(rails), 2, 200), 7e6), begin, rails).encode()
             node.answer("/api/v1/window", body, NPY_TYPE, "200 OK", f"{WINDOW_HEADER}: {head}")
         await gateway.table.poll_all()

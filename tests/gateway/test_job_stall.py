@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from ibpulse.answers.jobs import JobAnswer, JobTrafficAnswer
+from ibpulse.answers.summary import NodeSummary, SummaryAnswer
 from ibpulse.fleet.clock_offsets import DRIFT, ClockOffset, MeasuredOffset
-from ibpulse.fleet.node_answers import NodeJob, NodeJobTraffic
 from ibpulse.fleet.node_table import NodeState
-from ibpulse.fleet.span_answers import NodeRailTraffic, NodeSpanSummary
 from ibpulse.fleet.targets import Target
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_stall import JobStall, find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
+from tests.fleet.small_answers import JOB
 
 START = 1_763_683_200_000
 STEP = 0.3
@@ -46,7 +47,7 @@ def node(
     """
     received = sent if received is None else received
     either = max((each for each in (sent, received) if each is not None), default=None)
-    traffic = NodeJobTraffic(
+    traffic = JobTrafficAnswer(
         since_ms=round(START + 1000 * since + ahead_ms),
         known_until_ms=round(START + 1000 * until + ahead_ms),
         step_period_seconds=step,
@@ -54,16 +55,7 @@ def node(
         **last("last_transmit", sent, until, ahead_ms),
         **last("last_receive", received, until, ahead_ms),
     )
-    job = NodeJob(
-        job_id="7",
-        scheduler="slurm",
-        source="file",
-        ports=["mlx5_0:1"],
-        running=True,
-        began_ms=None,
-        ended_ms=None,
-        traffic=traffic,
-    )
+    job = JobAnswer(**{**JOB, "began": None, "began_ms": None, "traffic": traffic})
     seen_ns = round((START + 1000 * (until + answered)) * 1e6)
     clocks = {}
     if bound_ms is not None:
@@ -179,10 +171,10 @@ def test_a_silence_is_longer_than_three_steps(step: float | None, shortest: floa
 
 
 def summarised(each: JobNode, step: float | None) -> JobNode:
-    numbers: dict[str, Any] = dict.fromkeys(NodeRailTraffic.model_fields)
+    numbers: dict[str, Any] = dict.fromkeys(NodeSummary.model_fields)
     numbers |= {"active_rails": 1, "step_period_seconds": step}
-    each.summary = NodeSpanSummary(
-        window_seconds=10, start_ms=0, end_ms=1, node=NodeRailTraffic.model_construct(**numbers), ports=[]
+    each.summary = SummaryAnswer(
+        window_seconds=10, start_ms=0, end_ms=1, node=NodeSummary.model_construct(**numbers), ports=[]
     )
     return each
 

@@ -8,40 +8,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.fleet.span_answers import NodeEvents
+from ibpulse.answers.events import EventsAnswer
 from ibpulse.gateway.line_rates import find_rates, sum_at
+from tests.fleet.small_answers import events_of, state_of
 
 FAST, SLOW, NOW = 50e9, 25e9, 1_763_683_200_000
 
 
 def state(rate: float | None) -> dict[str, Any]:
-    return {"state": "ACTIVE", "active": True, "rate_bytes_per_second": rate}
+    return state_of(state="ACTIVE", active=True, rate_bytes_per_second=rate)
 
 
-def happened(*events: tuple[int, str, float | None, float | None], left_out: int = 0) -> NodeEvents:
+def happened(*events: tuple[int, str, float | None, float | None], left_out: int = 0) -> EventsAnswer:
     """Events at a time in s, each of a port, with the line rates before and after; 0 for a port that is not there."""
     found = [
         {
             "time_ms": NOW + 1000 * second,
-            "time": "",
-            "uncertainty_ms": 0,
             "kind": "rate-change",
             "subject": subject,
-            "device": "mlx5_0",
-            "port": 1,
-            "text": "",
             "before": None if before == 0 else state(before),
             "after": None if after == 0 else state(after),
-            "details": {},
         }
         for second, subject, before, after in events
     ]
-    return NodeEvents.model_validate(
-        {"from_ms": None, "to_ms": NOW, "kinds": {}, "left_out": left_out, "events": found}
-    )
+    return EventsAnswer.model_validate_json(events_of(*found, left_out=left_out))
 
 
-def at(found: NodeEvents, now: float | None, *seconds: int) -> list[float]:
+def at(found: EventsAnswer, now: float | None, *seconds: int) -> list[float]:
     rates = find_rates("mlx5_0:1", now, found)
     return rates.at(np.array([NOW + 1000 * second for second in seconds])).tolist()
 

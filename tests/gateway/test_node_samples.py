@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ibpulse.client.windows import NodeArray, NodeHistory, NodeImplausible, NodeWindowHead
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.window_answers import NodeArray, NodeHistory, NodeImplausible, NodeWindowHead
 from ibpulse.gateway.node_samples import NodeSamples, find_places, reduce_to_bins
 
 START = 1_763_683_200_000

@@ -70,7 +70,7 @@ class Pages:
 
     def answer(self, view: CaseView) -> dict[str, Any]:
         """The answer of `/api/v1/jobs`, as a client parses it."""
-        found: dict[str, Any] = orjson.loads(orjson.dumps(describe_jobs(self.ring.parts(jobs=lambda: view.jobs))))
+        found: dict[str, Any] = orjson.loads(describe_jobs(self.ring.parts(jobs=lambda: view.jobs)).encode())
         return found
 
     def text(self, view: CaseView) -> str:

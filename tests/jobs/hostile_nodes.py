@@ -26,6 +26,7 @@ from typing import Annotated, Any
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.events import Event
 from ibpulse.events.event_file import decode_event, encode_event
 from ibpulse.jobs.claims import Claim
@@ -34,7 +35,6 @@ from ibpulse.jobs.job_sources import merge
 from ibpulse.jobs.job_watch import JobsView
 from ibpulse.jobs.owners import place_jobs
 from ibpulse.model import Fabric
-from ibpulse.web.schemas import JobsAnswer
 from tests.jobs.case_pages import CaseView, Pages, pages_in
 from tests.jobs.job_nodes import ADDRESSES, UID, NodeTree, under
 from tests.recordings.damage import damage

@@ -12,6 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.events import Event, EventLog
 from ibpulse.events.event_file import EventFile
 from ibpulse.jobs.claims import Claim, Found
@@ -23,7 +24,6 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.routes.jobs_route import describe_jobs
-from ibpulse.web.schemas import JobsAnswer
 from tests.clocks import GivenClock
 from tests.jobs.test_owners import PAIRS, PORTS
 from tests.web.rings import make_node
@@ -351,7 +351,7 @@ def test_the_route_has_running_jobs_then_those_that_ended_within_the_history(tmp
 
     def ask(wall_ns: int) -> dict[str, object]:
         parts = ring.parts(events=node.log, jobs=lambda: node.watch.view, wall_clock_ns=lambda: wall_ns)
-        answer: dict[str, object] = orjson.loads(orjson.dumps(describe_jobs(parts)))
+        answer: dict[str, object] = orjson.loads(describe_jobs(parts).encode())
         JobsAnswer.model_validate(answer, strict=True)
         return answer
 

@@ -17,8 +17,8 @@ import pytest
 from ibpulse.errors import IbpulseError, RecordingError, SamplerError
 from ibpulse.events import Event
 from ibpulse.recordings import Recording, load, session
+from ibpulse.recordings.from_ring import SampleSource
 from ibpulse.recordings.session import Progress, ProgressLine, RecorderOptions, record, refuse_existing
-from ibpulse.recordings.source import SampleSource
 from tests.recordings.recordings import START_NS, make_meta, make_recording
 
 S = 1_000_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from ibpulse.client import DaemonConnection, RemotePort, RemotePorts
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.events import Event, EventLog
-from ibpulse.model import PortIdentity, PortState
+from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort
-from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ports_at_begin
-from ibpulse.recordings.source import describe_remote, ring_source
+from ibpulse.recordings.from_daemon import DaemonEvents, describe_answer
+from ibpulse.recordings.from_ring import LogEvents, RecordedTicks, ports_at_begin, ring_source
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import MS, Ring, constant, port
 from tests.client.servers import Canned, canned
+from tests.fleet.small_answers import events_of, port_of, read_ports, state_of
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
 DOWN = PortState("DOWN", "Polling", False, 50e9, True)
@@ -96,14 +96,8 @@ def connection(server: Canned) -> Iterator[DaemonConnection]:
 
 def answer(server: Canned, *times_ms: int, **changes: Any) -> None:
     """From now on the daemon has a link that went down at each of these times."""
-    states = {"before": {"state": "ACTIVE", "active": True}, "after": {"state": "DOWN"}}
-    events = [
-        {"time_ms": time_ms, "uncertainty_ms": 1000, "kind": "link-down", "subject": "mlx5_0:1", "text": "down"}
-        for time_ms in times_ms
-    ]
-    listed = [{**event, **states, **changes} for event in events]
-    body = {"from_ms": 0, "to_ms": 0, "left_out": 0, "events": listed}
-    server.answer("/api/v1/events", json.dumps(body).encode())
+    down = {"text": "down", "before": state_of(state="ACTIVE", active=True), "after": state_of(state="DOWN"), **changes}
+    server.answer("/api/v1/events", events_of(*({"time_ms": time_ms, **down} for time_ms in times_ms)))
 
 
 async def test_a_daemon_gives_the_events_since_the_first_sample_once(
@@ -133,8 +127,7 @@ async def test_a_daemon_that_does_not_answer_is_asked_again(server: Canned, conn
 
 
 def test_a_port_of_a_daemon_that_cannot_be_read_has_a_problem_and_one_that_disappeared_is_not_recorded() -> None:
-    fine = RemotePort("mlx5_0", 1, True, "ACTIVE", 50e9, True, "words", 0.01, PortIdentity())
-    ports = [fine, replace(fine, device="mlx5_1", state="unreadable"), replace(fine, device="x", state="disappeared")]
-    found = describe_remote(RemotePorts(10 * MS, tuple(ports)), "http://node7:10055")
+    ports = [port_of(), port_of("mlx5_1", state="unreadable"), port_of("x", state="disappeared")]
+    found = describe_answer(read_ports(*ports))
     described = [(port.device, port.state, port.problem, port.active) for port in found]
     assert described == [("mlx5_0", "ACTIVE", "", True), ("mlx5_1", "", "unreadable", True)]

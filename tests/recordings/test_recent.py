@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from ibpulse.errors import DaemonError, RecordingError
-from ibpulse.recordings.recent import fetch_recent
+from ibpulse.recordings.from_daemon import fetch_recent
 from tests.client.servers import Canned, canned
-
-PORT = {
-    "device": "mlx5_0", "port": 1, "active": True, "state": "ACTIVE", "rate_bytes_per_second": 50e9, "rail": True,
-    "source": {"name": "port_data", "resolution_seconds": 0.01}, "identity": {"link_layer": "InfiniBand"},
-    "since": None, "role": "compute",
-}  # fmt: skip
+from tests.fleet.small_answers import PORT, events_of, jobs_of, port_of, ports_of
 
 
 @pytest.fixture
 def server() -> Iterator[Canned]:
     with canned() as state:
-        ports = {"interval_seconds": 0.01, "ports": [PORT], "simulated": True}
-        state.answer("/api/v1/ports", json.dumps(ports).encode())
-        state.answer("/api/v1/jobs", b'{"jobs": []}')
+        port = port_of(identity={**PORT["identity"], "link_layer": "InfiniBand"})
+        state.answer("/api/v1/ports", ports_of(port, simulated=True))
+        state.answer("/api/v1/jobs", jobs_of())
+        state.answer("/api/v1/events", events_of())
         yield state
 
 
 def answer(server: Canned, values: np.ndarray) -> None:  # type: ignore[type-arg]
     """A window from 100 s to 110 s; the port sends and receives the same."""
-    about = {
-        "interval_ms": 10, "resolution_ms": 10, "start_ms": 100_000, "points": len(values),
-        "history": {"newest_ms": 110_000}, "implausible": {"places": []},
-        "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
-    }  # fmt: skip
-    body = io.BytesIO()
-    np.save(body, np.stack([values, values]).astype(np.float32))
-    server.answer("/api/v1/window", body.getvalue(), X_Ibpulse_Window=json.dumps(about))
+    server.answer_window(np.stack([values, values]), start_ms=100_000, history={"oldest_ms": 0, "newest_ms": 110_000})
 
 
 def test_the_last_seconds_without_what_is_before_the_history(server: Canned) -> None:
@@ -62,7 +49,7 @@ def test_a_history_without_samples_is_refused(server: Canned) -> None:
     with pytest.raises(RecordingError, match=r"all samples of the last 10 s of http://.* are missing; try again later"):
         fetch_recent(server.url, 10 * 10**9)
     answer(server, np.zeros(0))
-    with pytest.raises(RecordingError, match="has no samples of its last 10 s"):
+    with pytest.raises(DaemonError, match="has no samples of this time yet; try again in some seconds"):
         fetch_recent(server.url, 10 * 10**9)
 
 

@@ -9,18 +9,19 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.errors import DaemonError, RecordingError
 from ibpulse.events import Event
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.jobs.job_history import Holding, JobRecord, job_details, trace_jobs
 from ibpulse.model import PortId
 from ibpulse.recordings import Recording, RecordingWriter, load, read_meta, save
-from ibpulse.recordings.event_sources import ask_jobs
 from ibpulse.recordings.file_format import KEY
+from ibpulse.recordings.from_daemon import ask_jobs
 from ibpulse.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
 from ibpulse.recordings.recording import meta_between
 from tests.client.servers import canned
+from tests.fleet.small_answers import jobs_of
 from tests.recordings.recordings import INTERVAL_NS, START_NS, make_meta, make_recording
 
 TICKS = 100
@@ -209,41 +210,21 @@ def test_a_file_without_jobs_has_none(tmp_path: Path) -> None:
     assert [each.job.claim.id for each in load(path).meta.jobs] == ["1"]
 
 
-ANSWER = {
-    "known": True,
-    "jobs": [
-        {
-            "job_id": "7",
-            "scheduler": "slurm",
-            "source": "file",
-            "name": "",
-            "namespace": "",
-            "basis": "alone",
-            "ports": ["mlx5_0:1"],
-            "gpus": ["0"],
-            "devices": [],
-            "running": True,
-            "began": "x",
-            "ended": None,
-            "began_ms": 5,
-            "began_uncertainty_ms": 2,
-            "ended_ms": None,
-            "ended_uncertainty_ms": 0,
-        }
-    ],
-}
-
-
 def test_the_jobs_of_a_daemon_are_asked_for() -> None:
     with canned() as server:
-        server.answer("/api/v1/jobs", json.dumps(ANSWER).encode())
+        server.answer("/api/v1/jobs", jobs_of({}))
         connection = DaemonConnection(server.url)
         (found,) = ask_jobs(connection)
         assert (found.job.claim.id, found.job.ports, found.job.basis) == ("7", (PortId("mlx5_0", 1),), "alone")
         assert (found.began_ns, found.began_uncertainty_ns, found.ended_ns) == (5_000_000, 2_000_000, None)
-        text = json.dumps({"jobs": [{**ANSWER["jobs"][0], "began_ms": "9" * 1_000_000}]})
-        for body in (b'{"jobs": [{"job_id": "7"}]}', b'{"jobs": [7]}', b"[]", text.encode()):
+        for body in (
+            jobs_of({"job_id": "../7"}),
+            jobs_of({"began_ms": "9" * 1_000_000}),
+            jobs_of({"ended_ms": 2**63 // 10**6 + 1}),
+            b'{"jobs": [7]}',
+            b"[]",
+        ):
             server.answer("/api/v1/jobs", body)
-            with pytest.raises(DaemonError, match="sent an unexpected response"):
+            with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
                 ask_jobs(connection)
         connection.close()

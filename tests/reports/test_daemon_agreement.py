@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Summary
+from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.analysis.rates import rates
+from ibpulse.answers.summary import Summary
 from ibpulse.jobs.job_history import Holding, JobRecord
 from ibpulse.model import SamplerHealth
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta

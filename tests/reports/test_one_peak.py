@@ -14,7 +14,7 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.analysis.span_statistics import find_lines
-from ibpulse.client import RemoteWindow
+from ibpulse.client.windows import NodeArray, NodeWindowHead
 from ibpulse.events import EventLog
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import PortState, SamplerHealth
@@ -201,12 +201,11 @@ def test_a_recording_and_its_report_have_the_peaks_of_the_metrics(node: Node, re
 
 async def test_a_recording_of_a_daemon_has_the_peaks_of_its_metrics(node: Node, recording: Recording) -> None:
     about, values = await window(node, statistic="mean", uncertainty="true")
-    places = tuple(map(tuple, about["implausible"]["places"]))
-    remote = RemoteWindow(10 * MS, 10 * MS, 0, 0, tuple(about["series"]), values, places)
+    remote = NodeArray(NodeWindowHead(**about), values)
     rates = np.stack([remote.both(name) for name in NAMES]).astype(np.float64)
     steps = np.stack([np.rint(remote.both(name, "uncertainty") * 1000) for name in NAMES]).astype(np.uint16)
     np.testing.assert_array_equal(steps, recording.steps)
-    np.testing.assert_array_equal(np.stack([remote.marks(name) for name in NAMES]), recording.merged)
+    np.testing.assert_array_equal(np.stack([remote.merged(name) for name in NAMES]), recording.merged)
     other = Recording(recording.meta, recording.start_ns, rates, np.full(rates.shape, 0.01), steps)
     np.testing.assert_allclose(other.peaks.max(axis=2), port_peaks(node), rtol=CLOSE)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import orjson
 import pytest
 
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.terminal.screen import lay_out, spark_width
 from ibpulse.terminal.styled_text import BLOCKS
 from ibpulse.terminal.view import View
 from ibpulse.terminal.watchers import ask_owners
 from tests.client.servers import canned
-from tests.recordings.test_recorded_jobs import ANSWER
+from tests.fleet.small_answers import jobs_of
 from tests.terminal.test_screen import texts
 from tests.terminal.views import rail, summary, view
 
@@ -67,12 +66,7 @@ def test_a_rail_in_trouble_keeps_its_job() -> None:
 
 def test_the_owners_are_the_running_jobs_of_the_daemon() -> None:
     with canned() as server:
-        (job,) = ANSWER["jobs"]
-        ended = {**job, "job_id": "6", "ended_ms": 9}
-        both = {**job, "job_id": "8", "ports": ["mlx5_0:1", "mlx5_1:1"]}
-        server.answer("/api/v1/jobs", json_of([job, ended, both]))
+        ended = {"job_id": "6", "ended_ms": 9}
+        both = {"job_id": "8", "ports": ["mlx5_0:1", "mlx5_1:1"]}
+        server.answer("/api/v1/jobs", jobs_of({}, ended, both))
         assert ask_owners(DaemonConnection(server.url)) == {"mlx5_0:1": ("7", "8"), "mlx5_1:1": ("8",)}
-
-
-def json_of(jobs: list[object]) -> bytes:
-    return orjson.dumps({"jobs": jobs})

@@ -172,8 +172,7 @@ def test_rails_in_trouble_say_so_on_their_own_row_and_keep_their_past() -> None:
 
 
 def test_rails_without_traffic_are_not_active() -> None:
-    quiet = summary(8)
-    quiet = replace(quiet, node=replace(quiet.node, active_rails=0))
+    quiet = summary(8, active_rails=0)
     assert texts(lay_out(view(8, summary=quiet), 80, 24, BLOCKS))[5].startswith("rails     0 of 8 rails active")
     unknown = texts(lay_out(incident(summary=None), 80, 24, BLOCKS))
     assert any(line.startswith("rails     5 of 8 links up") for line in unknown)

@@ -7,16 +7,17 @@ from dataclasses import asdict, replace
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-import orjson
 import pytest
 
-from ibpulse.client import DaemonConnection, RemotePort
+from ibpulse.answers.ports import PortAnswer
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.events import Event, PortHistory
-from ibpulse.model import PortIdentity, PortState
+from ibpulse.model import PortState
 from ibpulse.terminal.view import clock_text, down_bins
 from ibpulse.terminal.watchers import EVENTS_NS, LATE_NS, RecentEvents
 from ibpulse.units import SECOND_NS
 from tests.client.servers import Canned, canned
+from tests.fleet.small_answers import events_of, port_of, read_ports
 
 NOW_NS = 1_763_683_200 * SECOND_NS
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
@@ -30,8 +31,8 @@ def server() -> Iterator[Canned]:
         yield made
 
 
-def port(name: str, *, active: bool = True, state: str = "ACTIVE") -> RemotePort:
-    return RemotePort(name, 1, active, state, 50e9, True, "words", 0.01, PortIdentity())
+def port(name: str, *, active: bool = True, state: str = "ACTIVE") -> PortAnswer:
+    return read_ports(port_of(name, active=active, state=state)).ports[0]
 
 
 def answer(server: Canned, *events: Event) -> None:
@@ -45,11 +46,10 @@ def answer(server: Canned, *events: Event) -> None:
             "text": event.text,
             "before": event.before and asdict(event.before),
             "after": event.after and asdict(event.after),
-            "details": {},
         }
         for event in events
     ]
-    server.answer(PATH, orjson.dumps({"events": entries, "left_out": 0}))
+    server.answer(PATH, events_of(*entries))
 
 
 def change(seconds_ago: int, before: PortState | None, after: PortState | None, subject: str = "mlx5_0:1") -> Event:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.aggregator.summary import DirectionSummary, NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.answers.summary import DirectionSummary, NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.events import Event
 from ibpulse.terminal.view import RailView, SamplerView, View
 
-NONE = DirectionSummary(None, None, None, None)
+NONE = DirectionSummary(**dict.fromkeys(DirectionSummary.model_fields))
 WALL_NS = 1_763_683_200 * 10**9
 
 
@@ -58,8 +58,8 @@ def summary(ports: int = 8, *, idle: tuple[int, ...] = (), slow: tuple[int, ...]
         "peak_to_mean_ratio": 2.6,
         "duty_cycle_ratio": 0.7468,
         "burstiness_cv": {"10ms": 0.205, "50ms": 0.297, "100ms": 0.385, "1s": None},
-        "bursts": RunSummary(30, 0.23, 36e9),
-        "gaps": RunSummary(30, 0.08, None),
+        "bursts": RunSummary(count=30, mean_seconds=0.23, mean_bytes=36e9),
+        "gaps": RunSummary(count=30, mean_seconds=0.08, mean_bytes=None),
         "rail_fairness_ratio": 1.0,
         "step_period_seconds": 0.3149,
         "step_period_score": 0.998,
@@ -67,11 +67,23 @@ def summary(ports: int = 8, *, idle: tuple[int, ...] = (), slow: tuple[int, ...]
         "workload_signature_confidence": 0.587,
         **changes,
     }
-    rails = tuple(
-        PortSummary(f"mlx5_{n}:1", "ACTIVE", True, 10.0, NONE, NONE, 30, 0.2, 0.125, n in idle, n in slow)
+    rails = [
+        PortSummary(
+            port=f"mlx5_{n}:1",
+            state="ACTIVE",
+            rail=True,
+            observed_seconds=10.0,
+            transmit=NONE,
+            receive=NONE,
+            bursts=30,
+            burst_seconds=0.2,
+            rail_share_ratio=0.125,
+            rail_idle=n in idle,
+            rail_slow=n in slow,
+        )
         for n in range(ports)
-    )
-    return Summary(10, 0, 10_000, NodeSummary(**node), rails)
+    ]
+    return Summary(window_seconds=10, start_ms=0, end_ms=10_000, node=NodeSummary(**node), ports=rails)
 
 
 def view(count: int = 8, **changes: Any) -> View:

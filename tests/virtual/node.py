@@ -24,11 +24,11 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
-from ibpulse.client import DaemonConnection
+from ibpulse import capture_names
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.config.loading import load
 from ibpulse.daemon import Daemon
 from ibpulse.events import Event
-from ibpulse.flightrecorder import store
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.faults import parse_faults
@@ -41,7 +41,7 @@ from ibpulse.simulate.workloads import make_workload
 from ibpulse.units import WORD_BYTES
 from ibpulse.web.app import create_app
 from tests.running import Metrics
-from tests.virtual.asgi import AppTransport, ClientConnection, Viewer
+from tests.virtual.asgi import AppTransport, BlockingTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, Gate, World
@@ -124,7 +124,9 @@ class Node:
         if self._tree:
             self.world.trees.append(self._tree)
         ids = itertools.count(1)
-        self.world.patch(store, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
+        self.world.patch(
+            capture_names, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}")
+        )
         self.samplers = Samplers(self.world, self.clock)
         self._gates: dict[str, Gate] = {}
         self._transport = AppTransport(lambda _: self.daemon.app if self.is_running() else None)
@@ -309,9 +311,7 @@ class Node:
 
     def connect(self, url: str) -> DaemonConnection:
         """A connection of a program on another machine, whose threads wait for this node while it runs."""
-        connection = DaemonConnection(url)
-        connection._http = ClientConnection(self.world, self._transport, connection.place)  # type: ignore[assignment]
-        return connection
+        return DaemonConnection(url, make_transport=lambda **_: BlockingTransport(self.world, self._transport))
 
     def view(self, path: str) -> Viewer:
         """A client of a stream, which reads while the node runs."""

@@ -17,10 +17,12 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.answers.captures import CapturesAnswer
+from ibpulse.capture_names import make_name
 from ibpulse.events import EventLog
 from ibpulse.flightrecorder import recorder as recorder_module
 from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
-from ibpulse.flightrecorder.store import CaptureOptions, Stored, make_name
+from ibpulse.flightrecorder.store import CaptureOptions, Stored
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.jobs.job_watch import JobsView
 from ibpulse.model import SamplerHealth
@@ -98,6 +100,12 @@ async def taken(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
             await asyncio.sleep(0)
     found: dict[str, Any] = next(each for each in listing["captures"] if each["name"] == answer.json()["name"])
     return found
+
+
+async def test_the_list_is_as_it_is_described(client: httpx.AsyncClient) -> None:
+    await taken(client)
+    body = (await client.get(PATH)).content
+    assert CapturesAnswer.model_validate_json(body).encode() == body
 
 
 def alert(**changes: Any) -> dict[str, Any]:

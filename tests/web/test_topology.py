@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.sysfs.inventory import Inventory
-from ibpulse.web.schemas import PortsAnswer, TopologyAnswer
 from tests.sysfs.machines import GEN4, GEN5, Machine, write_link
 from tests.web.conftest import make_client
 from tests.web.rings import Node
@@ -36,7 +37,7 @@ async def ask(node: Node, machine: Machine, path: str) -> dict:
 
 async def test_devices_gpus_and_distances_are_described(node: Node, machine: Machine) -> None:
     answer = await ask(node, machine, "/api/v1/topology")
-    TopologyAnswer.model_validate(answer, strict=True)
+    assert json.loads(TopologyAnswer.model_validate_json(json.dumps(answer)).encode()) == answer
     assert answer["distances"] == {"mlx5_0": {"0000:19:00.0": "PIX", "0000:26:00.0": "SYS"}}
     assert [(gpu["address"], gpu["name"], gpu["form_factor"], gpu["numa_node"]) for gpu in answer["gpus"]] == [
         ("0000:19:00.0", "H100 80GB", "SXM", 0),

@@ -18,15 +18,13 @@ from ibpulse.aggregator.aggregator import Aggregator
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.snapshot import RailStanding, Snapshot
 from ibpulse.aggregator.snapshot_ports import read_sampler
-from ibpulse.aggregator.summary import NodeSummary, Summary, summarize
+from ibpulse.aggregator.summary import summarize
 
 __all__ = [
     "Aggregator",
     "AggregatorOptions",
-    "NodeSummary",
     "RailStanding",
     "Snapshot",
-    "Summary",
     "read_sampler",
     "summarize",
 ]

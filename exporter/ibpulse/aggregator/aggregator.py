@@ -17,12 +17,13 @@ from ibpulse.aggregator.phase_watch import PhaseWatch
 from ibpulse.aggregator.port_totals import CounterTotals
 from ibpulse.aggregator.snapshot import Observation, PortSnapshot, Snapshot
 from ibpulse.aggregator.snapshot_ports import port_snapshots, read_sampler
-from ibpulse.aggregator.summary import Summary, summarize
+from ibpulse.aggregator.summary import summarize
 from ibpulse.aggregator.totals import SECONDS_AT_ONCE, RunningTotals
 from ibpulse.aggregator.traffic import Conclusion, coarsest_rail
 from ibpulse.analysis.plausible import MOST_BEFORE
 from ibpulse.analysis.port_statistics import MOVED
 from ibpulse.analysis.steps.phase import Phase
+from ibpulse.answers.summary import Summary
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.watch import KnownPort

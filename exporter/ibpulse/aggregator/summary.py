@@ -6,8 +6,8 @@ ports at that time. Therefore a window of the past has the same statistics whene
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ibpulse.analysis.moments import or_none
 from ibpulse.analysis.port_statistics import OBSERVED, describe_directions
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.steps.period import StepPeriod
+from ibpulse.answers.summary import DirectionSummary, NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.port_changes import DISAPPEARED
@@ -29,81 +30,6 @@ from ibpulse.ring.window import RingPort, place_ports, settled_tick, widest_stri
 from ibpulse.units import SECOND_NS, format_duration
 
 Number = float | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """Bursts or gaps that ended within the window: the number of known length, and their means."""
-
-    count: int
-    mean_seconds: Number
-    mean_bytes: Number
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSummary:
-    """The sum over the rails."""
-
-    rails: int
-    active_rails: int
-    line_rate_bytes_per_second: Number
-    observed_seconds: float
-    transmit_bytes_per_second: Number
-    receive_bytes_per_second: Number
-    bandwidth_peak_bytes_per_second: Number
-    bandwidth_active_mean_bytes_per_second: Number
-    bandwidth_peak_utilization_ratio: Number
-    peak_to_mean_ratio: Number
-    duty_cycle_ratio: Number
-    burstiness_cv: Mapping[str, Number]
-    bursts: RunSummary
-    gaps: RunSummary
-    rail_fairness_ratio: Number
-    step_period_seconds: Number
-    step_period_score: float
-    workload_signature: str
-    workload_signature_confidence: float
-
-
-@dataclass(frozen=True, slots=True)
-class DirectionSummary:
-    """One direction of a port."""
-
-    mean_bytes_per_second: Number
-    peak_bytes_per_second: Number
-    duty_cycle_ratio: Number
-    burstiness_cv: Number
-
-
-@dataclass(frozen=True, slots=True)
-class PortSummary:
-    """One port; the rail values are null for a port that is not a rail.
-
-    `state` is the last state of its link in the window, as the kernel names it, or `disappeared`.
-    """
-
-    port: str
-    state: str
-    rail: bool
-    observed_seconds: float
-    transmit: DirectionSummary
-    receive: DirectionSummary
-    bursts: int
-    burst_seconds: float
-    rail_share_ratio: Number
-    rail_idle: bool | None
-    rail_slow: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A window from `start_ms` to `end_ms`, in milliseconds since the epoch; null means unknown."""
-
-    window_seconds: int
-    start_ms: int
-    end_ms: int
-    node: NodeSummary
-    ports: tuple[PortSummary, ...]
 
 
 def summarize(
@@ -155,7 +81,7 @@ def summarize(
     start_ns, stop_ns = reader.wall_ns(np.array([first * ticks, end * ticks])).tolist()
     totals.traffic.siblings.follow(jobs_between(jobs, start_ns, stop_ns))
     totals.conclude(ports, rows, resolutions, range(end, end + 1), counting=False)
-    return Summary(
+    return Summary.model_construct(
         window_seconds=seconds,
         start_ms=start_ns // 1_000_000,
         end_ms=stop_ns // 1_000_000,
@@ -220,7 +146,7 @@ def _node(
     window = totals.node.windows(max((resolutions[index] for index in rails), default=1))[0]
     traffic = totals.traffic.of_node(step)
     bursts, gaps = traffic.burst_durations, traffic.gap_durations
-    return NodeSummary(
+    return NodeSummary.model_construct(
         rails=sum(port.port.rail for port in ports),
         active_rails=traffic.active_rails,
         line_rate_bytes_per_second=totals.node.line_rate,
@@ -244,14 +170,16 @@ def _node(
 
 
 def _runs(count: int, seconds: float, moved_bytes: Number) -> RunSummary:
-    if not count:
-        return RunSummary(0, None, None)
-    return RunSummary(count, seconds / count, None if moved_bytes is None else moved_bytes / count)
+    return RunSummary.model_construct(
+        count=count,
+        mean_seconds=seconds / count if count else None,
+        mean_bytes=moved_bytes / count if count and moved_bytes is not None else None,
+    )
 
 
 def _ports(
     totals: RunningTotals, ports: list[RingPort], rows: Rows, resolutions: list[int], seconds: int, states: list[str]
-) -> tuple[PortSummary, ...]:
+) -> list[PortSummary]:
     sums = totals.table.sums.sum(seconds)[rows]
     ways = describe_directions(
         sums,
@@ -263,9 +191,9 @@ def _ports(
     found = []
     for index, port in enumerate(ports):
         traffic = totals.traffic.of_port(port, int(rows[index]))
-        transmit, receive = (DirectionSummary(*map(or_none, values)) for values in columns[index])
+        transmit, receive = (_direction(*map(or_none, values)) for values in columns[index])
         found.append(
-            PortSummary(
+            PortSummary.model_construct(
                 port=str(port.port.id),
                 state=states[index],
                 rail=port.port.rail,
@@ -279,4 +207,10 @@ def _ports(
                 rail_slow=traffic.rail.slow if traffic.rail else None,
             )
         )
-    return tuple(found)
+    return found
+
+
+def _direction(mean: Number, peak: Number, duty_cycle: Number, cv: Number) -> DirectionSummary:
+    return DirectionSummary.model_construct(
+        mean_bytes_per_second=mean, peak_bytes_per_second=peak, duty_cycle_ratio=duty_cycle, burstiness_cv=cv
+    )

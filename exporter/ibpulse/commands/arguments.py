@@ -58,7 +58,7 @@ def await_daemon(url: str) -> str:
     Raises:
         DaemonError: the URL is invalid.
     """
-    from ibpulse.client import wait_for_daemon  # not for help texts
+    from ibpulse.client.connection import wait_for_daemon  # not for help texts
 
     wait_for_daemon(url, lambda text: print(f"ibpulse: {text}", file=sys.stderr, flush=True))
     return url
@@ -104,7 +104,7 @@ def load_source(source: Path | str, options: ReportOptions, last_ns: int) -> tup
         from ibpulse.reports.span import load_part  # not for help texts
 
         return load_part(source, options, last_ns)
-    from ibpulse.recordings.recent import fetch_recent
+    from ibpulse.recordings.from_daemon import fetch_recent
 
     return fetch_recent(await_daemon(source), last_ns or parse_duration(LAST)), (0, 0)
 

@@ -118,8 +118,7 @@ def take_address(arguments: argparse.Namespace) -> None:
 def missing(error: ModuleNotFoundError) -> ConfigError:
     """The error for a package of the extra that is not installed."""
     name = error.name or "a package"
-    packages = ("httpx", "sniffio") if name == "httpx" else (name,)
-    return ConfigError([f"`ibpulse fleet collect` needs {name}, which is not installed; {how_to_install(*packages)}"])
+    return ConfigError([f"`ibpulse fleet collect` needs {name}, which is not installed; {how_to_install(name)}"])
 
 
 def read_span(arguments: argparse.Namespace, settings: Settings) -> tuple[int, int] | None:
@@ -223,17 +222,14 @@ def _discovery(arguments: argparse.Namespace, settings: Settings) -> Discovery:
     """The sources of nodes.
 
     Raises:
-        ConfigError: one of them is invalid, or httpx is missing.
+        ConfigError: one of them is invalid.
     """
     from ibpulse.commands.gateway import make_discovery  # not for help texts
+    from ibpulse.datasets.gateway_nodes import GatewaySource
+    from ibpulse.fleet.discovery import Discovery
+    from ibpulse.fleet.node_config import NodeConfigFile
     from ibpulse.internal_errors import InternalErrors
 
-    try:
-        from ibpulse.datasets.gateway_nodes import GatewaySource
-        from ibpulse.fleet.discovery import Discovery
-        from ibpulse.fleet.node_config import NodeConfigFile
-    except ModuleNotFoundError as error:
-        raise missing(error) from error
     if not arguments.url:
         return make_discovery(settings, InternalErrors())
     config = NodeConfigFile(settings.nodes.config_file)

@@ -35,27 +35,18 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: no source of nodes is given, one is invalid, the address cannot be bound, or httpx is missing.
+        ConfigError: no source of nodes is given, one is invalid, or the address cannot be bound.
     """
-    from ibpulse.commands.logs import set_up_log  # not for help texts
+    from ibpulse.commands.demo_nodes import find_ports  # not for help texts
+    from ibpulse.commands.logs import set_up_log
     from ibpulse.config.loading import DEFAULT
     from ibpulse.config.setting_types import ADDRESS
+    from ibpulse.gateway.service import run_gateway
     from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 
     set_up_log(settings.log.level, settings.log.format)
     if arguments.origins["web.listen-address"] == DEFAULT:
         settings = replace(settings, web=replace(settings.web, listen_address=ADDRESS.parse(LISTEN_ADDRESS)))
-    try:
-        from ibpulse.commands.demo_nodes import find_ports
-        from ibpulse.gateway.service import run_gateway
-    except ModuleNotFoundError as error:
-        if error.name != "httpx":
-            raise
-        from ibpulse.missing_packages import how_to_install
-
-        missing = f"`ibpulse gateway` needs httpx, which is not installed; {how_to_install('httpx', 'sniffio')}"
-        raise ConfigError([missing]) from error
-
     check(arguments, settings)
     errors = InternalErrors(parts=GATEWAY_PARTS)
     if arguments.demo is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ibpulse.clocks import Clock
     from ibpulse.config import Settings
-    from ibpulse.recordings.source import SampleSource
+    from ibpulse.recordings.from_ring import SampleSource
     from ibpulse.sampler.lane import StartProcess
 
 # samples survive a stalled disk for this long
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     # pyarrow reads it on import
     os.environ.update(ALLOCATOR)
     from ibpulse.commands.logs import set_up_log  # not for help texts
+    from ibpulse.recordings.from_daemon import daemon_source
     from ibpulse.recordings.session import RecorderOptions, record, refuse_existing
-    from ibpulse.recordings.source import daemon_source
 
     set_up_log(settings.log.level, settings.log.format)
     options = RecorderOptions(arguments.duration, arguments.until_idle, settings.analysis.active_threshold)
@@ -87,7 +87,7 @@ async def node_source(
         IbpulseError: nothing can be sampled.
     """
     from ibpulse.node.wiring import make_temporary_sampler  # not for help texts
-    from ibpulse.recordings.source import ring_source
+    from ibpulse.recordings.from_ring import ring_source
     from ibpulse.sampler.lane import start_sampler
 
     async with make_temporary_sampler(settings, HISTORY_SECONDS, clock, start_process or start_sampler) as sampler:

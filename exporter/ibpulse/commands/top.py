@@ -86,7 +86,7 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
     Raises:
         DaemonError: the daemon at the URL does not answer, or a daemon asks for credentials.
     """
-    from ibpulse.client import DaemonConnection
+    from ibpulse.client.connection import DaemonConnection
     from ibpulse.terminal.watchers import DaemonWatcher
 
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "localhost"

@@ -17,7 +17,7 @@ import numpy as np
 from ibpulse.datasets.collection_result import CollectionResult, MissingSpan, write_missing
 from ibpulse.datasets.dataset_schema import MISSING, RAW, Part
 from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.node_samples_source import KeptSamples, NodeSource
+from ibpulse.datasets.node_samples_source import NodeSource
 from ibpulse.datasets.part_stage import PartClock, PartOrigin, PartSummary, finish_part
 from ibpulse.datasets.span_parts import CoveredSpans, cut_span
 from ibpulse.errors import DaemonError
@@ -25,6 +25,7 @@ from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeState, PolledNode
 from ibpulse.fleet.nodes import Node, Nodes
 from ibpulse.recordings import Recording, save_pieces
+from ibpulse.recordings.from_daemon import KeptSamples
 from ibpulse.text import names_text, natural_key
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ class _Collector:
             wanted_ns = self._wanted.begin_ns, self._wanted.end_ns
             self._result.kept.update(self._covered.within(name, *wanted_ns))
             for begin_ns, end_ns in self._covered.left(name, *wanted_ns):
-                for part_ns, until_ns in cut_span(begin_ns, end_ns, source.interval_ns, len(source.ports)):
+                for part_ns, until_ns in cut_span(begin_ns, end_ns, source.meta.interval_ns, len(source.meta.ports)):
                     part = Part(self._wanted.job, name, part_ns)
                     if await self._collect_part(source, history, part, until_ns):
                         # once more, for its clock

@@ -7,23 +7,24 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ibpulse.answers.clock import is_node_name
+from ibpulse.answers.members import AnswerPart, Name, at_most
+from ibpulse.client.transport import HttpPeer, read_answer
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError, DiscoveryError
-from ibpulse.fleet.http_peer import HttpPeer
-from ibpulse.fleet.node_answers import Name, NodeMember, at_most, read_answer
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.target_sources import MAX_LIST_BYTES, SOURCE_SECONDS, TargetSource
-from ibpulse.fleet.targets import MAX_LABELS, MAX_TARGETS, Target, is_node_name, parse_address
+from ibpulse.fleet.targets import MAX_LABELS, MAX_TARGETS, Target, parse_address
 
 
-class GatewayNode(NodeMember):
+class GatewayNode(AnswerPart):
     """A node of `/api/v1/nodes`."""
 
     node: Name
     labels: dict[Name, Name] = Field(default_factory=dict)
 
 
-class GatewayNodes(NodeMember):
+class GatewayNodes(AnswerPart):
     """`/api/v1/nodes` of a gateway."""
 
     nodes: Annotated[list[GatewayNode], at_most(MAX_TARGETS)]

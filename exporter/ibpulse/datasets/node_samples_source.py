@@ -3,50 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
-import numpy as np
-
-from ibpulse.analysis.plausible import MOST_STEPS, STEPS
+from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.members import NOT_OURS
+from ibpulse.client.connection import events_query
+from ibpulse.client.transport import Query
+from ibpulse.client.windows import NodeArray, read_array
 from ibpulse.errors import DaemonError
-from ibpulse.events import Event
-from ibpulse.events.event import from_json
-from ibpulse.fleet.node_answers import NOT_OURS, NodeJob, NodePort, NodePorts, ask_node
 from ibpulse.fleet.node_table import NodeState
-from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeEvents
-from ibpulse.fleet.window_answers import NodeArray, NodeWindowHead, read_array
-from ibpulse.jobs.job_history import JobRecord
-from ibpulse.model import DIRECTIONS, PROBLEMS, PortIdentity
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.recordings.recorded_jobs import TIMES, job_from_json, limit_jobs
-from ibpulse.recordings.recording import MAX_PORTS, limit_events, meta_between
-from ibpulse.ring.window import ticks_to_settle, widest_stride
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.fleet.nodes import Node, ask_node
+from ibpulse.recordings import Recording, RecordingMeta
+from ibpulse.recordings.from_daemon import DaemonSamples, KeptSamples, describe_answer, job_from_answer, past_meta
 
 MADE_BY = "fleet collect"
-# of one answer, so that the node answers without delay: rates and uncertainties
-MAX_VALUES = 100_000
 ANSWER_SECONDS = 10.0
-MAX_EVENTS = 10_000
 # a node or a gateway that is busy, and a short break of the network
 ATTEMPTS, PAUSE_SECONDS = 4, 1.0
 BUSY = (0, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptSamples:
-    """The samples that a node still has, all of them settled: from `begin_ns` to before `end_ns` by its clock."""
-
-    interval_ns: int
-    begin_ns: int
-    end_ns: int
-
-
-class NodeSource:
+class NodeSource(DaemonSamples):
     """One node with the ports that count bytes."""
 
     def __init__(self, node: Node, name: str, state: NodeState) -> None:
@@ -56,29 +33,20 @@ class NodeSource:
             DaemonError: none of its ports counts bytes.
         """
         assert state.ports is not None
-        self.name, self._node, self._state = name, node, state
-        self.interval_ns = round(state.ports.interval_seconds * SECOND_NS)
-        self.ports = _describe_ports(state.ports, self.interval_ns)
-        if not self.ports:
+        ports, simulated = describe_answer(state.ports), state.ports.simulated
+        if not ports:
             raise DaemonError("has no ports with byte counters", kind="bad-answer")
-        self._plain = RecordingMeta(name, self.interval_ns, self.ports, MADE_BY)
+        reason = f"from {node.target.url}"
+        super().__init__(RecordingMeta(name, state.ports.interval_ns, ports, MADE_BY, reason, simulated=simulated))
+        self._node, self._jobs = node, state.jobs.jobs if state.jobs else ()
 
     async def ask_history(self) -> KeptSamples:
-        """What the node has now.
+        """The samples that the node has now.
 
         Raises:
             DaemonError: there is no answer, or it is not the expected one.
         """
-        head = (await self._ask([("last", "1s"), ("statistic", "mean")])).head
-        self._check_grid(head)
-        settle_ns = (
-            ticks_to_settle(self.interval_ns, widest_stride(port.stride for port in self.ports)) * self.interval_ns
-        )
-        return KeptSamples(
-            self.interval_ns,
-            head.history.oldest_ms * MILLISECOND_NS,
-            head.history.newest_ms * MILLISECOND_NS - settle_ns + self.interval_ns,
-        )
+        return self.kept(await self._ask(self.query()))
 
     async def describe(self, begin_ns: int, end_ns: int) -> RecordingMeta:
         """The metadata of a recording of a span, with the ports as of its begin, its events and its jobs.
@@ -86,40 +54,11 @@ class NodeSource:
         Raises:
             DaemonError: there is no answer, or it is not the expected one.
         """
-        events, left_out = limit_events(await self._ask_events(begin_ns))
-        known = self._state.jobs.jobs if self._state.jobs else ()
-        jobs, jobs_left_out = limit_jobs(_describe_job(job) for job in known)
+        events = (await ask_node(self._node, EventsAnswer, "/api/v1/events", events_query(begin_ns))).values
         try:
-            meta = RecordingMeta(
-                self.name,
-                self.interval_ns,
-                self.ports,
-                MADE_BY,
-                f"from {self._node.target.url}",
-                events=events,
-                events_left_out=left_out,
-                simulated=bool(self._state.ports and self._state.ports.simulated),
-                jobs=jobs,
-                jobs_left_out=jobs_left_out,
-            )
-            return meta_between(meta, begin_ns, end_ns)
+            return past_meta(self.meta, events, map(job_from_answer, self._jobs), begin_ns, end_ns)
         except ValueError as error:
             raise DaemonError(f"its answers make no recording: {error}; {NOT_OURS}", kind="bad-answer") from error
-
-    async def _ask_events(self, begin_ns: int) -> tuple[Event, ...]:
-        query = [("from", str(begin_ns // MILLISECOND_NS)), ("limit", str(MAX_EVENTS))]
-        found = await ask_node(self._node, NodeEvents, "/api/v1/events", query)
-        try:
-            return tuple(from_json(_event_members(event.model_dump(exclude_none=True))) for event in found.events)
-        except ValueError as error:
-            raise DaemonError(f"its events are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error
-
-    def cut(self, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
-        """The spans of the answers that together have the samples of a span."""
-        step_ns = max(1, MAX_VALUES // (4 * len(self.ports))) * self.interval_ns
-        while begin_ns < end_ns:
-            yield begin_ns, min(begin_ns + step_ns, end_ns)
-            begin_ns += step_ns
 
     async def ask_samples(self, begin_ns: int, end_ns: int) -> Recording:
         """The samples from `begin_ns` to before `end_ns`, which are multiples of the interval, without events.
@@ -127,101 +66,23 @@ class NodeSource:
         Raises:
             DaemonError: there is no answer, or it is not the expected one.
         """
-        span = [("from", str(begin_ns // MILLISECOND_NS)), ("to", str(end_ns // MILLISECOND_NS))]
-        window = await self._ask([("statistic", "mean"), *span])
-        self._check_grid(window.head)
-        ticks = (end_ns - begin_ns) // self.interval_ns
-        if (window.head.start_ms * MILLISECOND_NS, window.head.points) != (begin_ns, ticks):
+        window = await self._ask(self.query(begin_ns, end_ns))
+        ticks = (end_ns - begin_ns) // self.meta.interval_ns
+        if (window.start_ns, window.head.points) != (begin_ns, ticks):
             raise DaemonError(f"its answer has another span than asked for; {NOT_OURS}", kind="bad-answer")
         try:
-            return _make_piece(self._plain, begin_ns, window)
+            return self.read(window)
         except ValueError as error:
             raise DaemonError(f"its samples are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error
 
-    def _check_grid(self, head: NodeWindowHead) -> None:
-        sampled_ns = {head.interval_ms * MILLISECOND_NS, head.resolution_ms * MILLISECOND_NS}
-        if sampled_ns != {self.interval_ns} or (head.statistic, head.unit) != ("mean", "bytes_per_second"):
-            raise DaemonError(f"its samples are not those of every {self.interval_ns / 1e6:g} ms", kind="bad-answer")
-
-    async def _ask(self, query: list[tuple[str, str]]) -> NodeArray:
+    async def _ask(self, query: Query) -> NodeArray:
         """The answer of one of several attempts."""
-        query = [*query, ("uncertainty", "true"), ("format", "npy")]
         for attempt in range(ATTEMPTS):
             try:
-                return read_array(await self._node.get("/api/v1/window", query, seconds=ANSWER_SECONDS))
+                asked = [*query, ("format", "npy")]
+                return read_array(await self._node.get("/api/v1/window", asked, seconds=ANSWER_SECONDS))
             except DaemonError as error:
                 if error.status not in BUSY or error.kind == "bad-answer" or attempt == ATTEMPTS - 1:
                     raise
             await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
         raise AssertionError("an attempt returns or raises")
-
-
-def _make_piece(meta: RecordingMeta, start_ns: int, window: NodeArray) -> Recording:
-    rows = {name: row for row, name in enumerate(window.head.series)}
-    shape = len(meta.ports), 2, window.head.points
-    rates, unsure = np.full(shape, np.nan), np.zeros(shape)
-    for place, port in enumerate(meta.ports):
-        for way, direction in enumerate(DIRECTIONS):
-            row = rows.get(f"{port.id} {direction}")
-            if row is not None:
-                rates[place, way] = window.values[row]
-            doubt = rows.get(f"{port.id} {direction} uncertainty")
-            if doubt is not None:
-                unsure[place, way] = np.nan_to_num(window.values[doubt])
-    seconds = np.where(np.isnan(rates), 0.0, meta.interval_ns / SECOND_NS)
-    steps = np.rint(np.minimum(unsure, MOST_STEPS / STEPS) * STEPS).astype(np.uint16)
-    return Recording(meta, start_ns, rates, seconds, steps, _find_merged(meta, window))
-
-
-def _find_merged(meta: RecordingMeta, window: NodeArray) -> Any:
-    merged = np.zeros((len(meta.ports), 2, window.head.points), dtype=np.bool_)
-    places = {
-        f"{port.id} {direction}": (place, way)
-        for place, port in enumerate(meta.ports)
-        for way, direction in enumerate(DIRECTIONS)
-    }
-    for row, first, count in window.head.implausible.places:
-        name = window.head.series[row] if row < len(window.head.series) else ""
-        if name in places:
-            merged[(*places[name], slice(first, first + count))] = True
-    return merged
-
-
-def _describe_ports(answer: NodePorts, interval_ns: int) -> tuple[RecordedPort, ...]:
-    """The ports that count bytes; those that disappeared have no samples of now."""
-    counting = [port for port in answer.ports if port.source is not None and port.state != "disappeared"]
-    return tuple(_describe_port(port, interval_ns) for port in counting[:MAX_PORTS])
-
-
-def _describe_port(port: NodePort, interval_ns: int) -> RecordedPort:
-    assert port.source is not None
-    stride = max(1, round(port.source.resolution_seconds * SECOND_NS / interval_ns))
-    troubled = port.state in PROBLEMS
-    identity = {name: getattr(port.identity, name, "") for name in PortIdentity.__slots__}
-    return RecordedPort(
-        port.device,
-        port.port,
-        port.rate_bytes_per_second,
-        rail=port.rail,
-        active=port.active,
-        state="" if troubled else port.state,
-        problem=port.state if troubled else "",
-        source=port.source.name,
-        stride=stride,
-        identity=PortIdentity(**identity),
-        role=port.role,
-    )
-
-
-def _event_members(members: Mapping[str, Any]) -> dict[str, Any]:
-    return {**members, **{f"{name}_ns": members[f"{name}_ms"] * MILLISECOND_NS for name in ("time", "uncertainty")}}
-
-
-def _describe_job(job: NodeJob) -> JobRecord:
-    members = job.model_dump()
-    times = {f"{name}_{what}": members[f"{name}_{what}ms"] for name in TIMES for what in ("", "uncertainty_")}
-    found = {f"{name}ns": None if ms is None else ms * MILLISECOND_NS for name, ms in times.items()}
-    try:
-        return job_from_json({**members, **found})
-    except ValueError as error:
-        raise DaemonError(f"its jobs are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from ibpulse.client.transport import NodeAccess
 from ibpulse.clocks import Clock
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DiscoveryError
-from ibpulse.fleet.node_config import NodeAccess, NodeConfigFile
+from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.target_sources import SOURCE_SECONDS, TargetSource
 from ibpulse.fleet.targets import MAX_TARGETS, Target
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors

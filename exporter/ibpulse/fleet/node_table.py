@@ -9,13 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.jobs import JobAnswer, JobsAnswer
+from ibpulse.answers.ports import PortsAnswer
+from ibpulse.client.transport import read_answer
 from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError, DaemonFault
 from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_answers import NodeClock, NodeJob, NodeJobs, NodePorts, ask_node, read_answer
 from ibpulse.fleet.node_figures import NodeFigures, ask_figures
-from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
+from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes, ask_node
 from ibpulse.fleet.targets import Target
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.jobs.claims import Key
@@ -49,9 +52,9 @@ class NodeState:
     problem: str = ""
     kind: DaemonFault | None = None
     since_ns: int | None = None
-    ports: NodePorts | None = None
-    jobs: NodeJobs | None = None
-    clock: NodeClock | None = None
+    ports: PortsAnswer | None = None
+    jobs: JobsAnswer | None = None
+    clock: ClockAnswer | None = None
     offset: ClockOffset | None = None
     figures: NodeFigures = NO_FIGURES
     idle_since_ns: int | None = None
@@ -76,7 +79,7 @@ class PolledNode:
     async def poll(self, node: Node) -> None:
         """Ask the node for its ports, clock and jobs, and now and then for its version and line rate."""
         try:
-            ports = await ask_node(node, NodePorts, "/api/v1/ports", max_bytes=MAX_STATE_BYTES)
+            ports = await ask_node(node, PortsAnswer, "/api/v1/ports", max_bytes=MAX_STATE_BYTES)
         except DaemonError as error:
             self._settle("down", str(error), error.kind)
             return
@@ -113,7 +116,7 @@ class PolledNode:
     async def _read_clock(self, node: Node) -> None:
         for _ in range(MAX_EXCHANGES):
             answer = await node.get("/api/v1/clock", max_bytes=MAX_CLOCK_BYTES)
-            clock = read_answer(NodeClock, answer)
+            clock = read_answer(ClockAnswer, answer)
             self.state = replace(self.state, clock=clock)
             self._offsets.add(answer.sent_ns, answer.received_ns, clock.time_ns)
             found = self._offsets.offset(*read_clocks(self._clock))
@@ -121,10 +124,10 @@ class PolledNode:
                 return
 
     async def _read_jobs(self, node: Node) -> None:
-        jobs = await ask_node(node, NodeJobs, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES)
+        jobs = await ask_node(node, JobsAnswer, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES)
         self.note_jobs(jobs)
 
-    def note_jobs(self, jobs: NodeJobs) -> None:
+    def note_jobs(self, jobs: JobsAnswer) -> None:
         """Take over an answer about its jobs."""
         old = {_key(job): job.traffic for job in self.state.jobs.jobs} if self.state.jobs else {}
         now_ns, wall_ns = read_clocks(self._clock)
@@ -148,7 +151,7 @@ class PolledNode:
             self.state = replace(self.state, figures=figures, idle_since_ns=idle_since_ns)
 
 
-def _key(job: NodeJob) -> Key:
+def _key(job: JobAnswer) -> Key:
     return job.scheduler, job.job_id
 
 
@@ -159,7 +162,7 @@ def read_clocks(clock: Clock = time) -> tuple[int, int]:
     return (before + after) // 2, wall
 
 
-def _find_problem(ports: NodePorts) -> str:
+def _find_problem(ports: PortsAnswer) -> str:
     """What is wrong with the rails of a node, as a sentence; empty if nothing is."""
     if not ports.ports:
         return "it has no ports"
@@ -238,7 +241,7 @@ class NodeTable:
                 self._names[key] = name
                 taken.add(name)
 
-    def note_jobs(self, name: str, jobs: NodeJobs) -> None:
+    def note_jobs(self, name: str, jobs: JobsAnswer) -> None:
         """Take over what a node answered about its jobs between two polls."""
         if name in self._polled:
             self._polled[name].note_jobs(jobs)

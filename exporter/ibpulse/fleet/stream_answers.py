@@ -1,33 +1,34 @@
-"""The stream of a daemon: server-sent events of bounded length, checked like the answers of `node_answers`."""
+"""The stream of a daemon: server-sent events of bounded length, checked like those of `ibpulse.answers`."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from ibpulse.errors import DaemonError
-from ibpulse.events.event import MAX_INTEGER
-from ibpulse.fleet.node_answers import (
+from ibpulse.answers.events import MAX_EVENTS, Plain
+from ibpulse.answers.jobs import JobPortsAnswer
+from ibpulse.answers.members import (
     MAX_JOBS,
     MAX_PORTS,
     MAX_WORDS,
     NOT_OURS,
     Amount,
+    AnswerPart,
     Count,
     Name,
     Names,
-    NodeMember,
     Role,
     Score,
     Sentence,
     at_most,
     read_members,
 )
-from ibpulse.fleet.span_answers import MAX_EVENTS, NodeJobPorts, plain_value
+from ibpulse.errors import DaemonError
+from ibpulse.events.event import MAX_INTEGER
 from ibpulse.model import UNKNOWN_ROLE
 
 STREAM_TYPE = "text/event-stream"
@@ -37,10 +38,9 @@ BYTES_PER_SECOND, EVENT_BYTES, BURST_SECONDS = 8_000_000, 4_000, 1.0
 MAX_STATES, MAX_SAMPLES, MAX_MERGED = 10_000, 100_000, 10_000
 
 Flag = bool | None
-Plain = Annotated[dict[str, Any], BeforeValidator(plain_value)]
 
 
-class StreamState(NodeMember):
+class StreamState(AnswerPart):
     """A state of a port, and when it began; one that disappeared has no other members."""
 
     from_ms: Count
@@ -53,7 +53,7 @@ class StreamState(NodeMember):
     problem: Name = ""
 
 
-class StreamPort(NodeMember):
+class StreamPort(AnswerPart):
     """A port of the event `ports`."""
 
     port: Name
@@ -68,7 +68,7 @@ class StreamPort(NodeMember):
     states: Annotated[list[StreamState], at_most(MAX_STATES)] = Field(default_factory=list)
 
 
-class StreamJobSpan(NodeMember):
+class StreamJobSpan(AnswerPart):
     """A time in which a job had ports."""
 
     job_id: Name
@@ -79,7 +79,7 @@ class StreamJobSpan(NodeMember):
     to_ms: Count | None
 
 
-class StreamPorts(NodeMember):
+class StreamPorts(AnswerPart):
     """The event `ports`; `gateway_version` is not of the daemon."""
 
     version: Name
@@ -88,10 +88,10 @@ class StreamPorts(NodeMember):
     simulated: bool = False
     ports: Annotated[list[StreamPort], at_most(MAX_PORTS)]
     jobs: Annotated[list[StreamJobSpan], at_most(MAX_JOBS)] = Field(default_factory=list)
-    job: NodeJobPorts | None = None
+    job: JobPortsAnswer | None = None
 
 
-class StreamBatch(NodeMember):
+class StreamBatch(AnswerPart):
     """The event `batch`: rates in whole MB/s, two series per port."""
 
     start_ms: Count
@@ -101,7 +101,7 @@ class StreamBatch(NodeMember):
     )
 
 
-class StreamEntry(NodeMember):
+class StreamEntry(AnswerPart):
     """An event of the log."""
 
     time_ms: Count
@@ -112,13 +112,13 @@ class StreamEntry(NodeMember):
     details: Plain = Field(default_factory=dict)
 
 
-class StreamEvents(NodeMember):
+class StreamEvents(AnswerPart):
     """The event `events`."""
 
     events: Annotated[list[StreamEntry], at_most(MAX_EVENTS)]
 
 
-class StreamTraffic(NodeMember):
+class StreamTraffic(AnswerPart):
     """The statistics of the node; `windows` are by the length of a window."""
 
     rails: Count
@@ -134,7 +134,7 @@ class StreamTraffic(NodeMember):
     windows: Plain
 
 
-class StreamJob(NodeMember):
+class StreamJob(AnswerPart):
     """The statistics of a job."""
 
     job_id: Name
@@ -145,14 +145,14 @@ class StreamJob(NodeMember):
     last_traffic_ms: Count | None
 
 
-class StreamDirections(NodeMember):
+class StreamDirections(AnswerPart):
     """A rate in each direction."""
 
     transmit: Amount | None
     receive: Amount | None
 
 
-class StreamPortTraffic(NodeMember):
+class StreamPortTraffic(AnswerPart):
     """The statistics of a port."""
 
     port: Name
@@ -165,7 +165,7 @@ class StreamPortTraffic(NodeMember):
     effective_resolution_seconds: Amount | None = None
 
 
-class StreamSummary(NodeMember):
+class StreamSummary(AnswerPart):
     """The event `summary`: of the node, or of a job if one was asked for."""
 
     end_ms: Count | None
@@ -176,24 +176,24 @@ class StreamSummary(NodeMember):
     notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = Field(default_factory=list)
 
 
-class StreamGap(NodeMember):
+class StreamGap(AnswerPart):
     """The event `gap`: a span that is not sent."""
 
     start_ms: Count
     end_ms: Count
 
 
-class StreamDropped(NodeMember):
+class StreamDropped(AnswerPart):
     """The event `dropped`."""
 
     events: Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 
 
-class StreamEnd(NodeMember):
+class StreamEnd(AnswerPart):
     """The event `end`."""
 
 
-EVENTS: Mapping[str, type[NodeMember]] = {
+EVENTS: Mapping[str, type[AnswerPart]] = {
     "ports": StreamPorts,
     "batch": StreamBatch,
     "events": StreamEvents,
@@ -220,7 +220,7 @@ class Throttle:
 
 async def read_events(
     content: AsyncIterator[bytes],
-) -> AsyncGenerator[tuple[str, int | None, NodeMember] | None, None]:
+) -> AsyncGenerator[tuple[str, int | None, AnswerPart] | None, None]:
     """Name, id and checked data of each event in the body of a stream; None for a comment. Unknown events are dropped.
 
     A stream that is faster than any that a daemon sends is read no faster than `BYTES_PER_SECOND`.
@@ -245,7 +245,7 @@ async def read_events(
             raise DaemonError(f"an event of its stream is longer than {MAX_EVENT_BYTES} bytes", kind="bad-answer")
 
 
-def _read_event(text: bytes) -> tuple[str, int | None, NodeMember] | None:
+def _read_event(text: bytes) -> tuple[str, int | None, AnswerPart] | None:
     fields = {name: value for name, _, value in (line.partition(b": ") for line in text.split(b"\n"))}
     name = fields.get(b"event", b"").decode("ascii", "replace")
     model = EVENTS.get(name)

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from ibpulse.answers.clock import is_node_name
 from ibpulse.base.yaml import YamlFile, is_empty, is_scalar, is_sequence, text_of, texts_of
-from ibpulse.client import DEFAULT_PORT
+from ibpulse.defaults import DEFAULT_PORT
 from ibpulse.errors import DiscoveryError
 from ibpulse.text import escape_controls, show
 
@@ -29,8 +30,6 @@ SCHEMES = ("http", "https")
 NODE_LABEL, SCHEME_LABEL = "node", "__scheme__"
 EXAMPLE = "[{targets: [node1:10055], labels: {node: node1, rack: r1}}]"
 
-# names are a part of paths, so no dots alone and no slashes; colons for addresses of IPv6
-_NODE_NAME = re.compile(r"[A-Za-z0-9:][A-Za-z0-9._:-]{0,252}", re.ASCII)
 _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*\.?", re.ASCII)
 _PREFIX = re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)*/?", re.ASCII)
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}", re.ASCII)
@@ -80,11 +79,6 @@ def make_target(address: str, labels: Mapping[str, str], source: str, scheme: st
         raise ValueError(f"the name {show(escape_controls(name))} is not one for a node; use letters, digits, . _ - :")
     kept = {key: text for key, text in labels.items() if key != NODE_LABEL and not key.startswith("__")}
     return Target(name, url, kept, source, named=NODE_LABEL in labels or not is_address(host))
-
-
-def is_node_name(text: str) -> bool:
-    """Whether a text may be the name of a node."""
-    return _NODE_NAME.fullmatch(text) is not None
 
 
 def parse_address(address: str, scheme: str = "http") -> tuple[str, str]:

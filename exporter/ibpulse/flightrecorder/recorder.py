@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ibpulse.aggregator.snapshot import Snapshot
+from ibpulse.capture_names import CaptureName, make_name
 from ibpulse.clocks import Clock
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import CaptureError
 from ibpulse.events import Event, EventLog
 from ibpulse.flightrecorder.known_ports import KnownPorts
 from ibpulse.flightrecorder.rules import Trigger, ports_of
-from ibpulse.flightrecorder.store import CaptureName, CaptureOptions, CaptureStore, Stored, make_name
+from ibpulse.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.flightrecorder.writer import Job
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs import PlacedJob
@@ -33,8 +34,7 @@ from ibpulse.jobs.job_watch import JobWatch
 from ibpulse.missing_packages import how_to_install
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
-from ibpulse.recordings.event_sources import RecordedTicks, events_in, place_events, ports_at_begin
-from ibpulse.recordings.from_ring import line_rates
+from ibpulse.recordings.from_ring import RecordedTicks, events_in, line_rates, place_events, ports_at_begin
 from ibpulse.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from ibpulse import owned_files
+from ibpulse.capture_names import CaptureName, parse_name
 from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, MAX_CAPTURE_BYTES, MIN_FREE_BYTES
 from ibpulse.errors import CaptureError
-from ibpulse.units import MILLISECOND_NS, format_size
+from ibpulse.units import format_size
 
-REASON_LENGTH = 64
-_NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([A-Za-z0-9][A-Za-z0-9-]{0,63})-([0-9a-f]{8})\.parquet", re.ASCII)
-_FORMAT = "%Y%m%dT%H%M%S"
 TEMPORARY = ".tmp"
 MAX_CAPTURES = 100
 
@@ -41,37 +36,6 @@ class CaptureOptions:
     min_free_bytes: int = MIN_FREE_BYTES
     max_pending: int = 4
     writer_seconds: float = 30.0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class CaptureName:
-    """A parsed file name: wall time of the trigger in ms, reason, id. Sorts by time."""
-
-    trigger_ms: int
-    reason: str
-    id: str
-
-    def __str__(self) -> str:
-        instant = datetime.fromtimestamp(self.trigger_ms // 1000, UTC)
-        return f"{instant.strftime(_FORMAT)}.{self.trigger_ms % 1000:03d}Z-{self.reason}-{self.id}.parquet"
-
-
-def make_name(trigger_ns: int, reason: str) -> CaptureName:
-    """A new name for a capture, with the reason shortened to the characters that file names allow."""
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", reason)[:REASON_LENGTH].strip("-")
-    return CaptureName(trigger_ns // MILLISECOND_NS, slug or "capture", secrets.token_hex(4))
-
-
-def parse_name(text: str) -> CaptureName | None:
-    """The parsed name, or None if the text is not the name of a capture."""
-    found = _NAME.fullmatch(text)
-    if found is None:
-        return None
-    try:
-        instant = datetime.strptime(found[1], _FORMAT).replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return CaptureName(int(instant.timestamp()) * 1000 + int(found[2]), found[3], found[4])
 
 
 @dataclass(frozen=True, slots=True)

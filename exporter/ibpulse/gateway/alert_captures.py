@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.answers.captures import PendingAnswer
 from ibpulse.clocks import Clock
 from ibpulse.defaults import HISTORY_NS
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodePendingCapture
 from ibpulse.fleet.targets import is_address
 from ibpulse.flightrecorder.alertmanager import NODE_LABELS, Alert, Cooldown, host_of, join_labels
 from ibpulse.gateway.job_captures import (
@@ -219,7 +219,7 @@ class AlertCaptures:
         """The captures of single nodes."""
         each = {group.subject: (group, own) for group, own in wanted if isinstance(group.subject, Node)}
 
-        async def ask(node: Node) -> NodePendingCapture:
+        async def ask(node: Node) -> PendingAnswer:
             return await each[node][1].ask(node)
 
         found = await self._parts.nodes.ask_all(each, ask)

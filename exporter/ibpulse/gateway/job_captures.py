@@ -20,11 +20,11 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.answers.captures import CapturesAnswer, PendingAnswer, StoredAnswer
 from ibpulse.base.values import SOME_TIME
+from ibpulse.client.transport import read_answer
 from ibpulse.clocks import Clock
-from ibpulse.fleet.node_answers import ask_node, read_answer
-from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeCapture, NodeCaptures, NodePendingCapture
+from ibpulse.fleet.nodes import Node, ask_node
 from ibpulse.gateway.capture_archive import ArchiveMember, send_archive
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE
@@ -57,7 +57,7 @@ class WantedCapture:
     at_ns: int
     clock: Clock = time
 
-    async def ask(self, node: Node) -> NodePendingCapture:
+    async def ask(self, node: Node) -> PendingAnswer:
         """The capture that a node takes.
 
         Raises:
@@ -71,7 +71,7 @@ class WantedCapture:
             "before": f"{before_ns // MILLISECOND_NS}ms",
             "after": f"{after_ns // MILLISECOND_NS}ms",
         }
-        return read_answer(NodePendingCapture, await node.post(CAPTURES, orjson.dumps(body)))
+        return read_answer(PendingAnswer, await node.post(CAPTURES, orjson.dumps(body)))
 
 
 def captures_router(parts: GatewayParts) -> APIRouter:
@@ -174,7 +174,7 @@ async def capture_job(parts: GatewayParts, job: FleetJob, wanted: WantedCapture)
     }
 
 
-def describe_pending(node: str, pending: NodePendingCapture) -> dict[str, Any]:
+def describe_pending(node: str, pending: PendingAnswer) -> dict[str, Any]:
     """The members of a capture that a node takes."""
     return {"node": node, "name": pending.name, "trigger_ms": pending.trigger_ms, "ready_ms": pending.ready_ms}
 
@@ -185,7 +185,7 @@ def say_missing(taken: Mapping[str, Any]) -> str:
     return f"No node of the job takes a capture. {reasons}"[:1000]
 
 
-async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, NodeCaptures], dict[str, str]]:
+async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, CapturesAnswer], dict[str, str]]:
     """The captures of a job by node, and the nodes without an answer with the reason.
 
     A job that no node knows any more is looked for on all nodes.
@@ -202,8 +202,8 @@ async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, NodeC
         unknown = error
     nodes = [node for node in parts.nodes.all() if known is None or node.name in known.nodes]
 
-    async def ask(node: Node) -> NodeCaptures:
-        return await ask_node(node, NodeCaptures, CAPTURES)
+    async def ask(node: Node) -> CapturesAnswer:
+        return await ask_node(node, CapturesAnswer, CAPTURES)
 
     found = await parts.nodes.ask_all(nodes, ask)
     names = (text,) if known is None else (known.text,)
@@ -215,7 +215,7 @@ async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, NodeC
     return mine, found.missing
 
 
-def members_of(found: Mapping[str, NodeCaptures], group: str) -> list[ArchiveMember]:
+def members_of(found: Mapping[str, CapturesAnswer], group: str) -> list[ArchiveMember]:
     """The file of each node of a group; a node has one, and would have the time of several if it said that it has."""
     files = (
         (node, next((each for each in answer.captures if _group_of(each.reason) == group), None))
@@ -224,11 +224,11 @@ def members_of(found: Mapping[str, NodeCaptures], group: str) -> list[ArchiveMem
     return [ArchiveMember(node, one.name, one.size_bytes, one.trigger_ms) for node, one in files if one]
 
 
-def _only(answer: NodeCaptures, names: tuple[str, ...], *, found_all: bool) -> NodeCaptures:
+def _only(answer: CapturesAnswer, names: tuple[str, ...], *, found_all: bool) -> CapturesAnswer:
     """The captures of a job: those that say so, and those whose common word does."""
     hashes = {_key_hash(name) for name in names}
 
-    def is_mine(capture: NodeCapture | NodePendingCapture) -> bool:
+    def is_mine(capture: StoredAnswer | PendingAnswer) -> bool:
         word = _GROUP.fullmatch(capture.reason)
         if word:
             return word[3] in hashes or (not found_all and _has_job(capture, names))
@@ -242,19 +242,19 @@ def _only(answer: NodeCaptures, names: tuple[str, ...], *, found_all: bool) -> N
     )
 
 
-def _has_job(capture: NodeCapture | NodePendingCapture, names: tuple[str, ...]) -> bool:
-    jobs = capture.jobs if isinstance(capture, NodeCapture) else None
+def _has_job(capture: StoredAnswer | PendingAnswer, names: tuple[str, ...]) -> bool:
+    jobs = capture.jobs if isinstance(capture, StoredAnswer) else None
     return any(name in (each.job_id, f"{each.scheduler}:{each.job_id}") for each in jobs or () for name in names)
 
 
-def _describe(job: str, found: Mapping[str, NodeCaptures], missing: Mapping[str, str]) -> dict[str, Any]:
+def _describe(job: str, found: Mapping[str, CapturesAnswer], missing: Mapping[str, str]) -> dict[str, Any]:
     groups: dict[str, dict[str, Any]] = {}
     single = []
     for node, answer in sorted(found.items()):
-        every: list[NodeCapture | NodePendingCapture] = [*answer.captures, *answer.pending]
+        every: list[StoredAnswer | PendingAnswer] = [*answer.captures, *answer.pending]
         for capture in every:
-            ready_ms = capture.ready_ms if isinstance(capture, NodePendingCapture) else None
-            size = capture.size_bytes if isinstance(capture, NodeCapture) else None
+            ready_ms = capture.ready_ms if isinstance(capture, PendingAnswer) else None
+            size = capture.size_bytes if isinstance(capture, StoredAnswer) else None
             one = {
                 "node": node,
                 "name": capture.name,

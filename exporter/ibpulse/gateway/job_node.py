@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from ibpulse.analysis.resolution import stands_still
 from ibpulse.analysis.steps.edges import find_step_edges
+from ibpulse.answers.jobs import JobAnswer
+from ibpulse.answers.ports import PortAnswer
+from ibpulse.answers.summary import PortSummary, SummaryAnswer
 from ibpulse.arrays import Singles
 from ibpulse.fleet.lateness import Lateness, compare_nodes
-from ibpulse.fleet.node_answers import NodeJob, NodePort
 from ibpulse.fleet.node_table import NodeState
-from ibpulse.fleet.span_answers import NodePortTraffic, NodeSpanSummary
 from ibpulse.gateway.job_rows import rails_of
 from ibpulse.gateway.node_samples import NodeSamples
 from ibpulse.units import MILLISECOND_NS
@@ -25,13 +26,13 @@ class JobNode:
     back its daemon remembers.
     """
 
-    job: NodeJob
+    job: JobAnswer
     state: NodeState | None
     problem: tuple[str, str] = ("", "")
     samples: NodeSamples | None = None
-    summary: NodeSpanSummary | None = None
+    summary: SummaryAnswer | None = None
     history_ms: int = 0
-    rails: Mapping[str, NodePort | None] = field(init=False)
+    rails: Mapping[str, PortAnswer | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.rails = rails_of(self.job, self.state)
@@ -55,7 +56,7 @@ class JobNode:
             (port.source.resolution_seconds for port in self.rails.values() if port and port.source), default=0.0
         )
 
-    def traffic(self) -> Mapping[str, NodePortTraffic]:
+    def traffic(self) -> Mapping[str, PortSummary]:
         """The statistics of its ports by name."""
         return {port.port: port for port in self.summary.ports} if self.summary else {}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ibpulse.fleet.node_answers import NodeJob
+from ibpulse.answers.jobs import JobAnswer
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.jobs.claims import Key
 from ibpulse.text import first_names, natural_key
@@ -20,7 +20,7 @@ class FleetJob:
     """A job of a scheduler, with what each of its nodes says of it last."""
 
     key: Key
-    nodes: dict[str, NodeJob] = field(default_factory=dict)
+    nodes: dict[str, JobAnswer] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -71,7 +71,7 @@ def list_jobs(states: Iterable[NodeState]) -> dict[Key, FleetJob]:
     return found
 
 
-def _newness(job: NodeJob) -> tuple[bool, int]:
+def _newness(job: JobAnswer) -> tuple[bool, int]:
     return job.running, job.ended_ms or 0
 
 

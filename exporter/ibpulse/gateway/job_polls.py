@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any
 
 from ibpulse.analysis.bins import Statistic
+from ibpulse.answers.events import EventAnswer, EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.client.windows import NodeArray, read_array
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import NodeJobs, ask_node
-from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeEvent, NodeEvents, NodeSpanSummary
-from ibpulse.fleet.window_answers import NodeArray, read_array
+from ibpulse.fleet.nodes import Node, ask_node
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs
 from ibpulse.gateway.node_samples import NodeSamples
@@ -56,7 +57,7 @@ async def ask_samples(node: Node, job: str, span: Sequence[tuple[str, str]], sta
     return read_array(await node.get("/api/v1/window", query, max_bytes=MAX_WINDOW_BYTES))
 
 
-def describe_event(node: str, event: NodeEvent) -> dict[str, Any]:
+def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
     """An event as in `/api/v1/stream`, with its node."""
     details = {name: event.details[name] for name in ("name",) if event.kind == "capture" and name in event.details}
     return {
@@ -92,11 +93,11 @@ class NodePoll:
             self.data.problem = ("", "")
             if self._clock.monotonic() >= self._traffic_at:
                 self._traffic_at = self._clock.monotonic() + TRAFFIC_SECONDS
-                self._table.note_jobs(node.name, await ask_node(node, NodeJobs, "/api/v1/jobs"))
+                self._table.note_jobs(node.name, await ask_node(node, JobsAnswer, "/api/v1/jobs"))
             if self._clock.monotonic() >= self._slow_at:
                 self._slow_at = self._clock.monotonic() + SLOW_SECONDS
                 query = [("job", job), ("last", f"{SUMMARY_MS}ms")]
-                self.data.summary = await ask_node(node, NodeSpanSummary, "/api/v1/summary", query)
+                self.data.summary = await ask_node(node, SummaryAnswer, "/api/v1/summary", query)
                 await self._read_events(node)
         except DaemonError as error:
             # a node whose clock was set back refuses what is in its future
@@ -119,7 +120,7 @@ class NodePoll:
     async def _read_events(self, node: Node) -> None:
         query = [("limit", str(MAX_EVENTS))]
         query += [] if self._events_from_ms is None else [("from", str(self._events_from_ms))]
-        found = (await ask_node(node, NodeEvents, "/api/v1/events", query)).events
+        found = (await ask_node(node, EventsAnswer, "/api/v1/events", query)).events
         news = [each for each in found if (each.time_ms, each.kind, each.subject, each.text) not in self._known]
         self._known.extend((each.time_ms, each.kind, each.subject, each.text) for each in news)
         self._events_from_ms = max((each.time_ms for each in found), default=self._events_from_ms)

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ibpulse.fleet.node_answers import NodeJob, NodePort
+from ibpulse.answers.jobs import JobAnswer
+from ibpulse.answers.ports import PortAnswer
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.gateway.job_nodes import FleetJob
 from ibpulse.text import first_names, natural_key
@@ -29,7 +30,7 @@ class RowsQuery(BaseModel):
     )
 
 
-def rails_of(job: NodeJob, state: NodeState | None) -> dict[str, NodePort | None]:
+def rails_of(job: JobAnswer, state: NodeState | None) -> dict[str, PortAnswer | None]:
     """The rails that a job has on a node, by name; None if the node no longer lists the port."""
     known = {port.name: port for port in state.ports.ports} if state and state.ports else {}
     found = {name: known.get(name) for name in job.ports}

@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic import Field
 
+from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import NodeJobs, ask_node
-from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeEvents, NodeSpanSummary
+from ibpulse.fleet.nodes import Node, ask_node
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples
@@ -50,12 +51,12 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
     window_ms = to_ms - from_ms
     nodes = {name: JobNode(each, states.get(name), GONE) for name, each in job.nodes.items()}
 
-    async def ask(node: Node) -> tuple[NodeSamples, NodeSpanSummary]:
+    async def ask(node: Node) -> tuple[NodeSamples, SummaryAnswer]:
         span = [("from", str(from_ms)), ("to", str(to_ms))]
         window = await ask_samples(node, job.text, span)
         samples = NodeSamples(window.head.interval_ms, window_ms).add(window)
-        parts.table.note_jobs(node.name, await ask_node(node, NodeJobs, "/api/v1/jobs"))
-        return samples, await ask_node(node, NodeSpanSummary, "/api/v1/summary", [("job", job.text), *span])
+        parts.table.note_jobs(node.name, await ask_node(node, JobsAnswer, "/api/v1/jobs"))
+        return samples, await ask_node(node, SummaryAnswer, "/api/v1/summary", [("job", job.text), *span])
 
     asked = [node for name in nodes if (node := parts.nodes.get(name)) is not None]
     async for node, answer in parts.nodes.ask_each(asked, ask):
@@ -108,8 +109,8 @@ async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery
     asked = [*((name, str(text)) for name, text in given.items()), ("limit", str(limit))]
     asked += [("kind", kind) for kind in query.kind]
 
-    async def ask(node: Node) -> NodeEvents:
-        return await ask_node(node, NodeEvents, "/api/v1/events", asked)
+    async def ask(node: Node) -> EventsAnswer:
+        return await ask_node(node, EventsAnswer, "/api/v1/events", asked)
 
     nodes = [node for name in job.nodes if (node := parts.nodes.get(name)) is not None]
     found = await parts.nodes.ask_all(nodes, ask)

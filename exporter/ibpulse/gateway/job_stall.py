@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from ibpulse.answers.jobs import JobTrafficAnswer
 from ibpulse.fleet.clock_offsets import MeasuredOffset
-from ibpulse.fleet.node_answers import NodeJobTraffic
 from ibpulse.fleet.stalls import WHENEVER, FirstNodes, Moment, shortest_stall
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.units import SECOND_NS
@@ -88,7 +88,7 @@ def find_stall(nodes: Mapping[str, JobNode]) -> JobStall | None:
     )
 
 
-def _shortest(known: Mapping[str, NodeJobTraffic]) -> float:
+def _shortest(known: Mapping[str, JobTrafficAnswer]) -> float:
     """The shortest silence in seconds that is not one between steps."""
     periods = [traffic.step_period_seconds for traffic in known.values() if traffic.step_period_seconds is not None]
     return shortest_stall(median(periods)) if periods else UNKNOWN_STEP_SECONDS

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ibpulse.answers.summary import PortSummary
 from ibpulse.arrays import Singles
 from ibpulse.fleet.hot_rail import find_hot_rail
 from ibpulse.fleet.lateness import Lateness
-from ibpulse.fleet.span_answers import NodePortTraffic
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_rows import Row
 from ibpulse.gateway.job_stall import JobStall
@@ -94,7 +94,7 @@ def _describe_row(row: Row, node: JobNode, late: Lateness | None, span: SummaryS
     }
 
 
-def _is_down(rail: str, node: JobNode, traffic: Mapping[str, NodePortTraffic]) -> bool:
+def _is_down(rail: str, node: JobNode, traffic: Mapping[str, PortSummary]) -> bool:
     """Whether a rail was down at the end of the span, or now if the node does not say so."""
     state = traffic[rail].state if rail in traffic else None
     port = node.rails.get(rail)

@@ -16,18 +16,18 @@ from starlette.responses import Response
 
 from ibpulse.analysis.bins import Statistic
 from ibpulse.base.values import SOME_TIME
+from ibpulse.client.windows import NodeArray, encode_npy
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.window_answers import NodeArray, encode_npy
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
 from ibpulse.gateway.job_rows import Row, RowsQuery, choose_rows, rails_of
 from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates, sum_at
 from ibpulse.gateway.node_samples import WAYS, NodeSamples, find_places, reduce_to_bins
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
+from ibpulse.units import MILLISECOND_NS, format_duration
 from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.web.problems import ProblemError, bad_parameter
@@ -201,7 +201,7 @@ def _asker(window: JobWindow, from_ms: int, to_ms: int) -> Any:
 
 def _interval_ns(states: Iterable[NodeState | None]) -> int:
     """The longest sampling interval of some nodes; 10 ms if none is known."""
-    known = [round(state.ports.interval_seconds * SECOND_NS) for state in states if state and state.ports]
+    known = [state.ports.interval_ns for state in states if state and state.ports]
     return max(known, default=10 * MILLISECOND_NS)
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.fleet.node_answers import NodePort, ask_node
-from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.span_answers import NodeEvents
+from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.ports import PortAnswer
+from ibpulse.fleet.nodes import Node, ask_node
 
 # those after which a rail can have another rate
 KINDS = ("link-down", "link-up", "link-change", "rate-change", "appeared", "disappeared")
@@ -34,21 +34,21 @@ class RailLineRates:
         return np.asarray(self.rates)[np.maximum(places, 0)]
 
 
-async def ask_line_rates(node: Node, rails: Mapping[str, NodePort | None], from_ms: int) -> dict[str, RailLineRates]:
+async def ask_line_rates(node: Node, rails: Mapping[str, PortAnswer | None], from_ms: int) -> dict[str, RailLineRates]:
     """The line rates of rails since a time; `rails` has their state of now.
 
     Raises:
         DaemonError: the node does not tell its events.
     """
     query = [("from", str(from_ms)), ("limit", str(MAX_EVENTS)), *(("kind", kind) for kind in KINDS)]
-    found = await ask_node(node, NodeEvents, "/api/v1/events", query)
+    found = await ask_node(node, EventsAnswer, "/api/v1/events", query)
     return {
         name: find_rates(name, None if port is None else port.rate_bytes_per_second, found)
         for name, port in rails.items()
     }
 
 
-def find_rates(rail: str, rate_now: float | None, found: NodeEvents) -> RailLineRates:
+def find_rates(rail: str, rate_now: float | None, found: EventsAnswer) -> RailLineRates:
     """The line rates of a rail, from the states before and after its events and the rate that it has now."""
     begins, rates = [-math.inf], [math.nan if rate_now is None else rate_now]
     mine = [event for event in found.events if event.subject == rail and (event.before or event.after)]

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.client import WINDOW_HEADER
+from ibpulse.answers.captures import CapturesAnswer
+from ibpulse.answers.clock import ClockAnswer
+from ibpulse.answers.events import EventsAnswer
+from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.answers.members import AnswerPart
+from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.capture_names import parse_name
+from ibpulse.client.transport import JSON_TYPE, MAX_BYTES, PeerAnswer, read_answer, read_json
+from ibpulse.client.windows import NPY_TYPE, WINDOW_HEADER, read_array, read_window
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
-from ibpulse.fleet.node_answers import NodeClock, NodeJobs, NodeMember, NodePorts, read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
-from ibpulse.fleet.span_answers import NodeCaptures, NodeEvents, NodeSpanSummary
-from ibpulse.fleet.topology_answers import NodeTopology
-from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
-from ibpulse.flightrecorder.store import parse_name
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.parameters import refuse_repeated
@@ -65,7 +68,7 @@ def node_problem(node: Node, error: DaemonError) -> ProblemError:
     return ProblemError(kind, status, f"{node.name}: {error}", node=node.name)
 
 
-def _json(model: type[NodeMember]) -> Callable[[PeerAnswer, str], Response]:
+def _json(model: type[AnswerPart]) -> Callable[[PeerAnswer, str], Response]:
     def read(answer: PeerAnswer, _: str) -> Response:
         return Response(read_answer(model, answer).encode(), media_type=JSON_TYPE)
 
@@ -84,9 +87,18 @@ def _window(answer: PeerAnswer, wanted: str) -> Response:
 
 
 def _summary(answer: PeerAnswer, _: str) -> Response:
-    found = read_answer(NodeSpanSummary, answer)
+    found = read_answer(SummaryAnswer, answer)
     # only a query that names a job has one in its answer
     return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
+
+
+def _captures(answer: PeerAnswer, _: str) -> Response:
+    found = read_answer(CapturesAnswer, answer)
+    # the addresses are those on the node itself
+    without_url = {"__all__": {"url"}}
+    return Response(
+        found.model_dump_json(exclude={"captures": without_url, "pending": without_url}), media_type=JSON_TYPE
+    )
 
 
 RESOURCES = (
@@ -94,23 +106,23 @@ RESOURCES = (
         "ports",
         "list_node_ports",
         "Every port of the node: identity, state, and files of its byte counters.",
-        _json(NodePorts),
+        _json(PortsAnswer),
     ),
     NodeResource(
         "topology",
         "get_node_topology",
         "The devices of the node with their PCIe links, and its GPUs.",
-        _json(NodeTopology),
+        _json(TopologyAnswer),
     ),
     NodeResource(
-        "jobs", "list_node_jobs", "The jobs of the node and the ports that carry their traffic.", _json(NodeJobs)
+        "jobs", "list_node_jobs", "The jobs of the node and the ports that carry their traffic.", _json(JobsAnswer)
     ),
     NodeResource(
-        "events", "list_node_events", "What happened on the node and when.", _json(NodeEvents), ("kind", "port")
+        "events", "list_node_events", "What happened on the node and when.", _json(EventsAnswer), ("kind", "port")
     ),
     NodeResource("summary", "get_node_summary", "All statistics of one span of whole seconds.", _summary),
-    NodeResource("captures", "list_node_captures", "The captures of the node.", _json(NodeCaptures)),
-    NodeResource("clock", "get_node_clock", "The wall clock of the node.", _json(NodeClock)),
+    NodeResource("captures", "list_node_captures", "The captures of the node.", _captures),
+    NodeResource("clock", "get_node_clock", "The wall clock of the node.", _json(ClockAnswer)),
     NodeResource(
         "window",
         "get_node_window",

@@ -10,8 +10,8 @@ from contextlib import aclosing
 
 import orjson
 
+from ibpulse.answers.members import AnswerPart
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import NodeMember
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
 from ibpulse.fleet.stream_answers import STREAM_TYPE, StreamBatch, StreamEvents, StreamPorts, StreamSummary, read_events
 from ibpulse.web.stream.hub import MAX_LOG_EVENTS, Viewer
@@ -114,7 +114,7 @@ class NodeFeed:
         for viewer in self.viewers:
             viewer.close()
 
-    def _take(self, name: str, identity: int | None, data: NodeMember) -> None:
+    def _take(self, name: str, identity: int | None, data: AnswerPart) -> None:
         members = data.model_dump(exclude_unset=True)
         if isinstance(data, StreamPorts):
             members["gateway_version"] = self._version

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from ibpulse.analysis.bins import Statistic
 from ibpulse.analysis.steps.runs import find_equal_runs, find_row_runs
+from ibpulse.answers.members import MAX_PORTS, NOT_OURS
 from ibpulse.arrays import Singles
+from ibpulse.client.windows import NodeArray, NodeWindowHead
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import MAX_PORTS, NOT_OURS
-from ibpulse.fleet.window_answers import NodeArray, NodeWindowHead
 
 WAYS = ("transmit", "receive")
 Flags = npt.NDArray[np.bool_]

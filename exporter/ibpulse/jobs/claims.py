@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ibpulse.model import PortId
+from ibpulse.model import JOB_BASES, JOB_SOURCES, PortId
 
 SLURM, KUBERNETES = "slurm", "kubernetes"
-FILE, SLURM_MAP, SLURM_CGROUP, KUBERNETES_CGROUP = SOURCES = ("file", "slurm-map", "slurm-cgroup", "kubernetes-cgroup")
-"""The sources; of two that name the same job, the earlier one decides what it holds."""
+FILE, SLURM_MAP, SLURM_CGROUP, KUBERNETES_CGROUP = SOURCES = JOB_SOURCES
 
 MOST_JOBS = 256
 MOST_TEXT = 128
@@ -95,8 +94,7 @@ class PlacedJob:
     basis: str = ""
 
 
-ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = ("all-gpus", "gpus", "devices", "alone")
-"""In the order in which they are tried."""
+ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = JOB_BASES
 
 
 def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ibpulse.aggregator import Aggregator
-from ibpulse.aggregator.summary import Summary
+from ibpulse.answers.summary import Summary
 from ibpulse.clocks import Clock
 from ibpulse.events import EventLog
 from ibpulse.flightrecorder.captures import Captures

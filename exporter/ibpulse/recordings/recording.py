@@ -6,7 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from ibpulse.arrays import Bools, Floats
 from ibpulse.events import Event, PortHistory
 from ibpulse.events.event import STARTED, from_json, to_json
 from ibpulse.jobs.job_history import JobRecord, trace_jobs
-from ibpulse.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, PortId, PortIdentity, PortState, settle_role
+from ibpulse.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, Port, PortId, PortIdentity, PortState, settle_role
 from ibpulse.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
 
 Number = TypeVar("Number", bound=np.generic)
@@ -32,38 +32,6 @@ MOST_SECONDS = LATEST_NS / 1e9
 # about 400 bytes of JSON each
 MAX_EVENTS = 4000
 MAX_EVENT_BYTES = 2_000_000
-
-
-class DescribedPort(Protocol):
-    """A port of a fabric, or of a daemon's answer."""
-
-    @property
-    def id(self) -> PortId:
-        """Device and number."""
-
-    @property
-    def rate_bytes_per_second(self) -> float | None:
-        """Data rate of one direction, None if unknown."""
-
-    @property
-    def rail(self) -> bool:
-        """Whether it is a rail."""
-
-    @property
-    def role(self) -> str:
-        """One of `ROLES`."""
-
-    @property
-    def active(self) -> bool:
-        """Whether its link is ACTIVE."""
-
-    @property
-    def state(self) -> str:
-        """The state of its link as the kernel names it."""
-
-    @property
-    def identity(self) -> PortIdentity:
-        """Identity of the port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +65,7 @@ class RecordedPort:
             raise ValueError(f"port {self.id} has a stride of {self.stride}; the least is 1")
 
     @classmethod
-    def of(cls, port: DescribedPort, source: str, stride: int) -> RecordedPort:
+    def of(cls, port: Port, source: str, stride: int) -> RecordedPort:
         """The current state of a port whose counters `source` are read every `stride` intervals."""
         return cls(
             device=port.id.device,

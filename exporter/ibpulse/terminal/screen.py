@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ibpulse.aggregator import NodeSummary
+from ibpulse.answers.summary import NodeSummary
 from ibpulse.events import Event
 from ibpulse.terminal.rail_table import rail_lines, spark_width
 from ibpulse.terminal.styled_text import Line, Marks, Span, Style, clip, fit

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator import Summary
+from ibpulse.answers.summary import Summary
 from ibpulse.arrays import Bools, Singles
 from ibpulse.events import Event
 from ibpulse.events.port_history import StateSpan

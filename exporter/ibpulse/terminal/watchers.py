@@ -7,27 +7,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-import orjson
-from pydantic import TypeAdapter
 
-from ibpulse.aggregator import AggregatorOptions, Summary, read_sampler, summarize
+from ibpulse.aggregator import AggregatorOptions, read_sampler, summarize
+from ibpulse.answers.ports import PortAnswer, PortsAnswer
+from ibpulse.answers.summary import Summary, SummaryAnswer
 from ibpulse.arrays import Singles
-from ibpulse.client import (
-    DaemonConnection,
-    RemotePort,
-    RemotePorts,
-    RemoteWindow,
-    ask_events,
-    ask_metrics,
-    ask_ports,
-    ask_window,
-    reading,
-)
+from ibpulse.client.connection import DaemonConnection, ask_events, ask_metrics, ask_ports
+from ibpulse.client.windows import NodeArray
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import Port, PortState
-from ibpulse.recordings.event_sources import ask_jobs
+from ibpulse.recordings.from_daemon import ask_jobs
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride
@@ -59,7 +50,6 @@ _ERRORS = "ibpulse_sampler_read_errors_total"
 _RESTARTS = "ibpulse_sampler_restarts_total"
 _LATE_SUM = "ibpulse_sampler_lateness_seconds_sum"
 _LATE_COUNT = "ibpulse_sampler_lateness_seconds_count"
-_SUMMARY = TypeAdapter(Summary)
 METRICS = (_TICKS, _MISSED, _ERRORS, _RESTARTS, _LATE_SUM, _LATE_COUNT)
 
 
@@ -69,7 +59,7 @@ class DaemonWatcher:
     def __init__(self, connection: DaemonConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
         self._clock = clock
-        self._ports: RemotePorts | None = None
+        self._ports: PortsAnswer | None = None
         self._owners: Mapping[str, tuple[str, ...]] = {}
         self._ports_due = self._summary_due = 0.0
         self._summary: Summary | None = None
@@ -104,18 +94,17 @@ class DaemonWatcher:
         return self._view(self._ports, points, wanted_ns)
 
     def _ask_summary(self) -> Summary:
-        answer = self._connection.get("/api/v1/summary", [("last", f"{SUMMARY_WINDOW_SECONDS}s")])
-        with reading(self._connection):
-            return _SUMMARY.validate_python(orjson.loads(answer.body))
+        last = [("last", f"{SUMMARY_WINDOW_SECONDS}s")]
+        return self._connection.ask(SummaryAnswer, "/api/v1/summary", last)
 
-    def _view(self, ports: RemotePorts, points: int, wanted_ns: int) -> View:
+    def _view(self, ports: PortsAnswer, points: int, wanted_ns: int) -> View:
         bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
         mean_ms = bin_width(ports.interval_ns, MEAN_NS) // MILLISECOND_NS
-        peaks = ask_window(
-            self._connection, [("last", f"{points * bin_ms}ms"), ("resolution", f"{bin_ms}ms"), ("statistic", "max")]
+        peaks = self._connection.ask_window(
+            [("last", f"{points * bin_ms}ms"), ("resolution", f"{bin_ms}ms"), ("statistic", "max")]
         )
-        means = ask_window(
-            self._connection, [("last", MEAN_SPAN), ("resolution", f"{mean_ms}ms"), ("statistic", "mean")]
+        means = self._connection.ask_window(
+            [("last", MEAN_SPAN), ("resolution", f"{mean_ms}ms"), ("statistic", "mean")]
         )
         self._events.update(self._connection, peaks.newest_ns)
         shown = [port for port in ports.ports if port.rail and (port.source or port.state in TROUBLES)]
@@ -148,7 +137,7 @@ def ask_owners(connection: DaemonConnection) -> Mapping[str, tuple[str, ...]]:
 
 
 def _rail(
-    port: RemotePort, peaks: RemoteWindow, means: RemoteWindow, history: PortHistory, jobs: tuple[str, ...]
+    port: PortAnswer, peaks: NodeArray, means: NodeArray, history: PortHistory, jobs: tuple[str, ...]
 ) -> RailView:
     transmit, receive = means.both(port.name)
     highest, state = peaks.both(port.name), history.now(port.name)
@@ -190,12 +179,12 @@ class RecentEvents:
         if not self.due:
             return
         from_ns = max(now_ns - EVENTS_NS, self._asked_ns - LATE_NS, 0)
-        found = ask_events(connection, from_ns)
+        found = ask_events(connection, from_ns).values
         self.due, self._asked_ns = False, now_ns
         older = [event for event in self.events if now_ns - EVENTS_NS <= event.time_ns < from_ns]
-        self.events = (*older, *found.events)[-MOST_EVENTS:]
+        self.events = (*older, *found)[-MOST_EVENTS:]
 
-    def history(self, ports: Sequence[RemotePort]) -> PortHistory:
+    def history(self, ports: Sequence[PortAnswer]) -> PortHistory:
         """The states of the ports; its ticks are wall times in ns."""
         history = PortHistory()
         for event in self.events:

@@ -7,6 +7,6 @@ admission   limits on all connections, requests and viewers together, and per cl
 middleware  headers, errors and the server's own metrics, for every request
 auth        the web configuration file: TLS, passwords, rate limit
 routes      one file per resource; window, stream: their larger parts
-parameters, schemas, problems   query parameters, response models, error documents
+parameters, schemas, problems   query parameters, what OpenAPI says of routes, error documents
 static      the live page's scripts and styles
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, WithJsonSchema
 
-from ibpulse.events import Event
+from ibpulse.answers.jobs import HoldingAnswer, JobPortsAnswer
 from ibpulse.jobs.claims import MOST_TEXT, Key
 from ibpulse.jobs.job_history import Holding, JobPorts, JobRecord, list_jobs
 from ibpulse.ring import layout as at
@@ -47,40 +47,29 @@ class ChosenJob:
         """Its id."""
         return self.key[1]
 
-    def describe(self, from_ns: int, to_ns: int) -> dict[str, Any]:
-        """Its ports between two wall times as plain values, as `JobPortsAnswer`; if they are very many, the newest."""
+    def describe(self, from_ns: int, to_ns: int) -> JobPortsAnswer:
+        """Its ports between two wall times; if they are very many, the newest."""
         found = [holding for record in self.records for holding in record.holdings]
         newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MOST_HOLDINGS - 1 : -1]
         named = np.cumsum([len(each.ports) for each in newest])
         kept = newest[: max(1, int(np.searchsorted(named, MOST_PORT_NAMES, side="right")))]
-        return {
-            "job_id": self.id,
-            "scheduler": self.key[0],
-            "running": any(record.ended_ns is None for record in self.records),
-            "had": [_describe(each) for each in reversed(kept)],
-        }
+        return JobPortsAnswer.model_construct(
+            job_id=self.id,
+            scheduler=self.key[0],
+            running=any(record.ended_ns is None for record in self.records),
+            had=[_describe(each) for each in reversed(kept)],
+        )
 
 
-def _describe(holding: Holding) -> dict[str, Any]:
-    return {
-        "ports": [str(port) for port in holding.ports],
-        **_edge("from", holding.since),
-        **_edge("to", holding.until),
-    }
-
-
-def _edge(name: str, event: Event | None) -> dict[str, int | None]:
-    if event is None:
-        return describe_moment(name, None, 0)
-    return describe_moment(name, event.time_ns, event.uncertainty_ns)
-
-
-def describe_moment(name: str, time_ns: int | None, uncertainty_ns: int) -> dict[str, int | None]:
-    """The members of a begin or end, in whole ms; the uncertainty is rounded up."""
-    return {
-        f"{name}_ms": None if time_ns is None else time_ns // MILLISECOND_NS,
-        f"{name}_uncertainty_ms": -(-uncertainty_ns // MILLISECOND_NS),
-    }
+def _describe(holding: Holding) -> HoldingAnswer:
+    since, until = holding.since, holding.until
+    return HoldingAnswer.model_construct(
+        ports=[str(port) for port in holding.ports],
+        from_ms=None if since is None else since.time_ns // MILLISECOND_NS,
+        from_uncertainty_ms=0 if since is None else -(-since.uncertainty_ns // MILLISECOND_NS),
+        to_ms=None if until is None else until.time_ns // MILLISECOND_NS,
+        to_uncertainty_ms=0 if until is None else -(-until.uncertainty_ns // MILLISECOND_NS),
+    )
 
 
 def known_jobs(parts: WebParts) -> tuple[JobRecord, ...]:

@@ -18,7 +18,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from ibpulse.aggregator import AggregatorOptions
-from ibpulse.aggregator.summary import Summary, summarize
+from ibpulse.aggregator.summary import summarize
+from ibpulse.answers.summary import Summary
 from ibpulse.events import Event, EventLog
 from ibpulse.events.watch import KnownPort
 from ibpulse.jobs.job_history import JobPorts

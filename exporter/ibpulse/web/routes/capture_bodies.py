@@ -10,6 +10,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
+from ibpulse.answers.captures import CaptureJobAnswer, CapturesAnswer, PendingAnswer, StoredAnswer
+from ibpulse.answers.members import AnswerPart
 from ibpulse.base.values import SOME_TIME
 from ibpulse.flightrecorder.alertmanager import Alert, parse_start
 from ibpulse.flightrecorder.recorder import Pending
@@ -17,7 +19,6 @@ from ibpulse.flightrecorder.rules import API, Trigger
 from ibpulse.flightrecorder.store import Stored
 from ibpulse.jobs.job_history import JobRecord
 from ibpulse.units import MILLISECOND_NS, format_duration
-from ibpulse.web.job_choice import describe_moment
 from ibpulse.web.parameters import DURATION_PATTERN, read_parameter
 from ibpulse.web.problems import MEDIA_TYPE as PROBLEM_TYPE
 from ibpulse.web.problems import ProblemDocument, bad_parameter, invalid_parameters
@@ -37,133 +38,81 @@ MAX_LABELS, MAX_ALERTS = 64, 1000
 DEFAULT_REASON = "request"
 
 
-class CaptureJobAnswer(BaseModel):
-    """A job that ran on the node within a capture; it began or ended at most the uncertainty before the time."""
-
-    job_id: str
-    scheduler: str
-    name: str = Field(description="Empty unless jobs.names is set, and the source gives it.")
-    namespace: str
-    ports: list[str] = Field(description="Those that it had first in the capture, at most 64.")
-    began_ms: int | None = Field(description="null if it was running when it was first seen.")
-    began_uncertainty_ms: int
-    ended_ms: int | None = Field(description="null if it was running when the capture was written.")
-    ended_uncertainty_ms: int
-
-
-class StoredAnswer(BaseModel):
-    """A finished capture."""
-
-    name: str
-    trigger_ms: int = Field(description="Wall time of its trigger.")
-    reason: str = Field(description="Reason, or name of the alert or rule, as in the file's name.")
-    ports: str = Field(description="Ports or devices that the alert or rule names; empty without any, or if unknown.")
-    jobs: list[CaptureJobAnswer] | None = Field(
-        description="The jobs of its span, the newest 16; null if they are not known."
-    )
-    size_bytes: int
-    url: str
-
-
-class PendingAnswer(BaseModel):
-    """A capture whose window has not ended, or that is being written; it is not among the finished ones."""
-
-    name: str
-    trigger_ms: int
-    reason: str
-    ready_ms: int = Field(
-        description="Wall time at which its window ends; the file is written within seconds after that."
-    )
-    url: str
-
-
-class CapturesAnswer(BaseModel):
-    """All captures of the node."""
-
-    captures: list[StoredAnswer] = Field(description="Finished captures, newest first.")
-    pending: list[PendingAnswer]
-    stored_bytes: int
-    problem: str = Field(description="Reason that no capture can be taken; empty if one can.")
-
-
-class NotificationAnswer(BaseModel):
-    """The result of a notification."""
-
-    capture: str | None = Field(description="Name of the capture that it triggered, or null.")
-    alerts: int = Field(description="Firing alerts of this node that were not captured within the cool-down.")
-
-
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI descriptions of error responses with these statuses."""
     content = {PROBLEM_TYPE: {"schema": ProblemDocument.model_json_schema()}}
     return {status: {"description": _REASONS[status], "content": content} for status in statuses}
 
 
-def list_members(
+def list_captures(
     stored: Sequence[Stored],
     pending: Sequence[Pending],
     problem: str,
     jobs: Mapping[str, Sequence[JobRecord]] = MappingProxyType({}),
     ports: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, Any]:
-    """The members of a `CapturesAnswer`; `stored` is oldest first. `jobs` and `ports` are those of each capture, as
-    far as known.
+) -> CapturesAnswer:
+    """The answer with all captures; `stored` is oldest first. `jobs` and `ports` are those of each capture, as far as
+    known.
 
     A file that is complete remains pending until its event is in the event log, so whoever finds it listed finds the
     event as well.
     """
     unfinished = {each.name for each in pending}
     finished = [each for each in stored if each.name not in unfinished]
-    return {
-        "captures": [
-            {
-                "name": str(each.name),
-                "trigger_ms": each.name.trigger_ms,
-                "reason": each.name.reason,
-                "ports": ports.get(str(each.name), ""),
-                "jobs": _jobs(jobs.get(str(each.name))),
-                "size_bytes": each.size_bytes,
-                "url": f"{PATH}/{each.name}",
-            }
+    return CapturesAnswer.model_construct(
+        captures=[
+            StoredAnswer.model_construct(
+                name=str(each.name),
+                trigger_ms=each.name.trigger_ms,
+                reason=each.name.reason,
+                ports=ports.get(str(each.name), ""),
+                jobs=_jobs(jobs.get(str(each.name))),
+                size_bytes=each.size_bytes,
+                url=f"{PATH}/{each.name}",
+            )
             for each in reversed(finished)
         ],
-        "pending": [pending_members(each) for each in pending],
-        "stored_bytes": sum(each.size_bytes for each in finished),
-        "problem": problem,
-    }
+        pending=[describe_pending(each) for each in pending],
+        stored_bytes=sum(each.size_bytes for each in finished),
+        problem=problem,
+    )
 
 
-def _jobs(records: Sequence[JobRecord] | None) -> list[dict[str, Any]] | None:
+def _jobs(records: Sequence[JobRecord] | None) -> list[CaptureJobAnswer] | None:
     return None if records is None else [_job(record) for record in records]
 
 
-def _job(record: JobRecord) -> dict[str, Any]:
+def _job(record: JobRecord) -> CaptureJobAnswer:
     claim = record.job.claim
-    return {
-        "job_id": claim.id,
-        "scheduler": claim.scheduler,
-        "name": claim.name,
-        "namespace": claim.namespace,
-        "ports": [str(port) for port in record.job.ports],
-        **describe_moment("began", record.began_ns, record.began_uncertainty_ns),
-        **describe_moment("ended", record.ended_ns, record.ended_uncertainty_ns),
-    }
+    return CaptureJobAnswer.model_construct(
+        job_id=claim.id,
+        scheduler=claim.scheduler,
+        name=claim.name,
+        namespace=claim.namespace,
+        ports=[str(port) for port in record.job.ports],
+        began_ms=None if record.began_ns is None else record.began_ns // MILLISECOND_NS,
+        began_uncertainty_ms=-(-record.began_uncertainty_ns // MILLISECOND_NS),
+        ended_ms=None if record.ended_ns is None else record.ended_ns // MILLISECOND_NS,
+        ended_uncertainty_ms=-(-record.ended_uncertainty_ns // MILLISECOND_NS),
+    )
 
 
-def pending_members(pending: Pending) -> dict[str, Any]:
-    """The members of a `PendingAnswer`."""
-    return {
-        "name": str(pending.name),
-        "trigger_ms": pending.name.trigger_ms,
-        "reason": pending.name.reason,
-        "ready_ms": pending.ready_ns // MILLISECOND_NS,
-        "url": f"{PATH}/{pending.name}",
-    }
+def describe_pending(pending: Pending) -> PendingAnswer:
+    """The answer about a capture that is not finished."""
+    return PendingAnswer.model_construct(
+        name=str(pending.name),
+        trigger_ms=pending.name.trigger_ms,
+        reason=pending.name.reason,
+        ready_ms=pending.ready_ns // MILLISECOND_NS,
+        url=f"{PATH}/{pending.name}",
+    )
 
 
-def json_response(status: int, members: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
-    """A JSON response with these members."""
-    return Response(orjson.dumps(members), status, headers, "application/json")
+def json_response(
+    status: int, answer: AnswerPart | Mapping[str, Any], headers: dict[str, str] | None = None
+) -> Response:
+    """A JSON response with an answer of a daemon, or with the members of another one."""
+    return Response(orjson.dumps(answer, default=vars), status, headers, "application/json")
 
 
 Body = TypeVar("Body", bound=BaseModel)

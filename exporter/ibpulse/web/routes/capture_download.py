@@ -16,7 +16,8 @@ from aiofiles.threadpool.binary import AsyncBufferedReader
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from ibpulse.flightrecorder.store import CaptureName, CaptureStore
+from ibpulse.capture_names import CaptureName
+from ibpulse.flightrecorder.store import CaptureStore
 from ibpulse.web.middleware import HEAD
 from ibpulse.web.problems import KINDS, problem_response
 

@@ -8,26 +8,24 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from ibpulse.answers.captures import CapturesAnswer, NotificationAnswer, PendingAnswer
+from ibpulse.capture_names import CaptureName, parse_name
 from ibpulse.errors import CaptureError
 from ibpulse.flightrecorder.alertmanager import make_trigger
 from ibpulse.flightrecorder.captures import Captures
 from ibpulse.flightrecorder.recorder import Pending
 from ibpulse.flightrecorder.rules import Trigger
-from ibpulse.flightrecorder.store import CaptureName, parse_name
 from ibpulse.web.auth.access import USER
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.capture_bodies import (
     PATH,
     CaptureRequest,
-    CapturesAnswer,
     Notification,
-    NotificationAnswer,
-    PendingAnswer,
+    describe_pending,
     json_response,
-    list_members,
+    list_captures,
     make_request_trigger,
-    pending_members,
     read_alerts,
     read_body,
     refusals,
@@ -77,7 +75,7 @@ def captures_router(captures: Captures) -> APIRouter:
         responses={200: {"model": CapturesAnswer, "description": "The captures."}, **refusals(503)},
         response_class=Response,
     )
-    async def list_captures() -> Response:
+    async def captures_of_node() -> Response:
         """The captures of this node, finished and pending."""
         # before the directory is read, so that a capture that is completed meanwhile is in one of the two lists
         pending = recorder.pending()
@@ -86,7 +84,7 @@ def captures_router(captures: Captures) -> APIRouter:
         except CaptureError as error:
             raise unavailable(captures, error) from error
         known = recorder.jobs_of(), recorder.ports_of()
-        return json_response(200, list_members(stored, pending, recorder.find_problem(), *known))
+        return json_response(200, list_captures(stored, pending, recorder.find_problem(), *known))
 
     @router.get(
         PATH + "/{name}",
@@ -134,7 +132,7 @@ def captures_writing_router(parts: WebParts, captures: Captures) -> APIRouter:
         history_ns = parts.node.reader.capacity * parts.node.reader.interval_ns
         trigger = make_request_trigger(body, parts.node.clock.time_ns(), captures.default_span_ns, history_ns)
         pending = _ask(captures, trigger)
-        return json_response(202, pending_members(pending), {"Location": f"{PATH}/{pending.name}"})
+        return json_response(202, describe_pending(pending), {"Location": f"{PATH}/{pending.name}"})
 
     @router.post(
         f"{PATH}/alertmanager",
@@ -178,11 +176,11 @@ def _take_alerts(parts: WebParts, captures: Captures, notification: Notification
     now_ns = parts.node.clock.time_ns()
     chosen = captures.alert_receiver.choose(read_alerts(notification), now_ns)
     if not chosen:
-        return json_response(200, {"capture": None, "alerts": 0})
+        return json_response(200, NotificationAnswer.model_construct(capture=None, alerts=0))
     reach_ns = parts.node.reader.capacity * parts.node.reader.interval_ns - captures.default_span_ns[0]
     pending = _ask(captures, make_trigger(chosen, now_ns, now_ns - reach_ns))
     captures.alert_receiver.remember(chosen, now_ns)
-    return json_response(200, {"capture": str(pending.name), "alerts": len(chosen)})
+    return json_response(200, NotificationAnswer.model_construct(capture=str(pending.name), alerts=len(chosen)))
 
 
 def may_write(request: Request, *, allow_unauthenticated: bool) -> bool:

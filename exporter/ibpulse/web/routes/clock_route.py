@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from ibpulse.answers.clock import ClockAnswer
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import ClockAnswer, operation
+from ibpulse.web.schemas import operation
 
 
 def clock_router(parts: WebParts) -> APIRouter:
@@ -23,13 +21,15 @@ def clock_router(parts: WebParts) -> APIRouter:
     )
     async def clock() -> Response:
         """The time of this moment by the clock that the samples follow, and whether the clock is synchronised."""
-        return Response(orjson.dumps(describe_clock(parts)), media_type="application/json")
+        return Response(describe_clock(parts).encode(), media_type="application/json")
 
     return router
 
 
-def describe_clock(parts: WebParts) -> dict[str, Any]:
-    """The answer of the route as plain values; the clock is read last."""
+def describe_clock(parts: WebParts) -> ClockAnswer:
+    """The answer of the route; the clock is read last."""
     state = parts.clock_state()
     synchronised = None if state is None else state.synchronised
-    return {"node": parts.node.name, "synchronised": synchronised, "time_ns": parts.node.clock.time_ns()}
+    return ClockAnswer.model_construct(
+        node=parts.node.name, synchronised=synchronised, time_ns=parts.node.clock.time_ns()
+    )

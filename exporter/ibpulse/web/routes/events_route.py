@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
+from ibpulse.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.base.values import unknown_word
 from ibpulse.events import KINDS, Event
 from ibpulse.instants import format_rfc3339
@@ -19,10 +20,9 @@ from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError, bad_parameter
-from ibpulse.web.schemas import EventsAnswer, operation, problems
+from ibpulse.web.schemas import operation, problems
 
 DEFAULT_LIMIT = 1000
-MAX_LIMIT = 10_000
 # encoding this many takes less than 10 ms; more are encoded in a thread
 MAX_IN_LOOP = 1000
 
@@ -37,7 +37,7 @@ class EventsQuery(SpanQuery):
     port: Annotated[str | None, WithJsonSchema({"type": "string"})] = Field(
         None, description="A port (mlx5_0:1) with the events of its device, or a device (mlx5_0) (default: all)."
     )
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Maximum number of events; the newest are kept.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_EVENTS, description="Maximum number of events; the newest are kept.")
 
 
 def events_router(parts: WebParts) -> APIRouter:
@@ -95,7 +95,7 @@ def answer_events(about: dict[str, Any], chosen: Sequence[Event]) -> Response:
 
 
 def describe_event(event: Event) -> dict[str, Any]:
-    """An event as plain values and states."""
+    """The members of an `EventAnswer` as plain values: 1000 of them take 2 ms to encode, 1000 models 15 ms."""
     number = event.subject.partition(":")[2]
     return {
         "time_ms": event.time_ns // MILLISECOND_NS,

@@ -9,12 +9,13 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from ibpulse.answers.ports import Identity, PortAnswer, PortsAnswer, Source, TopologyAnswer
 from ibpulse.events.watch import KnownPort
 from ibpulse.instants import format_rfc3339
 from ibpulse.model import Port, Topology
 from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import PortsAnswer, TopologyAnswer, operation
+from ibpulse.web.schemas import operation
 
 
 def ports_router(parts: WebParts) -> APIRouter:
@@ -28,51 +29,51 @@ def ports_router(parts: WebParts) -> APIRouter:
     )
     async def ports() -> Response:
         """Every port of the node: identity, state, and files of its byte counters."""
-        return Response(orjson.dumps(describe_ports(parts)), media_type="application/json")
+        return Response(describe_ports(parts).encode(), media_type="application/json")
 
     return router
 
 
-def describe_ports(parts: WebParts) -> dict[str, Any]:
-    """The answer of the route as plain values."""
+def describe_ports(parts: WebParts) -> PortsAnswer:
+    """The answer of the route."""
     fabric = parts.node.fabric()
-    return {
-        "interval_seconds": parts.node.reader.interval_ns / SECOND_NS,
-        "ports": [_describe(port, parts) for port in parts.node.supervisor.known_ports()],
-        "notices": list(fabric.notices),
-        "stuck_devices": list(fabric.stuck_devices),
-        "simulated": fabric.simulated,
-    }
+    return PortsAnswer.model_construct(
+        interval_seconds=parts.node.reader.interval_ns / SECOND_NS,
+        ports=[_describe(port, parts) for port in parts.node.supervisor.known_ports()],
+        notices=list(fabric.notices),
+        stuck_devices=list(fabric.stuck_devices),
+        simulated=fabric.simulated,
+    )
 
 
-def _describe(known: KnownPort, parts: WebParts) -> dict[str, Any]:
+def _describe(known: KnownPort, parts: WebParts) -> PortAnswer:
     port = known.port
-    return {
-        "name": str(port.id),
-        "device": port.id.device,
-        "port": port.id.port,
-        "state": known.word,
-        "since": None if known.since_ns is None else format_rfc3339(known.since_ns),
-        "active": known.state is not None and port.active,
-        "rate_bytes_per_second": port.rate_bytes_per_second,
-        "rail": port.rail,
-        "role": port.role,
-        "source": _source(port, parts),
-        "problem": known.problem,
-        "identity": asdict(port.identity),
-    }
+    return PortAnswer.model_construct(
+        name=str(port.id),
+        device=port.id.device,
+        port=port.id.port,
+        state=known.word,
+        since=None if known.since_ns is None else format_rfc3339(known.since_ns),
+        active=known.state is not None and port.active,
+        rate_bytes_per_second=port.rate_bytes_per_second,
+        rail=port.rail,
+        role=port.role,
+        source=_source(port, parts),
+        problem=known.problem,
+        identity=Identity.model_construct(**asdict(port.identity)),
+    )
 
 
-def _source(port: Port, parts: WebParts) -> dict[str, Any] | None:
+def _source(port: Port, parts: WebParts) -> Source | None:
     if port.source is None:
         return None
     slot = parts.node.supervisor.slots.get(str(port.id))
     stride = 1 if slot is None else parts.node.reader.stride(slot)
-    return {
-        "name": port.source.name,
-        "resolution_seconds": stride * parts.node.reader.interval_ns / SECOND_NS,
-        "note": port.source.note,
-    }
+    return Source.model_construct(
+        name=port.source.name,
+        resolution_seconds=stride * parts.node.reader.interval_ns / SECOND_NS,
+        note=port.source.note,
+    )
 
 
 def topology_router(parts: WebParts) -> APIRouter:
@@ -92,11 +93,11 @@ def topology_router(parts: WebParts) -> APIRouter:
 
 
 def describe_topology(topology: Topology) -> dict[str, Any]:
-    """The answer of the route as plain values."""
+    """The members of a `TopologyAnswer`: the values of the scan have the same ones."""
     addresses = [gpu.address for gpu in topology.gpus]
     return {
-        "devices": [asdict(place) for place in topology.devices],
-        "gpus": [asdict(gpu) for gpu in topology.gpus],
+        "devices": topology.devices,
+        "gpus": topology.gpus,
         "distances": {
             place.device: dict(zip(addresses, row, strict=True))
             for place, row in zip(topology.devices, topology.distances, strict=True)

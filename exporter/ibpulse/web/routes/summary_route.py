@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import numpy as np
-import orjson
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from ibpulse.aggregator.summary import Summary
+from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.base.values import SOME_SECONDS
 from ibpulse.ring.window import place_ports, settled_tick, widest_stride
 from ibpulse.units import MILLISECOND_NS, SECOND_NS, format_duration
@@ -19,16 +17,9 @@ from ibpulse.web.job_choice import JOB_HELP, ChosenJob, OptionalJob, choose_job
 from ibpulse.web.parameters import OptionalDuration, SpanQuery, TimeSpan, read_parameter, refuse_repeated
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
-from ibpulse.web.schemas import JobPortsAnswer, operation, problems
+from ibpulse.web.schemas import operation, problems
 
 DEFAULT_LAST = "1m"
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryAnswer(Summary):
-    """A summary; `job` is only there if the query names one: all statistics are then of the ports that it had."""
-
-    job: JobPortsAnswer | None = None
 
 
 class SummaryQuery(SpanQuery):
@@ -65,9 +56,10 @@ def answer_summary(parts: WebParts, seconds: int, end_ns: int | None, job: Chose
     """The response for `seconds` that end at a wall time, None for now, of a job if one is given."""
     found = parts.node.summarize(seconds, end_ns, None if job is None else job.ports)
     if job is None:
-        return Response(orjson.dumps(found), media_type="application/json")
+        return Response(found.encode(), media_type="application/json")
     described = job.describe(found.start_ms * MILLISECOND_NS, found.end_ms * MILLISECOND_NS)
-    return Response(orjson.dumps({**asdict(found), "job": described}), media_type="application/json")
+    answer = SummaryAnswer.model_construct(**vars(found), job=described)
+    return Response(answer.encode(), media_type="application/json")
 
 
 def choose_seconds(query: SummaryQuery, parts: WebParts) -> tuple[int, int | None]:

@@ -46,7 +46,7 @@ def _coverage(window: WindowValues) -> dict[str, Any]:
         "implausible": asdict(window.marks),
         "history": {"oldest_ms": window.oldest_ms, "newest_ms": window.newest_ms},
         "coverage": _sentence(window, holes),
-        **({} if plan.job is None else {"job": plan.job.describe(*edges_ns)}),
+        **({} if plan.job is None else {"job": plan.job.describe(*edges_ns).model_dump()}),
     }
 
 

@@ -9,27 +9,29 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
-from ibpulse.arrays import Singles
-from ibpulse.client import WINDOW_HEADER
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.http_peer import PeerAnswer
-from ibpulse.fleet.node_answers import (
+from ibpulse.answers.jobs import JobPortsAnswer
+from ibpulse.answers.members import (
     MAX_PORTS,
     NOT_OURS,
     Amount,
+    AnswerPart,
     Count,
     Name,
-    NodeMember,
     Sentence,
     SeriesName,
     at_most,
-    read_answer,
     read_members,
 )
-from ibpulse.fleet.span_answers import NodeJobPorts
+from ibpulse.arrays import Singles
+from ibpulse.client.transport import PeerAnswer, read_answer
+from ibpulse.errors import DaemonError
+from ibpulse.model import DIRECTIONS
+from ibpulse.units import MILLISECOND_NS
 
+WINDOW_HEADER = "x-ibpulse-window"
 NPY_TYPE = "application/x-npy"
 MAX_VALUES = 1_000_000
 MAX_PLACES = 1000
@@ -41,7 +43,7 @@ _NPY_HEAD = re.compile(
 Place = Annotated[list[Count], Field(min_length=3, max_length=3)]
 
 
-class NodeImplausible(NodeMember):
+class NodeImplausible(AnswerPart):
     """Samples above the line rate."""
 
     merged: Count
@@ -49,14 +51,14 @@ class NodeImplausible(NodeMember):
     places: Annotated[list[Place], at_most(MAX_PLACES)]
 
 
-class NodeHistory(NodeMember):
+class NodeHistory(AnswerPart):
     """The span of the ring."""
 
     oldest_ms: Count
     newest_ms: Count
 
 
-class NodeWindowGrid(NodeMember):
+class NodeWindowGrid(AnswerPart):
     """The members that describe the values of a window."""
 
     interval_ms: Annotated[int, Field(ge=1, le=1000)]
@@ -70,10 +72,10 @@ class NodeWindowGrid(NodeMember):
     implausible: NodeImplausible
     history: NodeHistory
     coverage: Sentence
-    job: NodeJobPorts | None = None
+    job: JobPortsAnswer | None = None
 
 
-class NodeSeries(NodeMember):
+class NodeSeries(AnswerPart):
     """One direction of a port."""
 
     port: Name
@@ -100,6 +102,43 @@ class NodeArray:
 
     head: NodeWindowHead
     values: Singles
+
+    @property
+    def start_ns(self) -> int:
+        """The wall time of the first point."""
+        return self.head.start_ms * MILLISECOND_NS
+
+    @property
+    def step_ns(self) -> int:
+        """The time from one point to the next."""
+        return self.head.resolution_ms * MILLISECOND_NS
+
+    @property
+    def newest_ns(self) -> int:
+        """The wall time of the newest sample of the daemon."""
+        return self.head.history.newest_ms * MILLISECOND_NS
+
+    def both(self, port: str, what: str = "") -> Singles:
+        """Transmit and receive rates of a port: float32 (2, points), NaN if the window does not have it.
+
+        `what` names another value than the rate: `uncertainty`.
+        """
+        out = np.full((2, self.head.points), np.nan, dtype=np.float32)
+        for way, direction in enumerate(DIRECTIONS):
+            name = f"{port} {direction} {what}".rstrip()
+            if name in self.head.series:
+                out[way] = self.values[self.head.series.index(name)]
+        return out
+
+    def merged(self, port: str) -> npt.NDArray[np.bool_]:
+        """The samples of a port that were above the line rate, and merged: bool (2, points)."""
+        out = np.zeros((2, self.head.points), dtype=np.bool_)
+        ways = {f"{port} {direction}": way for way, direction in enumerate(DIRECTIONS)}
+        for row, first, count in self.head.implausible.places:
+            way = ways.get(self.head.series[row]) if row < len(self.head.series) else None
+            if way is not None:
+                out[way, first : first + count] = True
+        return out
 
     def encode(self) -> tuple[bytes, str]:
         """The body, and the value of the header `X-Ibpulse-Window`."""

@@ -1,0 +1,106 @@
+"""The kinds of members that answers consist of, with their bounds, and the check of a whole answer."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeVar
+
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ibpulse.errors import DaemonError
+from ibpulse.events.event import MAX_INTEGER
+from ibpulse.model import ROLES, UNKNOWN_ROLE
+from ibpulse.text import escape_controls
+from ibpulse.units import MILLISECOND_NS
+from ibpulse.validation import explain
+
+MAX_NAME, MAX_SENTENCE = 256, 2000
+MAX_PORTS, MAX_JOBS, MAX_WORDS, MAX_MEMBERS = 1024, 1000, 5000, 1000
+# more than the numbers of the longest window and of its uncertainty; one takes 50 bytes of memory
+MAX_ITEMS = 2_100_000
+NOT_OURS = "is this an ibpulse daemon of a compatible version?"
+_SERIES = re.compile(r"[^ ]+:[0-9]{1,3} (transmit|receive)( uncertainty)?")
+
+
+def _name(text: str) -> str:
+    if escape_controls(text) != text:
+        raise ValueError("has control characters")
+    return text
+
+
+def _sentence(text: str) -> str:
+    return escape_controls(text[:MAX_SENTENCE])
+
+
+def check_series(text: str) -> str:
+    """The text, if it names one direction of a port.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not _SERIES.fullmatch(text):
+        raise ValueError("is not the name of a series")
+    return text
+
+
+def _role(text: str) -> str:
+    return text if text in ROLES else UNKNOWN_ROLE
+
+
+def _few(members: Any) -> Any:
+    if isinstance(members, dict) and len(members) > MAX_MEMBERS:
+        raise ValueError(f"has too many members; use at most {MAX_MEMBERS}")
+    return members
+
+
+def at_most(items: int) -> Any:
+    """The bound of a list. Its first wrong item ends the check, because every fault takes a kilobyte of memory."""
+    return Field(max_length=items, fail_fast=True)
+
+
+Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_name)]
+Sentence = Annotated[str, AfterValidator(_sentence)]
+Role = Annotated[str, AfterValidator(_role), Field(description=f"{', '.join(ROLES[:-1])} or {ROLES[-1]}.")]
+Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+# nanoseconds are in 64 bits
+Milliseconds = Annotated[int, Field(ge=0, le=MAX_INTEGER // MILLISECOND_NS)]
+Score = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+SeriesName = Annotated[Name, AfterValidator(check_series)]
+Names = Annotated[list[Name], at_most(MAX_WORDS)]
+Sentences = Annotated[list[Sentence], at_most(MAX_WORDS)]
+Few = BeforeValidator(_few)
+"""The bound of an object whose members have any names."""
+
+
+class AnswerPart(BaseModel):
+    """A part of an answer: types as in JSON, without conversions."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+    def encode(self) -> bytes:
+        """The part as JSON."""
+        # the bytes of pydantic, which warns of what it has not checked
+        return orjson.dumps(self, default=vars)
+
+
+Part = TypeVar("Part", bound=AnswerPart)
+
+
+def read_members(model: type[Part], content: bytes | str) -> Part:
+    """The checked members of a text in JSON.
+
+    Raises:
+        DaemonError: it is not JSON, has too many items, or a member is missing or wrong.
+    """
+    items = content.count(b",") if isinstance(content, bytes) else content.count(",")
+    if items > MAX_ITEMS:
+        raise DaemonError(f"its answer has more than {MAX_ITEMS} items; {NOT_OURS}", kind="bad-answer")
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(map(str, fault["loc"])) or "its answer"
+        reason = escape_controls(f"{place[:100]} {explain(fault)}")
+        raise DaemonError(f"its answer is not as expected: {reason[:300]}; {NOT_OURS}", kind="bad-answer") from error
