@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,15 +20,8 @@ from ibpulse.memory import ALLOCATOR
 from ibpulse.text import escape_controls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from ibpulse.clocks import Clock
     from ibpulse.config import Settings
-    from ibpulse.recordings.from_ring import SampleSource
-    from ibpulse.sampler.lane import StartProcess
 
-# samples survive a stalled disk for this long
-HISTORY_SECONDS = 30
 IDLE = "10s"
 
 
@@ -65,6 +56,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     # pyarrow reads it on import
     os.environ.update(ALLOCATOR)
     from ibpulse.commands.logs import set_up_log  # not for help texts
+    from ibpulse.node.sampler_source import node_source
     from ibpulse.recordings.from_daemon import daemon_source
     from ibpulse.recordings.session import RecorderOptions, record, refuse_existing
 
@@ -75,21 +67,3 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     opening = daemon_source(await_daemon(url)) if url else node_source(settings)
     print(escape_controls(asyncio.run(record(arguments.file, opening, options, arguments.trim))))
     return 0
-
-
-@asynccontextmanager
-async def node_source(
-    settings: Settings, clock: Clock = time, start_process: StartProcess | None = None
-) -> AsyncIterator[SampleSource]:
-    """The ports of this node, sampled while the block runs.
-
-    Raises:
-        IbpulseError: nothing can be sampled.
-    """
-    from ibpulse.node.wiring import make_temporary_sampler  # not for help texts
-    from ibpulse.recordings.from_ring import ring_source
-    from ibpulse.sampler.lane import start_sampler
-
-    async with make_temporary_sampler(settings, HISTORY_SECONDS, clock, start_process or start_sampler) as sampler:
-        supervisor = sampler.supervisor
-        yield await ring_source(sampler.reader, supervisor.fabric, supervisor.slots, sampler.check, sampler.events)
