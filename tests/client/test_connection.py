@@ -81,6 +81,21 @@ def test_an_answer_without_end_is_not_read_to_its_end(server: Canned, monkeypatc
     connection.close()
 
 
+def test_no_proxy_is_used_and_no_redirect_followed(server: Canned, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    server.answer("/a", b"one")
+    server.answer("/b", b"", 302, Location=f"{server.url}/a")
+    connection = DaemonConnection(server.url.replace("//", "//me:secret@"))
+    assert connection.get("/a").body == b"one"
+    with pytest.raises(DaemonError, match=r"/b: it redirects to another address \(302\), which is not followed"):
+        connection.get("/b")
+    assert len(server.asked) == 2
+    connection.close()
+
+
 async def test_a_connection_is_used_where_an_event_loop_runs(server: Canned) -> None:
     server.answer("/a", clock_of(5), 202)
     connection = DaemonConnection(server.url)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.client.transport import HttpPeer
-from ibpulse.datasets import node_samples_source
+from ibpulse.datasets import collected_nodes
 from ibpulse.datasets.collected_nodes import NodeCollection, collect_nodes
 from ibpulse.datasets.collection_result import CollectionResult
 from ibpulse.datasets.dataset_schema import FILES, MISSING, RAW, Part
@@ -95,7 +95,7 @@ def no_node_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is: nodes of the test answer in its own process."""
     for get in (HttpPeer.get, nodes.Node.get):
         monkeypatch.setitem(get.__kwdefaults__, "seconds", HANG_SECONDS)
-    monkeypatch.setattr(node_samples_source, "ANSWER_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(collected_nodes, "ANSWER_SECONDS", HANG_SECONDS)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from ibpulse.errors import DaemonError, RecordingError
 from ibpulse.recordings.from_daemon import fetch_recent
 from tests.client.servers import Canned, canned
-from tests.fleet.small_answers import PORT, events_of, jobs_of, port_of, ports_of
+from tests.fleet.small_answers import PORT, events_of, jobs_of, port_of, ports_of, state_of
 
 
 @pytest.fixture
@@ -42,6 +42,18 @@ def test_the_last_seconds_without_what_is_before_the_history(server: Canned) -> 
     # 10 s before the newest settled sample
     begin_ms = int(asked.partition("from=")[2].partition("&")[0])
     assert 99_000 < begin_ms < 100_010
+
+
+def test_it_has_the_events_and_jobs_of_its_span_and_ports_as_of_its_beginning(server: Canned) -> None:
+    answer(server, np.ones(1001))
+    server.answer("/api/v1/ports", ports_of(port_of(state="DOWN", active=False)))
+    up, down = state_of(state="ACTIVE", active=True, rail=True), state_of(state="DOWN", rail=True)
+    server.answer("/api/v1/events", events_of({"time_ms": 105_000, "before": up, "after": down}))
+    server.answer("/api/v1/jobs", jobs_of({"ended_ms": 99_000, "job_id": "6"}, {"ended_ms": 106_000}))
+    meta = fetch_recent(server.url, 10 * 10**9).meta
+    assert (meta.ports[0].active, meta.ports[0].state) == (True, "ACTIVE")
+    assert [event.time_ns for event in meta.events] == [105 * 10**9]
+    assert [(job.job.claim.id, job.ended_ns) for job in meta.jobs] == [("7", 106 * 10**9)]
 
 
 def test_a_history_without_samples_is_refused(server: Canned) -> None:

@@ -107,15 +107,13 @@ class Node:
         self._outcomes[ANSWERED] += 1
 
 
-async def ask_node(
-    node: Node, model: type[Part], path: str, query: Query = (), max_bytes: int = MAX_BYTES, seconds: float = SECONDS
-) -> Part:
+async def ask_node(node: Node, model: type[Part], path: str, query: Query = (), max_bytes: int = MAX_BYTES) -> Part:
     """The checked answer of a node at a path.
 
     Raises:
         DaemonError: there is no answer, the node refuses, or the answer is not the expected one.
     """
-    return read_answer(model, await node.get(path, query, max_bytes=max_bytes, seconds=seconds))
+    return read_answer(model, await node.get(path, query, max_bytes=max_bytes))
 
 
 Ask = Callable[[Node], Awaitable[T]]
