@@ -139,7 +139,7 @@ def test_the_peak_of_the_metric_is_certain_and_close(node: Node) -> None:
 
 
 def test_the_summary_gives_the_peaks_of_the_metrics(node: Node) -> None:
-    summary = node.parts.summarize(SECONDS, node.end_ns, None)
+    summary = node.parts.node.summarize(SECONDS, node.end_ns, None)
     found = [[way.peak_bytes_per_second for way in (one.transmit, one.receive)] for one in summary.ports]
     assert found == port_peaks(node).tolist()
     assert summary.node.bandwidth_peak_bytes_per_second == node.snapshot.node[0].bandwidth_peak_bytes_per_second
@@ -179,7 +179,12 @@ def test_top_shows_the_peak_of_the_metric(node: Node) -> None:
             return LAST + 4
 
     watcher = RingWatcher(
-        Clocked(node.ring.file), node.parts.known_ports, lambda: 0, AggregatorOptions(), "here", node.log
+        Clocked(node.ring.file),
+        node.parts.node.supervisor.known_ports,
+        lambda: 0,
+        AggregatorOptions(),
+        "here",
+        node.log,
     )
     watcher.prepare()
     view = watcher.fetch(100, 100 * MS)
