@@ -94,7 +94,7 @@ class NodeConnection:
     def _meta(self) -> RecordingMeta:
         """What is known of the samples before they are asked for."""
         host = self.place.partition("://")[2].rpartition(":")[0]
-        return replace(ask_meta(self._connection), node=host, made_by=SOURCE, reason="")
+        return replace(ask_meta(self._connection), host=host, source=SOURCE, reason="")
 
     def summary(
         self, last: str | None = None, *, start: Time | None = None, end: Time | None = None, job: str | None = None
