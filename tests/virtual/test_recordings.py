@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.commands.record import node_source
+from ibpulse.node.sampler_source import node_source
 from ibpulse.recordings import Recording, from_daemon, load
 from ibpulse.recordings.from_daemon import daemon_source
 from ibpulse.recordings.from_ring import SampleSource

@@ -18,7 +18,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from ibpulse.aggregator import AggregatorOptions, Snapshot
-from ibpulse.aggregator.summary import Summary, summarize
+from ibpulse.aggregator.summary import summarize
+from ibpulse.answers.summary import Summary
 from ibpulse.events import EventLog, PortHistory
 from ibpulse.events.watch import KnownPort
 from ibpulse.flightrecorder.alertmanager import AlertReceiver

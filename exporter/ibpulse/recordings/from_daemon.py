@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -210,7 +210,7 @@ def ask_meta(connection: DaemonConnection) -> RecordingMeta:
 
 
 @asynccontextmanager
-async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
+async def daemon_source(url: str) -> AsyncIterator[DaemonSource]:
     """The samples of the daemon at a URL from now on.
 
     Raises:
@@ -218,9 +218,7 @@ async def daemon_source(url: str) -> AsyncIterator[SampleSource]:
     """
     with closing(DaemonConnection(url)) as connection:
         meta = await asyncio.to_thread(ask_meta, connection)
-        follower = DaemonFollower(connection, meta)
-        events = DaemonEvents(connection, lambda: follower.begin_ns, meta.ports)
-        yield SampleSource(meta, follower.read, lambda: None, events.read)
+        yield DaemonSource(connection, meta)
 
 
 class DaemonFollower:
@@ -287,13 +285,11 @@ class DaemonFollower:
 class DaemonEvents:
     """The events of a daemon's node since the beginning of a recording, each once.
 
-    `begin` returns the wall time of the first sample, None until it is known.
+    The recording begins with the first sample of `follower`.
     """
 
-    def __init__(
-        self, connection: DaemonConnection, begin: Callable[[], int | None], ports: Iterable[RecordedPort]
-    ) -> None:
-        self._connection, self._begin = connection, begin
+    def __init__(self, connection: DaemonConnection, follower: DaemonFollower, ports: Iterable[RecordedPort]) -> None:
+        self._connection, self._follower = connection, follower
         self._newest_ns = 0
         self._names = {str(port.id) for port in ports}
         self._seen: set[tuple[int, str, str, str]] = set()
@@ -303,7 +299,7 @@ class DaemonEvents:
         return await asyncio.to_thread(self._ask)
 
     def _ask(self) -> Sequence[Event]:
-        first_ns = self._begin()
+        first_ns = self._follower.begin_ns
         if first_ns is None:
             return []
         # what happened to jobs since they were asked for is followed
@@ -322,6 +318,26 @@ class DaemonEvents:
         self._seen = {_key(event) for event in events}
         self._newest_ns = max([self._newest_ns, *(event.time_ns for event in events)])
         return mark_others(fresh, self._names)
+
+
+class DaemonSource(SampleSource):
+    """The samples and events of a daemon from now on."""
+
+    def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
+        self.meta = meta
+        self._follower = DaemonFollower(connection, meta)
+        self._events = DaemonEvents(connection, self._follower, meta.ports)
+
+    def read(self) -> Iterator[Recording]:
+        """The pieces since the last call, as those of `DaemonFollower`."""
+        return self._follower.read()
+
+    async def read_events(self) -> Sequence[Event]:
+        """The events since the last call."""
+        return await self._events.read()
+
+    def check(self) -> None:
+        """A daemon that fails is asked again; `read` raises what is permanent."""
 
 
 def _key(event: Event) -> tuple[int, str, str, str]:

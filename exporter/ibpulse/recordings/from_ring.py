@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import platform
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ibpulse.analysis.plausible import LineRate
-from ibpulse.errors import FabricError, SamplerError
+from ibpulse.errors import FabricError
 from ibpulse.events import Event, EventLog, PortHistory
 from ibpulse.model import DeviceIdentity, Fabric
 from ibpulse.recordings.recording import MAX_PORTS, RecordedPort, Recording, RecordingMeta, limit_events
@@ -20,10 +19,6 @@ from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
 from ibpulse.units import SECOND_NS
 
-FIRST_SAMPLE_SECONDS = 10.0
-POLL_SECONDS = 0.05
-# ticks; longer than any recording
-FOREVER = 2**62
 MADE_BY = "record"
 NO_PORT = "has no ports with byte counters, so there is nothing to record; run `ibpulse doctor` to find out why"
 APPEARED = "appeared"
@@ -133,57 +128,22 @@ class RingFollower:
             yield piece
 
 
-@dataclass(frozen=True, slots=True)
-class SampleSource:
-    """A stream of samples: `read` returns the pieces since its last call, `check` raises if sampling has failed.
-
-    `read_events` returns the events since its last call.
-    """
+class SampleSource(ABC):
+    """A stream of the samples and events of the ports in `meta`."""
 
     meta: RecordingMeta
-    read: Callable[[], Iterator[Recording]]
-    check: Callable[[], None]
-    read_events: Callable[[], Awaitable[Sequence[Event]]]
 
+    @abstractmethod
+    def read(self) -> Iterator[Recording]:
+        """The pieces since the last call."""
 
-async def ring_source(
-    reader: RingReader, fabric: Fabric, slots: Mapping[str, int], check: Callable[[], None], events: EventLog
-) -> SampleSource:
-    """The ports of a fabric that is sampled into a ring, from the first sample on; `slots` gives each port's slot.
+    @abstractmethod
+    async def read_events(self) -> Sequence[Event]:
+        """The events since the last call."""
 
-    `events` is the log of the ring.
-
-    Raises:
-        IbpulseError: there are no samples, or `check` raised it.
-    """
-
-    def stride_of(name: str) -> int:
-        slot = slots.get(name)
-        return 1 if slot is None else reader.stride(slot)
-
-    ports = describe_fabric(fabric, stride_of)
-    first_tick = await _sampled_tick(reader, check) + widest_stride(port.stride for port in ports)
-    ticks = RecordedTicks(first_tick, first_tick + FOREVER, int(reader.wall_ns(np.array([first_tick]))[0]))
-    ports = ports_at_begin(ports, events.history, ticks)
-    meta = RecordingMeta(platform.node(), reader.interval_ns, ports, MADE_BY, simulated=fabric.simulated)
-    follower = RingFollower(reader, meta, first_tick, reader.ring.clock.time_ns, events.history)
-    log_events = LogEvents(events, reader, ticks, ports)
-    return SampleSource(meta, follower.read, check, log_events.read)
-
-
-async def _sampled_tick(reader: RingReader, check: Callable[[], None]) -> int:
-    """Wait for a sampled tick and return it.
-
-    Raises:
-        SamplerError: there is none in time.
-    """
-    for _ in range(round(FIRST_SAMPLE_SECONDS / POLL_SECONDS)):
-        check()
-        tick = reader.ring.latest_tick()
-        if tick:
-            return tick
-        await asyncio.sleep(POLL_SECONDS)
-    raise SamplerError(f"no sample was taken in {FIRST_SAMPLE_SECONDS:g} s; the log above says why")
+    @abstractmethod
+    def check(self) -> None:
+        """Raise the error with which sampling has ended, if it has."""
 
 
 def describe_fabric(fabric: Fabric, stride_of: Callable[[str], int]) -> tuple[RecordedPort, ...]:
