@@ -78,7 +78,7 @@ class Cgroups:
         pending = deque([(str(root), 0)])
         while pending:
             folder, depth = pending.popleft()
-            for name in self._list_all(folder):
+            for name in sorted(self._list_all(folder)):
                 path = f"{folder}/{name}"
                 if names.fullmatch(name):
                     yield Path(path)
