@@ -37,7 +37,7 @@ class Asked:
         self.calls: list[tuple[Fabric, Sequence[PlacedJob] | None, int]] = []
         self.noted: list[Snapshot] = []
         self.failing = False
-        self.fabric, self.jobs = Fabric((A,)), JOBS
+        self.fabric, self.jobs, self.whole = Fabric((A,)), JOBS, True
         self.errors = InternalErrors()
         self._aggregator = Aggregator(self.ring.reader, AggregatorOptions())
         node: Any = SimpleNamespace(

@@ -62,7 +62,7 @@ def page(findings: Sequence[Finding], title: str = "", *, colour: bool = False) 
     lines = [escape_controls(title), ""] if title else []
     rows = [row for finding, subjects in merge(findings) for row in _rows(finding, subjects)]
     for row, text in zip(rows, hang(rows, WIDTH), strict=True):
-        word = row[0]
+        word = row[0].strip()
         lines.append(text.replace(word, f"\033[{COLOURS[Level[word]]}m{word}\033[0m", 1) if colour and word else text)
     lines += ["", verdict(findings)]
     return "\n".join(lines) + "\n"
@@ -102,5 +102,7 @@ def _rows(finding: Finding, subjects: Sequence[str]) -> list[tuple[str, ...]]:
     each = "each " if len(subjects) > 1 and finding.sentence[:1].islower() else ""
     text = f"{names_text(subjects)}: {each}{finding.sentence}" if subjects else finding.sentence
     more = (("means", finding.meaning), ("do", finding.advice))
-    shown = [("", "", label, escape_controls(told)) for label, told in more if told]
-    return [(finding.level.name, finding.topic, escape_controls(text)), *shown]
+    # columns of one width, so that the page of a watch stays where it is
+    level, topic = f"{finding.level.name:4}", f"{finding.topic:10}"
+    shown = [("", "", f"{label:5}", escape_controls(told)) for label, told in more if told]
+    return [(level, topic, escape_controls(text)), *shown]
