@@ -113,4 +113,4 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
         # pyarrow reads it on import
         os.environ.update(memory.ALLOCATOR)
     with memory.bounded() if verb.reads_files else nullcontext():
-        return verb.load_run(parsed.arguments)(parsed.arguments, settings)
+        return verb.run(parsed.arguments, settings)

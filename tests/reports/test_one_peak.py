@@ -24,7 +24,7 @@ from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatena
 from ibpulse.recordings.from_ring import line_rates, read_pieces
 from ibpulse.reports.span import ReportOptions, choose_window
 from ibpulse.ring import layout as at
-from ibpulse.terminal.watchers import RingWatcher
+from ibpulse.terminal.ring_watcher import RingWatcher
 from ibpulse.units import SECOND_NS
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import WebParts

@@ -16,7 +16,8 @@ from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.api.answer_tables import Events, Jobs, SpanSummary
 from ibpulse.api.moments import Time, read_span, span_query
 from ibpulse.api.samples import SampledRates
-from ibpulse.client.connection import TIMEOUT_SECONDS, DaemonConnection, ask_events, ask_ports
+from ibpulse.client.address import TIMEOUT_SECONDS
+from ibpulse.client.connection import DaemonConnection, ask_events, ask_ports
 from ibpulse.errors import CaptureError, DaemonError
 from ibpulse.recordings import RecordingMeta
 from ibpulse.recordings.from_daemon import DaemonFollower, DaemonSamples, ask_jobs, ask_meta, ask_samples, with_past

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ibpulse.errors import ConfigError
 from ibpulse.missing_packages import how_to_install
+
+if TYPE_CHECKING:
+    from ibpulse.config import Settings
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
 PORTS = ("ports.include", "ports.exclude", "ports.roles")
@@ -52,28 +55,28 @@ class Verb:
         options: Sequence[Any] = self._load(f"options.{self.options}").OPTIONS[self.name]
         return options
 
-    def load_run(self, arguments: Namespace) -> Callable[..., int]:
-        """The function that runs it with the arguments and the settings, and returns the exit code.
-
-        `arguments.origins` maps each setting to the source of its value.
+    def run(self, arguments: Namespace, settings: Settings) -> int:
+        """Run it and return the exit code. `arguments.origins` maps each setting to the source of its value.
 
         Raises:
+            IbpulseError: it failed.
             ConfigError: a package that it needs is not installed.
         """
         module = self.module or self.name.replace(" ", "_")
         if any(getattr(arguments, name) for name in self.measured):
             module += "_measured"
-        run: Callable[..., int] = self._load(module).run
-        return run
-
-    def _load(self, module: str) -> Any:
         try:
-            return importlib.import_module(f"{__name__}.{module}")
+            code: int = self._load(module).run(arguments, settings)
         except ModuleNotFoundError as error:
             name = error.name or "a package"
             packages = ("httpx", "sniffio") if name == "httpx" else (name,)
             missing = f"`ibpulse {self.name}` needs {name}, which is not installed; {how_to_install(*packages)}"
             raise ConfigError([missing]) from error
+        return code
+
+    @staticmethod
+    def _load(module: str) -> Any:
+        return importlib.import_module(f"{__name__}.{module}")
 
 
 VERBS = {

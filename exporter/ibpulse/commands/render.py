@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ibpulse.api.pictures_of_runs import picture_run
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError
 from ibpulse.pictures import render
 from ibpulse.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
+from ibpulse.pictures.pictures_of_runs import picture_run
 from ibpulse.reports.span import ReportOptions
 from ibpulse.text import escape_controls
 
