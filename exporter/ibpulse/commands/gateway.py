@@ -25,9 +25,7 @@ from ibpulse.config import Settings
 from ibpulse.config.loading import DEFAULT, resolve
 from ibpulse.config.setting_types import ADDRESS
 from ibpulse.errors import ConfigError
-from ibpulse.fleet.discovery import make_discovery
 from ibpulse.gateway.service import run_gateway
-from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.simulate.fleet import describe_job
 
 LISTEN_ADDRESS = ":10056"
@@ -43,15 +41,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.origins["web.listen-address"] == DEFAULT:
         settings = replace(settings, web=replace(settings.web, listen_address=ADDRESS.parse(LISTEN_ADDRESS)))
     check(arguments, settings)
-    errors = InternalErrors(parts=GATEWAY_PARTS)
     if arguments.demo is None:
-        return run_gateway(settings, make_discovery(settings.nodes.sources, settings.nodes.config_file, errors), errors)
+        return run_gateway(settings)
     # before the nodes start, which takes a while
     find_ports(settings.web.listen_address.host, settings.web.listen_address.port, 1)
     with demo(arguments.demo) as path:
         if path is None:
             return 0
-        return run_gateway(settings, make_discovery((str(path),), settings.nodes.config_file, errors), errors)
+        return run_gateway(replace(settings, nodes=replace(settings.nodes, sources=(str(path),))))
 
 
 def check(arguments: argparse.Namespace, settings: Settings) -> None:
