@@ -6,15 +6,13 @@ A verb of two words, such as `fleet report`, is a row of its own. `GROUPS` is th
 from __future__ import annotations
 
 import importlib
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ibpulse.errors import ConfigError
-from ibpulse.missing_packages import how_to_install
-
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from ibpulse.config import Settings
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
@@ -60,18 +58,12 @@ class Verb:
 
         Raises:
             IbpulseError: it failed.
-            ConfigError: a package that it needs is not installed.
+            ModuleNotFoundError: a package that it needs is not installed.
         """
         module = self.module or self.name.replace(" ", "_")
         if any(getattr(arguments, name) for name in self.measured):
             module += "_measured"
-        try:
-            code: int = self._load(module).run(arguments, settings)
-        except ModuleNotFoundError as error:
-            name = error.name or "a package"
-            packages = ("httpx", "sniffio") if name == "httpx" else (name,)
-            missing = f"`ibpulse {self.name}` needs {name}, which is not installed; {how_to_install(*packages)}"
-            raise ConfigError([missing]) from error
+        code: int = self._load(module).run(arguments, settings)
         return code
 
     @staticmethod

@@ -5,16 +5,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.answers.summary import Summary
 from ibpulse.arrays import Bools, Singles
 from ibpulse.events import Event
 from ibpulse.events.port_history import StateSpan
 from ibpulse.units import SECOND_NS
+
+if TYPE_CHECKING:
+    # pydantic is slow to import, and the terminal is looked at first
+    from ibpulse.answers.summary import Summary
 
 SUMMARY_WINDOW_SECONDS = 10
 # the costliest part of a view, and two seconds hardly change a window of ten
