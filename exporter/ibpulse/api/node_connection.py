@@ -88,7 +88,8 @@ class NodeConnection:
         finish = min(finish, now_ns)
         if begin >= finish:
             raise ValueError(f"there is nothing between these times; the newest sample is of {_text(now_ns)}")
-        recording = with_past(self._connection, ask_samples(self._connection, daemon, begin, finish))
+        recording = ask_samples(self._connection, daemon, begin, finish)
+        recording = with_past(self._connection, recording, ask_events(self._connection, recording.start_ns).values)
         samples = SampledRates(recording, self.place)
         return samples.select(*ports) if ports else samples
 
