@@ -43,6 +43,15 @@ FINEST_NS = 10_000_000
 PAGE_PIXELS = 1800
 
 
+def name_runs(files: Sequence[Path], titles: Sequence[str]) -> list[str]:
+    """The title of each file if it has one, else its name, with its directory if another file has the same name."""
+    stems = [path.name.removesuffix(".parquet") for path in files]
+    names = [
+        f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(files, stems, strict=True)
+    ]
+    return [*titles, *names[len(titles) :]]
+
+
 def picture_run(
     path: Path, name: str, part: Recording, chosen: ReportOptions, direction: str = "both", outside: Outside = (0, 0)
 ) -> PictureRun:
