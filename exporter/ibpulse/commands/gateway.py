@@ -10,7 +10,12 @@ from pathlib import Path
 from threading import Event, Thread
 
 from ibpulse.commands import VERBS, simulate
-from ibpulse.commands.demo_nodes import (
+from ibpulse.commands.logs import set_up_log
+from ibpulse.commands.parser import parse
+from ibpulse.config import Settings
+from ibpulse.config.loading import DEFAULT, resolve
+from ibpulse.config.setting_types import ADDRESS
+from ibpulse.demo_nodes import (
     NODES_FILE,
     demo_folder,
     demo_nodes,
@@ -19,11 +24,6 @@ from ibpulse.commands.demo_nodes import (
     wait_until_serving,
     watch_nodes,
 )
-from ibpulse.commands.logs import set_up_log
-from ibpulse.commands.parser import parse
-from ibpulse.config import Settings
-from ibpulse.config.loading import DEFAULT, resolve
-from ibpulse.config.setting_types import ADDRESS
 from ibpulse.errors import ConfigError
 from ibpulse.gateway.service import run_gateway
 from ibpulse.simulate.fleet import describe_job
@@ -76,11 +76,12 @@ def demo(count: int) -> Iterator[Path | None]:
     nodes = simulate.parse_nodes(fabric, clocks_differ=True)
     # not those of the gateway, which has users of its own and decides who may take captures
     settings, origins = resolve({"web.listen-address": ["127.0.0.1:0"], "capture.allow-unauthenticated": ["true"]}, {})
+    flags = simulate.fabric_flags(fabric, settings.sampler.interval)
     stop, ending = simulate.stop_on_signals(), Event()
     with demo_folder() as scratch:
         trees = scratch / "sys"
         with (
-            simulated(trees, fabric, settings.sampler.interval, trees / nodes[-1].name, stop) as simulator,
+            simulated(trees, flags, fabric.ports, trees / nodes[-1].name, stop) as simulator,
             demo_nodes(nodes, trees, scratch, settings, origins) as running,
         ):
             simulate.announce(fabric, trees, settings.sampler.interval)
