@@ -74,17 +74,17 @@ class NodeTotals:
             found.receive,
             found.peak,
             found.active_mean,
-            found.duty_cycle,
-            found.peak_to_mean,
             np.where(np.isnan(found.peak), np.nan, highest),
+            found.peak_to_mean,
+            found.duty_cycle,
         )
         observed = [min(1.0, self.observed_seconds(seconds) / seconds) for seconds in spans]
         variations = found.burstiness_cv[:, : len(self._options.timescales_ns)].tolist()
         return tuple(
             NodeWindow(
-                transmit, receive, peak, active, duty, tuple(map(moments.or_none, scales)), ratio, utilization, seen
+                transmit, receive, peak, active, utilization, ratio, duty, tuple(map(moments.or_none, scales)), seen
             )
-            for (transmit, receive, peak, active, duty, ratio, utilization), scales, seen in zip(
+            for (transmit, receive, peak, active, utilization, ratio, duty), scales, seen in zip(
                 (map(moments.or_none, row) for row in np.stack(columns, axis=1).tolist()),
                 variations,
                 observed,

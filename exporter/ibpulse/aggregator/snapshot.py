@@ -142,10 +142,10 @@ class NodeWindow:
     receive_bytes_per_second: float | None
     bandwidth_peak_bytes_per_second: float | None
     bandwidth_active_mean_bytes_per_second: float | None
+    bandwidth_peak_utilization_ratio: float | None
+    peak_to_mean_ratio: float | None
     duty_cycle_ratio: float | None
     burstiness_cv: tuple[float | None, ...]
-    peak_to_mean_ratio: float | None
-    bandwidth_peak_utilization_ratio: float | None
     observed_ratio: float
 
 
