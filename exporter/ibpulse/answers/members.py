@@ -84,6 +84,14 @@ class AnswerPart(BaseModel):
         # the bytes of pydantic, which warns of what it has not checked
         return orjson.dumps(self, default=vars)
 
+    def given(self) -> dict[str, Any]:
+        """The members that were given, for answers that leave out what was not asked for."""
+        return {name: value for name, value in vars(self).items() if name in self.model_fields_set}
+
+    def encode_given(self) -> bytes:
+        """The members that were given as JSON, those of all parts; arrays are lists, NaN is null."""
+        return orjson.dumps(self, default=AnswerPart.given, option=orjson.OPT_SERIALIZE_NUMPY)
+
 
 Part = TypeVar("Part", bound=AnswerPart)
 

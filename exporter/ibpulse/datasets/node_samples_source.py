@@ -13,12 +13,13 @@ import numpy as np
 from ibpulse.analysis.plausible import MOST_STEPS, STEPS
 from ibpulse.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.answers.members import NOT_OURS
+from ibpulse.answers.window import WindowHead
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event
 from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.window_answers import NodeArray, NodeWindowHead, read_array
+from ibpulse.fleet.window_answers import NodeArray, read_array
 from ibpulse.model import DIRECTIONS
 from ibpulse.recordings import Recording, RecordingMeta
 from ibpulse.recordings.event_sources import job_from_answer
@@ -134,7 +135,7 @@ class NodeSource:
         except ValueError as error:
             raise DaemonError(f"its samples are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error
 
-    def _check_grid(self, head: NodeWindowHead) -> None:
+    def _check_grid(self, head: WindowHead) -> None:
         sampled_ns = {head.interval_ms * MILLISECOND_NS, head.resolution_ms * MILLISECOND_NS}
         if sampled_ns != {self.interval_ns} or (head.statistic, head.unit) != ("mean", "bytes_per_second"):
             raise DaemonError(f"its samples are not those of every {self.interval_ns / 1e6:g} ms", kind="bad-answer")
