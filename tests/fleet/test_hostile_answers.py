@@ -19,10 +19,10 @@ from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.answers.stream import EVENTS
 from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.answers.window import WindowAnswer, WindowHead
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.stream_answers import EVENTS
 from ibpulse.text import escape_controls
 from tests.tables import for_each
 

@@ -165,8 +165,8 @@ async def test_the_highest_of_a_window_is_the_peak_of_the_metric(node: Node) -> 
 
 
 def test_the_stream_and_the_page_have_the_peak_of_the_metric(node: Node) -> None:
-    document = describe_second(node.snapshot)
-    found = [[one["peak_bytes_per_second"][way] for way in ("transmit", "receive")] for one in document["ports"]]
+    peaks = [one.peak_bytes_per_second for one in describe_second(node.snapshot).ports]
+    found = [[each.transmit, each.receive] for each in peaks]
     assert found == port_peaks(node).tolist()
     events = list(Feed(node.parts).batches(FIRST, LAST + 1))
     rows = np.concatenate(
