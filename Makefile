@@ -93,8 +93,8 @@ format: $(VENV)/dev.stamp ## Format the code
 	$(BIN)/ruff check --fix $(PYTHON_FILES)
 
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
-	$(BIN)/uv pip compile pyproject.toml --extra recording --extra gateway $(LOCK) -o requirements/run.txt
-	$(BIN)/uv pip compile pyproject.toml --extra recording --extra gateway --extra pictures --extra fleet \
+	$(BIN)/uv pip compile pyproject.toml --extra recording $(LOCK) -o requirements/run.txt
+	$(BIN)/uv pip compile pyproject.toml --extra recording --extra pictures --extra fleet \
 	  $(LOCK) -c requirements/run.txt -o requirements/all.txt
 	$(BIN)/uv pip compile --group build $(LOCK) -o requirements/build.txt
 	$(BIN)/uv pip compile --group release $(LOCK) -o requirements/release.txt

@@ -16,6 +16,7 @@ from ibpulse.jobs.job_sources import JobSources, choose_sources
 from ibpulse.jobs.job_watch import JobWatch
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
+from ibpulse.units import SECOND_NS
 from tests.clocks import GivenClock
 from tests.jobs.job_nodes import GPUS, UID, NodeTree
 
@@ -44,7 +45,7 @@ def _measure(bench: Bench, reader: RingReader, build: Callable[[NodeTree], None]
     fabric = node.add_rails()
     build(node)
     clock = _Clock()
-    given = GivenClock(lambda: clock.now)
+    given = GivenClock(lambda: clock.now, lambda: round(clock.now * SECOND_NS))
     sources = JobSources(choose_sources(node.cgroup, node.mapping, node.owners), clock=given)
     watch = JobWatch(sources, EventLog(), reader, INTERVAL_SECONDS, clock=given)
     _read(watch, fabric, clock)

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench import processes
 from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table, percent
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.errors import DaemonError
 
 SIZES = ((80, 24), (160, 50))

@@ -11,15 +11,11 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from ibpulse import __version__, memory
-from ibpulse.commands import Verb, group_overview, overview, split_verb
+from ibpulse.commands import group_overview, overview
 from ibpulse.errors import ConfigError, IbpulseError
 from ibpulse.text import escape_controls
-
-if TYPE_CHECKING:
-    from ibpulse.commands.parser import Parsed
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -91,19 +87,20 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if tuple(words[1:]) in ((), ("--help",), ("-h",)) and group_overview(first):
         print(group_overview(first), end="")
         return 0
-    verb, rest = split_verb(words)
-    from ibpulse.commands.parser import parse  # not for the list of commands
-
-    return run_verb(verb, parse(verb, rest), environ)
+    return run_verb(words, environ)
 
 
-def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
+def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run a verb with the settings from flags, environment and file.
 
     Raises:
         IbpulseError: the command failed; a ConfigError lists the errors of all sources.
     """
-    from ibpulse.config.loading import resolve  # slow to import, and help does not need it
+    from ibpulse.commands.parser import parse, split_verb  # not for the list of commands
+
+    verb, rest = split_verb(words)
+    parsed = parse(verb, rest)
+    from ibpulse.config.loading import resolve  # not for help
 
     try:
         settings, origins = resolve(parsed.flags, environ)
@@ -112,5 +109,8 @@ def run_verb(verb: Verb, parsed: Parsed, environ: Mapping[str, str]) -> int:
     if parsed.faults:
         raise ConfigError(parsed.faults)
     parsed.arguments.origins = origins
+    if verb.writes_files:
+        # pyarrow reads it on import
+        os.environ.update(memory.ALLOCATOR)
     with memory.bounded() if verb.reads_files else nullcontext():
-        return verb.load().run(parsed.arguments, settings)
+        return verb.load_run(parsed.arguments)(parsed.arguments, settings)

@@ -1,5 +1,6 @@
 """Defaults that settings share with the options of the parts below them, each written once."""
 
+DEFAULT_PORT = 10055
 SAMPLING_INTERVAL_NS = 10_000_000
 HISTORY_NS = 300_000_000_000
 SCAN_INTERVAL_NS = 5_000_000_000

@@ -43,7 +43,7 @@ def in_thread(directory: Path) -> Iterator[Daemon]:
     done = asyncio.Event()
 
     async def run() -> None:
-        async with serving(directory, "gpu-7", lambda node: node.parts().wall_clock_ns()) as daemon:
+        async with serving(directory, "gpu-7", lambda node: node.now_ns()) as daemon:
             started.put(daemon)
             await done.wait()
 

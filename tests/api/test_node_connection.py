@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 import ibpulse
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from tests.api.places import Places
 
 
@@ -36,7 +36,7 @@ def test_a_stream_has_every_sample_once(places: Places) -> None:
 def test_a_long_window_is_asked_for_in_parts(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     with ibpulse.connect(places.url) as node:
         whole = node.window("1s")
-        monkeypatch.setattr("ibpulse.api.node_connection.MAX_VALUES", 8 * 30)
+        monkeypatch.setattr("ibpulse.recordings.from_daemon.MAX_VALUES", 8 * 30)
         parts = node.window(start=f"{whole.start.isoformat()}", end=f"{whole.end.isoformat()}")
     assert np.array_equal(whole.bytes_per_second, parts.bytes_per_second, equal_nan=True)
 
@@ -56,7 +56,7 @@ def test_a_refusal_says_what_the_daemon_said(places: Places) -> None:
     with ibpulse.connect(places.url) as node:
         with pytest.raises(ibpulse.IbpulseError, match="No such job: '77'"):
             node.summary(job="77")
-        with pytest.raises(ibpulse.IbpulseError, match="responded with 422: before"):
+        with pytest.raises(ibpulse.IbpulseError, match="it refuses with 422: before"):
             node.capture(before="9h")
         with pytest.raises(ValueError, match="the newest sample is of"):
             node.window(start="2999-01-01T00:00:00Z")

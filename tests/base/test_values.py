@@ -52,6 +52,8 @@ TAKEN: dict[str, tuple[Kind[Any], values.Given, object]] = {
     "truth": (values.TRUTH, "false", False),
     "truth of YAML": (values.YAML_TRUTH, "On", True),
     "path": (values.PATH, "/sys", Path("/sys")),
+    "word": (values.word_or_path("auto", "off"), "auto", "auto"),
+    "path for a word": (values.word_or_path("auto", "off"), "/sys", Path("/sys")),
     "nothing": (values.OPTIONAL_PATH, "", None),
     "list": (many(COUNT), ["1,2", "3"], (1, 2, 3)),
     "list without commas": (many(values.TEXT, split=False), "a,b", ("a,b",)),
@@ -88,6 +90,11 @@ REFUSED: dict[str, tuple[Kind[Any], values.Given, tuple[str, ...]]] = {
     ),
     "truth": (values.TRUTH, "yes", (EXACTLY.format("yes"),)),
     "truth of YAML": (values.YAML_TRUTH, "maybe", (EXACTLY.format("maybe"),)),
+    "neither word nor path": (
+        values.word_or_path("auto", "off"),
+        "sys",
+        ("unknown value 'sys'; choose auto or off, or an absolute path",),
+    ),
     "path": (values.PATH, "", ("the path is empty; give a path or remove the setting",)),
     "optional": (
         optional(COUNT, "for all"),

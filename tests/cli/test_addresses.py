@@ -9,10 +9,11 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.commands import VERBS
-from ibpulse.commands.arguments import is_address, read_url, source_path
+from ibpulse.commands.options import is_address, read_url
 from ibpulse.commands.parser import parse
+from ibpulse.commands.sources import source_path
 from ibpulse.errors import ConfigError
-from ibpulse.recordings import Recording, recent
+from ibpulse.recordings import Recording
 from tests.reports.recordings import record, wave
 
 URL = "http://user:secret@node7:10055"
@@ -27,8 +28,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         found.append((url, last_ns))
         return record(wave(10e9, 20, 30, 30))
 
-    monkeypatch.setattr(recent, "fetch_recent", fetch)
-    monkeypatch.setattr("ibpulse.commands.arguments.await_daemon", lambda url: url)
+    monkeypatch.setattr("ibpulse.commands.sources.fetch_recent", fetch)
+    monkeypatch.setattr("ibpulse.commands.sources.await_daemon", lambda url: url)
     return found
 
 

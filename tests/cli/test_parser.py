@@ -5,8 +5,8 @@ import re
 import pytest
 
 from ibpulse.base.values import RATIO
-from ibpulse.commands import VERBS, Verb, find_verb, group_overview, overview, split_verb
-from ibpulse.commands.parser import build_parser, parse
+from ibpulse.commands import VERBS, Verb, group_overview, overview
+from ibpulse.commands.parser import build_parser, find_verb, parse, split_verb
 from ibpulse.config.declaration import Setting
 from ibpulse.config.setting_table import ROWS, describe
 from ibpulse.errors import ConfigError
@@ -56,7 +56,7 @@ def test_help_has_summary_usage_and_example() -> None:
 
 
 def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.config.setting_table.ROWS", (Setting("log.share", RATIO, "5%", "At most 5% of all."),))
+    monkeypatch.setattr("ibpulse.commands.parser.ROWS", (Setting("log.share", RATIO, "5%", "At most 5% of all."),))
     assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG, show_settings=True).format_help())
 
 
@@ -172,7 +172,7 @@ def test_an_unknown_verb_is_refused_with_the_nearest_or_with_the_known_ones(name
 
 @pytest.fixture
 def two_words(monkeypatch: pytest.MonkeyPatch) -> Verb:
-    verb = Verb("probe deep", "Looks deeper.", "ibpulse probe deep /x", settings=())
+    verb = Verb("probe deep", "Looks deeper.", "ibpulse probe deep /x", settings=(), options="probe")
     monkeypatch.setitem(VERBS, verb.name, verb)
     return verb
 

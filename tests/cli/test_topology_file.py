@@ -7,20 +7,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.commands import wiring
-from ibpulse.commands.record import node_source
 from ibpulse.config import Settings, load
 from ibpulse.events import EventLog
 from ibpulse.model import Fabric
+from ibpulse.node import wiring
+from ibpulse.node.sampler_source import node_source
 from ibpulse.recordings import RecordedPort
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.supervisor import PortInventory
+from ibpulse.sampler.temporary_sampler import TemporarySampler
 from tests.sysfs.conftest import opened, tree
 from tests.sysfs.trees import Tree
 
@@ -63,11 +65,12 @@ def placed(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setti
     """A node whose topology file names the GPUs of one device; its sampler has taken one sample."""
 
     @asynccontextmanager
-    async def sampler(inventory: PortInventory, *_: object) -> AsyncIterator[SimpleNamespace]:
+    async def sampler(inventory: PortInventory, *_: object) -> AsyncIterator[TemporarySampler]:
         ring = RingFile.create(tmp_path / "ring", 10_000_000, 1000)
         ring.words[at.lane_at(0) + at.L_TICK] = 1
-        supervisor = SimpleNamespace(fabric=inventory.scan(), slots={})
-        yield SimpleNamespace(supervisor=supervisor, reader=RingReader(ring), check=lambda: None, events=EventLog())
+        supervisor: Any = SimpleNamespace(fabric=inventory.scan(), slots={}, events=EventLog())
+        task: Any = SimpleNamespace(done=lambda: False)
+        yield TemporarySampler(supervisor, RingReader(ring), task)
         ring.close()
 
     monkeypatch.setattr(wiring, "temporary_sampler", sampler)
@@ -106,6 +109,6 @@ def test_no_command_ignores_a_file_that_is_not_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ibpulse.terminal.display.check_terminal", lambda: None)
+    monkeypatch.setattr("ibpulse.commands.top.check_terminal", lambda: None)
     assert main([*words, f"--path.sysfs={tree.root}", "--topology.file=none.yaml"], {}) == 2
     assert "topology.file: none.yaml: cannot be read: No such file or directory" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +10,21 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.commands import VERBS, Verb
-from ibpulse.commands.parser import build_parser
+from ibpulse.commands.options import Option
+from ibpulse.commands.parser import build_parser, setting_rows
 from ibpulse.config import Settings
 from ibpulse.config.setting_table import ROWS
 from ibpulse.errors import ConfigError, RingError
 from tools.reference.__main__ import cli_markdown
+
+OPTIONS = (
+    Option("directory", metavar="DIR", help="Where to look; 100%% of it."),
+    Option("--depth", type=int, default=3, help="How deep (default: %(default)s)."),
+    Option("--seed", type=int, default=0, help="Of chance."),
+    Option("--fault", action="append", default=[], help="Again and again."),
+    Option("--slow", action="store_true", help="No hurry."),
+    Option("--parent", help=argparse.SUPPRESS),
+)
 
 
 class Probe:
@@ -22,14 +33,6 @@ class Probe:
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.ends_with: int | BaseException = 0
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("directory", metavar="DIR", help="Where to look; 100% of it.".replace("%", "%%"))
-        parser.add_argument("--depth", type=int, default=3, help="How deep (default: %(default)s).")
-        parser.add_argument("--seed", type=int, default=0, help="Of chance.")
-        parser.add_argument("--fault", action="append", default=[], help="Again and again.")
-        parser.add_argument("--slow", action="store_true", help="No hurry.")
-        parser.add_argument("--parent", help=argparse.SUPPRESS)
 
     def run(self, arguments: argparse.Namespace, settings: Settings) -> int:
         self.seen = [arguments, settings]
@@ -41,9 +44,11 @@ class Probe:
 @pytest.fixture
 def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
     command = Probe()
-    module = SimpleNamespace(add_arguments=command.add_arguments, run=command.run)
-    monkeypatch.setitem(sys.modules, "ibpulse.commands.probe", module)
-    monkeypatch.setitem(VERBS, "probe", Verb("probe", "Looks.", "ibpulse probe /x", settings=("log", "slow")))
+    modules = {"options.probe": SimpleNamespace(OPTIONS={"probe": OPTIONS}), "probe": SimpleNamespace(run=command.run)}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, f"ibpulse.commands.{name}", module)
+    verb = Verb("probe", "Looks.", "ibpulse probe /x", settings=("log", "slow"), options="probe")
+    monkeypatch.setitem(VERBS, "probe", verb)
     return command
 
 
@@ -86,6 +91,12 @@ def test_an_interrupted_verb_exits_with_130(probe: Probe, capsys: pytest.Capture
     probe.ends_with = KeyboardInterrupt()
     assert main(["probe", "/x"], {}) == 130
     assert capsys.readouterr() == ("", "")
+
+
+def test_with_an_argument_in_measured_another_module_runs(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ibpulse.commands.probe_measured", SimpleNamespace(run=lambda *_: 9))
+    monkeypatch.setitem(VERBS, "probe", replace(VERBS["probe"], measured=("slow",)))
+    assert (main(["probe", "/x"], {}), main(["probe", "/x", "--slow"], {})) == (0, 9)
 
 
 def test_a_fault_that_nobody_foresaw_is_not_hidden(probe: Probe) -> None:
@@ -136,7 +147,7 @@ SAMPLES = {"path.sysfs", "sampler.interval", "sampler.scheduler", "sampler.cpu",
 
 
 def test_each_verb_offers_the_settings_that_it_reads() -> None:
-    offered = {name: {row.name for row in verb.rows()} for name, verb in VERBS.items()}
+    offered = {name: {row.name for row in setting_rows(verb)} for name, verb in VERBS.items()}
     of_nodes = {row.name for row in ROWS if row.group == "nodes"}
     everything = {row.name for row in ROWS} - of_nodes
     assert offered["serve"] == everything

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import io
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+WINDOW = {
+    "interval_ms": 10,
+    "resolution_ms": 10,
+    "statistic": "mean",
+    "unit": "bytes_per_second",
+    "start_ms": 1000,
+    "end_ms": 2000,
+    "holes": 0,
+    "implausible": {"merged": 0, "unexplained": 0, "places": []},
+    "history": {"oldest_ms": 0, "newest_ms": 2000},
+    "coverage": "",
+    "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
+}
+
+
+def npy(values: npt.NDArray[Any]) -> bytes:
+    """An array in the format of NumPy."""
+    body = io.BytesIO()
+    np.save(body, values)
+    return body.getvalue()
 
 
 @dataclass
@@ -20,8 +47,14 @@ class Canned:
     url: str = ""
 
     def answer(self, path: str, body: bytes, status: int = 200, **headers: str) -> None:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.answers[path] = (status, body, named)
+        kind = "application/json" if status < 400 else "application/problem+json"
+        given = {"Content_Type": "application/x-npy" if "X_Ibpulse_Window" in headers else kind, **headers}
+        self.answers[path] = (status, body, {name.replace("_", "-"): value for name, value in given.items()})
+
+    def answer_window(self, values: npt.NDArray[Any], **head: Any) -> None:
+        """From now on, the window has these values, (series, points)."""
+        about = {**WINDOW, "points": values.shape[1], **head}
+        self.answer("/api/v1/window", npy(values.astype(np.float32)), X_Ibpulse_Window=json.dumps(about))
 
 
 @contextmanager
@@ -33,9 +66,10 @@ def canned() -> Iterator[Canned]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
             state.asked.append((self.path, dict(self.headers)))
             state.connections.add(self.client_address)
-            status, body, headers = state.answers.get(self.path.partition("?")[0], (404, b"nothing", {}))
+            status, body, headers = state.answers.get(self.path.partition("?")[0], (404, b"", {}))
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
@@ -43,6 +77,8 @@ def canned() -> Iterator[Canned]:
             self.wfile.write(body)
             # closes the kept connection without a word, as a server may
             self.close_connection = state.hang_up
+
+        do_POST = do_GET  # noqa: N815 (the name is the base class's)
 
         def log_message(self, *_: object) -> None:
             pass

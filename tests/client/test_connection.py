@@ -12,10 +12,12 @@ from threading import Thread
 import orjson
 import pytest
 
-from ibpulse import client as module
-from ibpulse.client import MAX_WAIT_SECONDS, DaemonConnection, wait_for_daemon
+from ibpulse.answers.clock import ClockAnswer
+from ibpulse.client import connection as module
+from ibpulse.client.connection import MAX_WAIT_SECONDS, DaemonConnection, wait_for_daemon
 from ibpulse.errors import DaemonError
 from tests.client.servers import Canned, canned
+from tests.fleet.small_answers import clock_of
 from tests.names import forget_invalid_names
 from tests.web.certificates import make_authority
 
@@ -55,16 +57,12 @@ def test_a_name_and_a_password_go_before_the_host(server: Canned) -> None:
 
 
 def test_a_refusal_is_told_with_its_reason(server: Canned) -> None:
-    problem = orjson.dumps({"title": "Bad", "detail": "last: 1x is not a duration"})
-    server.answer("/a", problem, 422, Content_Type="application/problem+json")
-    server.answer("/b", b"[1]", 503)
+    server.answer("/a", orjson.dumps({"title": "Bad", "detail": "last: 1x is not a duration"}), 422)
     connection = DaemonConnection(server.url)
-    with pytest.raises(DaemonError, match=r"/a responded with 422: last: 1x is not a duration$") as refused:
-        connection.get("/a")
+    with pytest.raises(DaemonError, match=r"/a: it refuses with 422: last: 1x is not a duration$") as refused:
+        connection.get("/a", [("last", "1x")])
     assert refused.value.status == 422
-    with pytest.raises(DaemonError, match=r"/b responded with 503: Service Unavailable$"):
-        connection.get("/b")
-    with pytest.raises(DaemonError, match=r"/c responded with 404: Not Found$"):
+    with pytest.raises(DaemonError, match=rf"^{server.url}/c: it refuses with 404$"):
         connection.get("/c")
     connection.close()
 
@@ -73,8 +71,38 @@ def test_an_answer_without_end_is_not_read_to_its_end(server: Canned, monkeypatc
     monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 10)
     server.answer("/a", b"0123456789a")
     connection = DaemonConnection(server.url)
-    with pytest.raises(DaemonError, match="/a sent more than 10 bytes; request less data"):
+    with pytest.raises(DaemonError, match="/a: its answer is longer than 10 bytes") as refused:
         connection.get("/a")
+    # which is final, as a refusal is
+    assert refused.value.status == 413
+    server.answer("/b", b"1", Content_Encoding="gzip")
+    with pytest.raises(DaemonError, match="/b: its answer is compressed, which was not asked for"):
+        connection.get("/b")
+    connection.close()
+
+
+def test_no_proxy_is_used_and_no_redirect_followed(server: Canned, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    server.answer("/a", b"one")
+    server.answer("/b", b"", 302, Location=f"{server.url}/a")
+    connection = DaemonConnection(server.url.replace("//", "//me:secret@"))
+    assert connection.get("/a").body == b"one"
+    with pytest.raises(DaemonError, match=r"/b: it redirects to another address \(302\), which is not followed"):
+        connection.get("/b")
+    assert len(server.asked) == 2
+    connection.close()
+
+
+async def test_a_connection_is_used_where_an_event_loop_runs(server: Canned) -> None:
+    server.answer("/a", clock_of(5), 202)
+    connection = DaemonConnection(server.url)
+    assert connection.ask(ClockAnswer, "/a").time_ns == 5
+    assert connection.post(ClockAnswer, "/a", {"reason": "a"}).time_ns == 5
+    assert server.asked[1][1]["Content-Length"] == "14"
+    connection.close()
 
 
 @pytest.mark.parametrize(
@@ -95,30 +123,31 @@ def test_silence_is_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> No
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         hanging = DaemonConnection(f"http://127.0.0.1:{port}", timeout_seconds=0.05)
-        with pytest.raises(
-            DaemonError, match=rf"http://127.0.0.1:{port} does not answer: no response within 0.05 s; is"
-        ):
+        with pytest.raises(DaemonError, match=rf"http://127.0.0.1:{port} does not answer: no answer within 0.05 s"):
             hanging.get("/a")
-    with pytest.raises(DaemonError, match=r"does not answer: Connection refused; is `ibpulse serve` running there\?"):
+        hanging.close()
+    with pytest.raises(DaemonError, match=r"does not answer: it refuses connections; is `ibpulse serve` running"):
         DaemonConnection(f"http://127.0.0.1:{port}").get("/a")
-    with pytest.raises(DaemonError, match="does not answer: no such host"):
+    with pytest.raises(DaemonError, match="does not answer: its host name cannot be resolved"):
         DaemonConnection("http://no-such-host.invalid").get("/a")
 
 
-def test_a_server_that_speaks_no_http_does_not_answer(server: Canned) -> None:
+def test_a_server_that_speaks_no_http_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         connection = DaemonConnection(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout_seconds=5)
 
         def talk(answer: bytes) -> None:
-            other, _ = listening.accept()
-            other.recv(1000)
-            other.sendall(answer)
-            other.close()
+            # a broken GET request is sent once more
+            for _ in range(2):
+                other, _ = listening.accept()
+                other.recv(1000)
+                other.sendall(answer)
+                other.close()
 
         for answer in (b"hello\r\n\r\n", b""):
             thread = Thread(target=talk, args=(answer,))
             thread.start()
-            with pytest.raises(DaemonError, match="does not answer: "):
+            with pytest.raises(DaemonError, match="does not answer: it broke off, or does not speak HTTP"):
                 connection.get("/a")
             thread.join()
 
@@ -127,7 +156,7 @@ def test_a_server_that_speaks_no_http_does_not_answer(server: Canned) -> None:
 @pytest.mark.real("process")
 @pytest.mark.needs("openssl")
 def test_tls_on_one_side_alone_is_told_with_the_way_out(server: Canned, tmp_path: Path) -> None:
-    with pytest.raises(DaemonError, match=r"wrong version number.*; does the server use TLS\? if not, use http://$"):
+    with pytest.raises(DaemonError, match=r"TLS failed \(wrong version .*does it not use TLS\? then use http$"):
         DaemonConnection(server.url.replace("http", "https")).get("/a")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     pair = make_authority(tmp_path)
@@ -135,17 +164,18 @@ def test_tls_on_one_side_alone_is_told_with_the_way_out(server: Canned, tmp_path
     with socket.create_server(("127.0.0.1", 0)) as listening:
         place = f"127.0.0.1:{listening.getsockname()[1]}"
 
-        def shake_hands() -> None:
-            other, _ = listening.accept()
-            with suppress(OSError), context.wrap_socket(other, server_side=True):
-                pass
-            other.close()
+        def shake_hands(times: int) -> None:
+            for _ in range(times):
+                other, _ = listening.accept()
+                with suppress(OSError), context.wrap_socket(other, server_side=True):
+                    pass
+                other.close()
 
-        for scheme, told in (
-            ("https", r"its certificate is not trusted \(self.signed certificate\); name .* SSL_CERT_FILE$"),
-            ("http", r"; does the server use TLS\? if so, use https://$"),
+        for scheme, told, times in (
+            ("https", r"its certificate is not trusted \(self.signed certificate\); name .* SSL_CERT_FILE$", 1),
+            ("http", r"; does it use TLS\? then use https$", 2),
         ):
-            thread = Thread(target=shake_hands)
+            thread = Thread(target=shake_hands, args=(times,))
             thread.start()
             with pytest.raises(DaemonError, match=rf"^{scheme}://{place} does not answer: .*{told}"):
                 DaemonConnection(f"{scheme}://{place}").get("/a")
@@ -157,7 +187,7 @@ def test_who_wants_a_password_is_told_how_to_give_one(server: Canned) -> None:
     way = server.url.replace("://", "://NAME:PASSWORD@")
     with pytest.raises(
         DaemonError,
-        match=rf"/a responded with 401: A user is needed; pass the user name and password in the URL, such as {way}$",
+        match=rf"/a: it asks for a password; pass the user name and password in the URL, such as {way}$",
     ):
         DaemonConnection(server.url).get("/a")
 
@@ -196,7 +226,7 @@ def test_an_address_that_goes_on_refusing_is_left_to_the_request() -> None:
         place = f"127.0.0.1:{reserved.getsockname()[1]}"
         wait_for_daemon(place, lambda _: None, lambda: sum(slept), slept.append)
         assert sum(slept) == MAX_WAIT_SECONDS
-        with pytest.raises(DaemonError, match="does not answer: Connection refused"):
+        with pytest.raises(DaemonError, match="does not answer: it refuses connections"):
             DaemonConnection(place).get("/")
 
 

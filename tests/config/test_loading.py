@@ -147,6 +147,14 @@ FILES = [
     ("\n".join(" " * depth + "a:" for depth in range(1000)), f"21: {TOO_DEEP}"),
     (r'ring: {dir: "a\0b"}', f"1: {NOWHERE}"),
     ('\n"\\ud800": {}', f"2: {NOWHERE}"),
+    (
+        f"x: &a [{'q, ' * 1000}]\ny: [{'*a, ' * 1000}]\n",
+        "2: with its aliases, more than 500000 values; write fewer aliases",
+    ),
+    (
+        "a: &a0 [x, x]\n" + "".join(f"b{n}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(40)),
+        "17: with its aliases, more than 500000 values; write fewer aliases",
+    ),
 ]
 
 
@@ -157,8 +165,8 @@ def test_a_fault_of_the_file_has_its_line(tmp_path: Path, text: str, sentence: s
 
 
 def test_a_key_made_of_aliases_is_not_written_out(tmp_path: Path) -> None:
-    chain = ", ".join(f"&a{number} [*a{number - 1}]" for number in range(1, 2000))
-    path, flags = save(tmp_path, f"x: [&a0 [y], {chain}]\n? *a1999\n: 1\n")
+    chain = ", ".join(f"&a{number} [*a{number - 1}]" for number in range(1, 900))
+    path, flags = save(tmp_path, f"x: [&a0 [y], {chain}]\n? *a899\n: 1\n")
     assert f"{path}:1: [...]: no such group of settings; `ibpulse serve --help` lists every setting" in faults(
         flags, {}
     )

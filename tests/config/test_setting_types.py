@@ -117,6 +117,11 @@ def test_addresses_are_taken_apart_and_written_back(text: str, host: str, port: 
     assert str(address) == text
 
 
+@for_each(["[::]:10055", "[::0]:10055", "[0:0:0:0:0:0:0:0]:10055"])
+def test_every_address_of_ipv6_is_every_address(text: str) -> None:
+    assert load({"web.listen-address": [text]}, {}).web.listen_address == ListenAddress("", 10055)
+
+
 def test_settings_cannot_be_changed() -> None:
     settings = load({}, {})
     name = "interval"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ibpulse.analysis.saturation import MoeSaturationOptions
 from ibpulse.analysis.signature import SignatureOptions
-from ibpulse.commands.wiring import aggregator_options
 from ibpulse.config import load
+from ibpulse.node.wiring import aggregator_options
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 from tests.tables import for_each
 

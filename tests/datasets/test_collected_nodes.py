@@ -15,7 +15,8 @@ import pytest
 from starlette.types import ASGIApp
 
 from ibpulse.answers.jobs import JobsAnswer
-from ibpulse.datasets import node_samples_source
+from ibpulse.client.transport import HttpPeer
+from ibpulse.datasets import collected_nodes
 from ibpulse.datasets.collected_nodes import NodeCollection, collect_nodes
 from ibpulse.datasets.collection_result import CollectionResult
 from ibpulse.datasets.dataset_schema import FILES, MISSING, RAW, Part
@@ -24,7 +25,6 @@ from ibpulse.datasets.gateway_nodes import GatewaySource
 from ibpulse.errors import DiscoveryError
 from ibpulse.fleet import nodes
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.http_peer import HttpPeer
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import PolledNode
 from ibpulse.fleet.target_sources import parse_source
@@ -95,7 +95,7 @@ def no_node_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is: nodes of the test answer in its own process."""
     for get in (HttpPeer.get, nodes.Node.get):
         monkeypatch.setitem(get.__kwdefaults__, "seconds", HANG_SECONDS)
-    monkeypatch.setattr(node_samples_source, "ANSWER_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(collected_nodes, "ANSWER_SECONDS", HANG_SECONDS)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.datasets.dataset_columns import make_table
-from ibpulse.datasets.dataset_schema import MISSING, RAW, SCHEMAS, TIERS, Part, parse_path
+from ibpulse.datasets.dataset_schema import MAX_ROWS, MISSING, RAW, SCHEMAS, TIERS, Part, parse_path
 from ibpulse.datasets.dataset_store import MARK, DatasetStore
 from ibpulse.datasets.span_parts import HOUR_NS, CoveredSpans, cut_span, most_samples
 from ibpulse.errors import DatasetError
@@ -60,6 +60,18 @@ def test_what_was_written_is_read(tmp_path: Path, form: str) -> None:
     assert store.parts(MISSING) == []
     # nothing is left but folders and the mark
     assert {path.name for path in (tmp_path / "new").rglob("*") if path.is_file()} == {MARK}
+
+
+def test_a_part_with_more_rows_than_an_hour_has_is_not_read(tmp_path: Path) -> None:
+    store = DatasetStore(str(tmp_path))
+    store.begin()
+    count = MAX_ROWS[MISSING] + 1
+    rows = {"from_ns": [1] * count, "to_ns": [2] * count, "reason": ["it is away"] * count}
+    store.write_table(MISSING, PART, make_table(MISSING, rows))
+    with pytest.raises(
+        DatasetError, match=r"has a part of 3601 rows in the tier missing, more than the 3600 of an hour"
+    ):
+        store.read_table(MISSING, PART)
 
 
 def test_a_file_that_cannot_be_finished_does_not_appear(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ibpulse import memory
 from ibpulse.cli import main
+from ibpulse.datasets.dataset_schema import MAX_ROWS
 from tests.datasets.fleets import busy_dataset, dataset, plan
 
 
@@ -117,6 +120,27 @@ def test_a_damaged_tier_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert status != 0
     assert "cannot be read" in error
     assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("tier", ["files", "node10ms", "rails1s", "steps"])
+def test_a_part_with_too_many_rows_is_refused_before_it_is_read(
+    tier: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MAX_ROWS, tier, 0)
+    status, _, error = run(capsys, "report", str(busy_dataset()))
+    assert status == 1
+    assert f"rows in the tier {tier}, more than the 0 of an hour; collect this part again" in error
+
+
+def test_a_span_that_takes_more_memory_than_there_is_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "spare_bytes", lambda: 10_000)
+    status, _, error = run(capsys, "report", str(busy_dataset()))
+    assert status == 1
+    assert re.search(r"takes \d+ kB of memory for one node, more than the 10 kB that can be spared; choose", error), (
+        error
+    )
 
 
 def test_a_part_of_the_time_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

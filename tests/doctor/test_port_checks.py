@@ -10,7 +10,8 @@ from ibpulse.doctor import Level, examine, worst_level
 from ibpulse.doctor.facts import Folders, Mount
 from ibpulse.doctor.port_checks import NEVER
 from ibpulse.model import DevicePlace, Port, SamplerHealth, Verdict
-from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES
+from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, UNKNOWN_BYTES
+from ibpulse.sysfs.device import NO_PORTS
 from ibpulse.sysfs.kinds import NEVER_RAILS
 from tests.doctor.making import (
     make_card,
@@ -22,6 +23,7 @@ from tests.doctor.making import (
     sentences,
     troubles,
 )
+from tests.tables import for_each
 
 ETHERNET = {"link_layer": "Ethernet", "hca_type": "MT4126", "rate": "100 Gb/sec (4X EDR)"}
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
@@ -41,6 +43,33 @@ def test_a_tree_without_the_class_has_nothing_to_sample() -> None:
 def test_a_class_without_devices_has_nothing_to_sample() -> None:
     facts = make_facts((), tree={"listed": ()}, no_sampling="no port has byte counters")
     assert only_trouble(facts).sentence == "has no devices in class/infiniband."
+
+
+@for_each([("mlx5_0", "mlx5_1"), ("mlx5_1",)])
+def test_links_to_devices_that_are_not_mounted_are_a_failure(*absent: str) -> None:
+    here = [port for port in RAILS if port.id.device not in absent]
+    tree = {"listed": ("mlx5_0", "mlx5_1"), "admitted": ("mlx5_0", "mlx5_1"), "absent": absent}
+    facts = make_facts(here, tree=tree, no_sampling="" if here else "no port has byte counters")
+    (finding,) = (finding for finding in troubles(facts) if finding.subject == "path.sysfs")
+    names = ", ".join(absent)
+    assert finding.sentence == f"class/infiniband links to devices that are not here: {names}."
+    assert finding.advice.startswith("Mount the whole /sys of the host")
+    answering = [sentence for sentence in sentences(facts, "devices") if "answer" in sentence]
+    assert answering == ([": 1 device answers."] if here else [])
+
+
+def test_a_device_without_ports_is_a_failure() -> None:
+    finding = only_trouble(make_facts(fabric={"notices": (f"mlx5_2: {NO_PORTS}",)}))
+    assert (finding.level, finding.subject, finding.sentence) == (Level.FAIL, "mlx5_2", NO_PORTS)
+
+
+@for_each([(None, Level.FAIL), ((), Level.FAIL), (("mlx5_0", "mlx5_1"), Level.WARN)])
+def test_slingshot_is_said_not_to_be_supported(listed: tuple[str, ...] | None, level: Level) -> None:
+    ports = RAILS if listed else ()
+    tree = {"listed": listed, "admitted": listed or (), "unsupported": {"Slingshot": 4}}
+    finding = only_trouble(make_facts(ports, tree=tree, no_sampling="" if listed else "no port has byte counters"))
+    assert (finding.level, finding.subject) == (level, "Slingshot")
+    assert finding.sentence == "is not supported: it has no RDMA devices, and 4 adapters here cannot be sampled."
 
 
 def test_patterns_that_leave_nothing_are_named() -> None:
@@ -339,7 +368,12 @@ def test_a_rail_of_unknown_rate_is_not_compared() -> None:
         ("i40e", "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters.", "Its driver has no "),
         ("mthca", LEGACY, "It is sampled as soon as one of its counters exceeds 32 bits"),
         ("rdma_rxe", NO_BYTES, "Soft-RoCE counts bytes from Linux 7.2 on (rxe_process_mad): upgrade the kernel."),
-        ("hns", NO_BYTES, "Its driver does not count bytes; the driver of a newer kernel may."),
+        ("hns", NO_BYTES, "Its driver shows no file that counts bytes; the driver of a newer kernel may."),
+        (
+            "frob",
+            f"its driver frob names bytes in hw_counters/x, but {UNKNOWN_BYTES}",
+            "Send a report as described in ",
+        ),
     ],
 )
 def test_a_port_without_bytes_has_the_advice_for_its_reason(driver: str, problem: str, advice: str) -> None:

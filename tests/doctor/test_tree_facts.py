@@ -55,6 +55,15 @@ def test_without_proc_the_mount_is_not_known(tmp_path: Path) -> None:
     assert find_mount(tmp_path, "/sys") is None
 
 
+def test_half_a_tree_and_other_networks_are_seen(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    (tree.root / "class/infiniband/mlx5_1").symlink_to("../../devices/pci0000:99/mlx5_1")
+    (tree.root / "class/infiniband/notes").write_text("no device")
+    (tree.root / "class/cxi/cxi0").mkdir(parents=True)
+    facts = read_tree(DoctorOptions(sysfs=tree.root), Inventory(tree.root).scan())
+    assert (facts.listed, facts.absent, facts.unsupported) == (("mlx5_0", "mlx5_1"), ("mlx5_1",), {"Slingshot": 1})
+
+
 def test_devices_folders_and_lifespans_are_listed(tree: Tree) -> None:
     tree.add("mlx5_10")
     tree.add("mlx5_2", {1: PortFiles(hw_counters=None)}, pci="0000:19:00.0")

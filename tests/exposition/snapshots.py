@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.aggregator.snapshot import JobSnapshot
@@ -52,7 +53,10 @@ CAPTURES = CaptureCounts(
 
 ERRORS = {part: number for number, part in enumerate(PARTS)}
 SERVER = WebCounts(
-    stream_viewers=2, stream_dropped_events=17, config_reloaded=True, internal_errors=lambda: dict(ERRORS)
+    stream_viewers=2,
+    stream_dropped_events=17,
+    config_reloaded=True,
+    internal_errors=SimpleNamespace(counts=lambda: dict(ERRORS)),
 )
 for _path, _code, _seconds in (
     ("/metrics", 200, 0.0015),

@@ -186,6 +186,57 @@ EFA_DEVICE = _texts(
     }
 )
 
+IONIC_ZEROS = _zeros(
+    "req_rx_cqe_err req_rx_cqe_flush req_rx_dup_response req_rx_inval_pkts req_rx_oper_err req_rx_rmt_acc_err"
+    " req_rx_rmt_req_err req_tx_loc_acc_err req_tx_loc_oper_err req_tx_loc_sgl_inv_err req_tx_mem_mgmt_err"
+    " resp_rx_cqe_err resp_rx_cqe_flush resp_rx_inval_request resp_rx_loc_len_err resp_rx_loc_oper_err"
+    " resp_rx_outof_atomic resp_tx_loc_sgl_inv_err resp_tx_rmt_acc_err resp_tx_rmt_inval_req_err resp_tx_rmt_oper_err"
+)
+
+
+def ionic(index: int = 0, *, newer: bool = False) -> dict[str, str]:
+    """Counters of an ionic port, which its firmware names; a newer one counts what it sends again."""
+    values = IONIC_ZEROS | {
+        "lifespan": 10,
+        "req_rx_impl_nak_seq_err": 2,
+        "req_rx_pkt_seq_err": 37,
+        "req_rx_rnr_retry_err": 4,
+        "req_tx_retry_excd_err": 1,
+        "resp_rx_dup_request": 29,
+        "resp_rx_outof_buf": 6,
+        "resp_rx_outouf_seq": 112,
+        "resp_tx_pkt_seq_err": 33,
+        "resp_tx_rnr_retry_err": 3,
+        "rx_rdma_cnp_pkts": 81_440,
+        "rx_rdma_ecn_pkts": 1_220_871,
+        "rx_rdma_mcast_bytes": 4_160,
+        "rx_rdma_mcast_pkts": 52,
+        "rx_rdma_ucast_bytes": 870_171_188_670_112 + index,
+        "rx_rdma_ucast_pkts": 212_444_137_001 + index,
+        "tx_rdma_cnp_pkts": 80_919,
+        "tx_rdma_mcast_bytes": 8_320,
+        "tx_rdma_mcast_pkts": 104,
+        "tx_rdma_ucast_bytes": 880_171_188_670_554 + index,
+        "tx_rdma_ucast_pkts": 214_885_544_003 + index,
+    }
+    again = {
+        "resp_rx_ccl_cts_outouf_seq": 0,
+        "resp_rx_s0_table_err": 0,
+        "rx_rdma_ccl_cts_bytes": 66_112,
+        "rx_rdma_ccl_cts_pkts": 1_033,
+        "rx_rdma_mtu_discard_pkts": 0,
+        "tx_rdma_ack_timeout": 9,
+        "tx_rdma_ccl_cts_ack_timeout": 0,
+        "tx_rdma_ccl_cts_bytes": 66_240,
+        "tx_rdma_ccl_cts_pkts": 1_035,
+        "tx_rdma_ccl_cts_retx_bytes": 0,
+        "tx_rdma_ccl_cts_retx_pkts": 0,
+        "tx_rdma_retx_bytes": 40_960,
+        "tx_rdma_retx_pkts": 10,
+    }
+    return _texts(values | (again if newer else {}))
+
+
 IRDMA_IP = (
     "InDiscards InMcastOctets InMcastPkts InOctets InPkts InReasmRqd InTruncatedPkts"
     " OutMcastOctets OutMcastPkts OutNoRoutes OutOctets OutPkts OutSegRqd"

@@ -134,7 +134,7 @@ class Machine(Tree):
         """Add a network device of the function; a speed of `EINVAL` is that of one that is down."""
         folder = function / "net" / name
         folder.mkdir(parents=True)
-        for file, text in {"speed": speed, "dev_port": f"{dev_port}", "type": kind}.items():
+        for file, text in {"speed": speed, "dev_port": f"{dev_port}", "type": kind, "carrier_changes": "2"}.items():
             (folder / file).write_text(f"{text}\n")
         if speed == "EINVAL":
             make_unreadable(folder / "speed")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.families import clouds, nvidia
+from tests.families import amd, clouds, nvidia
 from tests.families.machine import Machine
 
 
@@ -206,6 +206,32 @@ FAMILIES = (
         "Soft RoCE on kernel 7.3: counters, of which five live, and bytes in hw_counters.",
         ("sw/rxe/rxe_mad.c 7.3, and the tree of a 7.3.4 machine: no device link, fw_ver empty, lifespan 12",),
         clouds.rxe_new_kernel,
+    ),
+    Family(
+        "ionic_mi300x",
+        "Eight MI300X, each with a Pollara 400 of AMD Pensando below the same switch, on the firmware of 2019.",
+        (
+            "ionic/ionic_ibdev.c, ionic_hw_stats.c 6.18: one Ethernet port, hca_type, no process_mad and so no"
+            " counters/; the device is a child of the PCI function of the driver ionic; the firmware gives the names",
+            "Pensando's firmware of 2019, rdma_stats_hdrs: the names, each of 64 bits, with 'resp_rx_outouf_seq'",
+            "ROCm/omnistat issue 301 and collector_network.py: unicast and multicast are added, in bytes",
+            "a published summary of a Supermicro AS-8126GS-TNMR with MI325X: the buses, a PEX890xx with a GPU behind"
+            " bridges and a Pollara behind a switch of its own, which also has processing accelerators",
+            "assumed: MI300X takes the place of MI325X, all eight adapters are Pollara; the ports of their switches,"
+            " and fw_ver",
+        ),
+        amd.ionic_mi300x,
+    ),
+    Family(
+        "ionic_mi355x",
+        "Eight MI355X, each with a Pollara 400, on a firmware that counts what it sends again; two front-end ports.",
+        (
+            "RCCL's telemetry, rcclHwcAinic: names of retransmissions, timeouts and CCL CTS, and which names of mlx5"
+            " and bnxt_re mean the same",
+            "a published session on a Dell XE9785L: the root bridges of both PCI domains, two ConnectX-6 Dx",
+            "assumed: the way from a root bridge to GPU and adapter is that of ionic_mi300x; one NUMA node per socket",
+        ),
+        amd.ionic_mi355x,
     ),
     Family(
         "compat_view",

@@ -30,7 +30,7 @@ def speeds(fabric: Fabric) -> list[float | None]:
 
 
 @pytest.mark.parametrize(
-    "name", ["connectx7_ndr", "connectx7_saturated", "connectx8_xdr", "mlx5_roce", "efa_new_kernel"]
+    "name", ["connectx7_ndr", "connectx7_saturated", "connectx8_xdr", "mlx5_roce", "efa_new_kernel", "ionic_mi300x"]
 )
 def test_a_node_without_trouble_has_no_notices(scan: Scan, name: str) -> None:
     fabric = scan(name)
@@ -95,6 +95,32 @@ def test_broadcom_counters_that_answer_einval_leave_the_slow_pair(scan: Scan) ->
         "bnxt_re1:1: the device updates these counters once a second: shorter bursts are not seen, and a second "
         "can include no update or two.",
     )
+
+
+@for_each({"ionic_mi300x": ("ionic_mi300x", "MI300X"), "ionic_mi355x": ("ionic_mi355x", "MI355X")})
+def test_the_pollara_beside_each_gpu_of_amd_is_a_rail(name: str, gpu: str, scan: Scan) -> None:
+    fabric = scan(name)
+    assert fabric.notices == ()
+    assert rails(fabric) == [f"ionic_{index}:1" for index in range(8)]
+    # accelerators of the adapter are no GPUs
+    assert [found.name for found in fabric.topology.gpus] == [gpu] * 8
+    for port in fabric.ports[:8]:
+        assert port.source is not None
+        names = [path.rpartition("/")[2] for path in (*port.source.transmit, *port.source.receive)]
+        assert names == [f"{way}_rdma_{kind}_bytes" for way in ("tx", "rx") for kind in ("ucast", "mcast")]
+        assert port.source.scale == 1
+        assert port.source.refresh_seconds == pytest.approx(0.014)
+        # the switches of server and adapter
+        assert (port.identity.gpu_distance, port.rate_bytes_per_second) == ("PXB", 50e9)
+        assert "," not in port.identity.gpu
+
+
+def test_front_end_ports_beside_ionic_are_no_rails(scan: Scan) -> None:
+    ports = by_name(scan("ionic_mi355x"))
+    assert {name: (port.role, port.identity.gpu_distance) for name, port in ports.items() if "mlx5" in name} == {
+        "mlx5_0:1": ("unknown", "PHB"),
+        "mlx5_1:1": ("unknown", "PHB"),
+    }
 
 
 def test_a_rate_file_that_fails_is_made_up_for_by_the_netdev(scan: Scan) -> None:

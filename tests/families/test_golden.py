@@ -17,6 +17,7 @@ from tests.tables import for_each
 
 Visits = Mapping[str, Visit]
 
+IONIC_RESOLUTION = f"WARN resolution {', '.join(f'ionic_{index}:1' for index in range(8))}"
 # What doctor finds wrong with a family, and nothing else: level, check and what it is about.
 TROUBLE: dict[str, tuple[str, ...]] = {
     "connectx7_ndr": (),
@@ -41,6 +42,8 @@ TROUBLE: dict[str, tuple[str, ...]] = {
     ),
     "irdma_new_kernel": ("WARN resolution rocep56s0f0:1, rocep56s0f1:1",),
     "bond": ("WARN remarks mlx5_bond_0:1",),
+    "ionic_mi300x": (IONIC_RESOLUTION,),
+    "ionic_mi355x": (IONIC_RESOLUTION,),
 }
 
 
@@ -67,10 +70,21 @@ def test_no_file_of_a_tree_is_ever_written(name: str, visits: Visits) -> None:
     assert visits[name].changed == frozenset()
 
 
-@for_each(["compat_view", "efa_old_kernel", "switchdev", "hfi1", "mana"])
+def list_device_counters(visit: Visit) -> set[str]:
+    """The counters of devices, as opposed to those of their ports, that were opened."""
+    return {path.rpartition("/")[2] for path in visit.opened if "/hw_counters/" in path and "/ports/" not in path}
+
+
+@for_each(["compat_view", "switchdev", "hfi1", "mana"])
 def test_counters_of_a_device_are_never_opened(name: str, visits: Visits) -> None:
-    opened = visits[name].opened
-    assert not [path for path in opened if "/hw_counters/" in path and "/ports/" not in path]
+    assert list_device_counters(visits[name]) == set()
+
+
+def test_counters_of_an_efa_device_are_opened_beside_its_ports(visits: Visits) -> None:
+    assert list_device_counters(visits["efa_old_kernel"]) == {
+        *("no_completion_cmds", "cmds_err", "keep_alive_rcvd"),
+        *("reg_mr_err", "create_qp_err", "create_cq_err", "create_ah_err"),
+    }
 
 
 def test_no_file_of_an_excluded_device_is_opened(tmp_path: Path) -> None:

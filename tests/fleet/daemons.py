@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -17,21 +18,19 @@ from starlette.types import Receive, Scope, Send
 from ibpulse import exposition
 from ibpulse.aggregator import Snapshot
 from ibpulse.events import Event, EventLog
-from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import FlightRecorder
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.metrics.web import WebCounts
 from ibpulse.model import Fabric
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
-from ibpulse.web.parts import CaptureParts
 from ibpulse.web.server import serve
 from tests.clocks import GivenClock
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.exposition.snapshots import simulated
 from tests.loop_clock import pause
 from tests.running import HANG_SECONDS
-from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node, port
+from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node, given_captures, port
 from tests.web.test_stream import advance
 
 # of the clock of every node and of the gateway, while the clock of the loop shows 0
@@ -63,9 +62,6 @@ class Daemon:
     going_on: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
 
-    def metrics(self, accept: str | None, names: Any) -> tuple[bytes, str]:
-        return exposition.render(self.snapshot, exposition.process_registry(), accept, names, self.counts)
-
     async def ports(self) -> bytes:
         """What it answers about its ports."""
         async with httpx.AsyncClient() as client:
@@ -89,18 +85,18 @@ async def serving(directory: Path, name: str, clock: Callable[[Node], int], **ch
     events = EventLog()
     events.add(Event(BEGIN_NS - 10**9, "started", "", "ibpulse started"))
     options = CaptureOptions(directory / "captures", name, min_free_bytes=0, writer_seconds=HANG_SECONDS)
-    recorder = FlightRecorder(RingReader(made.node.ring), options, lambda: clock(made.node))
+    recorder = FlightRecorder(RingReader(made.node.ring), options, GivenClock(time.monotonic, lambda: clock(made.node)))
     fabric = Fabric(tuple(port(each) for each in made.node.slots), simulated=True)
     recorder.note(replace(made.snapshot, fabric=fabric))
     parts = made.node.parts(
         fabric=lambda: fabric,
-        metrics=made.metrics,
+        registry=exposition.process_registry(),
         snapshot=lambda: made.snapshot,
         counts=made.counts,
         wall_clock_ns=lambda: clock(made.node),
-        node=name,
+        name=name,
         events=events,
-        captures=CaptureParts(recorder, AlertReceiver((name,), 0), (5 * 10**9, 10**9), allow_unauthenticated=True),
+        captures=given_captures(recorder, name, allow_unauthenticated=True),
         **changes,
     )
     app = create_app(parts)

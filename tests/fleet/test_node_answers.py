@@ -20,10 +20,9 @@ from ibpulse.answers.members import MAX_PORTS, AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.answers.window import WindowAnswer
+from ibpulse.client.transport import PeerAnswer, read_answer
+from ibpulse.client.windows import read_array, read_window
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.http_peer import PeerAnswer
-from ibpulse.fleet.node_answers import read_answer
-from ibpulse.fleet.window_answers import read_array, read_window
 from ibpulse.web.app import create_app
 from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, jobs_of, ports_of, state_of
 from tests.tables import for_each

@@ -22,15 +22,14 @@ from ibpulse.answers.captures import CapturesAnswer
 from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.ports import PortsAnswer
 from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.client.transport import HttpPeer, PeerAnswer
+from ibpulse.client.windows import read_array, read_window
 from ibpulse.fleet import node_table
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.http_peer import HttpPeer, PeerAnswer
-from ibpulse.fleet.node_answers import ask_node
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeState, NodeTable, PolledNode
-from ibpulse.fleet.nodes import Node, Nodes
+from ibpulse.fleet.nodes import Node, Nodes, ask_node
 from ibpulse.fleet.target_sources import parse_source
-from ibpulse.fleet.window_answers import read_array, read_window
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.web.auth.reload import WebConfigReloader
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running

@@ -8,9 +8,8 @@ from contextlib import suppress
 
 import pytest
 
+from ibpulse.client.transport import MAX_CONNECTIONS, NodeAccess
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.http_peer import MAX_CONNECTIONS
-from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
 from ibpulse.fleet.targets import Target
 from tests.fleet.hostile import Hostile, hostile, never

@@ -10,17 +10,17 @@ import logging
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.commands.daemon import Captures
 from ibpulse.config import load as load_settings
 from ibpulse.errors import CaptureError, IbpulseError
 from ibpulse.events import Event, EventLog
@@ -32,8 +32,9 @@ from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.jobs.job_history import job_details
-from ibpulse.jobs.job_watch import NOTHING, JobsView
+from ibpulse.jobs.job_watch import JobsView
 from ibpulse.model import PortId, PortState
+from ibpulse.node.wiring import capture_options
 from ibpulse.recordings import Recording, load
 from ibpulse.recordings.recorded_jobs import trace_holdings
 from ibpulse.ring.layout import H_CREATED_WALL_NS
@@ -47,6 +48,7 @@ INTERVAL_NS = 10_000_000
 SECOND_NS = 10**9
 # the newest tick of the ring is complete at this wall time
 NOW_NS = 900 * INTERVAL_NS
+CLOCK: Any = SimpleNamespace(time_ns=lambda: NOW_NS)
 TRIGGER = Trigger(API, "test", NOW_NS - 2 * SECOND_NS, {"job": "llama"}, 3 * SECOND_NS, SECOND_NS)
 
 
@@ -80,11 +82,12 @@ def make_recorder(
     directory: Path,
     events: EventLog | None = None,
     internal_errors: InternalErrors | None = None,
-    jobs: Callable[[], JobsView] = lambda: NOTHING,
+    jobs: JobsView | None = None,
     **changes: Any,
 ) -> FlightRecorder:
     given = {"directory": directory, "host": "node7", "min_free_bytes": 0, "writer_seconds": HANG_SECONDS, **changes}
-    made = FlightRecorder(ring.reader, CaptureOptions(**given), lambda: NOW_NS, events, internal_errors, jobs)
+    watch: Any = SimpleNamespace(view=jobs) if jobs else None
+    made = FlightRecorder(ring.reader, CaptureOptions(**given), CLOCK, events, internal_errors, watch)
     made.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
     return made
 
@@ -166,7 +169,7 @@ async def test_a_capture_has_the_jobs_of_its_window_and_its_event_names_them(rin
     for tick, kind, job in story:
         events.add(job_event(ring, tick, kind, job))
     view = JobsView((moved, later))
-    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=lambda: view)
+    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=view)
     pending = recorder.ask(TRIGGER)
     meta = (await taken(recorder, pending)).meta
     # the window has the samples 401 to 800
@@ -187,7 +190,7 @@ async def test_the_jobs_in_the_event_of_a_capture_are_bounded_and_what_is_not_a_
 ) -> None:
     events, ports = EventLog(), tuple(PortId(f"mlx5_{number}", 1) for number in range(100))
     view = JobsView(tuple(PlacedJob(Claim(str(number), "slurm", "file"), ports, "gpus") for number in range(20)))
-    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=lambda: view)
+    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=view)
     pending = recorder.ask(TRIGGER)
     assert len((await taken(recorder, pending)).meta.jobs) == 20
     (event,) = events.events()
@@ -207,7 +210,7 @@ async def test_a_capture_has_the_jobs_of_its_samples_when_the_clock_was_set(
     events, running, over = EventLog(), placed("1", "mlx5_0"), placed("2", "mlx5_1")
     for tick, kind, job in [(350, "job-began", running), (360, "job-began", over), (500, "job-ended", over)]:
         events.add(job_event(ring, tick, kind, job, ahead_seconds * SECOND_NS))
-    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=lambda: JobsView((running,)))
+    recorder = make_recorder(ring, tmp_path / "captures", events, jobs=JobsView((running,)))
     one, other = (await taken(recorder, recorder.ask(TRIGGER))).meta.jobs
     assert (one.job, other.job) == (running, over)
     # a begin before the capture keeps its time if that is before the capture too
@@ -219,7 +222,7 @@ async def test_a_capture_of_a_node_whose_jobs_are_unknown_does_not_say_that_ther
     ring: Ring, tmp_path: Path
 ) -> None:
     for view, expected in ((JobsView(), False), (JobsView(()), True)):
-        recorder = make_recorder(ring, tmp_path / str(expected), EventLog(), jobs=lambda view=view: view)
+        recorder = make_recorder(ring, tmp_path / str(expected), EventLog(), jobs=view)
         await taken(recorder, recorder.ask(TRIGGER))
         assert bool(recorder.jobs_of()) is expected
 
@@ -284,9 +287,10 @@ async def test_the_host_of_a_capture_comes_from_the_settings(
     ring: Ring, tmp_path: Path, flags: dict[str, list[str]], host: str
 ) -> None:
     given = {"capture.dir": [str(tmp_path / "captures")], "capture.min-free": ["0B"], **flags}
-    captures = Captures(load_settings(given, {}), ring.reader, EventLog(), InternalErrors())
-    captures.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
-    capture = await taken(captures.recorder, captures.recorder.ask(TRIGGER))
+    options = capture_options(load_settings(given, {}))
+    recorder = FlightRecorder(ring.reader, options, CLOCK)
+    recorder.note(update(ring, Aggregator(ring.reader, AggregatorOptions()), 8))
+    capture = await taken(recorder, recorder.ask(TRIGGER))
     assert capture.meta.host == host
 
 

@@ -19,9 +19,9 @@ import httpx
 import yaml
 
 from ibpulse import exposition
+from ibpulse.client.transport import HttpPeer
 from ibpulse.clocks import Clock
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.http_peer import HttpPeer
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes

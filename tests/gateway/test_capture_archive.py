@@ -12,8 +12,8 @@ from fastapi import Request
 from starlette.responses import StreamingResponse
 
 from ibpulse.answers.captures import CapturesAnswer
+from ibpulse.client.transport import NodeAccess
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.nodes import Nodes
 from ibpulse.fleet.targets import make_target
 from ibpulse.gateway import capture_archive

@@ -16,12 +16,11 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.commands import gateway_service
-from ibpulse.commands.gateway import make_discovery
-from ibpulse.commands.gateway_service import Gateway, LookupLoop
 from ibpulse.config.loading import load
-from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.discovery import Discovery, make_discovery
 from ibpulse.fleet.node_table import NodeTable
+from ibpulse.gateway import service
+from ibpulse.gateway.service import Gateway, LookupLoop
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.web.auth.reload import WebConfigReloader
 from tests.fleet.hostile import Hostile
@@ -61,7 +60,8 @@ async def test_a_part_that_fails_is_logged_once_counted_and_tried_again(
     given = {"web.listen-address": "127.0.0.1:0", "nodes.sources": str(nodes), "web.config.file": str(config)}
     settings = load({name: [text] for name, text in given.items()} | {"capture.allow-unauthenticated": ["true"]}, {})
     errors = InternalErrors(parts=GATEWAY_PARTS)
-    running = asyncio.create_task(Gateway(settings, make_discovery(settings, errors), errors).run())
+    discovery = make_discovery(settings.nodes.sources, None, errors)
+    running = asyncio.create_task(Gateway(settings, discovery, errors).run())
     await until(lambda: errors.counts() == dict.fromkeys(GATEWAY_PARTS, 2), 0.5)
     (port,) = {record.args[3] for record in caplog.records if "serving" in record.msg and record.args}
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
@@ -95,7 +95,7 @@ def test_a_name_that_hangs_takes_one_thread_and_delays_no_other(monkeypatch: pyt
             raise socket.gaierror(socket.EAI_AGAIN, "hung")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))]
 
-    monkeypatch.setattr(gateway_service.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(service.socket, "getaddrinfo", look_up)
     unhandled: list[dict[str, Any]] = []
 
     async def run() -> None:
@@ -122,7 +122,7 @@ def test_a_name_that_hangs_takes_one_thread_and_delays_no_other(monkeypatch: pyt
 
 def test_a_loop_ends_while_lookups_hang_of_which_nobody_takes_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
-    monkeypatch.setattr(gateway_service.socket, "getaddrinfo", lambda *_, **__: answered.wait(60))
+    monkeypatch.setattr(service.socket, "getaddrinfo", lambda *_, **__: answered.wait(60))
 
     async def run() -> None:
         asyncio.create_task(asyncio.get_running_loop().getaddrinfo("hung", 1))  # noqa: RUF006

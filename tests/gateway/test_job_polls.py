@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.client import WINDOW_HEADER
+from ibpulse.client.windows import NPY_TYPE, WINDOW_HEADER, NodeArray, read_array
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.window_answers import NPY_TYPE, NodeArray, read_array
 from ibpulse.gateway import job_polls
 from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_polls import GONE, MAX_ASKED, JobPolls

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.answers.window import History, Implausible, WindowHead
+from ibpulse.client.windows import NodeArray
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.window_answers import NodeArray
 from ibpulse.gateway.node_samples import NodeSamples, find_places, reduce_to_bins
 
 START = 1_763_683_200_000

@@ -36,7 +36,16 @@ SQUARED = "For users' own queries: the boards show the variation of the active s
 ROLLING = "The boards compute it from the moment counters, over the span of each point."
 STATES = "The boards show ibpulse_port_up; the page of the node and /api/v1/events tell what happened and when."
 JOBS = "To be joined with other metrics; docs/job-joins.md has the queries."
+EFA_COMMANDS = "About commands to an EFA device, not its traffic; docs/counters.md says what each means."
 UNUSED = {
+    "ibpulse_hw_tx_rdma_retx_bytes_total": "The boards count retransmissions in packets, as of other adapters.",
+    "ibpulse_hw_device_no_completion_cmds_total": EFA_COMMANDS,
+    "ibpulse_hw_device_cmds_err_total": EFA_COMMANDS,
+    "ibpulse_hw_device_keep_alive_rcvd_total": EFA_COMMANDS,
+    "ibpulse_hw_device_reg_mr_err_total": EFA_COMMANDS,
+    "ibpulse_hw_device_create_qp_err_total": EFA_COMMANDS,
+    "ibpulse_hw_device_create_cq_err_total": EFA_COMMANDS,
+    "ibpulse_hw_device_create_ah_err_total": EFA_COMMANDS,
     "ibpulse_node_observed_ratio": "Qualifies the values of a window; the boards show rates of counters.",
     "ibpulse_port_problem": STATES,
     "ibpulse_port_implausible_samples_total": "Says how often a sample was corrected, which the page shows too.",

@@ -48,9 +48,10 @@ def view_case(case: Case, root: Path) -> CaseView:
     case.build(node)
     fabric = node.add_rails()
     merged = merge(node.read())
-    placement = place_jobs(merged.claims or (), fabric.ports, fabric.topology)
+    placement = place_jobs(merged.claims or (), fabric.ports, fabric.topology, whole=merged.known)
     jobs = None if merged.claims is None else placement.jobs
-    view = JobsView(jobs, merged.present, merged.pods, (*merged.remarks, *placement.remarks))
+    notices = (*merged.remarks, *placement.remarks)
+    view = JobsView(jobs, merged.present, merged.pods, notices, whole=merged.known)
     return CaseView(view, fabric.ports, node)
 
 
@@ -64,7 +65,7 @@ class Pages:
     def samples(self, view: CaseView) -> list[str]:
         """The samples of the families of jobs in `/metrics`."""
         ports = tuple(map(PortSnapshot, view.ports))
-        snapshot = replace(self.base, ports=ports, jobs=view.jobs.jobs, job_statistics=())
+        snapshot = replace(self.base, ports=ports, jobs=view.jobs.jobs, jobs_known=view.jobs.whole, job_statistics=())
         text = table_text(job_rows.ROWS, snapshot, TextFormat.PROMETHEUS, ())
         return [line for line in text.splitlines() if not line.startswith("#")]
 

@@ -210,7 +210,7 @@ def build(seed: int, number: int, root: Path) -> tuple[NodeTree, Counter[str]]:
     """A node of hostile things beside a good document, mapping file and cgroup, and how many of each kind."""
     rng, node, counts = random.Random(f"{seed} {number}"), NodeTree(root), Counter[str]()
     node.document(**GOOD)
-    node.map(gpu0="good-map")
+    node.map(gpu0="good-map-1")
     if rng.random() < 0.5:
         node.slurm("job_7/step_0")
     else:
@@ -276,7 +276,7 @@ def check(node: NodeTree, fabric: Fabric, pages: Pages) -> int:
     by_id = {claim.id: claim for claim in claims}
     # what is good is found, whatever is beside it
     assert (by_id["good"].gpus, by_id["good"].devices) == ((ADDRESSES[0],), ("mlx5_7",))
-    assert Claim("good-map", "slurm", "slurm-map", gpu_indexes=(0,)) in answers["slurm-map"].claims
+    assert Claim("good-map-1", "slurm", "slurm-map", gpu_indexes=(0,)) in answers["slurm-map"].claims
     assert "7" in {claim.id for claim in answers["slurm-cgroup"].claims}
     documents = {path.name.removesuffix(".json") for path in node.owners.iterdir() if is_document(path)}
     assert {claim.id for claim in answers["file"].claims} == documents

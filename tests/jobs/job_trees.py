@@ -35,7 +35,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Case:
-    """A node, and what is true of it; `jobs` is None if nothing tells which jobs run."""
+    """A node, and what is true of it; `jobs` is None if nothing tells which jobs run, and not `known` if others may."""
 
     name: str
     build: Callable[[NodeTree], None]
@@ -43,6 +43,7 @@ class Case:
     jobs: Mapping[str, Expected] | None
     pods: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    known: bool = True
 
 
 ALL = tuple(range(GPUS))
@@ -177,6 +178,34 @@ CASES = (
     Case("no source", lambda node: None, (), None),
     Case("version 2, no job", lambda node: node.slurm(), ("slurm-cgroup",), {}),
     Case("version 2, exclusive", lambda node: node.slurm("job_4711/step_0"), ("slurm-cgroup",), {"4711": ALONE}),
+    Case(
+        "version 2, Slurm 26.05",
+        lambda node: node.slurm("s5K1KKYAYG5D00/step_0", "sEKNKTV3WPV500/step_extern"),
+        ("slurm-cgroup",),
+        {"s5K1KKYAYG5D00": UNPLACED, "sEKNKTV3WPV500": UNPLACED},
+    ),
+    Case(
+        "version 2, a name that is not known",
+        lambda node: node.slurm("job_4711/step_0", "t5K1KKYAYG5D00/step_0"),
+        ("slurm-cgroup",),
+        {"4711": UNPLACED},
+        notices=(
+            "sys/fs/cgroup/system.slice/slurmstepd.scope: t5K1KKYAYG5D00: not the name of a job, such as job_42 or "
+            "s5K1KKYAYG5D00; it is not known which jobs run.",
+        ),
+        known=False,
+    ),
+    Case(
+        "mapped by UUID",
+        lambda node: node.map(**{"MIG-265a219d-a49f-578a-825d-222c72699c16": "12 1000", "gpu1": "12 1000"}),
+        ("slurm-map",),
+        {"12": Expected("slurm", "slurm-map")},
+        notices=(
+            "mapping: MIG-265a219d-a49f-578a-825d-222c72699c16: its name is not like 0 or 0.1, so the GPUs of its job "
+            "are not known.",
+        ),
+        known=False,
+    ),
     Case("version 2, nested steps", _nested, ("slurm-cgroup",), {"4711": ALONE}),
     Case(
         "version 2, several daemons of Slurm, another slice",

@@ -93,7 +93,11 @@ def test_of_ten_thousand_hostile_names_few_are_jobs(tmp_path: Path) -> None:
     scope.joinpath(*["d"] * 500).mkdir(parents=True)
     found, seen = read_slurm_cgroups(tmp_path, 60.0), read_pod_cgroups(tmp_path, 60.0)
     assert [claim.id for claim in found.claims] == [str(number) for number in range(1, 257)]
-    assert found.remarks == (f"{tmp_path}: there are more than 256 jobs; the others are ignored.",)
+    assert found.remarks[0] == f"{tmp_path}: there are more than 256 jobs; the others are ignored."
+    assert found.remarks[1].endswith(
+        "and 3997 more: not the name of a job, such as job_42 or s5K1KKYAYG5D00; it is not known which jobs run."
+    )
+    assert found.unread
     assert (len(seen.pods), seen.claims, seen.knows) == (256, (), False)
 
 

@@ -15,6 +15,7 @@ from ibpulse.jobs.claims import Found
 from ibpulse.jobs.job_directory import JobDirectory, boot_time_ns
 from ibpulse.jobs.job_documents import FORM, normal_address, read_job_documents
 from ibpulse.jobs.slurm_mapping import read_slurm_mapping
+from tests.tables import for_each
 
 GOOD = {"id": "42", "scheduler": "slurm", "gpus": ["0000:3e:00.0"]}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="no root")
@@ -183,7 +184,7 @@ def test_a_directory_that_others_can_change_is_not_read(
     os.chown(folder, user, 0)
     folder.chmod(mode)
     found = read_it(folder)
-    assert (found.claims, found.present, found.knows) == ((), True, False)
+    assert (found.claims, found.present, found.knows, found.unread) == ((), True, False, True)
     (remark,) = found.remarks
     assert remark.startswith(f"{folder} is not read: ")
     assert remark.endswith("have to belong to root or to user 0, and no other user may be able to write to them.")
@@ -267,12 +268,62 @@ def test_a_mapping_directory_is_read_as_the_prolog_writes_it(tmp_path: Path) -> 
     assert found.remarks == ()
 
 
-def test_what_is_no_job_id_in_a_mapping_file_is_ignored(tmp_path: Path) -> None:
-    found = mapped(tmp_path, gpu0=b"12 \xff\x00../x /\n&", gpu1=b"x" * 1025, gpuname=b"12")
-    assert [(claim.id, claim.gpu_indexes) for claim in found.claims] == [("12", (0,))]
-    folder = tmp_path / "mapping"
-    assert found.remarks == (
-        f"{folder}: name: ignored, because its name is not like 0 or 0.1.",
-        f"{folder}: 1: ignored, because it is longer than 1024 bytes.",
-        f"{folder}: 0: it holds something that is not the id of a job.",
-    )
+UUID, MIG = "GPU-0451a3f1-f345-8e4c-6592-e96c0feca949", "MIG-265a219d-a49f-578a-825d-222c72699c16"
+NOT_AN_ID = "it holds something that is not the id of a job, so jobs may be missing."
+OTHER_NAME = "its name is not like 0 or 0.1, so the GPUs of its job are not known."
+# content by file, the GPUs of each job, and the remarks; with any, jobs may be missing
+MAPPINGS: dict[str, tuple[dict[str, str], dict[str, tuple[int, ...]], tuple[str, ...]]] = {
+    "DCGM": ({"0": "12\n13\n", "2.1": "14"}, {"12": (0,), "13": (0,), "14": (2,)}, ()),
+    "soperator: no newline, 0 without a job": ({"0": "12", "1": "0"}, {"12": (0,)}, ()),
+    "dcgm-job-map: 0 on idle GPUs": ({"0.0": "0\n", "1.3": "12\n"}, {"12": (1,)}, ()),
+    "jobstats: job and user": ({"0": "4711 1000\n", "1": "4711 1000\n"}, {"4711": (0, 1)}, ()),
+    "jobstats: by number and by UUID": ({"3": "4711 1000\n", UUID: "4711 1000\n"}, {"4711": (3,)}, ()),
+    "jobstats: instances of MIG": ({MIG: "4711 1000\n"}, {"4711": ()}, (f"{MIG}: {OTHER_NAME}",)),
+    "CEEMS": ({"0": "12\n", "7": "13\n"}, {"12": (0,), "13": (7,)}, ()),
+    "AMD": ({"5": '{\n "SLURM_JOB_ID": "12",\n "SLURM_JOB_GPUS": "5" }\n'}, {"12": (5,)}, ()),
+    "AMD, damaged": ({"5": '{ "SLURM_JOB_ID": '}, {}, (f"5: {NOT_AN_ID}",)),
+    "AMD, without a job": ({"5": '{ "SLURM_JOB_ID": "" }'}, {}, ()),
+    "PBS, an array of Slurm": ({"0": "12.server\n", "1": "12_7\n"}, {"12.server": (0,), "12_7": (1,)}, ()),
+    "UUIDs of GPUs": ({UUID: "12\n"}, {"12": ()}, (f"{UUID}: {OTHER_NAME}",)),
+    "instances behind a UUID": ({f"{UUID}.1": "12\n"}, {"12": ()}, (f"{UUID}.1: {OTHER_NAME}",)),
+    "0-1": ({"0-1": "12\n"}, {"12": ()}, (f"0-1: {OTHER_NAME}",)),
+    "one GPU by number, another by UUID": (
+        {"0": "12", UUID: "12", UUID.replace("4", "5"): "12"},
+        {"12": ()},
+        (f"{UUID}, {UUID.replace('4', '5')}: {OTHER_NAME}",),
+    ),
+    "idle, by UUID": ({UUID: "", MIG: "0\n", ".0.new": "x"}, {}, ()),
+    "words for no job": ({"0": "none\n"}, {}, (f"0: {NOT_AN_ID}",)),
+    "several ids in a line": ({"0": "12,13\n"}, {}, (f"0: {NOT_AN_ID}",)),
+    "a comment": ({"0": "# written by hand\n12\n"}, {"12": (0,)}, (f"0: {NOT_AN_ID}",)),
+    "a README": ({"README": "Files of the prolog\n", "0": "12"}, {"12": (0,)}, (f"README: {NOT_AN_ID}",)),
+    "bytes": (
+        {"0": "12 \x00../x /\n&", "1": "x" * 1025},
+        {"12": (0,)},
+        ("1: ignored, because it is longer", f"0: {NOT_AN_ID}"),
+    ),
+}
+
+
+@for_each(MAPPINGS)
+def test_a_mapping_file_says_what_its_writer_meant(
+    files: dict[str, str],
+    gpus: dict[str, tuple[int, ...]],
+    remarks: tuple[str, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("mapping")
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    found = read_slurm_mapping(folder, 0)
+    assert {claim.id: claim.gpu_indexes for claim in found.claims} == gpus
+    assert (found.knows, found.unread) == (True, bool(remarks))
+    assert len(found.remarks) == len(remarks)
+    assert all(remark.startswith(f"{folder}: {text}") for text, remark in zip(remarks, found.remarks, strict=True))
+
+
+def test_documents_that_are_not_read_may_be_of_jobs(folder: Path) -> None:
+    put(folder, GOOD)
+    assert not read(folder).unread
+    put(folder, b"{", "43.json")
+    assert ([claim.id for claim in read(folder).claims], read(folder).unread) == (["42"], True)

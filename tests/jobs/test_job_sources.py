@@ -14,6 +14,7 @@ from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.claims import ABSENT, Claim, Found
 from ibpulse.jobs.job_sources import GONE_SECONDS, BootTime, JobSources, Merged, merge
 from tests.clocks import GivenClock
+from tests.tables import for_each
 
 SECONDS = 5.0
 
@@ -72,6 +73,24 @@ def test_no_source_that_can_tell_is_not_no_job() -> None:
     assert Sources().ids() is None
 
 
+UNREAD = Found((Claim("1", "slurm", "slurm-cgroup"),), unread=True)
+BLIND = Found(knows=False)
+
+
+@for_each(
+    [
+        ({"slurm-cgroup": Found()}, True),
+        ({"slurm-cgroup": UNREAD}, False),
+        ({"slurm-cgroup": UNREAD, "file": Found()}, False),
+        # pods without RDMA in their cgroups are no jobs
+        ({"slurm-cgroup": Found(), "kubernetes-cgroup": BLIND}, True),
+        ({"slurm-cgroup": ABSENT, "kubernetes-cgroup": BLIND}, False),
+    ]
+)
+def test_jobs_are_known_where_nothing_unread_may_be_one(answers: dict[str, Found], known: bool) -> None:
+    assert merge(answers).known is known
+
+
 @pytest.fixture
 def pipe(tmp_path: Path) -> Path:
     """A pipe that hangs who opens it, as a network file system does."""
@@ -123,7 +142,7 @@ def test_a_source_that_hangs_from_the_start_is_waited_for_only_a_moment(pipe: Pa
     release(pipe)
     assert merged is not None
     assert merged.claims is not None
-    assert [claim.id for claim in merged.claims] == ["1"]
+    assert ([claim.id for claim in merged.claims], merged.known) == (["1"], False)
 
 
 def test_an_exception_is_counted_and_the_jobs_stay() -> None:
@@ -157,11 +176,13 @@ def test_a_first_reading_that_was_given_up_says_nothing_about_jobs() -> None:
     assert merged is not None
     assert merged.claims is not None
     assert ([claim.id for claim in merged.claims], merged.remarks, merged.silent) == (["2"], ("late",), ("file",))
+    assert not merged.known
     sources.set("file", slurm("1", source="file"))
     merged = sources.read()
     assert merged is not None
     assert merged.claims is not None
     assert ([claim.id for claim in merged.claims], merged.remarks, merged.silent) == (["1", "2"], (), ())
+    assert merged.known
 
 
 def test_nothing_is_known_of_the_jobs_of_a_source_that_may_not_be_read() -> None:

@@ -61,7 +61,6 @@ def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
         f"kubepods/burstable/pod{UID}/kubepods/pod{OTHER_UID}",
         f"kubepods/burstable/pod{UID}/pod{OTHER_UID}",
         f"kubepods/burstable/pod{UID}/0123/kubepods.slice/kubepods-pod{OTHER_UID.replace('-', '_')}.slice",
-        f"system.slice/docker.service/kubepods/pod{OTHER_UID}",
         f"user.slice/kubepods/pod{OTHER_UID}",
     ],
 )

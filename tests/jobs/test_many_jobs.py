@@ -57,7 +57,7 @@ class BusyNode:
         self.path = root / "events"
         self.start()
         self.read()
-        self.tree.map(**{f"gpu{gpu}": "long" for gpu in range(4)})
+        self.tree.map(**{f"gpu{gpu}": "long-1" for gpu in range(4)})
 
     def start(self) -> None:
         """A new daemon."""

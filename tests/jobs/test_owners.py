@@ -109,6 +109,11 @@ def test_a_job_alone_whose_devices_the_node_does_not_have_has_all_rails_and_a_re
     assert found.remarks == ("job 1: it holds x, which this node does not have.",)
 
 
+def test_a_job_is_not_alone_if_there_may_be_others() -> None:
+    (only,) = place_jobs((claim("1"),), PORTS, PAIRS, whole=False).jobs
+    assert placed(only) == ([], "")
+
+
 @pytest.mark.parametrize("device", ["s", "x"])
 def test_a_pod_has_no_rail_that_it_has_not_open_also_alone(device: str) -> None:
     """A pod that mounts storage over RDMA, and one with a device that is not sampled."""

@@ -92,7 +92,7 @@ def test_a_config_json_gives_the_published_model(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"model_type": "deepseek_v3"}, "model_type: 'deepseek_v3' is not one of llama, mistral,"),
+        ({"model_type": "jamba"}, "model_type: 'jamba' is not one of llama, mistral,"),
         ({"model_type": None}, "model_type: '' is not one of llama, mistral,"),
         ({"hidden_size": 0}, "hidden_size: 0 is out of bounds; choose 1 to 10000000"),
         ({"hidden_size": None}, "hidden_size: is missing; give parameters, layers and hidden"),
@@ -100,7 +100,11 @@ def test_a_config_json_gives_the_published_model(tmp_path: Path, name: str) -> N
         ({"num_hidden_layers": 10_001}, "num_hidden_layers: 10001 is out of bounds; choose 1 to 10000"),
         ({"tie_word_embeddings": "x"}, "tie_word_embeddings: unknown value 'x'; choose true or false"),
         ({"num_experts_per_tok": 9}, "9 experts per token are more than its 8 experts"),
-        ({"decoder_sparse_step": 2}, "decoder_sparse_step: layers with and without experts are not counted"),
+        ({"decoder_sparse_step": 2}, "decoder_sparse_step: layers with it are not counted for mixtral"),
+        ({"layer_types": ["linear_attention"]}, "layer_types: layers of the kind 'linear_attention' are not counted"),
+        ({"attention_bias": True}, "attention_bias: layers with it are not counted for mixtral"),
+        ({"n_shared_experts": 1}, "n_shared_experts: layers with it are not counted for mixtral"),
+        ({"num_experts": 16}, "num_local_experts: is not what num_experts is; correct one"),
     ],
 )
 def test_a_config_json_that_cannot_be_counted_is_refused(tmp_path: Path, changes: dict[str, Any], fault: str) -> None:
@@ -109,6 +113,20 @@ def test_a_config_json_that_cannot_be_counted_is_refused(tmp_path: Path, changes
         read_job_file(path)
     assert str(refusal.value).startswith(str(path))
     assert fault in refusal.value.faults[0]
+
+
+def test_a_missing_value_causes_no_other_fault(tmp_path: Path) -> None:
+    path = saved(tmp_path, {key: value for key, value in HUB["mixtral-8x7b"].items() if key != "num_local_experts"})
+    with pytest.raises(ConfigError) as refusal:
+        read_job_file(path)
+    assert [fault.partition(";")[0] for fault in refusal.value.faults] == [f"{path}:1: num_experts: is missing"]
+
+
+@pytest.mark.parametrize("kind", ["nemo.collections.llm.gpt.model.llama.LlamaModel", "my.net.Net", ""])
+def test_a_model_of_another_program_is_refused(tmp_path: Path, kind: str) -> None:
+    content = {"model": {**({"_target_": kind} if kind else {}), "num_layers": 32, "hidden_size": 4096}}
+    with pytest.raises(ConfigError, match=r"is a configuration of (NeMo|another program), which is not read; give "):
+        job_file(tmp_path, content if kind else {"trainer": {"devices": 8}, "model": {"tensor_model_parallel_size": 4}})
 
 
 def job_file(directory: Path, content: object) -> JobFile:
@@ -170,7 +188,9 @@ def test_layers_without_experts_and_shared_experts_are_counted(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"multi_latent_attention": True}, "model.multi_latent_attention: latent attention is not counted"),
+        ({"multi_latent_attention": True}, "model.kv_lora_rank: is missing"),
+        ({"mtp_num_layers": 1}, "model.mtp_num_layers: layers of this kind are not counted"),
+        ({"hybrid_override_pattern": "M*M*"}, "model.hybrid_override_pattern: layers of this kind are not counted"),
         ({"gated_linear_unit": False}, "model.gated_linear_unit: MLPs without gates are not counted"),
         ({"moe_layer_freq": [1, 1]}, "model.moe_layer_freq: has 2 entries for 48 layers; give 0 or 1 per layer"),
         ({"num_layers": "many"}, "model.num_layers: 'many' is not a whole number; choose 1 to 10000"),

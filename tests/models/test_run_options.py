@@ -10,6 +10,7 @@ from ibpulse.errors import ConfigError
 from ibpulse.models.megatron_rules import DATA, OptionValue
 from ibpulse.models.run_options import BRIDGE, DEFAULTS, KINDS, LM, RunOptions, read_run_options
 
+TARGET = "megatron.bridge.training.config.ConfigContainer"
 SAMPLES: dict[str, tuple[str, OptionValue]] = {
     "switch": ("true", True), "count": ("3", 3), "text": ("some", "some"), "list": ("[a, Scope.b]", ("a", "b")),
     "version": ("2.6.0", "2.6.0"),
@@ -36,7 +37,7 @@ def test_every_option_is_read_from_both_files(tmp_path: Path) -> None:
     for name, kind in KINDS.items():
         text, expected = SAMPLES[kind]
         args = read(tmp_path, f"MODEL_ARGS: {{--{name.replace('_', '-')}: {text}}}")
-        config = read(tmp_path, f"_target_: x\nmodel: {{{name}: {text}}}\n")
+        config = read(tmp_path, f"_target_: {TARGET}\nmodel: {{{name}: {text}}}\n")
         assert (args.program, config.program) == (LM, BRIDGE)
         assert (value(args, name), args.options[name].place) == (expected, f"{tmp_path}/run.yaml:1")
         if name != "comm_overlap":
@@ -82,6 +83,26 @@ def test_lists_and_single_stages_of_arguments(tmp_path: Path) -> None:
     assert (value(run, "overlap_p2p_comm"), value(run, "batch_p2p_comm")) == (False, True)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MODEL_ARGS:\n  --bf16: true\n  --expert-model-parallel-size: 4\n  --recompute-modules: moe mlp\n",
+        "MODEL_ARGS:\n  bf16: true\n  expert_model_parallel_size: '4'\n  recompute_modules: [moe, mlp]\n",
+        "MODEL_ARGS:\n- --bf16\n- --expert-model-parallel-size 4\n- --recompute-modules\n- moe\n- mlp\n",
+        "MODEL_ARGS:\n- --bf16: true\n- --expert-model-parallel-size: 4\n- --recompute-modules: moe mlp\n",
+        "MODEL_ARGS: --bf16 --expert-model-parallel-size=4 --recompute-modules moe mlp\n",
+        "MODEL_ARGS: |\n  --bf16 \\\n  --expert-model-parallel-size 4 \\\n  --recompute-modules moe mlp\n",
+        '{"MODEL_ARGS": {\n\t"--bf16": true, "--expert-model-parallel-size": 4,\n\t"--recompute-modules": "moe mlp"}}',
+    ],
+)
+def test_arguments_of_every_form_are_read(tmp_path: Path, text: str) -> None:
+    run = read(tmp_path, text)
+    expected: dict[str, OptionValue] = {
+        "bf16": True, "expert_model_parallel_size": 4, "recompute_modules": ("moe", "mlp"),
+    }  # fmt: skip
+    assert {name: value(run, name) for name in expected} == expected
+
+
 def test_a_config_has_unset_options_enumerations_and_places(tmp_path: Path) -> None:
     run = read(
         tmp_path,
@@ -101,7 +122,7 @@ def test_a_config_has_unset_options_enumerations_and_places(tmp_path: Path) -> N
     }  # fmt: skip
     assert {name: one.value for name, one in run.options.items()} == expected
     assert run.options["tp_comm_overlap"].place == f"{tmp_path}/run.yaml:9"
-    energon = read(tmp_path, "_target_: x\ndataset: {_target_: x.EnergonProvider}\n")
+    energon = read(tmp_path, f"_target_: {TARGET}\ndataset: {{_target_: x.EnergonProvider}}\n")
     assert "native_energon_packing" not in energon.options
 
 
@@ -129,17 +150,28 @@ NEMO = "trainer: {num_nodes: 4}\nmodel:\n  tensor_model_parallel_size: 4\n  ub_t
     [
         ("", "run.yaml: is no configuration of Megatron; give "),
         ("[1, 2]", "run.yaml: is no configuration of Megatron; give "),
-        (NEMO, "run.yaml: is no configuration of Megatron; give "),
+        (NEMO, "run.yaml: is of NeMo; give "),
+        (
+            "_target_: nemo.lightning.Trainer\nmodel: {_target_: nemo.collections.llm.GPTModel}",
+            "run.yaml: is of NeMo; ",
+        ),
+        ("model: {_target_: my.net.Net, bf16: true}", "run.yaml: is of another program; give "),
         ("model: 3", "run.yaml: is no configuration of Megatron; give "),
         ("MODEL_ARGS: {--lr: 3}", "run.yaml: MODEL_ARGS has no flag that a rule reads; write them like --bf16: true"),
-        ("MODEL_ARGS: [--bf16]", "run.yaml: MODEL_ARGS has no flag that a rule reads; write them like --bf16: true"),
-        ("model: {_target_: x, bf16: [", "run.yaml:1: not YAML: "),
-        ("model: {_target_: x, bf16: 3}", "run.yaml:1: bf16: unknown value '3'; choose true or false"),
-        ("model: {_target_: x, bf16: {a: b}}", "run.yaml:1: bf16: is not a single value; give one"),
-        ("model:\n  _target_: x\n  num_moe_experts: .nan", "run.yaml:3: num_moe_experts: '.nan' is not a whole "),
+        ("MODEL_ARGS: [bf16]", "run.yaml: MODEL_ARGS has no flag that a rule reads; write them like --bf16: true"),
+        (f"model: {{_target_: {TARGET}, bf16: [", "run.yaml:1: not YAML: "),
+        (f"model: {{_target_: {TARGET}, bf16: 3}}", "run.yaml:1: bf16: unknown value '3'; choose true or false"),
+        (f"model: {{_target_: {TARGET}, bf16: {{a: b}}}}", "run.yaml:1: bf16: is not a single value; give one"),
+        (
+            f"model:\n  _target_: {TARGET}\n  num_moe_experts: .nan",
+            "run.yaml:3: num_moe_experts: '.nan' is not a whole ",
+        ),
         ("MODEL_ARGS: {--num-experts: -8}", "run.yaml:1: num_experts: '-8' is not a whole number"),
-        ("model: {_target_: x, bf16: true, bf16: true}", "run.yaml:1: bf16: is given twice"),
-        (BOMB + "model: {_target_: x, bf16: *i, recompute_modules: *i}", "run.yaml:10: bf16: is not a single value"),
+        (f"model: {{_target_: {TARGET}, bf16: true, bf16: true}}", "run.yaml:1: bf16: is given twice"),
+        (
+            BOMB + f"model: {{_target_: {TARGET}, bf16: *i, recompute_modules: *i}}",
+            "run.yaml:7: with its aliases, more than 500000 values; write fewer aliases",
+        ),
         ("model: " + "[" * 50, "run.yaml:1: more than 20 levels deep"),
     ],
 )
@@ -150,4 +182,4 @@ def test_a_file_that_cannot_be_used_gets_a_clear_error(tmp_path: Path, text: str
 
 
 def test_many_faults_are_bounded(tmp_path: Path) -> None:
-    assert len(refusal(tmp_path, "_target_: x\nmodel:\n" + "  bf16: true\n" * 1000)) == 20
+    assert len(refusal(tmp_path, f"_target_: {TARGET}\nmodel:\n" + "  bf16: true\n" * 1000)) == 20

@@ -41,7 +41,7 @@ def test_a_file_cut_anywhere_is_read_in_part_or_refused(tmp_path: Path, form: st
 def try_to_read(path: Path, unit: str = "") -> tuple[BenchmarkRun | None, str]:
     """The run, or why it is refused."""
     try:
-        return read_benchmark(path, unit), ""
+        return read_benchmark(path, unit)[0], ""
     except BenchmarkError as error:
         return None, str(error)
 
@@ -50,7 +50,7 @@ def test_a_json_file_cut_off_has_the_rows_before_the_cut(tmp_path: Path) -> None
     text = nccl_json()
     path = tmp_path / "cut.json"
     path.write_text(text[: text.index('"size":1073741824') + 200])
-    run = read_benchmark(path)
+    (run,) = read_benchmark(path)
     assert {row.size_bytes for row in run.measurements} >= {1 << 28, 1 << 29}
     assert (1 << 31) not in {row.size_bytes for row in run.measurements}
     assert not run.complete

@@ -17,7 +17,8 @@ from tests.nccl.benchmark_writers import SIZES, inspector_line, nccl_document, n
 def read(tmp_path: Path, text: str, **options: str) -> BenchmarkRun:
     path = tmp_path / "benchmark"
     path.write_text(text)
-    return read_benchmark(path, **options)
+    (run,) = read_benchmark(path, **options)
+    return run
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -169,7 +170,7 @@ def test_operations_of_one_kind_are_one_row_and_lost_ones_are_counted(tmp_path: 
     (row,) = run.measurements
     assert (row.operations, row.seconds, row.ranks, row.nodes) == (2, pytest.approx(200e-6), 8, 1)
     assert run.remarks == (
-        "1 lines that are not complete were skipped",
+        "1 lines that are not complete or have an invalid value were skipped",
         "1 operations without a time were skipped",
         "NCCL Inspector dropped 5 operations",
     )

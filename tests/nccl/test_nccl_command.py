@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.commands.nccl import ALGORITHMS, COLLECTIVES, UNITS
-from ibpulse.nccl import perftest_json, wire_factors
+from ibpulse.commands.options.explain import ALGORITHMS, COLLECTIVES, UNITS
+from ibpulse.nccl import wire_factors
+from ibpulse.nccl.perftest import UNITS as KNOWN_UNITS
 from tests.nccl.benchmark_writers import nccl_json, nccl_text, perftest
 
 
@@ -64,5 +65,5 @@ def test_a_missing_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_the_choices_are_those_that_are_known() -> None:
     assert set(COLLECTIVES) <= set(wire_factors.COLLECTIVES)
-    assert tuple(perftest_json.UNITS) == UNITS
+    assert tuple(KNOWN_UNITS) == UNITS
     assert set(ALGORITHMS) | {"direct"} == {name for names in wire_factors.ALGORITHMS.values() for name in names}

@@ -25,7 +25,7 @@ THRESHOLD = 0.1e9
 def read(tmp_path: Path) -> BenchmarkRun:
     path = tmp_path / "run.json"
     path.write_text(nccl_json())
-    return read_benchmark(path)
+    return read_benchmark(path)[0]
 
 
 def record(run: BenchmarkRun, ratio: float, shares: tuple[float, ...] = (1 / RAILS,) * RAILS) -> Recording:

@@ -98,7 +98,7 @@ def samples(folder: Path) -> Iterator[Sample]:
         yield Sample(text.encode(), read_job, ("model", "{}", "--nodes=4"))
 
 
-def read_result(path: Path) -> BenchmarkRun:
+def read_result(path: Path) -> tuple[BenchmarkRun, ...]:
     """The results in a file of a benchmark."""
     return read_benchmark(path, "Gb/s")
 

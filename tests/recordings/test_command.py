@@ -17,8 +17,8 @@ import pytest
 from ibpulse.errors import IbpulseError, RecordingError, SamplerError
 from ibpulse.events import Event
 from ibpulse.recordings import Recording, load, session
+from ibpulse.recordings.from_ring import SampleSource
 from ibpulse.recordings.session import Progress, ProgressLine, RecorderOptions, record, refuse_existing
-from ibpulse.recordings.source import SampleSource
 from tests.recordings.recordings import START_NS, make_meta, make_recording
 
 S = 1_000_000_000
@@ -41,15 +41,21 @@ def run(
     """Record pieces that come one at a time, each with an event; what the command says."""
     coming, happened = iter(pieces), iter(events)
 
-    def read() -> Iterator[Recording]:
-        yield from (piece for piece in [next(coming, None)] if piece is not None)
+    class Given(SampleSource):
+        meta = make_meta()
 
-    async def read_events() -> Sequence[Event]:
-        return [event for event in [next(happened, None)] if event is not None]
+        def read(self) -> Iterator[Recording]:
+            yield from (piece for piece in [next(coming, None)] if piece is not None)
+
+        async def read_events(self) -> Sequence[Event]:
+            return [event for event in [next(happened, None)] if event is not None]
+
+        def check(self) -> None:
+            check()
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[SampleSource]:
-        yield SampleSource(make_meta(), read, check, read_events)
+        yield Given()
 
     options = options or RecorderOptions(duration_ns=len(pieces) * S)
     return asyncio.run(record(path, opening(), options, trim))

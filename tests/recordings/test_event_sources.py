@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.events import Event, EventLog
-from ibpulse.model import PortState
+from ibpulse.model import Fabric, PortState
+from ibpulse.node.sampler_source import follow_sampler
 from ibpulse.recordings import RecordedPort
-from ibpulse.recordings.event_sources import DaemonEvents, LogEvents, RecordedTicks, ports_at_begin
-from ibpulse.recordings.source import describe_remote, ring_source
+from ibpulse.recordings.from_daemon import DaemonEvents, describe_answer
+from ibpulse.recordings.from_ring import LogEvents, RecordedTicks, ports_at_begin
 from ibpulse.ring.layout import H_CREATED_WALL_NS
+from ibpulse.sampler.temporary_sampler import TemporarySampler
 from tests.aggregator.rings import MS, Ring, constant, port
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import events_of, port_of, read_ports, state_of
@@ -60,14 +63,20 @@ async def test_a_port_that_appeared_is_said_not_to_be_recorded(ring: Ring) -> No
     assert texts == ["mlx5_0:1 appeared", "mlx5_7:1 appeared; it is not recorded"]
 
 
+def sampler_of(ring: Ring, fabric: Fabric, events: EventLog) -> TemporarySampler:
+    """A sampler that has sampled this ring and goes on."""
+    supervisor: Any = SimpleNamespace(fabric=fabric, slots=ring.file.slots(), events=events)
+    task: Any = SimpleNamespace(done=lambda: False)
+    return TemporarySampler(supervisor, ring.reader, task)
+
+
 async def test_the_ports_of_a_ring_are_those_of_the_first_sample(ring: Ring) -> None:
     log = EventLog()
     first = ring.file.latest_tick() + 1
     log.history.begin("mlx5_0:1", DOWN)
     log.add(change(ring, first + 5, DOWN, UP, "mlx5_0:1"))
-    slots = ring.file.slots()
-    source = await ring_source(ring.reader, ring.fabric, slots, lambda: None, log)
-    simulated = await ring_source(ring.reader, replace(ring.fabric, simulated=True), slots, lambda: None, EventLog())
+    source = await follow_sampler(sampler_of(ring, ring.fabric, log))
+    simulated = await follow_sampler(sampler_of(ring, replace(ring.fabric, simulated=True), EventLog()))
     assert (source.meta.simulated, simulated.meta.simulated) == (False, True)
     assert source.meta.ports[0].first_state == DOWN
     assert source.meta.ports[1].first_state.active
@@ -103,11 +112,11 @@ def answer(server: Canned, *times_ms: int, **changes: Any) -> None:
 async def test_a_daemon_gives_the_events_since_the_first_sample_once(
     server: Canned, connection: DaemonConnection
 ) -> None:
-    begin_ns: list[int | None] = [None]
-    source = DaemonEvents(connection, lambda: begin_ns[0], PORTS)
+    follower: Any = SimpleNamespace(begin_ns=None)
+    source = DaemonEvents(connection, follower, PORTS)
     answer(server, 100_000)
     assert await source.read() == []
-    begin_ns[0] = 90_000 * MS
+    follower.begin_ns = 90_000 * MS
     (event,) = await source.read()
     assert (event.time_ns, event.uncertainty_ns, event.kind) == (100_000 * MS, 1000 * MS, "link-down")
     assert (event.before, event.after) == (PortState("ACTIVE", active=True), PortState("DOWN"))
@@ -119,7 +128,8 @@ async def test_a_daemon_gives_the_events_since_the_first_sample_once(
 
 
 async def test_a_daemon_that_does_not_answer_is_asked_again(server: Canned, connection: DaemonConnection) -> None:
-    source = DaemonEvents(connection, lambda: 1, PORTS)
+    follower: Any = SimpleNamespace(begin_ns=1)
+    source = DaemonEvents(connection, follower, PORTS)
     server.answer("/api/v1/events", b"", 503)
     assert await source.read() == []
     answer(server, 100_000, kind="appeared", subject="mlx5_7:1")
@@ -128,6 +138,6 @@ async def test_a_daemon_that_does_not_answer_is_asked_again(server: Canned, conn
 
 def test_a_port_of_a_daemon_that_cannot_be_read_has_a_problem_and_one_that_disappeared_is_not_recorded() -> None:
     ports = [port_of(), port_of("mlx5_1", state="unreadable"), port_of("x", state="disappeared")]
-    found = describe_remote(read_ports(*ports), "http://node7:10055")
+    found = describe_answer(read_ports(*ports))
     described = [(port.device, port.state, port.problem, port.active) for port in found]
     assert described == [("mlx5_0", "ACTIVE", "", True), ("mlx5_1", "", "unreadable", True)]

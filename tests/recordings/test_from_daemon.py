@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.errors import DaemonError, FabricError
 from ibpulse.recordings import RecordedPort, RecordingMeta
-from ibpulse.recordings.source import DaemonFollower, describe_remote
+from ibpulse.recordings.from_daemon import DaemonFollower, ask_meta
 from tests.client.servers import Canned, canned
-from tests.fleet.small_answers import read_ports
+from tests.fleet.small_answers import port_of, ports_of
 
 INTERVAL_NS = 10_000_000
 META = RecordingMeta("node7", INTERVAL_NS, (RecordedPort("mlx5_0", 1), RecordedPort("mlx5_1", 1)), "record")
@@ -40,20 +38,10 @@ def follower(server: Canned) -> Iterator[DaemonFollower]:
 
 def answer(server: Canned, start_ms: int, newest_ms: int, points: int, interval_ms: int = 10) -> None:
     """From now on the daemon's window is this: the first port sends the number of its tick, the second is unknown."""
-    about = {
-        "interval_ms": interval_ms,
-        "resolution_ms": interval_ms,
-        "start_ms": start_ms,
-        "points": points,
-        "history": {"newest_ms": newest_ms},
-        "implausible": {"places": []},
-        "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
-    }
     ticks = start_ms // 10 + np.arange(points)
-    values = np.stack([ticks, np.where(ticks % 7, ticks, np.nan)]).astype(np.float32)
-    body = io.BytesIO()
-    np.save(body, values)
-    server.answer("/api/v1/window", body.getvalue(), X_Ibpulse_Window=json.dumps(about))
+    history = {"oldest_ms": 0, "newest_ms": newest_ms}
+    grid = {"interval_ms": interval_ms, "resolution_ms": interval_ms, "start_ms": start_ms, "history": history}
+    server.answer_window(np.stack([ticks, np.where(ticks % 7, ticks, np.nan)]), **grid)
 
 
 def test_what_is_not_certain_yet_is_waited_for(server: Canned, follower: DaemonFollower) -> None:
@@ -97,14 +85,14 @@ def test_a_daemon_that_cannot_answer_now_is_asked_again(
 
 def test_a_daemon_that_refuses_is_believed(server: Canned, follower: DaemonFollower) -> None:
     server.answer("/api/v1/window", b'{"detail": "no such user"}', 401)
-    with pytest.raises(DaemonError, match="responded with 401: no such user"):
+    with pytest.raises(DaemonError, match="it asks for a password"):
         list(follower.read())
 
 
 def test_a_daemon_that_never_answered_is_not_waited_for(server: Canned) -> None:
     connection = DaemonConnection(server.url)
     server.answer("/api/v1/window", b"", 503)
-    with pytest.raises(DaemonError, match="responded with 503"):
+    with pytest.raises(DaemonError, match="it refuses with 503"):
         list(DaemonFollower(connection, META).read())
     connection.close()
 
@@ -116,6 +104,7 @@ def test_a_daemon_with_another_interval_ends_the_recording(server: Canned, follo
         list(follower.read())
 
 
-def test_a_daemon_without_a_port_that_counts_is_refused() -> None:
-    with pytest.raises(FabricError, match="the node at http://node7:10055 has no ports with byte counters"):
-        describe_remote(read_ports(), "http://node7:10055")
+def test_a_daemon_without_a_port_that_counts_is_refused(server: Canned) -> None:
+    server.answer("/api/v1/ports", ports_of(port_of(source=None)))
+    with pytest.raises(FabricError, match=f"the node at {server.url} has no ports with byte counters"):
+        ask_meta(DaemonConnection(server.url))

@@ -10,8 +10,7 @@ import pytest
 from ibpulse.errors import FabricError
 from ibpulse.model import Fabric
 from ibpulse.recordings import Recording, RecordingMeta, concatenate
-from ibpulse.recordings.from_ring import RingFollower
-from ibpulse.recordings.source import describe_fabric
+from ibpulse.recordings.from_ring import RingFollower, describe_fabric
 from ibpulse.recordings.writing import RecordingWriter
 from tests.aggregator.rings import MS, Ring, constant, port, square
 

@@ -17,7 +17,7 @@ RECORDER = """
 import sys
 from pathlib import Path
 import numpy as np
-from ibpulse.commands.record import HISTORY_SECONDS
+from ibpulse.node.sampler_source import HISTORY_SECONDS
 from ibpulse.recordings.from_ring import RingFollower
 from ibpulse.recordings.session import Recorder, RecorderOptions
 from ibpulse.recordings import RecordedPort, RecordingMeta, RecordingWriter

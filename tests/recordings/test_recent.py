@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from ibpulse.errors import DaemonError, RecordingError
-from ibpulse.recordings.recent import fetch_recent
+from ibpulse.recordings.from_daemon import fetch_recent
 from tests.client.servers import Canned, canned
-from tests.fleet.small_answers import PORT, jobs_of, port_of, ports_of
+from tests.fleet.small_answers import PORT, events_of, jobs_of, port_of, ports_of, state_of
 
 
 @pytest.fixture
@@ -21,19 +19,13 @@ def server() -> Iterator[Canned]:
         port = port_of(identity={**PORT["identity"], "link_layer": "InfiniBand"})
         state.answer("/api/v1/ports", ports_of(port, simulated=True))
         state.answer("/api/v1/jobs", jobs_of())
+        state.answer("/api/v1/events", events_of())
         yield state
 
 
 def answer(server: Canned, values: np.ndarray) -> None:  # type: ignore[type-arg]
     """A window from 100 s to 110 s; the port sends and receives the same."""
-    about = {
-        "interval_ms": 10, "resolution_ms": 10, "start_ms": 100_000, "points": len(values),
-        "history": {"newest_ms": 110_000}, "implausible": {"places": []},
-        "series": ["mlx5_0:1 transmit", "mlx5_0:1 receive"],
-    }  # fmt: skip
-    body = io.BytesIO()
-    np.save(body, np.stack([values, values]).astype(np.float32))
-    server.answer("/api/v1/window", body.getvalue(), X_Ibpulse_Window=json.dumps(about))
+    server.answer_window(np.stack([values, values]), start_ms=100_000, history={"oldest_ms": 0, "newest_ms": 110_000})
 
 
 def test_the_last_seconds_without_what_is_before_the_history(server: Canned) -> None:
@@ -52,12 +44,24 @@ def test_the_last_seconds_without_what_is_before_the_history(server: Canned) -> 
     assert 99_000 < begin_ms < 100_010
 
 
+def test_it_has_the_events_and_jobs_of_its_span_and_ports_as_of_its_beginning(server: Canned) -> None:
+    answer(server, np.ones(1001))
+    server.answer("/api/v1/ports", ports_of(port_of(state="DOWN", active=False)))
+    up, down = state_of(state="ACTIVE", active=True, rail=True), state_of(state="DOWN", rail=True)
+    server.answer("/api/v1/events", events_of({"time_ms": 105_000, "before": up, "after": down}))
+    server.answer("/api/v1/jobs", jobs_of({"ended_ms": 99_000, "job_id": "6"}, {"ended_ms": 106_000}))
+    meta = fetch_recent(server.url, 10 * 10**9).meta
+    assert (meta.ports[0].active, meta.ports[0].state) == (True, "ACTIVE")
+    assert [event.time_ns for event in meta.events] == [105 * 10**9]
+    assert [(job.job.claim.id, job.ended_ns) for job in meta.jobs] == [("7", 106 * 10**9)]
+
+
 def test_a_history_without_samples_is_refused(server: Canned) -> None:
     answer(server, np.full(1001, np.nan))
     with pytest.raises(RecordingError, match=r"all samples of the last 10 s of http://.* are missing; try again later"):
         fetch_recent(server.url, 10 * 10**9)
     answer(server, np.zeros(0))
-    with pytest.raises(RecordingError, match="has no samples of its last 10 s"):
+    with pytest.raises(DaemonError, match="has no samples of this time yet; try again in some seconds"):
         fetch_recent(server.url, 10 * 10**9)
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.errors import DaemonError, RecordingError
 from ibpulse.events import Event
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.jobs.job_history import Holding, JobRecord, job_details, trace_jobs
 from ibpulse.model import PortId
 from ibpulse.recordings import Recording, RecordingWriter, load, read_meta, save
-from ibpulse.recordings.event_sources import ask_jobs
 from ibpulse.recordings.file_format import KEY
+from ibpulse.recordings.from_daemon import ask_jobs
 from ibpulse.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
 from ibpulse.recordings.recording import meta_between
 from tests.client.servers import canned

@@ -14,7 +14,8 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.analysis.span_statistics import find_lines
-from ibpulse.client import RemoteWindow
+from ibpulse.answers.window import WindowHead
+from ibpulse.client.windows import NodeArray
 from ibpulse.events import EventLog
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import PortState, SamplerHealth
@@ -32,6 +33,7 @@ from ibpulse.web.stream.hub import Feed
 from ibpulse.web.stream.messages import describe_second
 from tests.aggregator.rings import MS, RATE, Ring, port
 from tests.reports.recordings import run_of
+from tests.web.rings import given_parts
 
 NAMES = ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"]
 SECONDS = 10
@@ -85,13 +87,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     snapshot = aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(LAST // 100))
     assert snapshot.end_tick == LAST
     known = tuple(KnownPort(one, PortState("ACTIVE", "LinkUp", True, RATE, True)) for one in ring.fabric.ports)
-    parts = WebParts(
+    parts = given_parts(
         reader=ring.reader,
         fabric=lambda: ring.fabric,
         slots=ring.file.slots,
-        metrics=lambda accept, names: (b"", ""),
-        heartbeat_age_seconds=lambda: 0.0,
-        ready=lambda: (True, ""),
         summarize=lambda seconds, end_ns, had: aggregator.summarize(ring.fabric.ports, seconds, end_ns, had=had),
         version="1.2.3",
         wall_clock_ns=lambda: (LAST + 30) * 10 * MS,
@@ -141,7 +140,7 @@ def test_the_peak_of_the_metric_is_certain_and_close(node: Node) -> None:
 
 
 def test_the_summary_gives_the_peaks_of_the_metrics(node: Node) -> None:
-    summary = node.parts.summarize(SECONDS, node.end_ns, None)
+    summary = node.parts.node.summarize(SECONDS, node.end_ns, None)
     found = [[way.peak_bytes_per_second for way in (one.transmit, one.receive)] for one in summary.ports]
     assert found == port_peaks(node).tolist()
     assert summary.node.bandwidth_peak_bytes_per_second == node.snapshot.node[0].bandwidth_peak_bytes_per_second
@@ -181,7 +180,12 @@ def test_top_shows_the_peak_of_the_metric(node: Node) -> None:
             return LAST + 4
 
     watcher = RingWatcher(
-        Clocked(node.ring.file), node.parts.known_ports, lambda: 0, AggregatorOptions(), "here", node.log
+        Clocked(node.ring.file),
+        node.parts.node.supervisor.known_ports,
+        lambda: 0,
+        AggregatorOptions(),
+        "here",
+        node.log,
     )
     watcher.prepare()
     view = watcher.fetch(100, 100 * MS)
@@ -203,12 +207,11 @@ def test_a_recording_and_its_report_have_the_peaks_of_the_metrics(node: Node, re
 
 async def test_a_recording_of_a_daemon_has_the_peaks_of_its_metrics(node: Node, recording: Recording) -> None:
     about, values = await window(node, statistic="mean", uncertainty="true")
-    places = tuple(map(tuple, about["implausible"]["places"]))
-    remote = RemoteWindow(10 * MS, 10 * MS, 0, 0, tuple(about["series"]), values, places)
+    remote = NodeArray(WindowHead(**about), values)
     rates = np.stack([remote.both(name) for name in NAMES]).astype(np.float64)
     steps = np.stack([np.rint(remote.both(name, "uncertainty") * 1000) for name in NAMES]).astype(np.uint16)
     np.testing.assert_array_equal(steps, recording.steps)
-    np.testing.assert_array_equal(np.stack([remote.marks(name) for name in NAMES]), recording.merged)
+    np.testing.assert_array_equal(np.stack([remote.merged(name) for name in NAMES]), recording.merged)
     other = Recording(recording.meta, recording.start_ns, rates, np.full(rates.shape, 0.01), steps)
     np.testing.assert_allclose(other.peaks.max(axis=2), port_peaks(node), rtol=CLOSE)
 

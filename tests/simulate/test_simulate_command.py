@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.commands import simulate
+from ibpulse.commands import VERBS, simulate
+from ibpulse.commands.options import look
+from ibpulse.commands.parser import parse
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.workloads import WORKLOADS
 
 
 def test_the_verb_offers_every_workload() -> None:
-    assert list(WORKLOADS) == list(simulate.WORKLOADS)
+    assert list(WORKLOADS) == list(look.WORKLOADS)
 
 
 def test_a_fault_option_without_a_value_takes_the_default() -> None:
@@ -43,10 +45,12 @@ def test_more_jobs_than_ports_are_refused(tmp_path: Path, capsys: pytest.Capture
     assert "flag --jobs: 2 jobs need 2 ports; --ports is 1" in capsys.readouterr().err
 
 
+def fabric(*flags: str) -> argparse.Namespace:
+    return parse(VERBS["demo"], flags).arguments
+
+
 def nodes_of(*flags: str, clocks_differ: bool = False) -> dict[str, int]:
-    parser = argparse.ArgumentParser()
-    simulate.add_fabric_arguments(parser)
-    nodes = simulate.parse_nodes(parser.parse_args(flags), clocks_differ)
+    nodes = simulate.parse_nodes(fabric(*flags), clocks_differ)
     return {node.name: node.clock_offset_ns for node in nodes}
 
 
@@ -58,13 +62,10 @@ def test_the_clock_offset_of_a_node_can_be_chosen() -> None:
 
 
 def test_the_clocks_of_a_demo_differ_and_its_simulator_is_told_all_of_them() -> None:
-    parser = argparse.ArgumentParser()
-    simulate.add_fabric_arguments(parser)
-    arguments = parser.parse_args(["--nodes=3", "--clock-offset=node3=-12.5ms"])
+    arguments = fabric("--nodes=3", "--clock-offset=node3=-12.5ms")
     nodes = simulate.parse_nodes(arguments, clocks_differ=True)
-    told = parser.parse_args(
-        [flag for flag in simulate.fabric_flags(arguments, 10**7) if "--clock" in flag or "--nodes" in flag]
-    )
+    flags = simulate.fabric_flags(arguments, 10**7)
+    told = fabric(*(flag for flag in flags if flag.startswith(("--clock", "--nodes"))))
     offsets = {node.name: node.clock_offset_ns for node in nodes}
     assert offsets == {"node1": 100_000, "node2": -1_200_000, "node3": -12_500_000}
     assert {node.name: node.clock_offset_ns for node in simulate.parse_nodes(told)} == offsets

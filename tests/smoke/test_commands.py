@@ -18,8 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.commands import split_verb
-from ibpulse.commands.parser import parse
+from ibpulse.commands.parser import parse, split_verb
 from ibpulse.recordings import load
 from tests import ROOT
 from tests.running import HANG_SECONDS, Running, eventually

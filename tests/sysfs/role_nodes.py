@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ibpulse.sysfs import near_rule, roles
+from tests.sysfs.drivers import EFA
 from tests.sysfs.machines import NO_LINK, VF, Machine
 from tests.sysfs.published import AZURE_ND_H100_V5, DGX_H100, DGX_H100_RAILS, DGX_H100_STORAGE
 from tests.sysfs.trees import DOWN_INFINIBAND, MLX5_FILES, PortFiles, roce
@@ -111,6 +112,28 @@ def _azure(machine: Machine) -> None:
         machine.add_nic(f"mlx5_ib{number}", f"{nic}:00/{nic}:00:00.0", node, ids=VF, link=NO_LINK)
     front = roce("", "100 Gb/sec (4X EDR)\n")
     machine.add_nic("mlx5_an0", "4db1:00/4db1:00:02.0", 0, ids=VF, link=NO_LINK, files=STORAGE_CARD, ports={1: front})
+
+
+EFA_RAILS = tuple(f"rdmap{79 + number}s0" for number in range(8))
+EFA_IDS = ("0x1d0f", "0xefa3", "0x020000")
+FAST_EFA = replace(EFA, rate="400 Gb/sec (4X NDR)\n")
+
+
+def _efa(machine: Machine) -> None:
+    for number, name in enumerate(EFA_RAILS):
+        place = f"{40 + number}/{40 + number}:00.0"
+        machine.add_nic(name, place, ids=EFA_IDS, files={}, ports={1: FAST_EFA}, driver="efa", link=NO_LINK)
+        machine.add_gpu(f"{60 + number}/{60 + number}:00.0")
+    for number in (73, 74):
+        machine.add_nic(f"ibp{int(str(number), 16)}s0f0", f"{number}/{number}:00.0", files=STORAGE_CARD, ports={1: NDR})
+
+
+def _efa_near_gpus(machine: Machine) -> None:
+    for number, name in enumerate(EFA_RAILS):
+        machine.add_gpu(below_switch(number, 1))
+        place = below_switch(number, 2, deeper=True)
+        machine.add_nic(name, place, ids=EFA_IDS, files={}, ports={1: FAST_EFA}, driver="efa")
+    machine.add_nic("mlx5_0", below_switch(0, 0), ports={1: NDR})
 
 
 def _virtual_functions(machine: Machine) -> None:
@@ -232,6 +255,20 @@ NODES = (
         "Azure: 8 × NDR virtual functions and 1 × 100G Ethernet, each device on its own host bridge",
         _azure,
         _names("compute", *(f"mlx5_ib{number}" for number in range(8))) | _names("unknown", "mlx5_an0"),
+        {},
+    ),
+    RoleNode(
+        "AWS p6-b200",
+        "AWS p6-b200: 8 × EFA; 2 × NDR InfiniBand, the management functions of the NVLink switch; no near GPU",
+        _efa,
+        _names("compute", *EFA_RAILS) | _names("unknown", "ibp115s0f0", "ibp116s0f0"),
+        {},
+    ),
+    RoleNode(
+        "AWS p5en",
+        "EFA devices near GPUs, and a ConnectX that is nearer to one of them",
+        _efa_near_gpus,
+        _names("compute", *EFA_RAILS) | _names("unknown", "mlx5_0"),
         {},
     ),
     RoleNode(

@@ -20,6 +20,7 @@ from tests.sysfs.drivers import (
     add_efa,
 )
 from tests.sysfs.trees import EXTENDED_PMA, LEGACY_PMA, PortFiles, Tree, make_unreadable
+from tests.tables import for_each
 
 WORDS_64 = {"port_xmit_data": "205143497464492\n", "port_rcv_data": "205128687774249\n"}
 WORDS_32 = {"port_xmit_data": "4294967295\n", "port_rcv_data": "7\n"}
@@ -144,10 +145,92 @@ def test_hfi1_flits_carry_a_warning(tree: Tree) -> None:
     )
 
 
-def test_erdma_counts_bytes(tree: Tree) -> None:
-    hw = {"tx_bytes_cnt": "1\n", "rx_bytes_cnt": "2\n", "lifespan": "10\n"}
-    tree.add("erdma_0", {1: PortFiles(counters=None, hw_counters=hw)}, driver="erdma")
-    assert find_source(tree.port("erdma_0"), "erdma").name == "erdma_bytes"
+# name of the row and files per direction, transmit first
+KNOWN = {
+    "ionic, Linux 6.18 with any firmware": (
+        "ionic",
+        "ionic_bytes",
+        ("tx_rdma_ucast_bytes", "tx_rdma_mcast_bytes", "rx_rdma_ucast_bytes", "rx_rdma_mcast_bytes"),
+    ),
+    "erdma of the kernel": ("erdma", "erdma_bytes", ("tx_bytes_cnt", "rx_bytes_cnt")),
+    "erdma as Alibaba publishes it": ("erdma", "erdma_bytes", ("hw_tx_bytes_cnt", "hw_rx_bytes_cnt")),
+    "efa": ("efa", "hw_bytes", ("tx_bytes", "rx_bytes")),
+    "mana": ("mana", "hw_bytes", ("tx_bytes", "rx_bytes")),
+    "irdma": ("ice", "ip_octets", ("ip4OutOctets", "ip6OutOctets", "ip4InOctets", "ip6InOctets")),
+    "bnxt_re with extended statistics": ("bnxt_en", "roce_only_bytes", ("tx_roce_only_bytes", "rx_roce_only_bytes")),
+    "bnxt_re without them": ("bnxt_en", "dma_bytes", ("tx_bytes", "rx_bytes")),
+    "hfi1": ("hfi1", "hfi1_words", ("TxWords", "RxWords")),
+    "rxe, Linux 7.2": ("rdma_rxe", "rxe_bytes", ("sent_bytes", "rcvd_bytes")),
+}
+# what the drivers register that count no bytes; none of these names speaks of bytes
+PACKETS_ONLY = {
+    "hns": ("rx_rc_pkt", "tx_rc_pkt", "rx_cnp_pkt", "cmds_err"),
+    "cxgb4": ("ip4InSegs", "ip4OutSegs", "ip4RetransSegs", "ip6OutRsts"),
+    "mlx4_core": ("rq_num_oos", "sq_num_to"),
+    "rdma_rxe": ("sent_pkts", "rcvd_pkts", "rdma_sends"),
+    # these register nothing
+    "siw": (),
+    "qede": (),
+    "vmw_pvrdma": (),
+    "usnic_verbs": (),
+}
+
+
+def add_counting(tree: Tree, name: str, driver: str, files: tuple[str, ...]) -> Path:
+    hw = {file: f"{10**position}\n" for position, file in enumerate(files)} | {"lifespan": "10\n"}
+    tree.add(name, {1: PortFiles(counters=None, hw_counters=hw)}, driver=driver, pci=f"0000:{len(name):02x}:00.0")
+    return tree.port(name)
+
+
+@for_each(KNOWN)
+def test_byte_counters_of_known_drivers(driver: str, row: str, files: tuple[str, ...], tmp_path: Path) -> None:
+    port = add_counting(Tree(tmp_path / f"{driver}-{len(files)}-{files[0]}"), "x0", driver, files)
+    source = find_source(port, driver)
+    half = len(files) // 2
+    assert (source.name, source.scale) == (row, 4 if driver == "hfi1" else 1)
+    assert file_names(source.transmit) == [f"hw_counters/{file}" for file in files[:half]]
+    assert file_names(source.receive) == [f"hw_counters/{file}" for file in files[half:]]
+    # 10 ms of lifespan and a jiffy
+    assert source.refresh_seconds == pytest.approx(1.0 if row == "dma_bytes" else 0.014)
+
+
+@for_each(PACKETS_ONLY.items())
+def test_drivers_that_count_packets_only(driver: str, files: tuple[str, ...], tmp_path: Path) -> None:
+    port = add_counting(Tree(tmp_path / driver), "x0", driver, files)
+    assert choose_row(str(port), driver) == Choice(None, "no file of this port counts bytes.")
+
+
+@for_each(
+    {
+        "one": ("frob", ("tx_frob_bytes",), "hw_counters/tx_frob_bytes"),
+        "as in ZTE's zxdh": (
+            "zxdh",
+            ("rdma_rx_bytes", "rdma_tx_bytes"),
+            "hw_counters/rdma_rx_bytes and hw_counters/rdma_tx_bytes",
+        ),
+        "octets in capitals": ("frob", ("OutOctets", "RxPkts"), "hw_counters/OutOctets"),
+        "half of a known pair": ("ionic", ("tx_rdma_ucast_bytes",), "hw_counters/tx_rdma_ucast_bytes"),
+        "many": (
+            "frob",
+            tuple(f"bytes_{number}" for number in range(9)),
+            "hw_counters/bytes_0, hw_counters/bytes_1, hw_counters/bytes_2, hw_counters/bytes_3 and 5 more files",
+        ),
+    }
+)
+def test_unknown_names_of_bytes_are_said(driver: str, files: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    port = add_counting(Tree(tmp_path / f"{driver}-{len(files)}-{files[0]}"), "x0", driver, files)
+    assert choose_row(str(port), driver) == Choice(
+        None,
+        f"its driver {driver} names bytes in {said}, but ibpulse does not know what they include, so they are not "
+        "sampled.",
+    )
+
+
+def test_bytes_in_counters_of_a_driver_without_a_name_are_said(tree: Tree) -> None:
+    tree.add("frob0", {1: PortFiles(counters={"frob_tx_bytes": "5\n"}, hw_counters=None)}, driver="")
+    assert choose_row(str(tree.port("frob0")), "").problem.startswith(
+        "its driver names bytes in counters/frob_tx_bytes,"
+    )
 
 
 def test_bytes_of_an_unknown_driver_carry_a_warning(tree: Tree) -> None:

@@ -14,6 +14,7 @@ from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.inventory import Inventory
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import MLX5_COUNTERS, MLX5_HW, PortFiles, Tree, make_hang, make_unreadable, release
+from tests.tables import for_each
 
 SECOND = 1_000_000_000
 HW = MLX5_HW | {"packet_seq_err": "3\n", "np_cnp_sent": "5\n"}
@@ -221,6 +222,57 @@ def test_after_a_slow_read_nothing_more_is_asked(port: Path, opened: Opened) -> 
     opened.clear()
     assert list(values(slow.read())) == ["out_of_sequence"]
     assert [Path(path).name for path in opened.paths()][2:] == ["rx_write_requests", "out_of_sequence"]
+
+
+# files outside the port's folder
+
+EFA_ADMIN = {"no_completion_cmds": "2\n", "cmds_err": "5\n", "submitted_cmds": "900\n", "lifespan": "12\n"}
+
+
+def add_efa(tree: Tree, hw_counters: dict[str, str] | None) -> Path:
+    port = PortFiles(link_layer="Unknown\n", counters=None, hw_counters=hw_counters)
+    tree.add("rdmap79s0", {1: port}, driver="efa", hw_counters=EFA_ADMIN)
+    return tree.port("rdmap79s0")
+
+
+def test_counters_of_an_efa_device_are_read(tree: Tree, clock: Clock) -> None:
+    slow = reader(add_efa(tree, {"rx_drops": "3\n"}), clock, driver="efa")
+    assert values(slow.read()) == {"rx_drops": 3, "no_completion_cmds": 2, "cmds_err": 5}
+
+
+@for_each({"a pod's view": ("efa", None), "another driver": ("mana", {"rx_drops": "3\n"})})
+def test_counters_of_other_devices_are_never_opened(
+    driver: str, hw_counters: dict[str, str] | None, tmp_path: Path, clock: Clock, opened: Opened
+) -> None:
+    port = add_efa(Tree(tmp_path / driver), hw_counters)
+    opened.clear()
+    assert "cmds_err" not in values(reader(port, clock, "all", driver).read())
+    assert not [path for path in opened.paths() if Path(path).name in EFA_ADMIN]
+
+
+def test_carrier_changes_are_those_of_the_ports_netdev(tree: Tree) -> None:
+    for name, changes in {"eth0": "4\n", "eth1": "6\n"}.items():
+        (tree.add_netdev(name) / "carrier_changes").write_text(changes)
+    tree.add("mlx5_0", {1: PortFiles(link_layer="Ethernet\n", ndevs={0: "eth0"})})
+    inventory = Inventory(tree.root, counters="diagnostic")
+    assert values(inventory.scan().counters[0])["carrier_changes"] == 4
+    (tree.port("mlx5_0") / "gid_attrs" / "ndevs" / "0").write_text("eth1\n")
+    assert values(inventory.scan().counters[0])["carrier_changes"] == 6
+
+
+def test_a_netdev_that_is_elsewhere_is_no_trouble(tree: Tree, clock: Clock) -> None:
+    (netdev := tree.add_netdev("eth0") / "carrier_changes").write_text("4\n")
+    tree.add("mlx5_0", {1: PortFiles(link_layer="Ethernet\n")})
+    slow = CounterReader(
+        PortId("mlx5_0", 1), str(tree.port("mlx5_0")), "Ethernet", "mlx5_core", "diagnostic", clock, str(netdev.parent)
+    )
+    assert values(slow.read())["carrier_changes"] == 4
+    netdev.unlink()
+    for _ in range(4):
+        assert "carrier_changes" not in values(slow.read())
+    assert slow.remark == ""
+    netdev.write_text("7\n")
+    assert values(slow.read())["carrier_changes"] == 7
 
 
 # a node

@@ -15,6 +15,7 @@ from ibpulse.metrics.metric_table import TABLE
 from ibpulse.sysfs.error_counters import FACTS, CounterSet, Wanted, choose_counters, counter_name, stem_of_file
 from ibpulse.sysfs.identity import SOFT_ROCE
 from tests.sysfs.trees import PMA_ZEROS
+from tests.tables import for_each
 
 PMA = (*PMA_ZEROS, "port_xmit_wait", "port_xmit_data", "port_rcv_data")
 MLX5 = tuple(sorted(fact.file for fact in FACTS if fact.folder == "hw_counters" and fact.drivers.startswith("mlx5")))
@@ -74,8 +75,49 @@ def test_diagnostic_on_roce() -> None:
         *("port_xmit_wait", "port_xmit_discards", "link_downed"),
         *("out_of_sequence", "packet_seq_err", "duplicate_request", "rnr_nak_retry_err", "local_ack_timeout_err"),
         *("out_of_buffer", "np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled", "rx_icrc_encapsulated"),
-        "roce_adp_retrans",
+        *("roce_adp_retrans", "roce_slow_restart"),
     }
+
+
+# files of ionic, each with the stem of its metric
+IONIC = {
+    "req_rx_pkt_seq_err": "packet_sequence_errors",
+    "req_rx_rnr_retry_err": "rnr_nak_retry_packets_received",
+    "req_tx_retry_excd_err": "req_transport_retries_exceeded",
+    "resp_rx_dup_request": "duplicate_requests_packets",
+    "resp_rx_outof_buf": "out_of_buffer_drops",
+    "resp_rx_outouf_seq": "out_of_sequence_packets_received",
+    "rx_rdma_cnp_pkts": "rp_cnp_packets_handled",
+    "rx_rdma_ecn_pkts": "np_ecn_marked_roce_packets_received",
+    "tx_rdma_ack_timeout": "local_ack_timeout_errors",
+    "tx_rdma_cnp_pkts": "np_cnp_packets_sent",
+    "tx_rdma_retx_bytes": "hw_tx_rdma_retx_bytes",
+    "tx_rdma_retx_pkts": "hw_tx_rdma_retx_pkts",
+}
+
+
+def test_diagnostic_on_ionic() -> None:
+    chosen = choose((*IONIC, "tx_rdma_ucast_bytes", "req_rx_cqe_err"), (), "Ethernet", "ionic")
+    assert {one.file: one.name for one in chosen} == {file: counter_name(stem) for file, stem in IONIC.items()}
+
+
+def test_the_other_spelling_of_ionic_is_the_same_counter() -> None:
+    (wanted,) = choose(("resp_rx_outof_seq",), (), "Ethernet", "ionic")
+    assert wanted.name == counter_name(IONIC["resp_rx_outouf_seq"])
+
+
+@for_each(["diagnostic", "all"])
+def test_only_known_files_of_a_device_and_a_netdev_are_read(which: CounterSet) -> None:
+    listed = {"device hw_counters": ("cmds_err", "completed_cmds", "lifespan"), "net": ("carrier_changes", "mtu")}
+    chosen = choose_counters(listed, "Unknown", "efa", which)
+    assert [(one.folder, one.file, one.name) for one in chosen] == [
+        ("device hw_counters", "cmds_err", "ibpulse_hw_device_cmds_err_total"),
+        ("net", "carrier_changes", "ibpulse_port_carrier_changes_total"),
+    ]
+
+
+def test_carrier_changes_say_nothing_on_infiniband() -> None:
+    assert choose_counters({"net": ("carrier_changes",)}, "InfiniBand", "mlx5_core", "diagnostic") == ()
 
 
 def test_only_what_is_listed_is_asked_for() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import threading
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from ibpulse.internal_errors import PARTS, InternalErrors
 from ibpulse.model import Fabric, Port, PortId
-from ibpulse.sysfs.inventory import EXCLUSIVE, Inventory
+from ibpulse.sysfs.device import NO_PORTS
+from ibpulse.sysfs.inventory import EXCLUSIVE, HALF_TREE, Inventory
 from ibpulse.sysfs.roles import TRAINED_DOWN
 from tests.sysfs.drivers import COMPAT_VIEW, HFI1, OLD_RXE, RXE, RXE_FILES, add_efa
 from tests.sysfs.opened import Opened
@@ -57,6 +59,42 @@ def test_an_active_port_is_told_in_full(tree: Tree) -> None:
 def test_a_healthy_node_has_no_notices(tree: Tree) -> None:
     tree.add("mlx5_0")
     assert scan(tree).notices == ()
+
+
+def test_links_to_devices_that_are_not_mounted_are_said(tree: Tree) -> None:
+    for number in range(2):
+        (tree.root / f"class/infiniband/mlx5_{number}").symlink_to(f"../../devices/pci0000:00/infiniband/mlx5_{number}")
+    (tree.root / "class/infiniband/notes").write_text("no device")
+    folder = tree.root / "class/infiniband"
+    text = (
+        f"{folder} links to devices that are not here (mlx5_0, mlx5_1): mount the whole /sys there, not a part of it."
+    )
+    assert (scan(tree).ports, scan(tree).notices) == ((), (text,))
+    tree.add("mlx5_2")
+    assert (names(scan(tree)), scan(tree).notices) == (["mlx5_2:1"], (text,))
+
+
+def test_a_tree_without_the_pci_bus_does_not_show_gpus(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    shutil.rmtree(tree.root / "bus")
+    (notice,) = scan(tree).notices
+    assert notice == f"{tree.root}/bus/pci is not here, so the GPUs of this node are not known: {HALF_TREE}"
+
+
+def test_a_device_without_ports_is_said(tree: Tree) -> None:
+    shutil.rmtree(tree.add("mlx5_0") / "ports")
+    assert (scan(tree).ports, scan(tree).notices) == ((), (f"mlx5_0: {NO_PORTS}",))
+
+
+def test_slingshot_is_not_supported(tree: Tree) -> None:
+    for number in range(4):
+        (tree.root / f"class/cxi/cxi{number}").mkdir(parents=True)
+    text = "Slingshot: ibpulse does not support it, so 4 adapters of this node cannot be sampled."
+    assert scan(tree).notices == (text,)
+    tree.add("mlx5_0")
+    assert (names(scan(tree)), scan(tree).notices) == (["mlx5_0:1"], (text,))
+    shutil.rmtree(tree.root / "class/infiniband")
+    assert scan(tree).notices == (text,)
 
 
 @pytest.mark.parametrize(("mode", "notices"), [("Y\n", ()), ("N\n", (EXCLUSIVE,)), ("", ())])
@@ -287,14 +325,14 @@ def test_a_view_of_another_namespace_is_named_once(tree: Tree) -> None:
     assert [port.source for port in fabric.ports] == [None] * 8
 
 
-def test_counters_of_a_device_are_never_opened(tree: Tree, opened: Opened) -> None:
+def test_counters_of_a_device_without_those_of_a_port_are_not_opened(tree: Tree, opened: Opened) -> None:
     add_efa(tree)
     tree.add("rdmap145s27", {1: COMPAT_VIEW}, driver="efa", pci="0000:19:00.0", hw_counters=EFA_DEVICE_HW)
     opened.clear()
     scan(tree)
-    forbidden = [(tree.folder(name) / "hw_counters").resolve() for name in ("rdmap144s27", "rdmap145s27")]
+    forbidden = (tree.folder("rdmap145s27") / "hw_counters").resolve()
     assert str(tree.port("rdmap144s27") / "hw_counters" / "tx_bytes") in opened.paths()
-    assert not [path for path in opened.paths() if any(Path(path).resolve().is_relative_to(f) for f in forbidden)]
+    assert not [path for path in opened.paths() if Path(path).resolve().is_relative_to(forbidden)]
 
 
 def test_the_hard_wired_rate_of_efa_is_a_notice(tree: Tree) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.terminal.screen import lay_out, spark_width
 from ibpulse.terminal.styled_text import BLOCKS
 from ibpulse.terminal.view import View

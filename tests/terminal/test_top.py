@@ -42,16 +42,16 @@ def test_a_daemon_that_wants_a_password_is_not_passed_over() -> None:
         server.answer("/api/v1/ports", b'{"detail": "A password is needed."}', 401)
         with pytest.raises(
             DaemonError,
-            match=r"responded with 401: A password is needed; pass the user name and password in the URL, such as ",
+            match=r"it asks for a password; pass the user name and password in the URL, such as ",
         ):
             find_daemon(None, address)
         server.answer("/api/v1/ports", b"", 403)
-        with pytest.raises(DaemonError, match="responded with 403"):
+        with pytest.raises(DaemonError, match="it refuses with 403"):
             find_daemon(None, address._replace(host=""))
 
 
 def test_a_daemon_that_is_named_must_answer() -> None:
-    with pytest.raises(DaemonError, match=r"^http://127.0.0.1:1 does not answer: Connection refused; is `ibpulse"):
+    with pytest.raises(DaemonError, match=r"^http://127.0.0.1:1 does not answer: it refuses connections; is `ibpulse"):
         find_daemon("http://127.0.0.1:1", ListenAddress("", 1))
     assert find_daemon(None, ListenAddress("::", 1)) is None
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ibpulse.answers.ports import PortAnswer
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.events import Event, PortHistory
 from ibpulse.model import PortState
 from ibpulse.terminal.view import clock_text, down_bins

@@ -7,7 +7,6 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -109,39 +108,19 @@ class _Exchange(httpx.AsyncByteStream):
                 await self._task
 
 
-class ClientConnection:
-    """What `DaemonConnection` uses of `http.client.HTTPConnection`, for an application in the same virtual time."""
+class BlockingTransport(httpx.BaseTransport):
+    """Answers requests of a program whose thread waits, for an application in the same virtual time."""
 
-    sock = None
-    timeout = 5.0
+    def __init__(self, world: World, transport: AppTransport) -> None:
+        self._world, self._transport = world, transport
 
-    def __init__(self, world: World, transport: AppTransport, place: str) -> None:
-        self._world, self._transport, self._place = world, transport, place
-        self._response = httpx.Response(500)
-
-    def request(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> None:
-        request = httpx.Request(method, self._place + target, content=body, headers=headers)
-        try:
-            self._response = self._world.wait_for(self._send(request))
-        except httpx.ConnectError as error:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)) from error
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._world.wait_for(self._send(request))
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
         response = await self._transport.handle_async_request(request)
-        await response.aread()
-        return response
-
-    def getresponse(self) -> Any:
-        answer = self._response
-        return SimpleNamespace(
-            read=lambda size: answer.content[:size],
-            status=answer.status_code,
-            reason=answer.reason_phrase,
-            getheaders=answer.headers.multi_items,
-        )
-
-    def close(self) -> None:
-        pass
+        content = httpx.ByteStream(await response.aread())
+        return httpx.Response(response.status_code, headers=response.headers, stream=content)
 
 
 class Viewer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.cli import main
-from ibpulse.doctor import child_process
+from ibpulse.commands import doctor
 from ibpulse.doctor.child_process import FactsRequest, find_facts
 from ibpulse.doctor.facts import Facts
 from tests.virtual.clock import NodeClock, VirtualLoop
@@ -43,7 +43,7 @@ def ask_doctor(world: World, clock: NodeClock, tree: Path, ring_dir: Path, *flag
     def find(request: FactsRequest) -> Facts:
         return loop.run_until_complete(find_facts(request, clock, samplers.start))
 
-    world.patch(child_process, "find_facts_in_child", find)
+    world.patch(doctor, "find_facts_in_child", find)
     settings = (f"--path.sysfs={tree}", f"--ring.dir={ring_dir}", "--web.listen-address=127.0.0.1:0")
     said = io.StringIO()
     with contextlib.redirect_stdout(said):

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
+from ibpulse.client.transport import HttpPeer
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.http_peer import HttpPeer
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes

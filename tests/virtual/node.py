@@ -25,9 +25,9 @@ import httpx
 from prometheus_client import CollectorRegistry
 
 from ibpulse import capture_names
-from ibpulse.client import DaemonConnection
-from ibpulse.commands.daemon import Daemon
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.config.loading import load
+from ibpulse.daemon import Daemon
 from ibpulse.events import Event
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.simulate.fabric import SimulatedFabric
@@ -41,7 +41,7 @@ from ibpulse.simulate.workloads import make_workload
 from ibpulse.units import WORD_BYTES
 from ibpulse.web.app import create_app
 from tests.running import Metrics
-from tests.virtual.asgi import AppTransport, ClientConnection, Viewer
+from tests.virtual.asgi import AppTransport, BlockingTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import SECOND, Gate, World
@@ -64,13 +64,12 @@ class _Daemon(Daemon):
     app: Any = None
 
     async def _serve(self) -> None:
-        self._registry = CollectorRegistry()
         # neither this process nor the clock of this machine
-        self.app = create_app(replace(self._web_parts(), clock_state=lambda: None))
+        self.app = create_app(replace(self.parts, registry=CollectorRegistry(), clock_state=lambda: None))
         try:
             await asyncio.Event().wait()
         finally:
-            self._ending.set()
+            self.parts.ending.set()
 
 
 async def _write(job: Job, seconds: float) -> None:
@@ -152,7 +151,7 @@ class Node:
         for viewer in self._viewers:
             viewer.leave()
         self.stop()
-        self.daemon._ring.close()
+        self.daemon.node.reader.ring.close()
         if self._tree:
             # the other nodes of a world go on
             self.world.trees.remove(self._tree)
@@ -191,7 +190,7 @@ class Node:
         for lane in self.samplers.running():
             self.samplers.kill(lane)
         # nothing may tidy up
-        self.daemon._supervisor._stop = lambda: None  # type: ignore[method-assign]
+        self.daemon.node.supervisor._stop = lambda: None  # type: ignore[method-assign]
         self._task.cancel()
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
@@ -312,9 +311,7 @@ class Node:
 
     def connect(self, url: str) -> DaemonConnection:
         """A connection of a program on another machine, whose threads wait for this node while it runs."""
-        connection = DaemonConnection(url)
-        connection._http = ClientConnection(self.world, self._transport, connection.place)  # type: ignore[assignment]
-        return connection
+        return DaemonConnection(url, make_transport=lambda **_: BlockingTransport(self.world, self._transport))
 
     def view(self, path: str) -> Viewer:
         """A client of a stream, which reads while the node runs."""
@@ -344,7 +341,7 @@ class Node:
 
     def events(self, *kinds: str) -> list[Event]:
         """The events of these kinds, or all."""
-        return [event for event in self.daemon._events.events() if not kinds or event.kind in kinds]
+        return [event for event in self.daemon.node.events.events() if not kinds or event.kind in kinds]
 
     def said(self) -> dict[str, bytes]:
         """Everything that it says now, for a comparison byte by byte."""

@@ -156,7 +156,7 @@ def test_an_interval_stays_while_reads_wait_for_the_processor(
         # of each second, as the kernel measures it; the reads take four fifths
         share = 0.75 if starved else 0.2
         node.world.patch(scheduling, "runqueue_wait_ns", lambda _: round(share * (node.world.monotonic_ns - begun_ns)))
-        node.daemon._ring.words[at.lane_at(0) + at.L_PID] = 1
+        node.daemon.node.reader.ring.words[at.lane_at(0) + at.L_PID] = 1
         node.slow(SLOW, 0.008, *BYTE_COUNTERS)
         node.run(12)
         metrics = node.metrics()

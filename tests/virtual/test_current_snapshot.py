@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.commands.current_snapshot import BATCH_SECONDS, STALE_SECONDS, CurrentSnapshot
 from ibpulse.deadline import BEAT_SECONDS
+from ibpulse.events import EventLog
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs import PlacedJob
-from ibpulse.model import Fabric, SamplerHealth
+from ibpulse.model import CaptureCounts, Fabric, SamplerHealth
+from ibpulse.node.current_snapshot import BATCH_SECONDS, STALE_SECONDS, CurrentSnapshot
 from tests.aggregator.rings import Ring, constant, port
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.world import SECOND, World
@@ -34,19 +37,22 @@ class Asked:
         self.calls: list[tuple[Fabric, Sequence[PlacedJob] | None, int]] = []
         self.noted: list[Snapshot] = []
         self.failing = False
-        self.fabric, self.jobs = Fabric((A,)), JOBS
+        self.fabric, self.jobs, self.whole = Fabric((A,)), JOBS, True
         self.errors = InternalErrors()
         self._aggregator = Aggregator(self.ring.reader, AggregatorOptions())
-        self.current = CurrentSnapshot(
-            self.ring.reader,
-            self.update,
-            self._aggregator.with_counters_now,
-            lambda: self.fabric,
-            lambda: self.jobs,
-            self.noted.append,
-            self.errors,
-            self.clock,
+        node: Any = SimpleNamespace(
+            reader=self.ring.reader,
+            clock=self.clock,
+            errors=self.errors,
+            events=EventLog(),
+            aggregator=self,
+            supervisor=SimpleNamespace(fabric=None, health=SamplerHealth, known_ports=tuple),
+            expected_rails=SimpleNamespace(update=lambda fabric: None),
+            jobs=SimpleNamespace(update=lambda fabric: None, view=self),
+            captures=SimpleNamespace(recorder=SimpleNamespace(counts=CaptureCounts), note=self.noted.append),
+            sampled_fabric=lambda: self.fabric,
         )
+        self.current = CurrentSnapshot(node)
 
     def wait(self, seconds: float) -> None:
         self.world.pause(round(seconds * SECOND))
@@ -57,11 +63,15 @@ class Asked:
         with contextlib.suppress(TimeoutError), contextlib.closing(loop):
             loop.run_until_complete(asyncio.wait_for(self.current.run(), seconds))
 
-    def update(self, fabric: Fabric, jobs: Sequence[PlacedJob] | None, tick: int, counters_now: bool) -> Snapshot:
+    def update(self, fabric: Fabric, health: SamplerHealth, tick: int, *passed: Any) -> Snapshot:
         if self.failing:
             raise ValueError("no statistics")
+        *_, jobs, _ = passed
         self.calls.append((fabric, jobs, tick))
-        return self._aggregator.update(fabric, SamplerHealth(), tick, jobs=jobs, counters_now=counters_now)
+        return self._aggregator.update(fabric, health, tick, *passed)
+
+    def with_counters_now(self, snapshot: Snapshot, tick: int) -> Snapshot:
+        return self._aggregator.with_counters_now(snapshot, tick)
 
 
 @pytest.fixture

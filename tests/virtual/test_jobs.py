@@ -13,6 +13,7 @@ from ibpulse.cli import main
 from ibpulse.recordings import load
 from ibpulse.recordings.recorded_jobs import trace_holdings
 from tests.running import Metrics
+from tests.tables import for_each
 from tests.virtual.node import Node
 
 
@@ -56,6 +57,29 @@ def put(directory: Path, job: str, gpus: list[str]) -> None:
 
 def ask_jobs(node: Node) -> dict[str, Any]:
     return {job["job_id"]: job for job in node.get("/api/v1/jobs")["jobs"]}
+
+
+@for_each(
+    [
+        (("s5K1KKYAYG5D00", "sEKNKTV3WPV500", "system"), True, 2, 2),
+        (("system",), True, 0, 0),
+        # names of another version of Slurm are not no jobs
+        (("s5K1KKYAYG5D00", "t5K1KKYAYG5D00", "system"), False, None, 1),
+    ]
+)
+def test_a_busy_node_with_the_cgroups_of_slurm_26_has_jobs(
+    names: tuple[str, ...], known: bool, count: float | None, listed: int, folder: Path
+) -> None:
+    with Node(folder / "-".join(names), "--slow.interval=1s", rails=2, workload="constant") as node:
+        for name in names:
+            (node.tree / "fs/cgroup/system.slice/slurmstepd.scope" / name).mkdir(parents=True)
+        node.run(3)
+        answer = node.get("/api/v1/jobs")
+        assert (answer["known"], len(answer["jobs"]), len(answer["notices"])) == (known, listed, int(not known))
+        found = node.metrics().find("ibpulse_node_jobs")
+        assert list(found.values()) == ([] if count is None else [count])
+        # alerts then go by the traffic
+        assert node.metrics().find("ibpulse_node_last_traffic_timestamp_seconds")
 
 
 def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.commands.record import node_source
-from ibpulse.recordings import Recording, load, source
+from ibpulse.node.sampler_source import node_source
+from ibpulse.recordings import Recording, from_daemon, load
+from ibpulse.recordings.from_daemon import daemon_source
+from ibpulse.recordings.from_ring import SampleSource
 from ibpulse.recordings.session import RecorderOptions, record
-from ibpulse.recordings.source import SampleSource, daemon_source
 from ibpulse.reports.run import Run, describe_run
 from ibpulse.reports.span import Moment, ReportOptions
 from ibpulse.simulate.replayed_tree import Player, Replay
@@ -46,7 +47,7 @@ def own(node: Node) -> AbstractAsyncContextManager[SampleSource]:
 
 def remote(node: Node) -> AbstractAsyncContextManager[SampleSource]:
     """The samples of the daemon."""
-    node.world.patch(source, "DaemonConnection", node.connect)
+    node.world.patch(from_daemon, "DaemonConnection", node.connect)
     return daemon_source(URL)
 
 

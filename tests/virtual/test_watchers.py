@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.client import DaemonConnection
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.errors import DaemonError
 from ibpulse.simulate.workloads import Constant
 from ibpulse.terminal.view import View
@@ -57,7 +57,7 @@ def test_a_daemon_that_came_back_with_another_interval_is_taken_as_it_is(folder:
         watcher = watch(node, lambda: 0.0)
         assert fetch(node, watcher, 5).interval_ns == 10_000_000
         node.stop()
-        with pytest.raises(DaemonError, match="does not answer: Connection refused"):
+        with pytest.raises(DaemonError, match="does not answer: it refuses connections"):
             fetch(node, watcher, 5)
         options: Any = {"rails": 2, "workload": Constant(RATE), "interval": "250ms", "world": node.world}
         with Node(folder / "new", **options) as other:

@@ -8,18 +8,31 @@ from __future__ import annotations
 
 import functools
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from ibpulse.aggregator import AggregatorOptions
+from prometheus_client import CollectorRegistry
+
+from ibpulse.aggregator import AggregatorOptions, Snapshot
 from ibpulse.aggregator.summary import summarize
-from ibpulse.events import PortHistory
+from ibpulse.answers.summary import Summary
+from ibpulse.events import EventLog, PortHistory
 from ibpulse.events.watch import KnownPort
+from ibpulse.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.flightrecorder.captures import Captures
+from ibpulse.flightrecorder.recorder import FlightRecorder
+from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
+from ibpulse.flightrecorder.store import CaptureOptions
+from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
+from ibpulse.units import SECOND_NS
 from ibpulse.web.parts import WebLimits, WebParts
 
 INTERVAL_NS = 10_000_000
@@ -103,16 +116,17 @@ class Node:
             values.append(fold(good) if good else None)
         return values
 
-    def parts(self, **changes: object) -> WebParts:
-        """Parts around this ring, at the wall time at which tick `now_tick` is the newest complete one."""
-        ports: Callable = changes.get("fabric", lambda: fabric(self.slots))  # type: ignore[assignment]
-        given: dict = {
+    def now_ns(self) -> int:
+        """The wall time at which tick `now_tick` is the newest complete one."""
+        return (self.now_tick + 6) * INTERVAL_NS + 1
+
+    def parts(self, **changes: Any) -> WebParts:
+        """Parts around this ring, as `given_parts`."""
+        ports: Callable = changes.get("fabric", lambda: fabric(self.slots))
+        given: dict[str, Any] = {
             "reader": RingReader(self.ring),
             "fabric": ports,
             "slots": lambda: self.slots,
-            "metrics": lambda accept, names: (f"# {accept} {list(names)}\n".encode(), "text/plain; version=0.0.4"),
-            "heartbeat_age_seconds": lambda: 0.02,
-            "ready": lambda: (True, "Ready: every port was sampled."),
             "known_ports": lambda: tuple(
                 KnownPort(port, state_of(port), problem=port.problem) for port in ports().ports
             ),
@@ -123,14 +137,82 @@ class Node:
                 AggregatorOptions(),
                 seconds,
                 end_ns,
-                (self.now_tick + 6) * INTERVAL_NS + 1,
+                self.now_ns(),
                 had=had,
             ),
             "version": "1.2.3",
-            "limits": WebLimits(),
-            "wall_clock_ns": lambda: (self.now_tick + 6) * INTERVAL_NS + 1,
+            "wall_clock_ns": self.now_ns,
         }
-        return WebParts(**{**given, **changes})
+        return given_parts(**{**given, **changes})
+
+
+@dataclass
+class GivenSupervisor:
+    give_slots: Callable[[], Mapping[str, int]]
+    known_ports: Callable[[], tuple[KnownPort, ...]]
+    heartbeat_age_seconds: Callable[[], float | None]
+
+    @property
+    def slots(self) -> Mapping[str, int]:
+        return self.give_slots()
+
+
+@dataclass
+class GivenJobs:
+    give: Callable[[], JobsView]
+
+    @property
+    def view(self) -> JobsView:
+        return self.give()
+
+
+def given_parts(
+    *,
+    reader: RingReader,
+    fabric: Callable[[], Fabric],
+    slots: Callable[[], Mapping[str, int]],
+    known_ports: Callable[[], tuple[KnownPort, ...]],
+    summarize: Callable[..., Summary],
+    wall_clock_ns: Callable[[], int],
+    monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    name: str = "node7",
+    heartbeat_age_seconds: Callable[[], float | None] = lambda: 0.02,
+    ready: Callable[[], tuple[bool, str]] = lambda: (True, "Ready: every port was sampled."),
+    events: EventLog | None = None,
+    jobs: Callable[[], JobsView] = lambda: NOTHING,
+    snapshot: Callable[[], Snapshot | None] = lambda: None,
+    captures: Captures | None = None,
+    **server: Any,
+) -> WebParts:
+    """The parts of a server over a node that says what is given; `server` are those of the server itself."""
+    clock: Any = SimpleNamespace(time_ns=wall_clock_ns, monotonic_ns=monotonic_ns)
+    node: Any = SimpleNamespace(
+        name=name,
+        clock=clock,
+        reader=reader,
+        events=EventLog() if events is None else events,
+        supervisor=GivenSupervisor(slots, known_ports, heartbeat_age_seconds),
+        jobs=GivenJobs(jobs),
+        captures=captures or given_captures(FlightRecorder(reader, CaptureOptions(Path("nowhere"), name), clock), name),
+        fabric=fabric,
+        readiness=ready,
+        summarize=summarize,
+    )
+    current: Any = SimpleNamespace(get=snapshot, get_now=snapshot)
+    return WebParts(node=node, current=current, **{"limits": WebLimits(), "registry": CollectorRegistry(), **server})
+
+
+def given_captures(
+    recorder: FlightRecorder, name: str, *, allow_unauthenticated: bool = False, cooldown_ns: int = 0
+) -> Captures:
+    """Captures of a node that nothing but requests and alerts triggers."""
+    return Captures(
+        recorder=recorder,
+        rules=LocalRules((), 0, RuleOptions()),
+        alert_receiver=AlertReceiver((name,), cooldown_ns),
+        default_span_ns=(5 * SECOND_NS, SECOND_NS),
+        allow_unauthenticated=allow_unauthenticated,
+    )
 
 
 def state_of(port: Port) -> PortState:

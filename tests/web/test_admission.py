@@ -280,7 +280,7 @@ async def test_places_are_given_back_whatever_ends_a_request() -> None:
 
 async def test_requests_beyond_the_queue_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "MAX_WAITING", 1)
-    held = Held(node.parts().wall_clock_ns)
+    held = Held(node.now_ns)
     async with make_client(node.parts(limits=LIMITS, wall_clock_ns=held)) as client:
         running = [asyncio.create_task(client.get(WINDOW, params={"last": "1s"})) for _ in range(2)]
         await held.until_waiting(2)

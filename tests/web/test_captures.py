@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,6 @@ from ibpulse.answers.captures import CapturesAnswer
 from ibpulse.capture_names import make_name
 from ibpulse.events import EventLog
 from ibpulse.flightrecorder import recorder as recorder_module
-from ibpulse.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
 from ibpulse.flightrecorder.store import CaptureOptions, Stored
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
@@ -29,11 +29,11 @@ from ibpulse.model import SamplerHealth
 from ibpulse.recordings import load
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
-from ibpulse.web.parts import CaptureParts
 from ibpulse.web.routes.captures_route import find_name
+from tests.clocks import GivenClock
 from tests.running import HANG_SECONDS
 from tests.web.event_logs import job_event, placed
-from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric
+from tests.web.rings import EPOCH, INTERVAL_NS, GivenJobs, Node, fabric, given_captures
 
 PATH = "/api/v1/captures"
 ALERTS = f"{PATH}/alertmanager"
@@ -56,7 +56,7 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> None:
 async def recorder_of(node: Node, directory: Path, **given: Any) -> AsyncIterator[FlightRecorder]:
     reader = RingReader(node.ring)
     options = CaptureOptions(directory, "node7", min_free_bytes=0)
-    made = FlightRecorder(reader, options, node.parts().wall_clock_ns, **given)
+    made = FlightRecorder(reader, options, GivenClock(time.monotonic, node.now_ns), **given)
     health = SamplerHealth()
     made.note(Aggregator(reader, AggregatorOptions()).update(fabric(node.slots), health, node.now_tick))
     await made.start()
@@ -73,8 +73,8 @@ async def recorder(node: Node, tmp_path: Path) -> AsyncIterator[FlightRecorder]:
 def client_of(
     node: Node, recorder: FlightRecorder, *, allow_unauthenticated: bool = True, user: str = ""
 ) -> httpx.AsyncClient:
-    captures = CaptureParts(
-        recorder, AlertReceiver(("node7",), 60 * SECOND_NS), (5 * SECOND_NS, SECOND_NS), allow_unauthenticated
+    captures = given_captures(
+        recorder, "node7", allow_unauthenticated=allow_unauthenticated, cooldown_ns=60 * SECOND_NS
     )
     app = create_app(node.parts(captures=captures))
 
@@ -160,7 +160,7 @@ async def test_the_list_has_the_jobs_of_each_capture_with_their_ports_and_times(
     events.add(job_event(node, EPOCH + 950, "job-began", job))
     view = JobsView((job,))
     async with (
-        recorder_of(node, tmp_path, events=events, jobs=lambda: view) as recorder,
+        recorder_of(node, tmp_path, events=events, jobs=GivenJobs(lambda: view)) as recorder,
         client_of(node, recorder) as client,
     ):
         assert (await taken(client))["jobs"] == [

@@ -30,7 +30,7 @@ async def test_the_time_is_that_of_the_answer_in_nanoseconds(node: Node) -> None
 async def test_it_says_whether_the_clock_is_synchronised_as_far_as_the_kernel_does(
     node: Node, state: ClockState | None, synchronised: bool | None
 ) -> None:
-    assert await ask(node, wall_clock_ns=lambda: 1763683203030123456, clock_state=lambda: state, node="gpu-1") == {
+    assert await ask(node, wall_clock_ns=lambda: 1763683203030123456, clock_state=lambda: state, name="gpu-1") == {
         "node": "gpu-1",
         "synchronised": synchronised,
         "time_ns": 1763683203030123456,

@@ -226,7 +226,7 @@ async def test_a_viewer_of_another_address_takes_a_place_of_the_client_with_most
 @on_uvloop
 async def test_wide_requests_of_another_address_have_their_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "WAIT_SECONDS", 60.0)
-    held = Held(node.parts().wall_clock_ns)
+    held = Held(node.now_ns)
     limits = WebLimits(max_wide_requests=2, wide_values=100)
     wide = b"GET /api/v1/window?last=1s HTTP/1.1\r\nHost: a\r\n\r\n"
     async with running(create_app(node.parts(limits=limits, wall_clock_ns=held))) as server:

@@ -18,8 +18,7 @@ from ibpulse.events.watch import KnownPort
 from ibpulse.exposition.page import render
 from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
-from ibpulse.recordings.event_sources import RecordedTicks, events_in, ports_at_begin
-from ibpulse.recordings.from_ring import read_pieces
+from ibpulse.recordings.from_ring import RecordedTicks, events_in, ports_at_begin, read_pieces
 from ibpulse.reports.comparison import assemble
 from ibpulse.reports.report_table import remarks
 from ibpulse.reports.span import ReportOptions

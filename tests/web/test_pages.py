@@ -127,8 +127,9 @@ async def test_the_reference_names_every_path_parameter_and_kind_of_problem(clie
     page = Page((await client.get("/api/docs")).text)
     words = set(page.words)
     for path, methods in schema["paths"].items():
-        assert f"GET {path}" in words
-        assert {item["name"] for item in methods["get"].get("parameters", [])} <= words
+        for method, operation in methods.items():
+            assert f"{method.upper()} {path}" in words
+            assert {item["name"] for item in operation.get("parameters", [])} <= words
     refused = await client.get("/api/v1/window?last=x")
     assert refused.json()["type"].removeprefix("/api/docs#") in page.anchors
     assert {"max | mean | min", "string, repeatable"} <= words

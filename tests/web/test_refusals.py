@@ -146,10 +146,10 @@ async def test_a_refusal_from_another_room_is_a_problem(node: Node) -> None:
 async def test_a_failure_of_the_server_is_a_problem_without_its_inside(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_accept: object, _names: object) -> tuple[bytes, str]:
+    def fail() -> None:
         raise RuntimeError("secret")
 
-    async with make_client(node.parts(metrics=fail)) as client:
+    async with make_client(node.parts(snapshot=fail)) as client:
         answer = await client.get("/metrics")
     assert problem(answer, 500)["detail"] == "Internal error; see the server's log."
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -155,12 +155,13 @@ def test_an_impossible_port_is_a_fault_of_the_configuration() -> None:
         bind("127.0.0.1", 70_000)
 
 
+@pytest.mark.parametrize("host", ["", "::"])
 @pytest.mark.parametrize("dual", [True, False])
-def test_no_host_is_every_address(monkeypatch: pytest.MonkeyPatch, dual: bool) -> None:
+def test_no_host_is_every_address(monkeypatch: pytest.MonkeyPatch, dual: bool, host: str) -> None:
     if dual and not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6")
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: dual)
-    with bind("", 0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1]), 5):
+    with bind(host, 0) as listener, socket.create_connection(("127.0.0.1", listener.getsockname()[1]), 5):
         assert listener.family == (socket.AF_INET6 if dual else socket.AF_INET)
 
 

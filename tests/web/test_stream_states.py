@@ -100,7 +100,7 @@ def test_a_port_that_disappeared_stays_as_long_as_it_has_a_slot(node: Node) -> N
     )
     assert gone["rail"]
     stranger = replace(ports.known()[0], port=port("mlx5_7:1"))
-    other = replace(ports.parts, known_ports=lambda: (*ports.known(), stranger))
+    other = node.parts(events=ports.log, known_ports=lambda: (*ports.known(), stranger))
     assert [each["port"] for each in ports_of(Feed(other).ports)] == list(NAMES)
 
 

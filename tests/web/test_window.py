@@ -67,7 +67,7 @@ def test_a_plan_needs_no_request(node: Node) -> None:
     plan = WindowPlan(
         ("mlx5_0:1",), (node.slots["mlx5_0:1"],), (None,), (1,), INTERVAL_NS, bins, "max", "bytes_per_second"
     )
-    found = read_window(plan, reader, node.parts().wall_clock_ns())
+    found = read_window(plan, reader, node.now_ns())
     assert found.names() == [("mlx5_0:1", "receive")]
     values = [None if np.isnan(value) else float(value) for value in found.values[0]]
     assert_close(values, node.expected("mlx5_0:1", 1, EPOCH, 100, 1, max))

@@ -171,7 +171,7 @@ async def test_a_viewer_that_reads_nothing_is_disconnected(node: Node, monkeypat
     times = itertools.count(step=5)
     monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
     counts, loop = WebCounts(), asyncio.get_running_loop()
-    known, rounds = node.parts().known_ports, 0
+    known, rounds = node.parts().node.supervisor.known_ports, 0
 
     def know() -> tuple[KnownPort, ...]:
         nonlocal rounds

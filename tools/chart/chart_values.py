@@ -135,6 +135,9 @@ def _single(metavar: str) -> dict[str, Any]:
         return _FORMS[metavar]
     if metavar == "true|false":
         return {"type": "boolean"}
+    if metavar.endswith("|PATH"):
+        words = metavar.removesuffix("|PATH").split("|")
+        return _form(f"{', '.join(words)} or an absolute path", f"({'|'.join(words)}|/.+)")
     if "|" in metavar:
         return {"type": "string", "enum": metavar.split("|")}
     return {"type": "string"} if metavar in _TEXTS else {"type": ["string", "number"]}

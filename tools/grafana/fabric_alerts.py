@@ -74,7 +74,7 @@ LINKS = (
                 "5m",
                 "Shorter than `down_window`, so that no notification about a drop follows the page about it.",
             ),
-            Threshold("link_drops", "1", "A healthy link never goes down."),
+            Threshold("link_drops", "1", "A healthy link never goes down. NVSentinel: the same, and fatal."),
         ),
     ),
     Alert(
@@ -99,7 +99,11 @@ LINKS = (
         (
             fixed("symbol_window", "1h", "At 400 Gb/s, 10^15 bits take 42 minutes."),
             fixed("symbol_recent", "15m", "The errors have not stopped."),
-            Threshold("symbol_errors", "10", "Per 10^15 bits: a bit error ratio of 1e-14."),
+            Threshold(
+                "symbol_errors",
+                "10",
+                "Per 10^15 bits: a bit error ratio of 1e-14. NVSentinel: 120 an hour at any rate.",
+            ),
         ),
     ),
     Alert(
@@ -113,7 +117,7 @@ LINKS = (
         "were lost, a path is dead, or a peer's process was killed.",
         (
             fixed("ack_window", "5m", "Each timeout is repeated several times before the connection fails."),
-            Threshold("ack_timeouts", "3", "A single one is repaired by a retransmission."),
+            Threshold("ack_timeouts", "3", "A single one is repaired by a retransmission. NVSentinel: one per second."),
         ),
     ),
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
-from ibpulse.commands.parser import build_parser, own_actions
+from ibpulse.commands.parser import build_parser, own_actions, setting_rows
 from ibpulse.config.declaration import Setting
 from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.simulate.faults import FAULTS
@@ -99,7 +99,9 @@ def _settings_link(verb: Verb) -> str:
     if set(verb.settings) >= set(EVERY_SETTING):
         return "all [settings](configuration.md)"
     groups = [f"[{name}](configuration.md#{name})" for name in GROUPS if name in verb.settings]
-    single = [f"[{row.name}](configuration.md#{row.group})" for row in verb.rows() if row.group not in verb.settings]
+    single = [
+        f"[{row.name}](configuration.md#{row.group})" for row in setting_rows(verb) if row.group not in verb.settings
+    ]
     return " and ".join([f"the settings of {', '.join(groups)}"] * bool(groups) + [", ".join(single)] * bool(single))
 
 

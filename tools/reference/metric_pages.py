@@ -12,10 +12,12 @@ from ibpulse.metrics.metric_table import TABLE
 from ibpulse.metrics.row import Metric
 from ibpulse.simulate.tree import COUNTERS as MLX5_COUNTERS
 from ibpulse.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
+from ibpulse.sysfs.byte_counters import SOURCES, ByteCounterRow
 from ibpulse.sysfs.error_counter_reader import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, TRIES
 from ibpulse.sysfs.error_counters import FACTS, INFINIBAND, Counter, CounterSet, choose_counters, counter_name
 from ibpulse.sysfs.speed import ETHERNET
 from ibpulse.units import SECOND_NS
+from tools.grafana.alerts import ALERTS
 
 _PREFACE = """\
 # Metrics
@@ -96,8 +98,9 @@ _ALL = f"""\
 numbers that can also decrease (`active_qps`, `current_rate`). In addition to the counters above,
 {len(OTHER_COUNTERS)} more have names taken from or modelled on node_exporter. Every other metric is named after its
 file: `hw_counters/SwLinkUp,32` becomes `ibpulse_hw_sw_link_up_32_total`, a file in `counters/` gets the prefix
-`ibpulse_pma_`, and if two files have the same name, the second ends in `_2_total`. The `hw_counters` of a device, as
-opposed to those of its ports, are never read: in a container, some kernels crash.
+`ibpulse_pma_`, and if two files have the same name, the second ends in `_2_total`. Of the `hw_counters` of a device, as
+opposed to those of its ports, only those of EFA in the table above are read, and only where its port has counters too:
+in a container's own `/sys`, where it has none, some kernels crash.
 """
 
 
@@ -199,9 +202,101 @@ MEANINGS = (
         "Bit errors: cable, transceiver, dirty fibre.",
     ),
     (
-        ("link_error_recovery", "link_downed"),
+        ("link_error_recovery", "link_downed", "port_carrier_changes"),
         "both ends",
-        "The link retrained or went down: the same causes, or the cable was pulled.",
+        "The link retrained or went down: the same causes, or the cable was pulled. A carrier that is lost and found "
+        "again counts two.",
+    ),
+    (
+        ("hw_tx_rdma_retx_pkts", "hw_tx_rdma_retx_bytes"),
+        "requester",
+        "ionic: what was sent again: loss on the path from this port, or a late acknowledgement.",
+    ),
+    (
+        ("req_transport_retries_exceeded",),
+        "requester",
+        "A connection failed after its last retry; the job fails with it.",
+    ),
+    (
+        ("hw_device_no_completion_cmds", "hw_device_cmds_err"),
+        "device",
+        "EFA: administrative commands hang or fail: the adapter and its firmware, not the network.",
+    ),
+)
+
+# What NVSentinel calls a fault with its default configuration, what ibpulse does, and why they differ. Names in braces
+# are thresholds of the alerts.
+NVSENTINEL = (
+    (
+        "`link_downed`",
+        "any, fatal",
+        "`IBPulseLinkWentDown`: {link_drops} in {drop_window}, warning; `IBPulseLinkDownInJob`: down for more than "
+        "{down_seconds} s, critical",
+        "A drop that the job survives is no reason to wake somebody or to replace a node.",
+    ),
+    (
+        "`symbol_error`",
+        "above 120/h fatal, above 10/s degraded",
+        "`IBPulseSymbolErrors`: above {symbol_errors} per 10^15 bits in {symbol_window}, and going on, warning",
+        "A link with twice the rate may have twice the errors. At 400 Gb/s this is {symbols_400:.0f} an hour, so it "
+        "warns earlier.",
+    ),
+    (
+        "`local_ack_timeout_err`",
+        "above 1/s, degraded",
+        "`IBPulseAckTimeouts`: more than {ack_timeouts} in {ack_window}, warning",
+        "A timeout lasts up to seconds: the connections of a dead path may never reach one per second.",
+    ),
+    (
+        "`rnr_nak_retry_err`",
+        "any, fatal: retries are exhausted",
+        "read, no alert",
+        "On mlx5 it counts the NAKs received, each of which is retried: a peer is late. Exhausted retries are "
+        "`req_rnr_retries_exceeded`.",
+    ),
+    (
+        "`excessive_buffer_overrun_errors`, `local_link_integrity_errors`",
+        "any, fatal",
+        "read with `slow.counters=all`, no alert",
+        "They stop at 15, and each costs a firmware command. The link's symbol errors and drops are read.",
+    ),
+    (
+        "`link_error_recovery`",
+        "above 5/min, degraded",
+        "read, no alert",
+        "The runbooks of symbol errors and link drops look at it.",
+    ),
+    ("`port_rcv_errors`", "above 10/s, degraded", "read on InfiniBand, no alert", "No measurement of what is normal."),
+    (
+        "`port_xmit_discards`",
+        "above 100/s, degraded",
+        "read, no alert",
+        "What congestion costs a job shows in its samples, step time and balance, which have alerts.",
+    ),
+    ("`roce_slow_restart`", "above 10/s, degraded", "read on RoCE, no alert", "No measurement of what is normal."),
+    (
+        "`carrier_changes`",
+        "more than 2 between two readings, degraded",
+        "read on RoCE; `IBPulseLinkWentDown` counts drops",
+        "`link_downed`, or the port's state, says the same of the RDMA port.",
+    ),
+    (
+        "EFA: `no_completion_cmds`",
+        "any, fatal",
+        "read, no alert",
+        "ibpulse has not yet run on EFA.",
+    ),
+    (
+        "EFA: `cmds_err`; `rx_drops`; `unresponsive_remote_events`, `impaired_remote_conn_events`",
+        "above 10/min; above 100/s; above 1/s; degraded",
+        "read, no alert",
+        "The same.",
+    ),
+    (
+        "state of a port",
+        "DOWN at one reading, fatal",
+        "`IBPulsePortDown`: {port_down_for}, warning; in a job `IBPulseLinkDownInJob`, see above",
+        "A link that retrains is up again within seconds to a minute.",
     ),
 )
 
@@ -222,12 +317,49 @@ def counters_markdown() -> str:
         _table(fact for fact in FACTS if fact.layers),
         _ALL,
         _table(fact for fact in FACTS if not fact.layers),
+        _BYTES,
+        _sources_table(),
+        _NVSENTINEL,
+        _nvsentinel_table(),
     ]
     return "\n".join(parts)
 
 
+def _sources_table() -> str:
+    lines = [_source_row(row) for row in SOURCES]
+    return "\n".join(["| driver | transmitted | received | bytes each | remark |", "|---|---|---|---|---|", *lines, ""])
+
+
+# the drivers that have the files of rows for any driver
+_HAVING = {
+    "roce_only_bytes": "bnxt_re",
+    "port_data": "mlx5, mlx4, rxe from Linux 7.2 on, and most others",
+    "ip_octets": "irdma",
+    "ionic_bytes": "ionic",
+    "erdma_bytes": "erdma",
+    "rxe_bytes": "rxe from Linux 7.2 on",
+    "hw_bytes": "any other",
+}
+
+
+def _source_row(row: ByteCounterRow) -> str:
+    drivers = ", ".join(sorted(row.drivers)) or _HAVING[row.name]
+    ways = (" + ".join(f"`{row.folder}/{name}`" for name in names) for names in (row.transmit, row.receive))
+    return f"| {drivers} | {' | '.join(ways)} | {row.scale} | {row.note} |"
+
+
+def _nvsentinel_table() -> str:
+    numbers = {number.name: number.value for alert in ALERTS for number in (alert.hold, *alert.numbers)}
+    symbols_400 = 400e9 * 3600 / 1e15 * float(numbers["symbol_errors"])
+    rows = [
+        f"| {' | '.join((name, theirs, ours, why))} |".format(**numbers, symbols_400=symbols_400)
+        for name, theirs, ours, why in NVSENTINEL
+    ]
+    return "\n".join(["| counter | NVSentinel | ibpulse | why |", "|---|---|---|---|", *rows, ""])
+
+
 def _count_series(layer: str, counter_set: CounterSet) -> int:
-    listed = {"counters": MLX5_COUNTERS, "hw_counters": MLX5_HW_COUNTERS}
+    listed = {"counters": MLX5_COUNTERS, "hw_counters": MLX5_HW_COUNTERS, "net": ("carrier_changes",)}
     chosen = choose_counters(listed, layer, "mlx5_core", counter_set)
     return sum(bool(wanted.name) for wanted in chosen)
 
@@ -322,4 +454,26 @@ The last but one is wrong while `ibpulse_port_counter_saturated{{counter="port_x
 `diagnostic` is {infiniband} series, `all` is {every}; on a RoCE port, `diagnostic` is {ethernet}. Eight such ports
 with `all` exceed 1000 series per node. `none` reads nothing. A port has the counters that its driver provides; *RoCE*
 means every port that is not InfiniBand.
+"""
+
+_BYTES = """\
+## Which files count bytes
+
+The samples come from the first row of this table that fits the driver of the port and whose files can all be read.
+Because the kernel caches `hw_counters/` for `lifespan`, ports that have their bytes there are sampled every 50 ms by
+default. Files whose names speak of bytes, but that are in no row, are not sampled, because ibpulse does not know what
+they include; `ibpulse doctor` names them.
+
+The names were compared with the drivers of Linux 6.12 and 7.3, for ionic of 6.18, with AMD Pensando's firmware, and
+with the erdma driver that Alibaba publishes. hns, cxgb4 and rxe before Linux 7.2 count packets only; siw, qedr, usnic
+and vmw_pvrdma have no counters that can be read. ionic (Pollara 400) counts unicast and multicast bytes separately, and
+they are added up; whether they include retransmissions, and its messages called `ccl_cts`, is not documented.
+"""
+_NVSENTINEL = """\
+## Thresholds of NVSentinel
+
+NVIDIA's NVSentinel watches the same counters every second and asks for the replacement of a node after a *fatal* event,
+or for support after three *degraded* ones in an hour. ibpulse says what it measured and replaces nothing; its alerts
+are on the same counters as follows ([alerts.md](alerts.md)). NVSentinel's numbers are those of its documentation in
+November 2026.
 """

@@ -201,7 +201,8 @@ class Snapshot:
     `expected_rails` is None where nobody counts them. `phases` are those found since the last snapshot, in ticks.
     `seconds` are those aggregated since the last snapshot.
     `last_traffic_ns` is the wall time of the last active sample of the sum over the rails, None if there was none in
-    the history. `jobs` is None if no source can list the jobs; some of them have `job_statistics`.
+    the history. `jobs` is None if no source can list the jobs, and `jobs_known` false if there may be others;
+    some have `job_statistics`.
     """
 
     end_tick: int
@@ -224,6 +225,7 @@ class Snapshot:
     seconds: tuple[Observation, ...] = ()
     last_traffic_ns: int | None = None
     jobs: tuple[PlacedJob, ...] | None = None
+    jobs_known: bool = True
     job_statistics: tuple[JobSnapshot, ...] = ()
 
     def statistics_of(self, key: Key) -> JobSnapshot | None:

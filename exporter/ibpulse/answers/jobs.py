@@ -78,7 +78,7 @@ class JobAnswer(AnswerPart):
 class JobsAnswer(AnswerPart):
     """The jobs that run, then those that ended within the history, the last one first."""
 
-    known: bool = Field(description="Whether any source on this node can list its jobs.")
+    known: bool = Field(description="Whether `jobs` has all jobs that run: the sources can list them.")
     sources: Names = Field(description="The sources that exist on this node.")
     jobs: Annotated[list[JobAnswer], at_most(MAX_JOBS)]
     pods: Names = Field(description="UIDs of the pods on this node; jobs are those that hold an RDMA device.")

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import http.client
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 
 from ibpulse.answers.captures import PendingAnswer
-from ibpulse.answers.members import read_members
 from ibpulse.answers.ports import PortsAnswer
 from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.api.answer_tables import Events, Jobs, SpanSummary
 from ibpulse.api.moments import Time, read_span, span_query
 from ibpulse.api.samples import SampledRates
-from ibpulse.client import TIMEOUT_SECONDS, DaemonConnection, ask_events, ask_ports, reading
+from ibpulse.client.connection import TIMEOUT_SECONDS, DaemonConnection, ask_events, ask_ports
 from ibpulse.errors import CaptureError, DaemonError
-from ibpulse.model import PortState
-from ibpulse.recordings import Recording, RecordingMeta, concatenate
-from ibpulse.recordings.event_sources import ask_jobs
-from ibpulse.recordings.recording import meta_with
-from ibpulse.recordings.source import MAX_VALUES, DaemonFollower, ask_means, describe_remote, take_samples
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.recordings import RecordingMeta
+from ibpulse.recordings.from_daemon import DaemonFollower, DaemonSamples, ask_jobs, ask_meta, ask_samples, with_past
+from ibpulse.units import SECOND_NS
 
 CAPTURES = "/api/v1/captures"
 SOURCE = "daemon"
@@ -81,10 +77,9 @@ class NodeConnection:
             ValueError: a time or a port is invalid.
             FabricError: the node has no ports.
         """
-        answer = self.ports()
-        meta = self._meta(answer)
-        newest = ask_means(self._connection, [("last", "1s")])
-        now_ns = newest.start_ns + newest.values.shape[1] * newest.step_ns
+        daemon = DaemonSamples(self._meta())
+        newest = self._connection.ask_window(daemon.query())
+        now_ns = newest.start_ns + newest.head.points * newest.step_ns
         last = "5s" if (last, start, end) == (None, None, None) else last
         begin, finish = read_span(0, now_ns, start, end, last)
         if start is None and last is None:
@@ -92,46 +87,14 @@ class NodeConnection:
         finish = min(finish, now_ns)
         if begin >= finish:
             raise ValueError(f"there is nothing between these times; the newest sample is of {_text(now_ns)}")
-        recording = self._ask_samples(meta, begin, finish)
-        samples = SampledRates(replace(recording, meta=self._with_past(meta, recording)), self.place)
+        recording = with_past(self._connection, ask_samples(self._connection, daemon, begin, finish))
+        samples = SampledRates(recording, self.place)
         return samples.select(*ports) if ports else samples
 
-    def _ask_samples(self, meta: RecordingMeta, begin_ns: int, end_ns: int) -> Recording:
-        # rates and uncertainties of both directions
-        most_ns = max(1, MAX_VALUES // (4 * len(meta.ports))) * meta.interval_ns
-        pieces: list[Recording] = []
-        while begin_ns < end_ns:
-            until = min(begin_ns + most_ns, end_ns)
-            query: list[tuple[str, str | int]] = [
-                ("from", begin_ns // MILLISECOND_NS),
-                ("to", -(-until // MILLISECOND_NS)),
-            ]
-            window = ask_means(self._connection, query)
-            if not window.values.shape[1]:
-                break
-            pieces.append(take_samples(window, meta, window.values.shape[1]))
-            begin_ns = pieces[-1].end_ns
-        if not pieces:
-            raise DaemonError(f"{self.place} has no samples of this time yet; ask again later")
-        return concatenate(pieces)
-
-    def _meta(self, answer: PortsAnswer) -> RecordingMeta:
+    def _meta(self) -> RecordingMeta:
         """What is known of the samples before they are asked for."""
-        ports = describe_remote(answer, self.place)
-        jobs = tuple(record for record in ask_jobs(self._connection) if record.ended_ns is None)
         host = self.place.partition("://")[2].rpartition(":")[0]
-        return RecordingMeta(host, answer.interval_ns, ports, SOURCE, simulated=answer.simulated, jobs=jobs)
-
-    def _with_past(self, meta: RecordingMeta, recording: Recording) -> RecordingMeta:
-        """The metadata with the events of the samples, and with the states of the ports as of their beginning."""
-        begin_ns = recording.start_ns
-        later = ask_events(self._connection, begin_ns).values
-        first: dict[str, PortState] = {}
-        for event in later:
-            if event.before is not None:
-                first.setdefault(event.subject, event.before)
-        ports = tuple(port.in_state(first[str(port.id)]) if str(port.id) in first else port for port in meta.ports)
-        return meta_with(replace(meta, ports=ports), later, begin_ns, recording.end_ns)
+        return replace(ask_meta(self._connection), host=host, source=SOURCE, reason="")
 
     def summary(
         self, last: str | None = None, *, start: Time | None = None, end: Time | None = None, job: str | None = None
@@ -146,9 +109,7 @@ class NodeConnection:
         query = span_query(last, start, end)
         if job is not None:
             query.append(("job", job))
-        body = self._connection.get("/api/v1/summary", query).body
-        with reading(self._connection):
-            found = read_members(SummaryAnswer, body)
+        found = self._connection.ask(SummaryAnswer, "/api/v1/summary", query)
         return SpanSummary(found.model_dump(exclude=None if found.job else {"job"}), self.place)
 
     def events(self, last: str | None = None, *, start: Time | None = None, end: Time | None = None) -> Events:
@@ -188,7 +149,7 @@ class NodeConnection:
         Raises:
             FabricError: the node has no ports.
         """
-        follower = DaemonFollower(self._connection, self._meta(self.ports()))
+        follower = DaemonFollower(self._connection, self._meta())
         while True:
             for piece in follower.read():
                 yield SampledRates(piece, self.place)
@@ -216,9 +177,8 @@ class NodeConnection:
         if path is not None and Path(path).exists():
             raise CaptureError(f"capture {path} exists; name another file")
         members = {"reason": reason, "labels": labels, "before": before, "after": after}
-        body = self._connection.post(CAPTURES, {name: value for name, value in members.items() if value}).body
-        with reading(self._connection):
-            pending = read_members(PendingAnswer, body)
+        given = {name: value for name, value in members.items() if value}
+        pending = self._connection.post(PendingAnswer, CAPTURES, given)
         url = pending.url
         content = self._wait_for(url, pending.ready_ms)
         from ibpulse.recordings import load  # pyarrow is optional
@@ -238,7 +198,7 @@ class NodeConnection:
             try:
                 return self._connection.get(url).body
             except DaemonError as error:
-                if error.status != http.client.NOT_FOUND:
+                if error.status != HTTPStatus.NOT_FOUND:
                     raise
             if time.monotonic() > deadline:
                 raise CaptureError(f"capture {url} was not written within a minute; the daemon's log says why")

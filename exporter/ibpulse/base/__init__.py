@@ -1,1 +1,1 @@
-"""What every part builds on: typed values, YAML with line numbers, bounded reads of foreign files, documents."""
+"""What every part builds on: typed values, YAML with line numbers, bounded reads, documents, the program's own name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -64,20 +64,35 @@ def section_lines(section: Section) -> list[str]:
 
 def align(section: Section) -> list[str]:
     """The table of a section in columns with two spaces between them; empty for a section without one."""
-    rows = [section.heads, *section.shown] if section.heads else []
+    return align_rows([section.heads, *section.shown], section.left) if section.heads else []
+
+
+def align_rows(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
+    """Rows of cells in columns with two spaces between them; those in `left` are aligned to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    places = ["<" if place in section.left else ">" for place in range(len(widths))]
+    places = ["<" if place in left else ">" for place in range(len(widths))]
     return [
         "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, places, widths, strict=True)).rstrip()
         for row in rows
     ]
 
 
-def wrap(text: str, head: str = "", indent: int = 2) -> str:
-    """A sentence in lines of at most `WIDTH` characters: `head` before the first, `indent` spaces before the others."""
+def hang(rows: Sequence[Sequence[str]], width: int = WIDTH) -> list[str]:
+    """Rows whose last cell is a sentence, which fills lines of at most `width` characters below its beginning.
+
+    Rows may have different numbers of cells.
+    """
+    places = range(max(map(len, rows), default=1) - 1)
+    widths = [max(len(row[place]) for row in rows if len(row) > place + 1) for place in places]
+    heads = ["".join(f"{cell:{size}}  " for cell, size in zip(row[:-1], widths, strict=False)) for row in rows]
+    return [wrap(row[-1], head, len(head), width) for row, head in zip(rows, heads, strict=True)]
+
+
+def wrap(text: str, head: str = "", indent: int = 2, width: int = WIDTH) -> str:
+    """A sentence in lines of at most `width` characters: `head` before the first, `indent` spaces before the others."""
     return textwrap.fill(
         text,
-        WIDTH,
+        width,
         initial_indent=head,
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -113,20 +128,27 @@ def _load(template: Path) -> Template:
 
 
 def render_json(version: str, members: Mapping[str, Any]) -> str:
-    """One JSON object that begins with the number of its format, under the key `version`, and the program's version.
+    """One JSON object that begins with the number of its format, under the key `version`, and the program's version."""
+    return json_text({version: 1, "ibpulse_version": __version__, **members}) + "\n"
 
-    Dataclasses become objects, and numbers that are not finite become null.
-    """
-    document = {version: 1, "ibpulse_version": __version__, **members}
-    return escape_controls(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False), keep="\n") + "\n"
+
+def json_text(document: Mapping[str, Any], *, indent: int | None = 2, ascii_only: bool = False) -> str:
+    """One JSON object; dataclasses become objects, and numbers that are not finite become null."""
+    told = json.dumps(plain(document), indent=indent, ensure_ascii=ascii_only, allow_nan=False)
+    return escape_controls(told, keep="\n")
 
 
 def plain(value: Any) -> Any:
     """A value as JSON can hold it: dataclasses as objects, tuples as lists, and null for NaN and infinity."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return finite(value)
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
         return {key: plain(member) for key, member in value.items()}
     return [plain(member) for member in value] if isinstance(value, list | tuple) else value
+
+
+def finite(value: float) -> float | None:
+    """The number; None for NaN and infinity, which stand for an unknown value."""
+    return value if math.isfinite(value) else None

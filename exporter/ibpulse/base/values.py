@@ -163,6 +163,17 @@ def choice(*allowed: str, metavar: str = "", **synonyms: str) -> Kind[Any]:
     return one(metavar or "|".join((*allowed, *synonyms)), parse)
 
 
+def word_or_path(*words: str) -> Kind[Any]:
+    """One of some words, or an absolute path."""
+
+    def parse(text: str) -> str | Path:
+        if not text.startswith("/") and text not in words:
+            raise ValueError(f"{unknown_word(text, words)}, or an absolute path")
+        return text if text in words else _path(text)
+
+    return one("|".join((*words, "PATH")), parse)
+
+
 def some_of(metavar: str, *allowed: str) -> Kind[tuple[str, ...]]:
     """A list of allowed words without duplicates; the word none alone means an empty list."""
 

@@ -1,4 +1,4 @@
-"""Reads YAML files that people write: nodes with their lines, sections of known keys, and faults as sentences.
+"""Reads YAML and JSON files that people write: nodes with their lines, sections of known keys, and faults as sentences.
 
 Scalars are taken as written, because YAML would read `0001:00:00.0` as a number of base 60.
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 from ibpulse.base.files import ForeignFile
+from ibpulse.base.json_nodes import json_root
 from ibpulse.base.values import EntriesError, Kind, advice
 from ibpulse.errors import ConfigError
 from ibpulse.text import escape_controls
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 # no file of ibpulse needs more than four
 MAX_DEPTH = 20
+# a file of MAX_BYTES without aliases has fewer
+MAX_NODES = 500_000
 # the deepest value in a section is a header, three keys down
 MAX_KEYS = 3
 EMPTY = ("", "~", "null", "Null", "NULL")
 # YAML can escape these, but no file name, header or encoding has them
 _NOWHERE = re.compile("[\x00\ud800-\udfff]")
+# the text may be a key or a hash, which no log should show
+_NOWHERE_FAULT = "an escape stands for a null character or half of a surrogate pair; remove it"
 
 Keys = tuple[str, ...]
 T = TypeVar("T")
@@ -67,6 +72,13 @@ class YamlFile:
 
         try:
             text = ForeignFile(self.path, ConfigError, access=access, regular=regular).read_text(MAX_BYTES)
+            node = json_root(text, MAX_DEPTH)
+            if node is not None:
+                fault = _find_json_fault(node)
+                if fault is None:
+                    return node
+                self.refuse(*fault)
+                return None
             # composing is recursive, parsing is not
             fault = _find_fault(text)
             if fault is None:
@@ -206,19 +218,39 @@ def texts_of(node: yaml.Node) -> str | tuple[str, ...] | None:
 
 
 def _find_fault(text: str) -> tuple[int, str] | None:
-    """The line and the fault of the first node that is nested too deeply, or has characters that nothing can have."""
+    """The line and the fault of the first node that is nested too deeply, or has characters that nothing can have.
+
+    Aliases count as the nodes that they repeat, because readers visit these as often as they are repeated.
+    """
     import yaml
 
-    depth = 0
+    sizes: dict[str | None, int] = {}
+    # nodes until now, and those in front of each open collection
+    nodes, opened = 0, list[tuple[str | None, int]]()
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
+            opened.append((event.anchor, nodes))
+            nodes += 1
+            if len(opened) > MAX_DEPTH:
                 return line, f"more than {MAX_DEPTH} levels deep; correct the brackets or the indentation"
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.ScalarEvent) and _NOWHERE.search(event.value):
-            # the text may be a key or a hash, which no log should show
-            return line, "an escape stands for a null character or half of a surrogate pair; remove it"
+            anchor, before = opened.pop()
+            sizes |= {anchor: nodes - before} if anchor else {}
+        elif isinstance(event, yaml.AliasEvent):
+            nodes += sizes.get(event.anchor or "", 1)
+            if nodes > MAX_NODES:
+                return line, f"with its aliases, more than {MAX_NODES} values; write fewer aliases"
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes += 1
+            if _NOWHERE.search(event.value):
+                return line, _NOWHERE_FAULT
     return None
+
+
+def _find_json_fault(node: yaml.Node) -> tuple[int, str] | None:
+    """The line and the fault of the first text with characters that nothing can have."""
+    if is_scalar(node):
+        return (node.start_mark.line + 1, _NOWHERE_FAULT) if _NOWHERE.search(node.value) else None
+    parts = [part for pair in node.value for part in pair] if is_mapping(node) else node.value
+    return next(filter(None, map(_find_json_fault, parts)), None)

@@ -1,21 +1,18 @@
-"""The table of verbs; each verb has its own module, imported only when it runs, to keep help fast.
+"""The table of verbs; the options of each are data, and its module is imported only when it runs: help is fast.
 
 A verb of two words, such as `fleet report`, is a row of its own. `GROUPS` is the order in which help lists the verbs.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Any
 
 from ibpulse.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ibpulse.config import Settings
-    from ibpulse.config.declaration import Setting
+from ibpulse.missing_packages import how_to_install
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
 PORTS = ("ports.include", "ports.exclude", "ports.roles")
@@ -27,51 +24,56 @@ DOCTOR = ("analysis.active-threshold", "capture.dir", "capture.min-free")
 DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node, every 10 ms."
 
 
-class Command(Protocol):
-    """The interface of a verb's module. Slow imports belong inside `run`, so that help stays fast."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the verb's own arguments; the settings' flags are already declared."""
-
-    def run(self, arguments: argparse.Namespace, settings: Settings) -> int:
-        """Run the verb and return the exit code. `arguments.origins` maps each setting to the source of its value.
-
-        Raises:
-            IbpulseError: the verb failed; the command line prints the message.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Verb:
     """A verb: its line in `ibpulse --help`, its example, and the settings it reads.
 
-    `settings` lists groups or single names. `reads_files` marks verbs that read files of unknown origin, with bounded
-    memory. A verb that `checks_flags` gets what is wrong with their values as `arguments.faults`, and reports it
-    together with what is wrong with their combination.
+    `options` is the module with the table of its options. Another one has its function `run`, and is named like the
+    verb, or in `module`; it is imported only when the verb runs. `settings` lists groups or single names. `reads_files`
+    marks verbs that read files of unknown origin, with bounded memory, and `writes_files` those that write recordings.
+    A verb that `checks_flags` gets what is wrong with their values as `arguments.faults`, and reports it together with
+    what is wrong with their combination. With one of the arguments in `measured`, `run` is that of a module of its own,
+    because it needs much more than without.
     """
 
     name: str
     summary: str
     example: str
     settings: tuple[str, ...]
+    options: str
     module: str = ""
     reads_files: bool = False
+    writes_files: bool = False
     checks_flags: bool = False
+    measured: tuple[str, ...] = ()
 
-    def reads(self, row: Setting) -> bool:
-        """Whether a setting has an effect on this verb."""
-        return row.group in self.settings or row.name in self.settings
+    def load_options(self) -> Sequence[Any]:
+        """The table of its options."""
+        options: Sequence[Any] = self._load(f"options.{self.options}").OPTIONS[self.name]
+        return options
 
-    def rows(self) -> list[Setting]:
-        """The settings that have an effect, in the order of the table."""
-        from ibpulse.config.setting_table import ROWS  # not for the list of commands
+    def load_run(self, arguments: Namespace) -> Callable[..., int]:
+        """The function that runs it with the arguments and the settings, and returns the exit code.
 
-        return [row for row in ROWS if self.reads(row)]
+        `arguments.origins` maps each setting to the source of its value.
 
-    def load(self) -> Command:
-        """Import the verb's module; its name differs from the verb's only where that is a Python keyword."""
+        Raises:
+            ConfigError: a package that it needs is not installed.
+        """
         module = self.module or self.name.replace(" ", "_")
-        return cast("Command", importlib.import_module(f"ibpulse.commands.{module}"))
+        if any(getattr(arguments, name) for name in self.measured):
+            module += "_measured"
+        run: Callable[..., int] = self._load(module).run
+        return run
+
+    def _load(self, module: str) -> Any:
+        try:
+            return importlib.import_module(f"{__name__}.{module}")
+        except ModuleNotFoundError as error:
+            name = error.name or "a package"
+            packages = ("httpx", "sniffio") if name == "httpx" else (name,)
+            missing = f"`ibpulse {self.name}` needs {name}, which is not installed; {how_to_install(*packages)}"
+            raise ConfigError([missing]) from error
 
 
 VERBS = {
@@ -82,42 +84,50 @@ VERBS = {
             "Sample every port of this node; serve /metrics and the raw samples.",
             "ibpulse serve --sampler.interval=10ms --ports.exclude=mlx5_bond_0",
             settings=EVERY_SETTING,
+            options="run",
         ),
         Verb(
             "demo",
             "Serve a simulated fabric with a simulated training job; needs no hardware.",
             "ibpulse demo --workload=moe --web.listen-address=127.0.0.1:10055",
             settings=tuple(group for group in EVERY_SETTING if group not in ("path", "ring")),
+            options="look",
         ),
         Verb(
             "gateway",
             "Serve the pages and the data of many nodes at one address.",
             "ibpulse gateway --nodes.sources=dns+ibpulse.monitoring.svc:10055",
             settings=("nodes", *GATEWAY_WEB, *GATEWAY_CAPTURES, "log"),
+            options="run",
         ),
         Verb(
             "simulate",
             "Simulate a fabric as a sysfs tree whose counters advance in real time; starts no daemon.",
             "ibpulse simulate /tmp/fabric --workload=dense",
             settings=("log",),
+            options="look",
         ),
         Verb(
             "doctor",
             "Check whether this node's measurements can be trusted; works with or without a running daemon.",
             "ibpulse doctor --path.sysfs=/host/sys --format=json",
             settings=("path", "sampler", "ring", *PORTS, "topology", "web.listen-address", *DOCTOR),
+            options="look",
         ),
         Verb(
             "record",
             "Record the samples of this node or of a running daemon to a file.",
             "ibpulse record run.parquet --duration=60s",
             settings=(*SAMPLING, "analysis.active-threshold", "log"),
+            options="record",
+            writes_files=True,
         ),
         Verb(
             "replay",
             "Replay a recording as a sysfs tree that advances in real time, or faster.",
             "ibpulse replay run.parquet /tmp/fabric --speed=10",
             settings=("log",),
+            options="record",
             reads_files=True,
         ),
         Verb(
@@ -125,12 +135,14 @@ VERBS = {
             "Show a live view of this node's rails in the terminal.",
             "ibpulse top --url=http://node7:10055",
             settings=(*SAMPLING, "analysis.active-threshold", "web.listen-address"),
+            options="look",
         ),
         Verb(
             "report",
             "Compare recordings, files or the recent past of daemons, and flag statistically significant differences.",
             "ibpulse report before.parquet after.parquet --trim",
             settings=("analysis.active-threshold",),
+            options="record",
             reads_files=True,
             checks_flags=True,
         ),
@@ -139,6 +151,7 @@ VERBS = {
             "Plot recordings: a heatmap of all rails, an animation, or the distribution of their bandwidth.",
             "ibpulse render dense.parquet moe.parquet -o rails.png",
             settings=("analysis.active-threshold",),
+            options="record",
             reads_files=True,
             checks_flags=True,
         ),
@@ -147,6 +160,7 @@ VERBS = {
             "Convert another program's counter log (CSV or Parquet) into a recording.",
             "ibpulse import log.csv.gz -o log.parquet --time=when --port=port --transmit=tx --receive=rx --unit=words",
             settings=(),
+            options="record",
             module="import_log",
             reads_files=True,
         ),
@@ -155,13 +169,16 @@ VERBS = {
             "Predict the traffic of a training job from its parallelism and the hardware.",
             "ibpulse model --model=mixtral-8x7b --nodes=2 --step=1444ms",
             settings=("analysis.active-threshold",),
+            options="explain",
             reads_files=True,
+            measured=("against", "url", "last"),
         ),
         Verb(
             "model experts",
             "Show how uneven the loads of experts are, what that costs, and on which rails it shows.",
             "ibpulse model experts loads.csv --ranks=8 --nodes=2",
             settings=(),
+            options="explain",
             reads_files=True,
         ),
         Verb(
@@ -169,13 +186,15 @@ VERBS = {
             "Check the configuration of a Megatron run against the rules about overlap.",
             "ibpulse model check run_config.yaml --set torch=2.6.0",
             settings=(),
+            options="explain",
             reads_files=True,
         ),
         Verb(
             "nccl",
-            "Compare results of nccl-tests, perftest or NCCL Inspector with the hardware and with a recording.",
+            "Compare results of nccl-tests, rccl-tests, perftest or NCCL Inspector with the hardware and a recording.",
             "ibpulse nccl all_reduce.json --rails=8 --rate=50GB/s --against=run.parquet",
             settings=("analysis.active-threshold",),
+            options="explain",
             reads_files=True,
         ),
         Verb(
@@ -183,6 +202,7 @@ VERBS = {
             "Measure exposed communication in profiler traces; with a recording, split it into waiting and moving.",
             "ibpulse trace rank0.json.gz --against=node7.parquet",
             settings=("analysis.active-threshold",),
+            options="explain",
             reads_files=True,
             checks_flags=True,
         ),
@@ -191,6 +211,7 @@ VERBS = {
             "Collect the samples of many nodes into a dataset of Parquet files.",
             "ibpulse fleet collect --nodes.sources=/etc/ibpulse/nodes.yml --last=10m -o /data/fleet",
             settings=("nodes", "log"),
+            options="fleet",
             reads_files=True,
             checks_flags=True,
         ),
@@ -199,6 +220,7 @@ VERBS = {
             "Report who is late, which rails are hot and what stalled, from a dataset of many nodes.",
             "ibpulse fleet report /data/fleet --job=1001 --format=html > fleet.html",
             settings=(),
+            options="fleet",
             reads_files=True,
             checks_flags=True,
         ),
@@ -207,6 +229,7 @@ VERBS = {
             "Plot a dataset of many nodes: nodes over time, nodes and rails, or lateness over time.",
             "ibpulse fleet render /data/fleet -o waterfall.png --sort=rack",
             settings=(),
+            options="fleet",
             reads_files=True,
             checks_flags=True,
         ),
@@ -215,12 +238,14 @@ VERBS = {
             "Check the configuration and show where each value comes from, or print the resulting configuration file.",
             "ibpulse config print --config.file=/etc/ibpulse.yaml --sampler.history=10m",
             settings=(*EVERY_SETTING, "nodes"),
+            options="run",
         ),
         Verb(
             "completion",
             "Print a script with which bash, zsh or fish completes commands, flags and file names.",
             "ibpulse completion bash > ~/.local/share/bash-completion/completions/ibpulse",
             settings=(),
+            options="run",
         ),
     )
 }
@@ -235,8 +260,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 DEVELOP: dict[str, tuple[str, ...]] = {"develop": ("simulate",)}
 """Verbs that only `ibpulse --help-all` lists."""
-OTHER_WORDS = {"compare": "report", "plot": "render"}
-"""Words of other programs for our verbs."""
 START = "start here: `ibpulse demo` simulates a node and serves its page at http://localhost:10055/"
 
 
@@ -252,7 +275,7 @@ def overview(*, every: bool = False) -> str:
 
 def group_overview(word: str) -> str:
     """The text of `ibpulse WORD --help` for the first word of several verbs; empty if it is none."""
-    verbs = _two_words(word)
+    verbs = verbs_of(word)
     if word in VERBS or not verbs:
         return ""
     listed = _list_verbs({"commands": verbs})
@@ -267,37 +290,6 @@ def _list_verbs(groups: Mapping[str, Sequence[Verb]]) -> str:
     )
 
 
-def _two_words(word: str) -> list[Verb]:
+def verbs_of(word: str) -> list[Verb]:
     """The verbs of two words that begin with this one."""
     return [verb for name, verb in VERBS.items() if name.startswith(f"{word} ")]
-
-
-def split_verb(words: Sequence[str]) -> tuple[Verb, Sequence[str]]:
-    """The verb that the first two words name, or else the first one, and the words after it.
-
-    Raises:
-        ConfigError: no verb has that name.
-    """
-    two = " ".join(words[:2])
-    if len(words) > 1 and two in VERBS:
-        return VERBS[two], words[2:]
-    name = two if words[0] not in VERBS and _two_words(words[0]) else words[0]
-    return find_verb(name), words[1:]
-
-
-def find_verb(name: str) -> Verb:
-    """The verb of that name.
-
-    Raises:
-        ConfigError: no verb has that name.
-    """
-    if name not in VERBS:
-        from ibpulse.base.values import advice  # not for the list of commands
-
-        if meant := OTHER_WORDS.get(name) or next((verb for verb in VERBS if verb.endswith(f" {name}")), None):
-            raise ConfigError([f"{name}: no such command; did you mean {meant}?"])
-        group = [verb.name for verb in _two_words(name.split()[0])] if name else []
-        known = group or [*VERBS, "help", "version"]
-        way_out = advice(name, known, f"choose {', '.join(group or VERBS)}")
-        raise ConfigError([f"{name}: no such command; {way_out}"])
-    return VERBS[name]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,17 +17,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
+from ibpulse.commands.simulate import fabric_flags
 from ibpulse.config import Settings
 from ibpulse.config.loading import DEFAULT
-from ibpulse.errors import DaemonError
+from ibpulse.errors import DaemonError, FabricError
 from ibpulse.sampler.scheduling import die_with_parent
 from ibpulse.simulate.fleet import SimulatedNode
 from ibpulse.simulate.node_clock import node_environment
 from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.web.auth.rules import read_rules
+from ibpulse.web.server import bind
 
 log = logging.getLogger(__name__)
 
 NODES_FILE = "nodes.json"
+FABRIC_SECONDS = 20.0
 START_SECONDS = 60.0
 # a daemon ends within 5 s
 STOP_SECONDS = 8.0
@@ -74,6 +80,52 @@ class DemoNode:
     def last_lines(self) -> list[str]:
         """The end of its log."""
         return self.log_path.read_text(errors="replace").splitlines()[-LAST_LINES:]
+
+
+@contextmanager
+def demo_folder() -> Iterator[Path]:
+    """A directory for all files of a demo, in memory if possible, which is removed at the end."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="ibpulse-demo-", dir=memory) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def simulated(
+    tree: Path,
+    arguments: argparse.Namespace,
+    interval_ns: int,
+    last_tree: Path | None = None,
+    stop: Event | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `ibpulse simulate`; the tree is complete when the block begins, unless `stop` is set.
+
+    `last_tree` is the one that is written last.
+
+    Raises:
+        FabricError: the simulation failed to start; it reports the reason on standard error.
+    """
+    flags = fabric_flags(arguments, interval_ns)
+    # its own process group, so that Ctrl-C stops the daemon first and the fabric after it
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ibpulse", "simulate", str(tree), *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + FABRIC_SECONDS
+        # devices appear in order, each one complete
+        while not ((last_tree or tree) / f"class/infiniband/mlx5_{arguments.ports - 1}").exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise FabricError("the simulated fabric failed to start; see the message above")
+            if stop and stop.is_set():
+                break
+            time.sleep(0.02)
+        yield process
+    finally:
+        # kills it if it does not end, for example because it is stopped
+        end_processes([process])
 
 
 @contextmanager
@@ -163,8 +215,6 @@ def find_ports(host: str, first: int, count: int) -> list[int]:
     Raises:
         ConfigError: one of them cannot be bound.
     """
-    from ibpulse.web.server import bind  # slow to import
-
     with ExitStack() as opened:
         sockets = [opened.enter_context(bind(host, first + number if first else 0)) for number in range(count)]
         return [each.getsockname()[1] for each in sockets]
@@ -174,9 +224,8 @@ def find_scheme(settings: Settings) -> str:
     """Whether the daemons serve HTTP or HTTPS."""
     if not settings.web.config_file:
         return "http"
-    from ibpulse.web.auth.reload import WebConfigReloader  # slow, and rarely needed
 
-    return "https" if WebConfigReloader(settings.web.config_file).tls() else "http"
+    return "https" if read_rules(settings.web.config_file).tls else "http"
 
 
 def write_targets(path: Path, running: Sequence[DemoNode]) -> None:

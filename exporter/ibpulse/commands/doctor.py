@@ -3,64 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ibpulse import __version__
-from ibpulse.base.values import TIME
+from ibpulse.base.document import json_text
+from ibpulse.config import Settings
+from ibpulse.doctor import CHECKS, DoctorOptions, Level, document, examine, page, worst_level
+from ibpulse.doctor.child_process import FactsRequest, find_facts_in_child
+from ibpulse.doctor.facts import Facts
 from ibpulse.errors import ConfigError
-from ibpulse.text import escape_controls
+from ibpulse.nccl.benchmark_files import read_benchmark
+from ibpulse.node.wiring import make_inventory, supervisor_options
 from ibpulse.units import format_duration
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ibpulse.config import Settings
-    from ibpulse.doctor import DoctorOptions
-    from ibpulse.doctor.child_process import FactsRequest
-    from ibpulse.doctor.facts import Facts
-
-EVERY = "10s"
 CLEAR = "\033[H\033[2J"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the checks and the output format."""
-    parser.add_argument(
-        "--format",
-        choices=("text", "json"),
-        default="text",
-        help="Text for people or JSON for programs (default: text).",
-    )
-    parser.add_argument("--strict", action="store_true", help="Exit 1 on warnings as well.")
-    parser.add_argument(
-        "--watch",
-        type=TIME,
-        nargs="?",
-        const=EVERY,
-        help=f"Repeat at this interval until Ctrl-C (without a value: {EVERY}).",
-    )
-    parser.add_argument(
-        "--check",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="Run only this check; repeatable (default: all).",
-    )
-    parser.add_argument("--no-look", action="store_true", help="Static checks only, no sampling.")
-    parser.add_argument(
-        "--nccl",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="Also judge this result of nccl-tests, perftest or NCCL Inspector by the node's rails; repeatable.",
-    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -82,15 +43,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Sequence[str]) -> int:
-    from ibpulse.doctor import Level, document, examine, page, worst_level  # not for help texts
-    from ibpulse.doctor.child_process import find_facts_in_child
-    from ibpulse.nccl.benchmark_files import read_benchmark
-
-    facts = replace(find_facts_in_child(request), benchmarks=tuple(map(read_benchmark, arguments.nccl)))
+    runs = tuple(run for path in arguments.nccl for run in read_benchmark(path))
+    facts = replace(find_facts_in_child(request), benchmarks=runs)
     findings = examine(facts, names)
     if arguments.format == "json":
-        told = json.dumps(document(findings, _tell_about(facts)), indent=None if arguments.watch is not None else 2)
-        print(escape_controls(told, keep="\n"), flush=True)
+        indent = None if arguments.watch is not None else 2
+        print(json_text(document(findings, _tell_about(facts)), indent=indent, ascii_only=True), flush=True)
     else:
         print(page(findings, _title(facts), colour=sys.stdout.isatty()), end="", flush=True)
     least = Level.WARN if arguments.strict else Level.FAIL
@@ -103,17 +61,12 @@ def make_request(settings: Settings, *, sample: bool = True) -> FactsRequest:
     Raises:
         ConfigError: the file of topology.file is invalid.
     """
-    from ibpulse.commands.wiring import make_inventory, supervisor_options  # not for help texts
-    from ibpulse.doctor.child_process import FactsRequest
-
     options = make_options(settings, sample=sample)
     return FactsRequest(options, make_inventory(settings), supervisor_options(settings))
 
 
 def make_options(settings: Settings, *, sample: bool = True) -> DoctorOptions:
     """Doctor's options, taken from the settings."""
-    from ibpulse.doctor import DoctorOptions  # not for help texts
-
     return DoctorOptions(
         sysfs=Path(settings.path.sysfs),
         include=tuple(settings.ports.include),
@@ -133,8 +86,6 @@ def make_options(settings: Settings, *, sample: bool = True) -> DoctorOptions:
 
 
 def _check_names(given: Sequence[str]) -> tuple[str, ...]:
-    from ibpulse.doctor import CHECKS  # not for help texts
-
     known = [check.name for check in CHECKS]
     wrong = [name for name in given if name not in known]
     if wrong:

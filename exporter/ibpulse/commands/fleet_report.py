@@ -3,41 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ibpulse.base.values import INSTANT
+from ibpulse.config import Settings
+from ibpulse.datasets.fleet_report import describe_dataset
+from ibpulse.datasets.fleet_report_formats import render_json, render_page, render_text
+from ibpulse.datasets.report_source import DatasetChoice
 from ibpulse.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ibpulse.config import Settings
-    from ibpulse.datasets.report_source import DatasetChoice
-
-FORMATS = ("text", "json", "html")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the dataset, its part, what it is compared with, and the format."""
-    add_choice(parser)
-    parser.add_argument("--compare-job", metavar="ID", help="Compare the steps with those of this job.")
-    parser.add_argument("--compare-from", type=INSTANT, help="Compare with the span that begins at this time.")
-    parser.add_argument("--compare-to", type=INSTANT, help="End of that span.")
-    parser.add_argument(
-        "--format", choices=FORMATS, default="text", help=f"Output format: {', '.join(FORMATS)} (default: text)."
-    )
-
-
-def add_choice(parser: argparse.ArgumentParser) -> None:
-    """Declare the dataset, and which part of it."""
-    parser.add_argument("dataset", type=Path, metavar="DATASET", help="Directory that `ibpulse fleet collect` wrote.")
-    parser.add_argument("--job", default="", metavar="ID", help="Only the parts collected for this job.")
-    parser.add_argument(
-        "--from",
-        dest="begin",
-        type=INSTANT,
-        help="Begin at this wall-clock time, such as 2026-11-21T12:00:00Z.",
-    )
-    parser.add_argument("--to", dest="end", type=INSTANT, help="End at this wall-clock time.")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -47,9 +18,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ConfigError: arguments are invalid; lists all of them.
         DatasetError: the dataset cannot be read.
     """
-    from ibpulse.datasets.fleet_report import describe_dataset  # not for help texts
-    from ibpulse.datasets.fleet_report_formats import render_json, render_page, render_text
-
     faults: list[str] = arguments.faults
     choice = read_choice(arguments, faults)
     against = _read_other(arguments, choice, faults)
@@ -63,15 +31,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def read_choice(arguments: argparse.Namespace, faults: list[str]) -> DatasetChoice:
     """The chosen part; errors are appended to `faults`."""
-    from ibpulse.datasets.report_source import DatasetChoice  # not for help texts
-
     _check_order("--to", arguments.begin, arguments.end, faults)
     return DatasetChoice(arguments.job, arguments.begin, arguments.end)
 
 
 def _read_other(arguments: argparse.Namespace, choice: DatasetChoice, faults: list[str]) -> DatasetChoice | None:
-    from ibpulse.datasets.report_source import DatasetChoice
-
     begin_ns, end_ns = arguments.compare_from, arguments.compare_to
     if not arguments.compare_job and begin_ns is None and end_ns is None:
         return None

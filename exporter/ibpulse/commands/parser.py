@@ -1,4 +1,4 @@
-"""Parses a verb's arguments: its own, and the flags of the settings it reads."""
+"""Parses a command line: the verb, its own arguments, and the flags of the settings it reads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from itertools import groupby
 from typing import Any, NoReturn
 
 from ibpulse.base.values import Kind, advice, unknown_word
-from ibpulse.commands import VERBS, Verb
-from ibpulse.commands.arguments import is_address
+from ibpulse.commands import VERBS, Verb, verbs_of
+from ibpulse.commands.options import is_address
+from ibpulse.config.declaration import Setting
 from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.errors import ConfigError
 
@@ -27,6 +28,8 @@ OTHER_WORDS = {
     "--until": "--to",
 }
 """Words for our flags that other verbs or programs use."""
+OTHER_VERBS = {"compare": "report", "plot": "render"}
+"""Words of other programs for our verbs."""
 NEARLY = 0.85
 SHOWN_VERBS = 3
 
@@ -38,6 +41,35 @@ class Parsed:
     arguments: argparse.Namespace
     flags: Mapping[str, Sequence[str]]
     faults: tuple[str, ...]
+
+
+def split_verb(words: Sequence[str]) -> tuple[Verb, Sequence[str]]:
+    """The verb that the first two words name, or else the first one, and the words after it.
+
+    Raises:
+        ConfigError: no verb has that name.
+    """
+    two = " ".join(words[:2])
+    if len(words) > 1 and two in VERBS:
+        return VERBS[two], words[2:]
+    name = two if words[0] not in VERBS and verbs_of(words[0]) else words[0]
+    return find_verb(name), words[1:]
+
+
+def find_verb(name: str) -> Verb:
+    """The verb of that name.
+
+    Raises:
+        ConfigError: no verb has that name.
+    """
+    if name not in VERBS:
+        if meant := OTHER_VERBS.get(name) or next((verb for verb in VERBS if verb.endswith(f" {name}")), None):
+            raise ConfigError([f"{name}: no such command; did you mean {meant}?"])
+        group = [verb.name for verb in verbs_of(name.split()[0])] if name else []
+        known = group or [*VERBS, "help", "version"]
+        way_out = advice(name, known, f"choose {', '.join(group or VERBS)}")
+        raise ConfigError([f"{name}: no such command; {way_out}"])
+    return VERBS[name]
 
 
 class Parser(argparse.ArgumentParser):
@@ -119,7 +151,9 @@ def build_parser(verb: Verb, *, show_settings: bool = False) -> Parser:
     parser.add_argument(
         "--help-all", action=Help, verb=verb, show_settings=True, help="Show this help with all settings."
     )
-    verb.load().add_arguments(parser)
+    for option in verb.load_options():
+        place = parser.add_argument_group(*option.group) if option.group else parser
+        place.add_argument(*option.names, **option.named)
     needed = [_usage_word(action) for action in own_actions(parser) if action.required]
     parser.usage = " ".join([parser.prog, *needed, "[flag ...]"])
     _add_settings(parser, verb, show_settings)
@@ -127,7 +161,7 @@ def build_parser(verb: Verb, *, show_settings: bool = False) -> Parser:
 
 
 def _add_settings(parser: Parser, verb: Verb, shown: bool) -> None:
-    for group, rows in groupby((CONFIG_FILE, *verb.rows()), lambda row: row.group):
+    for group, rows in groupby((CONFIG_FILE, *setting_rows(verb)), lambda row: row.group):
         titled = parser.add_argument_group(f"{group} settings", GROUPS[group]) if shown and group in GROUPS else parser
         for row in rows:
             text = f"{row.sentence} (default: {row.default_text}; environment: {row.variable})".replace("%", "%%")
@@ -138,6 +172,11 @@ def _add_settings(parser: Parser, verb: Verb, shown: bool) -> None:
                 metavar=row.kind.metavar,
                 help=text if shown else argparse.SUPPRESS,
             )
+
+
+def setting_rows(verb: Verb) -> list[Setting]:
+    """The settings that have an effect on a verb, in the order of the table."""
+    return [row for row in ROWS if row.group in verb.settings or row.name in verb.settings]
 
 
 def own_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
@@ -166,9 +205,9 @@ def parse(verb: Verb, words: Sequence[str]) -> Parsed:
     address = getattr(arguments, "address", None) or ""
     faults = _unknown_faults(unknown, known, parser.prog, address)
     given = {word.partition("=")[0] for word in words}
-    for one, other in values.pop("exclusive", ()):
-        if given.issuperset((one, other)):
-            parser.faults.append(f"flag {one}: cannot be combined with {other}")
+    for option in verb.load_options():
+        others = given.intersection(option.names) and [other for other in option.excludes if other in given]
+        parser.faults += (f"flag {option.names[0]}: cannot be combined with {other}" for other in others)
     if verb.checks_flags:
         arguments.faults = parser.faults
     else:

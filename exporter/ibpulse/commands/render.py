@@ -3,96 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ibpulse.base.values import ANY_WHOLE, SOME_TIME, number
-from ibpulse.commands.arguments import (
-    add_output_arguments,
-    add_recordings,
-    add_window_arguments,
-    check_output,
-    load_source,
-    read_recordings,
-    source_path,
-)
+from ibpulse.api.pictures_of_runs import picture_run
+from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
+from ibpulse.config import Settings
 from ibpulse.errors import ConfigError
-from ibpulse.model import DIRECTIONS
-from ibpulse.pictures.options import KINDS, STATISTICS, THEMES, UNITS, PictureOptions, choose_kind, size_faults
+from ibpulse.pictures import render
+from ibpulse.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
+from ibpulse.reports.span import ReportOptions
 from ibpulse.text import escape_controls
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ibpulse.config import Settings
-    from ibpulse.reports.span import ReportOptions
-
-# a GIF gives frame durations in whole hundredths of a second
-FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the files, the kind of picture, the part of the recordings, and the drawing options."""
-    add_recordings(parser, "Files, or addresses of daemons, drawn side by side on a common scale.")
-    add_output_arguments(parser, "Picture to write, with the extension .png, .svg, .gif or .mp4.", required=True)
-    parser.add_argument(
-        "--picture",
-        choices=tuple(KINDS),
-        default="",
-        help=f"Kind of picture: {', '.join(KINDS)}. A heatmap is .png or .svg, an animation .gif or .mp4. "
-        "Default: the first that matches the extension.",
-    )
-    add_window_arguments(parser)
-    parser.add_argument(
-        "--direction",
-        choices=(*DIRECTIONS, "both"),
-        default="both",
-        help="Direction to draw: transmit, receive, or the sum of both (default: both).",
-    )
-    _add_drawing(parser)
-
-
-def _add_drawing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--unit", choices=UNITS, default="GB/s", help=f"Unit of the scale: {' or '.join(UNITS)} (default: GB/s)."
-    )
-    parser.add_argument(
-        "--statistic",
-        choices=STATISTICS,
-        default="both",
-        help="Statistic of a heatmap column: max, mean, or both in two maps (default: both).",
-    )
-    parser.add_argument(
-        "--theme", choices=THEMES, default="light", help=f"Colours: {' or '.join(THEMES)} (default: light)."
-    )
-    parser.add_argument(
-        "--width", type=ANY_WHOLE, metavar="PIXELS", help="Width of the picture (default: 2000; animation: 1000)."
-    )
-    parser.add_argument(
-        "--dpi",
-        type=ANY_WHOLE,
-        metavar="NUMBER",
-        help="Pixels per inch; higher values enlarge the text (default: 200; animation: 130).",
-    )
-    parser.add_argument(
-        "--fps",
-        type=ANY_WHOLE,
-        choices=FRAME_RATES,
-        default=20,
-        help="Frames per second of an animation (default: 20).",
-    )
-    parser.add_argument(
-        "--speed",
-        type=number(0.001, 1000, "FACTOR", "0.5"),
-        default=1.0,
-        help="Speed of an animation (default: 1.0, real time).",
-    )
-    parser.add_argument(
-        "--window",
-        type=SOME_TIME,
-        default="2s",
-        help="Time span that an animation shows (default: 2s).",
-    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -107,8 +28,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     faults: list[str] = arguments.faults
     sources = read_recordings(arguments, faults)
     chosen, options, last_ns = _read_options(arguments, settings, kind, len(sources), faults)
-    from ibpulse.api.pictures_of_runs import picture_run  # not for help texts
-    from ibpulse.pictures import render
 
     names = _names([source_path(source) for source in sources], arguments.title)
     runs = []
@@ -133,8 +52,6 @@ def _read_options(
     Raises:
         ConfigError: there are `faults`, or arguments are invalid; lists all of them.
     """
-    from ibpulse.reports.span import ReportOptions  # not for help texts
-
     width = arguments.width or KINDS[kind].width_pixels
     dpi = arguments.dpi or KINDS[kind].dpi
     check_output(arguments, faults)

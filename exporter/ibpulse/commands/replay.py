@@ -6,42 +6,17 @@ import argparse
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ibpulse.base.values import TIME, number
-from ibpulse.config.setting_types import INTERVAL
+from ibpulse.commands.logs import set_up_log
+from ibpulse.commands.simulate import stop_on_signals
+from ibpulse.config import Settings
 from ibpulse.defaults import SAMPLING_INTERVAL_NS
 from ibpulse.model import ROLES
+from ibpulse.recordings import RecordingMeta, read_meta, scan
+from ibpulse.simulate.replayed_tree import Player, Replay
+from ibpulse.sysfs.inventory import Inventory
 from ibpulse.text import escape_controls
 from ibpulse.units import GRID_NS, format_duration
-
-if TYPE_CHECKING:
-    from ibpulse.config import Settings
-    from ibpulse.recordings import RecordingMeta
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the recording, the directory, and the playback options."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="Recording or capture to replay.")
-    parser.add_argument("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs.")
-    parser.add_argument(
-        "--speed",
-        type=number(0.01, 1000, "FACTOR", "0.5"),
-        default=1.0,
-        help="Replay speed (default: 1.0).",
-    )
-    parser.add_argument("--loop", action="store_true", help="Start over at the end of the recording, until Ctrl-C.")
-    parser.add_argument(
-        "--delay",
-        type=TIME,
-        default="0s",
-        help="Time to hold the counters still before the first sample (default: 0s).",
-    )
-    parser.add_argument(
-        "--interval",
-        type=INTERVAL,
-        help="Time between two values of a counter; use the sampler's interval (default: that of the recording).",
-    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -51,11 +26,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         RecordingError: the file cannot be read.
         FabricError: the directory is not empty.
     """
-    from ibpulse.commands.logs import set_up_log  # not for help texts
-    from ibpulse.commands.simulate import stop_on_signals
-    from ibpulse.recordings import read_meta, scan
-    from ibpulse.simulate.replayed_tree import Player, Replay
-
     set_up_log(settings.log.level, settings.log.format)
     path: Path = arguments.file
     meta = read_meta(path)
@@ -80,8 +50,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, interval_ns: int) -> str:
     """The message at the start, with the daemon's command; it has the roles if the daemon would decide otherwise."""
-    from ibpulse.sysfs.inventory import Inventory
-
     directory = arguments.directory
     flags = [f"--path.sysfs={directory}", f"--sampler.interval={format_duration(interval_ns)}"]
     found = {port.id: port.role for port in Inventory(directory).scan().ports}

@@ -4,84 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ibpulse.base.values import ANY_WHOLE, RATIO, SOME_TIME, many, number, whole
-from ibpulse.commands.arguments import (
-    add_output_arguments,
-    add_recordings,
-    add_window_arguments,
-    check_output,
-    load_source,
-    read_recordings,
-    source_path,
-)
+from ibpulse.api.pictures_of_runs import draw_runs, picture_run
+from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
+from ibpulse.config import Settings
 from ibpulse.errors import ConfigError, PictureError, RecordingError
+from ibpulse.recordings import Recording
+from ibpulse.reports.comparison import Report, assemble
+from ibpulse.reports.formats import PagePicture, render_json, render_markdown, render_page, render_text
+from ibpulse.reports.run import describe_run
+from ibpulse.reports.span import Outside, ReportOptions
 from ibpulse.text import escape_controls, size_text
 from ibpulse.units import SECOND_NS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ibpulse.config import Settings
-    from ibpulse.recordings import Recording
-    from ibpulse.reports.comparison import Report
-    from ibpulse.reports.span import Outside, ReportOptions
-
-FORMATS = ("text", "markdown", "json", "html")
 SUFFIXES = {".md": "markdown", ".json": "json", ".html": "html"}
 # a heatmap takes two; pixels of its width
 MOST_DRAWN, PICTURE_PIXELS = 2, 1800
-TIMESCALES = "10ms,50ms,100ms,1s"
-LEAST_RESAMPLES, MOST_RESAMPLES = 100, 100_000
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the files, the part to use, and the format."""
-    add_recordings(parser, "Files, or addresses of daemons; the first one is the baseline.")
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        help=f"Output format: {', '.join(FORMATS)} (default: that of the suffix of OUT, otherwise text).",
-    )
-    parser.add_argument("--brief", action="store_true", help="Show only the ten rows that say most.")
-    add_output_arguments(parser, "File to write, such as report.html (default: standard output).", required=False)
-    add_window_arguments(parser)
-    parser.add_argument(
-        "--timescales",
-        type=many(SOME_TIME, lambda scales: tuple(dict.fromkeys(scales))),
-        default=TIMESCALES,
-        help=f"Timescales of burstiness; multiples of the sampling interval (default: {TIMESCALES}).",
-    )
-    parser.add_argument(
-        "--least-change",
-        type=number(0, None, "RATIO", "0.01"),
-        default=0.01,
-        help="Smallest change to flag, if statistically significant (default: 0.01).",
-    )
-    parser.add_argument(
-        "--resamples",
-        type=whole(LEAST_RESAMPLES, MOST_RESAMPLES),
-        default=4000,
-        help="Number of bootstrap resamples (default: 4000).",
-    )
-    parser.add_argument(
-        "--gpu-active",
-        type=RATIO,
-        action="append",
-        default=[],
-        help="Share of the time in which the GPUs compute, for the bounds of exposed communication; once for all "
-        "recordings, or once for each (default: unknown).",
-    )
-    parser.add_argument(
-        "--claim",
-        type=SOME_TIME,
-        help="Saving per step to check against the time on the wire, for two recordings (default: the measured one).",
-    )
-    parser.add_argument(
-        "--seed", type=ANY_WHOLE, default=0, metavar="NUMBER", help="Seed of the resampling (default: 0)."
-    )
+RENDERERS = {"text": render_text, "markdown": render_markdown, "json": render_json}
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -91,9 +32,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ConfigError: arguments are invalid; lists all of them.
         RecordingError: a file cannot be read, the chosen part of it is empty, or the output cannot be written.
     """
-    from ibpulse.reports.comparison import assemble  # not for help texts
-    from ibpulse.reports.run import describe_run
-
     faults: list[str] = arguments.faults
     sources = read_recordings(arguments, faults)
     options, last_ns = _options(arguments, settings, len(sources), faults)
@@ -106,7 +44,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if form == "html" and place < MOST_DRAWN:
             drawn.append((recording, outside))
     report = assemble(runs, options, arguments.title)
-    text = _page(report, drawn) if form == "html" else _renderer(form)(report)
+    text = _page(report, drawn) if form == "html" else RENDERERS[form](report)
     if output is None:
         print(text, end="")
     else:
@@ -117,8 +55,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]]) -> str:
     """The page, with a heatmap of the first recordings if matplotlib is installed."""
-    from ibpulse.reports.formats import PagePicture, render_page  # not for help texts
-
     try:
         light, dark = (_draw(report, drawn, theme) for theme in ("light", "dark"))
     except PictureError as error:
@@ -130,8 +66,6 @@ def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]]) -> str:
 
 
 def _draw(report: Report, drawn: Sequence[tuple[Recording, Outside]], theme: str) -> bytes:
-    from ibpulse.api.pictures_of_runs import draw_runs, picture_run  # not for help texts
-
     named = zip(report.names, report.runs, drawn, strict=False)
     runs = [
         picture_run(run.path, name, recording, report.options, outside=outside)
@@ -146,12 +80,6 @@ def _draw(report: Report, drawn: Sequence[tuple[Recording, Outside]], theme: str
         active_bytes_per_second=levels.high,
         burst_low_bytes_per_second=levels.low,
     ).png()
-
-
-def _renderer(form: str) -> Callable[[Report], str]:
-    from ibpulse.reports.formats import render_json, render_markdown, render_text  # not for help texts
-
-    return {"text": render_text, "markdown": render_markdown, "json": render_json}[form]
 
 
 def _write(output: Path, text: str) -> None:
@@ -178,8 +106,6 @@ def _options(
     Raises:
         ConfigError: there are `faults`, or arguments are invalid; lists all of them.
     """
-    from ibpulse.reports.span import ReportOptions
-
     check_output(arguments, faults)
     given = len(arguments.gpu_active)
     if given not in (0, 1, count):

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ibpulse.config import Settings
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare nothing: serve is configured by settings alone."""
+from ibpulse.commands.logs import set_up_log
+from ibpulse.config import Settings
+from ibpulse.daemon import run_daemon
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Sample and serve until SIGTERM or SIGINT."""
-    from ibpulse.commands.daemon import run_daemon  # not for help texts
-    from ibpulse.commands.logs import set_up_log
-
     set_up_log(settings.log.level, settings.log.format)
     return run_daemon(settings)

@@ -11,96 +11,24 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ibpulse.base.values import ANY_WHOLE, RATE, RATIO, TIME, Kind, whole
+from ibpulse.base.values import RATE, RATIO, TIME, Kind
+from ibpulse.commands.logs import set_up_log
+from ibpulse.config import Settings
 from ibpulse.errors import ConfigError
 from ibpulse.sampler.scheduling import die_with_parent
-from ibpulse.simulate.faults import FAULTS
+from ibpulse.simulate.fabric import FAULTS_FILE, run_fabric
+from ibpulse.simulate.faults import FAULTS, parse_faults
+from ibpulse.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes, run_fleet
+from ibpulse.simulate.simulated_jobs import JOBS_EXAMPLE, JOBS_FOLDER
+from ibpulse.simulate.timeline import Schedule
+from ibpulse.simulate.tree import make_devices
+from ibpulse.simulate.workloads import make_workload
 from ibpulse.units import SECOND_NS, format_duration
 
-if TYPE_CHECKING:
-    from ibpulse.config import Settings
-    from ibpulse.simulate.fleet import SimulatedNode
-
-WORKLOADS = (
-    "dense", "moe", "expert-parallel", "constant", "square", "idle", "model:qwen2.5-7b-fsdp", "model:mixtral-8x7b-fsdp"
-)  # fmt: skip
 SHAPE: Mapping[str, Kind[Any]] = {"rate": RATE, "period": TIME, "duty": RATIO}
-MOST_NODES = 64
 LARGEST_OFFSET_NS = SECOND_NS
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the directory and the options of the simulated fabric."""
-    parser.add_argument("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs.")
-    parser.add_argument(
-        "--interval",
-        type=TIME,
-        default="10ms",
-        help="Time between counter updates; must equal the sampler's interval (default: 10ms).",
-    )
-    parser.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
-    add_fabric_arguments(parser)
-
-
-def add_fabric_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the simulated fabric, shared with `ibpulse demo`."""
-    parser.add_argument(
-        "--workload",
-        choices=WORKLOADS,
-        default="dense",
-        metavar="NAME",
-        help=f"Workload to simulate: {', '.join(WORKLOADS)} (default: dense).",
-    )
-    parser.add_argument(
-        "--ports",
-        type=whole(1),
-        help="Number of ports of a node, one per device; 8 by default, 4 with several nodes.",
-    )
-    parser.add_argument(
-        "--nodes",
-        type=whole(1, MOST_NODES),
-        default=1,
-        help="Number of nodes, up to 64, that share one job and have different clocks; one of them is a straggler, and "
-        "one rail is hot (default: 1).",
-    )
-    parser.add_argument(
-        "--clock-offset",
-        action="append",
-        default=[],
-        metavar="NODE=DURATION",
-        help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; repeatable. By "
-        "default the clocks of `ibpulse demo` are up to 50ms ahead or behind, those of `ibpulse simulate` are right.",
-    )
-    parser.add_argument("--seed", type=ANY_WHOLE, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0).")
-    parser.add_argument(
-        "--rate",
-        type=RATE,
-        help="Rate per port and direction of the constant and square workloads, such as 20GB/s.",
-    )
-    parser.add_argument("--period", type=TIME, help="Period of the square workload.")
-    parser.add_argument("--duty", type=RATIO, help="Duty cycle of the square workload, 0 to 1.")
-    parser.add_argument("--management", action="store_true", help="Add a management NIC (Ethernet, not a rail).")
-    parser.add_argument(
-        "--jobs",
-        type=whole(0, 2),
-        choices=range(3),
-        metavar="COUNT",
-        default=0,
-        help="Number of jobs: 1 on all ports, or 2 that begin and end on half of the ports each (default: 0).",
-    )
-    width = max(map(len, FAULTS))
-    faults = parser.add_argument_group(
-        "faults", "\n".join(f"{name:{width}}  {fault.text}" for name, fault in FAULTS.items())
-    )
-    faults.add_argument(
-        "--fault",
-        action="append",
-        default=[],
-        metavar="FAULT=DEVICE[:VALUE]",
-        help="Fault at the start, such as slow-rail=mlx5_2:0.5; repeatable.",
-    )
 
 
 def fabric_flags(arguments: argparse.Namespace, interval_ns: int) -> list[str]:
@@ -122,12 +50,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ConfigError: a workload, a fault or a value is invalid.
         FabricError: the directory is not empty.
     """
-    from ibpulse.commands.logs import set_up_log  # not for help texts
-    from ibpulse.simulate.fabric import run_fabric
-    from ibpulse.simulate.fleet import SimulatedFleet, run_fleet
-    from ibpulse.simulate.timeline import Schedule
-    from ibpulse.simulate.workloads import make_workload
-
     set_up_log(settings.log.level, settings.log.format)
     if arguments.parent and die_with_parent(arguments.parent):
         return 1
@@ -164,8 +86,6 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
     Raises:
         ConfigError: nodes, ports, jobs or clock offsets are invalid; lists all errors.
     """
-    from ibpulse.simulate.fleet import different_clocks, plan_nodes  # not for help texts
-
     count = arguments.nodes
     if arguments.ports is None:
         arguments.ports = 8 if count == 1 else 4
@@ -197,9 +117,6 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
 
 def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> None:
     """Print what is simulated, and how to change it."""
-    from ibpulse.simulate.fabric import FAULTS_FILE  # not for help texts
-    from ibpulse.simulate.simulated_jobs import JOBS_EXAMPLE, JOBS_FOLDER
-
     what = "two jobs" if arguments.jobs == 2 else arguments.workload
     where = (
         f"{arguments.nodes} nodes with {arguments.ports} ports each"
@@ -226,9 +143,6 @@ def check_faults(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     Raises:
         ConfigError: options are malformed, or name a device that the fabric does not have; lists all errors.
     """
-    from ibpulse.simulate.faults import parse_faults  # not for help texts
-    from ibpulse.simulate.tree import make_devices
-
     document = parse_fault_options(arguments.fault)
     devices = [device.name for device in make_devices(arguments.ports, arguments.management)]
     parse_faults(json.dumps(document), devices, "flag --fault")

@@ -7,20 +7,20 @@ import asyncio
 import logging
 import platform
 import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
-from ibpulse.commands.arguments import add_url_argument, read_url
+from ibpulse.client.connection import DaemonConnection
+from ibpulse.commands.options import read_url
+from ibpulse.config import Settings
+from ibpulse.config.setting_types import ListenAddress
 from ibpulse.errors import ConfigError, DaemonError
+from ibpulse.events.watch import KnownPort
+from ibpulse.node.wiring import aggregator_options, make_temporary_sampler
+from ibpulse.terminal.display import check_terminal
+from ibpulse.terminal.driver import Terminal
+from ibpulse.terminal.watchers import DaemonWatcher, RingWatcher
 from ibpulse.units import SECOND_NS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from ibpulse.config import Settings
-    from ibpulse.config.setting_types import ListenAddress
-    from ibpulse.events.watch import KnownPort
-    from ibpulse.terminal.watchers import DaemonWatcher, RingWatcher
 
 # covers the longest sparkline, and the minute that shows whether counters are stuck
 HISTORY_SECONDS = 160
@@ -31,21 +31,6 @@ SAMPLING = ("path.", "sampler.", "ports.")
 REFUSED = (401, 403)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the source of the samples."""
-    add_url_argument(
-        parser,
-        "Address of a running daemon, like http://node7:10055; by default this node's daemon if one runs, else this "
-        "node's ports are sampled.",
-    )
-    parser.add_argument(
-        "--alone",
-        action="store_true",
-        help="Sample this node's ports even if a daemon is running; implied by any --path.*, --sampler.* or "
-        "--ports.* flag.",
-    )
-
-
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Show the live view until q, Ctrl-C, SIGTERM or the end of the terminal.
 
@@ -53,9 +38,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ConfigError: --url is combined with a flag that makes top sample by itself.
         IbpulseError: the daemon does not answer, nothing can be sampled, or standard output is not a terminal.
     """
-    from ibpulse.terminal.display import check_terminal  # not for help texts
-    from ibpulse.terminal.driver import Terminal
-
     url = read_url(arguments)
     alone = is_alone(url, arguments.alone, arguments.origins)
     check_terminal()
@@ -86,9 +68,6 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
     Raises:
         DaemonError: the daemon at the URL does not answer, or a daemon asks for credentials.
     """
-    from ibpulse.client import DaemonConnection
-    from ibpulse.terminal.watchers import DaemonWatcher
-
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "localhost"
     watcher = DaemonWatcher(DaemonConnection(url or f"http://{address._replace(host=host)}"))
     try:
@@ -102,8 +81,6 @@ def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None
 
 async def show_node(settings: Settings) -> None:
     """Sample this node's ports and show them, with the last log message on the status line."""
-    from ibpulse.terminal.driver import Terminal  # not for help texts
-
     notes = Notes()
     logging.basicConfig(level=logging.WARNING, handlers=[notes], force=True)
     async with watch_node(settings) as watcher:
@@ -117,9 +94,6 @@ async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
     Raises:
         IbpulseError: nothing can be sampled.
     """
-    from ibpulse.commands.wiring import aggregator_options, make_temporary_sampler  # not for help texts
-    from ibpulse.terminal.watchers import RingWatcher
-
     async with make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
         supervisor = sampler.supervisor
 

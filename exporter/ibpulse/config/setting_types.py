@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -83,7 +84,16 @@ def _listen_address(text: str) -> ListenAddress:
         raise ValueError(f"{show(text)} is not an address; write it like :10055, 127.0.0.1:10055 or [::1]:10055")
     if int(match[3]) > 65535:
         raise ValueError(f"port {match[3]} in {text!r} is out of range; use 1 to 65535, or 0 for any free port")
-    return ListenAddress(match[1] or match[2] or "", int(match[3]))
+    host = match[1] or match[2] or ""
+    # as in other programs, [::] is IPv4 too
+    return ListenAddress("" if _is_every_ipv6(host) else host, int(match[3]))
+
+
+def _is_every_ipv6(host: str) -> bool:
+    try:
+        return ipaddress.IPv6Address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _source(text: str) -> str:

@@ -21,6 +21,7 @@ from ibpulse.base.values import (
     duration,
     seconds,
     some_of,
+    word_or_path,
 )
 from ibpulse.config.declaration import setting, written_values
 from ibpulse.config.setting_types import (
@@ -181,10 +182,10 @@ class TopologySettings:
 class JobSettings:
     """Sources for the jobs that run on the node and the GPUs that they hold; see docs/jobs.md."""
 
-    cgroup: Literal["auto", "off"] = setting(
-        choice("auto", "off"),
+    cgroup: Literal["auto", "off"] | Path = setting(
+        word_or_path("auto", "off"),
         "auto",
-        "Whether to read the names of cgroups under path.sysfs: the jobs of Slurm, and pods.",
+        "Where to search for the cgroups of Slurm's jobs and of pods: auto is fs/cgroup under path.sysfs.",
     )
     mapping_dir: Path | None = setting(
         OPTIONAL_PATH,

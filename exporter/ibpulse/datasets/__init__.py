@@ -5,7 +5,7 @@ dataset_store       its files in a directory or in object storage
 dataset_columns     tables of Arrow from numpy
 node_tiers          from one recording to its small tiers; rail_seconds: what they say of the rails
 part_stage          this for one part of a dataset; stage_workers: in several processes, or on Dask
-collected_nodes     past samples of nodes; node_samples_source: of one node; gateway_nodes: the nodes of a gateway
+collected_nodes     past samples of nodes; gateway_nodes: the nodes of a gateway
 collected_files     captures and recordings; imported_files: their raw files
 span_parts          how a span is cut, and what is there already; unfinished_span: what a killed run began
 collection_result   what was collected, and what is missing

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from ibpulse.recordings.file_format import pa
+from ibpulse.recordings.recording import MAX_PORTS
 from ibpulse.units import SECOND_NS
 
 DATASET_VERSION = 1
@@ -110,6 +111,16 @@ SCHEMAS = {
         ]
     ),
 }
+
+# a part lies within one hour: samples of 1 ms, seconds of each port, and at most one step of 256 groups each second
+MAX_ROWS = {
+    NODE_SUMS: 3_600_001,
+    RAIL_SECONDS: 3_601 * MAX_PORTS,
+    STEPS: 3_601 * MAX_PORTS,
+    FILES: 1,
+    MISSING: 3_600,
+}
+"""Rows of the file of a part; one with more is not of ibpulse."""
 
 
 @dataclass(frozen=True, slots=True)

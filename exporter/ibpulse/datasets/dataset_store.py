@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse import __version__
-from ibpulse.datasets.dataset_schema import DATASET_VERSION, TIERS, Part, parse_path
+from ibpulse.datasets.dataset_schema import DATASET_VERSION, MAX_ROWS, TIERS, Part, parse_path
 from ibpulse.errors import DatasetError
 from ibpulse.recordings.file_format import pa, pq
 
@@ -177,9 +177,15 @@ class DatasetStore:
         return Path(self._at(part.path(tier))) if self._place.files.type_name == "local" else None
 
     def read_table(self, tier: str, part: Part) -> Any:
-        """The content of the file of a part."""
+        """The content of the file of a part.
+
+        Raises:
+            DatasetError: it cannot be read, or has more rows than a part can have.
+        """
         with self._explained("cannot be read"), self._place.files.open_input_file(self._at(part.path(tier))) as file:
-            return pq.ParquetFile(file).read()
+            parquet = pq.ParquetFile(file)
+            check_rows(self.text, tier, parquet.metadata.num_rows)
+            return parquet.read()
 
     def remove(self, tier: str, part: Part) -> None:
         """Remove the file of a part, if there is one."""
@@ -232,6 +238,19 @@ class DatasetStore:
             yield
         except (pa.ArrowException, OSError) as error:
             raise DatasetError(f"dataset {self.text} {what}: {_reason(error)}") from error
+
+
+def check_rows(dataset: object, tier: str, rows: int) -> None:
+    """Check the number of rows of a part, before it is read.
+
+    Raises:
+        DatasetError: there are more than a part can have.
+    """
+    if rows > MAX_ROWS[tier]:
+        raise DatasetError(
+            f"dataset {dataset} has a part of {rows} rows in the tier {tier}, more than the {MAX_ROWS[tier]} of an hour"
+            "; collect this part again"
+        )
 
 
 def _reason(error: Exception) -> str:

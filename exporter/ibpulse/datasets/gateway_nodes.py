@@ -9,10 +9,9 @@ from pydantic import Field
 
 from ibpulse.answers.clock import is_node_name
 from ibpulse.answers.members import AnswerPart, Name, at_most
+from ibpulse.client.transport import HttpPeer, read_answer
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError, DiscoveryError
-from ibpulse.fleet.http_peer import HttpPeer
-from ibpulse.fleet.node_answers import read_answer
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.fleet.target_sources import MAX_LIST_BYTES, SOURCE_SECONDS, TargetSource
 from ibpulse.fleet.targets import MAX_LABELS, MAX_TARGETS, Target, parse_address

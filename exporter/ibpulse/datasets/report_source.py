@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse import memory
 from ibpulse.arrays import Counts, Floats
 from ibpulse.datasets.dataset_schema import FILES, MISSING, NODE_SUMS, RAIL_SECONDS, STEPS, Part, parse_path
-from ibpulse.datasets.dataset_store import DatasetStore
+from ibpulse.datasets.dataset_store import DatasetStore, check_rows
 from ibpulse.errors import DatasetError
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.missing_packages import how_to_install
-from ibpulse.text import names_text, natural_key
+from ibpulse.text import names_text, natural_key, size_text
 from ibpulse.units import SECOND_NS
 
 SETTINGS: Mapping[str, Any] = {
@@ -27,6 +28,8 @@ SETTINGS: Mapping[str, Any] = {
     "preserve_insertion_order": False,
 }
 MAX_STEPS = 3_000_000
+# of a row of the result with its copies: numbers, and texts as objects of Python
+ROW_BYTES = {NODE_SUMS: 60, RAIL_SECONDS: 200, STEPS: 500, FILES: 1000, MISSING: 1000}
 _FILE_COLUMNS = (
     *("start_ns", "end_ns", "interval_ns", "resolution_ns", "rails", "line_rate_bytes_per_second", "observed_ratio"),
     "simulated",
@@ -186,6 +189,8 @@ class ReportSource:
             return None
         places = (times - times[0]) // node.interval_ns
         size = int(places[-1]) + 1
+        # there may be hours between two parts
+        self._check_memory(size * ROW_BYTES[NODE_SUMS])
         rates = np.full((2, size), np.nan, dtype=np.float32)
         for way, direction in enumerate(("transmit", "receive")):
             rates[way, places] = _singles(found[f"{direction}_bytes_per_second"])
@@ -210,7 +215,7 @@ class ReportSource:
         files = [(part, path) for tier, part, path in self._files((MISSING,)) if tier == MISSING and self._chosen(part)]
         found = []
         for part, path in files:
-            rows = self._run("SELECT from_ns, to_ns, reason FROM read_parquet($files)", [path])
+            rows = self._run("SELECT from_ns, to_ns, reason FROM read_parquet($files)", MISSING, [path])
             found += [
                 (part.node, int(begin), int(end), str(reason))
                 for begin, end, reason in zip(rows["from_ns"], rows["to_ns"], rows["reason"], strict=True)
@@ -231,7 +236,7 @@ class ReportSource:
         for _, part, path in self._files((FILES,)):
             if not self._chosen(part):
                 continue
-            rows = self._run(f"SELECT {', '.join(_FILE_COLUMNS)} FROM read_parquet($files)", [path])
+            rows = self._run(f"SELECT {', '.join(_FILE_COLUMNS)} FROM read_parquet($files)", FILES, [path])
             row = {name: _plain(values[0]) for name, values in rows.items() if len(values)}
             if row and self._inside(row["start_ns"], row["end_ns"]):
                 chosen.setdefault(part.node, []).append((part, row))
@@ -262,16 +267,29 @@ class ReportSource:
             condition += f" AND {time} >= {first + node.offset_ns}"
         if last is not None:
             condition += f" AND {time} < {last + node.offset_ns}"
-        return self._run(f"SELECT {columns} FROM read_parquet($files) WHERE {condition} ORDER BY {time}", files)
+        return self._run(f"SELECT {columns} FROM read_parquet($files) WHERE {condition} ORDER BY {time}", tier, files)
 
-    def _run(self, query: str, files: list[str]) -> dict[str, npt.NDArray[Any]]:
+    def _run(self, query: str, tier: str, files: list[str]) -> dict[str, npt.NDArray[Any]]:
+        """The result of a query, after a check of the rows that the files have by their footers."""
         try:
+            counted = "SELECT max(num_rows), sum(num_rows) FROM parquet_file_metadata($files)"
+            most, total = self._database.execute(counted, {"files": files}).fetchall()[0]
+            check_rows(self.path, tier, int(most))
+            self._check_memory(int(total) * ROW_BYTES[tier])
             # files of this dataset have no keys inside, and its paths are read by `parse_path`
             query = query.replace("$files", "$files, hive_partitioning = false, union_by_name = true")
             found = self._database.execute(query, {"files": files}).fetchnumpy()
             return {name: np.ma.asarray(values) for name, values in found.items()}
         except self._errors as error:
             raise DatasetError(f"{self.path} cannot be read: {str(error).splitlines()[0]}") from error
+
+    def _check_memory(self, need_bytes: int) -> None:
+        spare_bytes = memory.spare_bytes()
+        if need_bytes > spare_bytes:
+            raise DatasetError(
+                f"{self.path} takes {size_text(need_bytes)} of memory for one node, more than the "
+                f"{size_text(spare_bytes)} that can be spared; choose a shorter span"
+            )
 
 
 _WORDS = ("ports", "owner", "stage")

@@ -20,7 +20,7 @@ from ibpulse.text import escape_controls, link_rate_text, names_text, percent, s
     "named; each is a guess. Without `--nccl` nothing is checked.",
 )
 def check_benchmarks(facts: Facts) -> Iterator[Finding]:
-    """Results of nccl-tests, perftest or NCCL Inspector (`--nccl`) reach what this node's rails allow."""
+    """Results of nccl-tests, rccl-tests, perftest or NCCL Inspector (`--nccl`) reach what this node's rails allow."""
     for run in facts.benchmarks:
         yield _judge_run(run, facts)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
+from ibpulse.base.document import hang
 from ibpulse.doctor import (
     benchmark_checks,
     event_checks,
@@ -39,7 +39,6 @@ WIDTH = 118
 COLOURS = {Level.SKIP: "2", Level.OK: "32", Level.WARN: "33", Level.FAIL: "31"}
 DOCUMENT_VERSION = 1
 _WORDS = {Level.OK: "OK: nothing to do", Level.WARN: "WARN", Level.FAIL: "FAIL"}
-_LEVEL, _TOPIC = 6, 12
 
 
 def examine(facts: Facts, names: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -61,8 +60,10 @@ def page(findings: Sequence[Finding], title: str = "", *, colour: bool = False) 
     Findings that differ only in their subject share one line.
     """
     lines = [escape_controls(title), ""] if title else []
-    for finding, subjects in merge(findings):
-        lines += _write_lines(finding, subjects, colour)
+    rows = [row for finding, subjects in merge(findings) for row in _rows(finding, subjects)]
+    for row, text in zip(rows, hang(rows, WIDTH), strict=True):
+        word = row[0].strip()
+        lines.append(text.replace(word, f"\033[{COLOURS[Level[word]]}m{word}\033[0m", 1) if colour and word else text)
     lines += ["", verdict(findings)]
     return "\n".join(lines) + "\n"
 
@@ -95,29 +96,13 @@ def document(findings: Sequence[Finding], about: Mapping[str, object]) -> dict[s
     }
 
 
-def _write_lines(finding: Finding, subjects: Sequence[str], colour: bool) -> list[str]:
-    head = f"{finding.level.name:<{_LEVEL}}{finding.topic:<{_TOPIC}}"
+def _rows(finding: Finding, subjects: Sequence[str]) -> list[tuple[str, ...]]:
+    """Level, topic and sentence of a finding, then its meaning and advice; a sentence is the last cell of its row."""
     # sentences are about one subject
     each = "each " if len(subjects) > 1 and finding.sentence[:1].islower() else ""
     text = f"{names_text(subjects)}: {each}{finding.sentence}" if subjects else finding.sentence
-    lines = _wrap(head, text)
-    if colour:
-        word = finding.level.name
-        lines[0] = lines[0].replace(word, f"\033[{COLOURS[finding.level]}m{word}\033[0m", 1)
-    if finding.level is not Level.OK or finding.meaning:
-        for label, told in (("means", finding.meaning), ("do", finding.advice)):
-            if told:
-                lines += _wrap(f"{'':<{_LEVEL + _TOPIC}}{label:<7}", told)
-    return lines
-
-
-def _wrap(head: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        head + escape_controls(text),
-        WIDTH,
-        subsequent_indent=" " * len(head),
-        drop_whitespace=True,
-        break_long_words=False,
-        break_on_hyphens=False,
-        replace_whitespace=False,
-    )
+    more = (("means", finding.meaning), ("do", finding.advice))
+    # columns of one width, so that the page of a watch stays where it is
+    level, topic = f"{finding.level.name:4}", f"{finding.topic:10}"
+    shown = [("", "", f"{label:5}", escape_controls(told)) for label, told in more if told]
+    return [(level, topic, escape_controls(text)), *shown]

@@ -96,7 +96,8 @@ class TreeFacts:
 
     `listed` are the names in `class/infiniband`, None if there is no such directory; `admitted` are those that the
     include and exclude patterns admit. `shared` are devices with an `hw_counters` folder of their own. `silent` are
-    devices that did not answer doctor. `cards` is None if the tree does not show the PCI functions.
+    devices that did not answer doctor, `absent` those that are only links. `unsupported` are the numbers of adapters of
+    networks that are not supported. `cards` is None if the tree does not show the PCI functions.
     """
 
     mount: Mount | None = None
@@ -105,6 +106,8 @@ class TreeFacts:
     folders: Mapping[PortId, Folders] = field(default_factory=dict)
     shared: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    unsupported: Mapping[str, int] = field(default_factory=dict)
     cards: tuple[Card, ...] | None = None
 
     @property

@@ -10,14 +10,14 @@ from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.events import Event
 from ibpulse.model import COMPUTE, UNKNOWN_ROLE, Port
 from ibpulse.sysfs import inventory
-from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE
-from ibpulse.sysfs.device import Selection
+from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE, UNKNOWN_BYTES
+from ibpulse.sysfs.device import NO_PORTS, Selection
 from ibpulse.sysfs.expected_rails import find_near_gpus, is_lost_rail
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.gpus import NEAR
 from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED, make_of
-from ibpulse.sysfs.roles import TRAINED_DOWN, find_slow_twins
+from ibpulse.sysfs.roles import EFA, TRAINED_DOWN, find_slow_twins
 from ibpulse.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.text import count_text, moment_text, names_text, rate_text
 
@@ -35,6 +35,16 @@ NEVER = {
 def check_tree(facts: Facts) -> Iterator[Finding]:
     """The sysfs tree: whether it is the host's, how it is mounted, whether it has counters."""
     listed = facts.tree.listed
+    for network, count in facts.tree.unsupported.items():
+        yield Finding(
+            Level.WARN if listed else Level.FAIL,
+            network,
+            f"is not supported: it has no RDMA devices, and {count_text(count, 'adapter')} here cannot be sampled.",
+            "The traffic of this network is missing from all metrics." if listed else "There is nothing to sample.",
+            "Other adapters of this node are sampled as usual." if listed else "Do not run ibpulse on such nodes.",
+        )
+    if not listed and facts.tree.unsupported:
+        return
     if not listed:
         what = "has no class/infiniband" if listed is None else "has no devices in class/infiniband"
         yield Finding(
@@ -62,6 +72,15 @@ def check_tree(facts: Facts) -> Iterator[Finding]:
             "shows devices without counters, as the sysfs of another network namespace does.",
             "No port can be sampled. (Drivers without any counters look the same.)",
             "Mount the host's /sys read-only at /host/sys and set path.sysfs to it; hostNetwork is not needed.",
+        )
+        return
+    if facts.tree.absent:
+        yield Finding(
+            Level.FAIL,
+            "path.sysfs",
+            f"class/infiniband links to devices that are not here: {names_text(facts.tree.absent)}.",
+            "They are not sampled and are missing from all metrics of the node.",
+            "Mount the whole /sys of the host, not only /sys/class, and set path.sysfs to it.",
         )
         return
     mount = facts.tree.mount
@@ -102,7 +121,7 @@ def check_devices(facts: Facts) -> Iterator[Finding]:
     left_out = set(facts.tree.listed or ()) - set(facts.tree.admitted)
     for device in sorted(left_out):
         yield passed(device, "is excluded by ports.include and ports.exclude; none of its files is read.")
-    answering = len(facts.tree.admitted) - len(silent)
+    answering = len(set(facts.tree.admitted) - {*silent, *facts.tree.absent})
     if answering > 0:
         verb = "answers" if answering == 1 else "answer"
         yield passed("", f"{count_text(answering, 'device')} {verb}.")
@@ -283,13 +302,14 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
     subject = str(port.id)
     if port.source is None:
         alike = any(make_of(rail) == make_of(port) for rail in rails)
+        known = " that ibpulse knows" if UNKNOWN_BYTES in port.problem else ""
         return Finding(
             Level.FAIL if alike or not rails else Level.WARN,
             subject,
             f"is not sampled: {port.problem}",
             "It is of the rails' model and is missing from all metrics of the node."
             if alike
-            else "It has no byte counters. The other ports are not affected.",
+            else f"It has no byte counters{known}. The other ports are not affected.",
             f"{_advise_on_bytes(port)} If it is not a rail, add it to ports.exclude.",
         )
     if COMPUTE not in facts.options.roles and port in find_slow_twins(facts.fabric.ports):
@@ -309,11 +329,13 @@ def _advise_on_bytes(port: Port) -> str:
         return "Its driver has no counters; no setting can change this."
     if LEGACY in port.problem:
         return "It is sampled as soon as one of its counters exceeds 32 bits, which proves that they do not stop there."
+    if UNKNOWN_BYTES in port.problem:
+        return "Send a report as described in docs/testing.md, so that ibpulse can sample them."
     if NO_BYTES not in port.problem:
         return "Check the kernel log for errors from its driver."
     if port.identity.driver == SOFT_ROCE:
         return "Soft-RoCE counts bytes from Linux 7.2 on (rxe_process_mad): upgrade the kernel."
-    return "Its driver does not count bytes; the driver of a newer kernel may."
+    return "Its driver shows no file that counts bytes; the driver of a newer kernel may."
 
 
 def _say_why_not(port: Port, facts: Facts) -> str:
@@ -323,6 +345,8 @@ def _say_why_not(port: Port, facts: Facts) -> str:
         return f"it is for {port.role}"
     if port.identity.kind in NEVER_RAILS:
         return NEVER[port.identity.kind]
+    if port.identity.driver != EFA and any(rail.rail and rail.identity.driver == EFA for rail in facts.fabric.ports):
+        return "the rails of a node with EFA are its EFA devices"
     if any(rail.identity.gpu_distance in NEAR for rail in facts.fabric.ports if rail.rail):
         near = port.identity.gpu_distance in NEAR
         return "another port is nearer to each GPU" if near else "it is near no GPU, but the rails are"
@@ -349,10 +373,14 @@ def check_remarks(facts: Facts) -> Iterator[Finding]:
     told |= {verdict.sentence for place in facts.fabric.topology.devices for verdict in place.verdicts}
     for notice in facts.fabric.notices:
         subject, separator, text = notice.partition(": ")
+        if (text == inventory.HALF_TREE and facts.tree.absent) or subject in facts.tree.unsupported:
+            # the check of the tree has it
+            continue
         harmless = text == OCTETS_NOTE or text.startswith(("ignored, because", "only port"))
         if not separator or text in told or text.startswith("it did not answer"):
             continue
         if harmless:
             yield passed(subject, text)
         else:
-            yield Finding(Level.WARN, subject, text, "Keep this in mind when you read this port's metrics.")
+            level = Level.FAIL if text == NO_PORTS else Level.WARN
+            yield Finding(level, subject, text, "Keep this in mind when you read this port's metrics.")

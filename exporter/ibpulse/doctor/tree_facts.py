@@ -15,6 +15,7 @@ from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
 from ibpulse.sysfs.device import Selection
 from ibpulse.sysfs.error_counters import Wanted, choose_counters
 from ibpulse.sysfs.files import is_utf8, list_names, parse_count, read_link_name, read_text, read_value
+from ibpulse.sysfs.inventory import find_unsupported
 from ibpulse.sysfs.pcie import ADDRESS, HOST_BRIDGE, find_chain
 from ibpulse.text import natural_key
 
@@ -92,35 +93,40 @@ def read_tree(options: DoctorOptions, fabric: Fabric) -> TreeFacts:
     selection = Selection(options.include, options.exclude)
     admitted = tuple(name for name in listed or () if selection.admits_device(name))
     stuck = set(fabric.stuck_devices)
-    folders, shared, silent = _ask_devices(sysfs, fabric, [name for name in admitted if name not in stuck])
+    folders, shared, silent, absent = _ask_devices(sysfs, fabric, [name for name in admitted if name not in stuck])
     cards = call_all({"pci": lambda: tuple(find_cards(sysfs))}, ANSWER_SECONDS).values.get("pci")
-    return TreeFacts(find_mount(options.root, sysfs), listed, admitted, folders, shared, silent, cards)
+    mount, unsupported = find_mount(options.root, sysfs), find_unsupported(sysfs)
+    return TreeFacts(mount, listed, admitted, folders, shared, silent, absent, unsupported, cards)
 
 
 def _list_devices(sysfs: str) -> tuple[str, ...] | None:
     try:
-        names = filter(is_utf8, os.listdir(os.path.join(sysfs, "class", "infiniband")))
-        return tuple(sorted(names, key=natural_key))
+        with os.scandir(os.path.join(sysfs, "class", "infiniband")) as entries:
+            names = [entry.name for entry in entries if not entry.is_file(follow_symlinks=False)]
+        return tuple(sorted(filter(is_utf8, names), key=natural_key))
     except OSError:
         return None
 
 
 def _ask_devices(
     sysfs: str, fabric: Fabric, names: Sequence[str]
-) -> tuple[dict[PortId, Folders], tuple[str, ...], tuple[str, ...]]:
-    """Counter folders of every port, devices with an `hw_counters` of their own, devices that did not answer."""
+) -> tuple[dict[PortId, Folders], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Counter folders of every port, devices with an `hw_counters` of their own, those that did not answer, and links
+    to what is not there."""
 
-    def reader(name: str) -> Callable[[], tuple[dict[PortId, Folders], bool]]:
+    def reader(name: str) -> Callable[[], tuple[dict[PortId, Folders], bool, bool]]:
         folder = os.path.join(sysfs, "class", "infiniband", name)
         ports = [port.id for port in fabric.ports if port.id.device == name]
         return lambda: (
             {port: _read_folders(folder, port) for port in ports},
             os.path.isdir(os.path.join(folder, HW_COUNTERS)),
+            Path(folder).is_symlink() and not os.path.exists(folder),
         )
 
     results = call_all({name: reader(name) for name in names}, ANSWER_SECONDS)
-    folders = {port: found for ports, _ in results.values.values() for port, found in ports.items()}
-    return folders, tuple(name for name, (_, shared) in results.values.items() if shared), results.late
+    folders = {port: found for ports, _, _ in results.values.values() for port, found in ports.items()}
+    shared = tuple(name for name, (_, is_shared, _) in results.values.items() if is_shared)
+    return folders, shared, results.late, tuple(name for name, (*_, absent) in results.values.items() if absent)
 
 
 def _read_folders(device_folder: str, port: PortId) -> Folders:

@@ -5,12 +5,8 @@ target_sources  the sources of nodes: DNS, files and HTTP
 discovery       the nodes of all sources, read again and again
 dns_services    SRV records by the resolver of the system
 node_config     passwords and TLS for asking the nodes of a source
-http_peer       bounded requests to one server
-peer_faults     why they fail, as sentences
 nodes           requests to many nodes in parallel, within a time
-node_answers    reads answers as `ibpulse.answers` describes them
 node_figures    what only its metrics say
-window_answers  windows, as JSON and NPY
 stream_answers  the events of its stream
 clock_offsets   how far the clock of a node is from this one, and how certain that is
 node_table      the last state of every node

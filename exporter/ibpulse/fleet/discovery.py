@@ -8,12 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
+from ibpulse.client.transport import NodeAccess
 from ibpulse.clocks import Clock
 from ibpulse.deadline import DaemonThreads
-from ibpulse.errors import DiscoveryError
-from ibpulse.fleet.node_config import NodeAccess, NodeConfigFile
-from ibpulse.fleet.target_sources import SOURCE_SECONDS, TargetSource
+from ibpulse.errors import ConfigError, DiscoveryError
+from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.fleet.target_sources import SOURCE_SECONDS, TargetSource, parse_source
 from ibpulse.fleet.targets import MAX_TARGETS, Target
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.text import show
@@ -168,3 +170,24 @@ class Discovery:
         self.targets = tuple(found.values())
         if found:
             self.asked.set()
+
+
+def make_discovery(texts: Sequence[str], config_file: Path | None, errors: InternalErrors | None = None) -> Discovery:
+    """The discovery of the sources that `nodes.sources` lists, which all have the access of `nodes.config.file`.
+
+    Raises:
+        ConfigError: a source or that file is invalid.
+    """
+    config = NodeConfigFile(config_file)
+    sources, faults = [], []
+    for text in texts:
+        try:
+            sources.append((parse_source(text), config))
+        except ValueError as error:
+            faults.append(f"nodes.sources: {error}")
+    if faults:
+        raise ConfigError(faults)
+    try:
+        return Discovery(sources, errors)
+    except ValueError as error:
+        raise ConfigError([f"nodes.sources: {error}"]) from error

@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import ssl
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.base.files import FileSignature, ForeignFile, sign_file
 from ibpulse.base.values import PATH, TEXT, YAML_TRUTH
 from ibpulse.base.yaml import YamlFile, entry
+from ibpulse.client.transport import NodeAccess
 from ibpulse.errors import ConfigError
 from ibpulse.text import escape_controls
 
@@ -48,21 +49,6 @@ class NodeConfig:
 
     basic_auth: BasicAuthSection | None = entry(BasicAuthSection)
     tls_config: ClientTlsSection | None = entry(ClientTlsSection)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAccess:
-    """How to ask the nodes of a source; `tls` is used for targets with https.
-
-    `authorization` is the value of that header, or empty. `server_name` is the name to expect in certificates, or
-    empty for the host of the target. With `verified_only`, no server without a verified certificate gets the
-    authorization: a list chooses between http and https, and may be wrong.
-    """
-
-    tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    server_name: str = ""
-    authorization: str = field(default="", repr=False)
-    verified_only: bool = False
 
 
 class NodeConfigFile:

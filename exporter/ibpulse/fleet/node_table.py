@@ -12,13 +12,13 @@ from typing import Literal
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.answers.ports import PortsAnswer
+from ibpulse.client.transport import read_answer
 from ibpulse.clocks import Clock
 from ibpulse.errors import DaemonError, DaemonFault
 from ibpulse.fleet.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_answers import ask_node, read_answer
 from ibpulse.fleet.node_figures import NodeFigures, ask_figures
-from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
+from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes, ask_node
 from ibpulse.fleet.targets import Target
 from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.jobs.claims import Key

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from ibpulse.answers.members import Part
+from ibpulse.client.transport import MAX_BYTES, SECONDS, HttpPeer, NodeAccess, PeerAnswer, Query, read_answer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.http_peer import MAX_BYTES, SECONDS, HttpPeer, PeerAnswer
-from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.targets import Target
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Node:
                 return await self._peer.post(path, content, seconds=seconds)
 
     async def get(
-        self, path: str, query: Sequence[tuple[str, str]] = (), *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
+        self, path: str, query: Query = (), *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
     ) -> PeerAnswer:
         """The answer of the node, in at most this many seconds after a place is free.
 
@@ -74,7 +74,7 @@ class Node:
                 return await self._peer.get(path, query, max_bytes=max_bytes, seconds=seconds)
 
     async def stream(
-        self, path: str, query: Sequence[tuple[str, str]], media_type: str, headers: Mapping[str, str] | None = None
+        self, path: str, query: Query, media_type: str, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[bytes, None]:
         """The parts of an answer without an end, on a connection of its own, so that no other request waits for it.
 
@@ -105,6 +105,15 @@ class Node:
             self._outcomes[error.kind] += 1
             raise
         self._outcomes[ANSWERED] += 1
+
+
+async def ask_node(node: Node, model: type[Part], path: str, query: Query = (), max_bytes: int = MAX_BYTES) -> Part:
+    """The checked answer of a node at a path.
+
+    Raises:
+        DaemonError: there is no answer, the node refuses, or the answer is not the expected one.
+    """
+    return read_answer(model, await node.get(path, query, max_bytes=max_bytes))
 
 
 Ask = Callable[[Node], Awaitable[T]]

@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 
 from ibpulse.base.files import FileSignature, ForeignFile, sign_file
 from ibpulse.base.yaml import YamlFile
+from ibpulse.client.transport import JSON_TYPE, HttpPeer, NodeAccess
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError, DiscoveryError
 from ibpulse.fleet.dns_services import find_services
-from ibpulse.fleet.http_peer import JSON_TYPE, HttpPeer
-from ibpulse.fleet.node_config import NodeAccess
 from ibpulse.fleet.targets import (
     ACCESS,
     SCHEMES,

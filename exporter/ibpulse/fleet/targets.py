@@ -13,7 +13,7 @@ import orjson
 
 from ibpulse.answers.clock import is_node_name
 from ibpulse.base.yaml import YamlFile, is_empty, is_scalar, is_sequence, text_of, texts_of
-from ibpulse.client import DEFAULT_PORT
+from ibpulse.defaults import DEFAULT_PORT
 from ibpulse.errors import DiscoveryError
 from ibpulse.text import escape_controls, show
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.capture_names import CaptureName, make_name
+from ibpulse.clocks import Clock
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import CaptureError
 from ibpulse.events import Event, EventLog
@@ -27,13 +28,13 @@ from ibpulse.flightrecorder.rules import Trigger, ports_of
 from ibpulse.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.flightrecorder.writer import Job
 from ibpulse.internal_errors import InternalErrors
+from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.job_history import JobRecord, list_jobs, trace_jobs
-from ibpulse.jobs.job_watch import NOTHING, JobsView
+from ibpulse.jobs.job_watch import JobWatch
 from ibpulse.missing_packages import how_to_install
 from ibpulse.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.recordings import RecordedPort, RecordingMeta
-from ibpulse.recordings.event_sources import RecordedTicks, events_in, place_events, ports_at_begin
-from ibpulse.recordings.from_ring import line_rates
+from ibpulse.recordings.from_ring import RecordedTicks, events_in, line_rates, place_events, ports_at_begin
 from ibpulse.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
@@ -86,23 +87,24 @@ class FlightRecorder:
     """Captures of one ring. `threads` perform all operations that may block on the captures' disk.
 
     Captures contain the events of their window from `events`, and each one stored is an event itself. `internal_errors`
-    counts unexpected exceptions. `jobs` returns the jobs now. `write` writes a capture instead of a separate process.
+    counts unexpected exceptions. `jobs` watches the jobs of the node. `write` writes a capture instead of a separate
+    process.
     """
 
     def __init__(
         self,
         reader: RingReader,
         options: CaptureOptions,
-        wall_clock_ns: Callable[[], int] = time.time_ns,
+        clock: Clock = time,
         events: EventLog | None = None,
         internal_errors: InternalErrors | None = None,
-        jobs: Callable[[], JobsView] = lambda: NOTHING,
+        jobs: JobWatch | None = None,
         write: WriteCapture | None = None,
     ) -> None:
         self._run_writer = write or run_writer
         self._internal_errors = internal_errors or InternalErrors()
         self._reader = reader
-        self._options, self._wall_clock_ns = options, wall_clock_ns
+        self._options, self._clock = options, clock
         self._events = EventLog() if events is None else events
         self._jobs = jobs
         self._known_ports = KnownPorts(reader.capacity)
@@ -211,7 +213,7 @@ class FlightRecorder:
     async def _wait(self, pending: Pending) -> None:
         widest = widest_stride(port.stride for port in self._known_ports.since(pending.first_tick))
         complete_ns = (GUARD_TICKS + 1 + ticks_to_complete(widest)) * self._reader.interval_ns
-        seconds = (pending.ready_ns + complete_ns - self._wall_clock_ns()) / SECOND_NS
+        seconds = (pending.ready_ns + complete_ns - self._clock.time_ns()) / SECOND_NS
         try:
             await asyncio.wait_for(self._ending.wait(), max(0.0, seconds))
         except TimeoutError:
@@ -220,7 +222,7 @@ class FlightRecorder:
     async def _write(self, pending: Pending) -> tuple[JobRecord, ...]:
         """Write the capture; returns its jobs."""
         ports = self._known_ports.since(pending.first_tick)
-        last_tick = min(pending.last_tick, self._reader.newest_tick(self._wall_clock_ns()))
+        last_tick = min(pending.last_tick, self._reader.newest_tick(self._clock.time_ns()))
         if not ports or last_tick < pending.first_tick:
             raise CaptureError("the ring holds no samples for the capture's window")
         await self._on_disk(self.store.prepare)
@@ -268,8 +270,11 @@ class FlightRecorder:
         """The jobs of the window of a capture."""
         events = place_events(self._events.events(), self._reader, window)
         end_ns = window.start_ns + (window.end - window.first) * self._reader.interval_ns
-        records = list_jobs(trace_jobs(events), self._jobs().jobs or (), window.start_ns)
+        records = list_jobs(trace_jobs(events), self._running_jobs() or (), window.start_ns)
         return jobs_at_begin(records, window.start_ns, end_ns)
+
+    def _running_jobs(self) -> Sequence[PlacedJob] | None:
+        return self._jobs.view.jobs if self._jobs else None
 
     def _as_event(self, pending: Pending, jobs: Sequence[JobRecord]) -> Event:
         trigger = pending.trigger
@@ -292,8 +297,8 @@ class FlightRecorder:
         )
 
     def _name_jobs(self, jobs: Sequence[JobRecord]) -> dict[str, Any]:
-        """The newest jobs of a capture; nothing if no source on this node can list its jobs."""
-        if not jobs and self._jobs().jobs is None:
+        """The newest jobs of a capture; nothing if there is none, and there may be others."""
+        if not jobs and not (self._jobs and self._jobs.view.known):
             return {}
         newest = jobs[-MOST_NAMED_JOBS:]
         named = [replace(each, job=replace(each.job, ports=each.job.ports[:MOST_NAMED_PORTS])) for each in newest]

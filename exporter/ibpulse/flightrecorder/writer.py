@@ -53,14 +53,8 @@ class Job:
         numbers = {name: getattr(self, name) for name in ("first_tick", "last_tick", "start_ns")}
         meta = dataclasses.asdict(dataclasses.replace(self.meta, events=(), jobs=()))
         lists = {"events": events_to_json(self.meta.events), "jobs": jobs_to_json(self.meta.jobs)}
-        return orjson.dumps({**members, **numbers, "lines": self._lines(), "meta": {**meta, **lists}})
-
-    def _lines(self) -> list[dict[str, Any]]:
-        """The line rates; null stands for an unknown one, because JSON has no infinity."""
-        return [
-            {"rates": [rate if math.isfinite(rate) else None for rate in line.rates], "ticks": line.ticks}
-            for line in self.lines
-        ]
+        # an unknown line rate is infinity, which becomes null
+        return orjson.dumps({**members, **numbers, "lines": self.lines, "meta": {**meta, **lists}})
 
 
 def parse_job(raw: bytes) -> Job:

@@ -22,9 +22,9 @@ from starlette.responses import Response
 
 from ibpulse.answers.captures import CapturesAnswer, PendingAnswer, StoredAnswer
 from ibpulse.base.values import SOME_TIME
+from ibpulse.client.transport import read_answer
 from ibpulse.clocks import Clock
-from ibpulse.fleet.node_answers import ask_node, read_answer
-from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.nodes import Node, ask_node
 from ibpulse.gateway.capture_archive import ArchiveMember, send_archive
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE

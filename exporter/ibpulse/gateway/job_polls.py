@@ -14,10 +14,9 @@ from ibpulse.analysis.bins import Statistic
 from ibpulse.answers.events import EventAnswer, EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.client.windows import NodeArray, read_array
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import ask_node
-from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.window_answers import NodeArray, read_array
+from ibpulse.fleet.nodes import Node, ask_node
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs
 from ibpulse.gateway.node_samples import NodeSamples

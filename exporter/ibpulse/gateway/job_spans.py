@@ -10,8 +10,7 @@ from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_answers import ask_node
-from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.nodes import Node, ask_node
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples

@@ -16,11 +16,11 @@ from starlette.responses import Response
 
 from ibpulse.analysis.bins import Statistic
 from ibpulse.base.values import SOME_TIME
+from ibpulse.client.windows import NodeArray, encode_npy
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.node_table import NodeState
 from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.window_answers import NodeArray, encode_npy
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
 from ibpulse.gateway.job_rows import Row, RowsQuery, choose_rows, rails_of

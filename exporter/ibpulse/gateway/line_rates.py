@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.ports import PortAnswer
-from ibpulse.fleet.node_answers import ask_node
-from ibpulse.fleet.nodes import Node
+from ibpulse.fleet.nodes import Node, ask_node
 
 # those after which a rail can have another rate
 KINDS = ("link-down", "link-up", "link-change", "rate-change", "appeared", "disappeared")

@@ -16,12 +16,10 @@ from ibpulse.answers.members import AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.capture_names import parse_name
-from ibpulse.client import WINDOW_HEADER
+from ibpulse.client.transport import JSON_TYPE, MAX_BYTES, PeerAnswer, read_answer, read_json
+from ibpulse.client.windows import NPY_TYPE, WINDOW_HEADER, read_array, read_window
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.http_peer import JSON_TYPE, MAX_BYTES, PeerAnswer
-from ibpulse.fleet.node_answers import read_answer, read_json
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
-from ibpulse.fleet.window_answers import NPY_TYPE, read_array, read_window
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.parameters import refuse_repeated

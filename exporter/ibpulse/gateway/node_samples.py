@@ -12,8 +12,8 @@ from ibpulse.analysis.steps.runs import find_equal_runs, find_row_runs
 from ibpulse.answers.members import MAX_PORTS, NOT_OURS
 from ibpulse.answers.window import WindowHead
 from ibpulse.arrays import Singles
+from ibpulse.client.windows import NodeArray
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.window_answers import NodeArray
 
 WAYS = ("transmit", "receive")
 Flags = npt.NDArray[np.bool_]

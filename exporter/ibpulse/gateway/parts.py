@@ -1,11 +1,9 @@
-"""The values that the routes of the gateway get from the command."""
+"""What the routes of the gateway get, and its limits."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-
-from prometheus_client import CollectorRegistry
 
 from ibpulse.clocks import Clock
 from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
@@ -34,18 +32,16 @@ class GatewayCaptures:
     cooldown_ns: int = COOLDOWN_NS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class GatewayParts(ServerParts):
     """The gateway, as the routes see it.
 
-    `registry` has the metrics of the process. Captures are taken for anyone if `allow_unauthenticated`, else for
-    requests with a user.
+    Captures are taken for anyone if `allow_unauthenticated`, else for requests with a user.
     """
 
     discovery: Discovery
     nodes: Nodes
     table: NodeTable
-    registry: CollectorRegistry
     limits: GatewayLimits = field(default_factory=GatewayLimits)
     captures: GatewayCaptures = field(default_factory=GatewayCaptures)
     allow_unauthenticated: bool = False
@@ -54,4 +50,4 @@ class GatewayParts(ServerParts):
 
     def __post_init__(self) -> None:
         """All routes share the places of the viewers."""
-        object.__setattr__(self, "viewers", Viewers(self.counts, self.limits.max_viewers, self.ending))
+        self.viewers = Viewers(self.counts, self.limits.max_viewers, self.ending)

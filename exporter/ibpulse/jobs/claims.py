@@ -66,8 +66,9 @@ class Found:
     """What one reading of a source found.
 
     `present` says whether the source exists on this node, `knows` whether it can list jobs there: the cgroups of pods
-    do not always show them. A reading that is not `whole` was given up, so that jobs may be missing from it. `pods` are
-    the UIDs of all pods. `remarks` are sentences for the operator.
+    do not always show them. A reading that is not `whole` was given up, so that jobs may be missing from it; one with
+    something `unread` met entries of a form that it does not know, and one of them may be a job. `pods` are the UIDs of
+    all pods. `remarks` are sentences for the operator.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -76,6 +77,7 @@ class Found:
     present: bool = True
     knows: bool = True
     whole: bool = True
+    unread: bool = False
 
 
 ABSENT = Found(present=False, knows=False)
@@ -99,6 +101,7 @@ ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = JOB_BASES
 
 def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:
     """What was found, at most `MOST_JOBS` jobs of it."""
-    if len(claims) > MOST_JOBS:
+    more = len(claims) > MOST_JOBS
+    if more:
         remarks += (f"{place}: there are more than {MOST_JOBS} jobs; the others are ignored.",)
-    return Found(tuple(claims[:MOST_JOBS]), remarks)
+    return Found(tuple(claims[:MOST_JOBS]), remarks, unread=more)

@@ -47,7 +47,7 @@ class JobDirectory:
 
     `exists` is false if there is no such directory, and `readable` if none of its files may be read. `whole` is false
     if reading was given up: it took too long, the file system failed, or there are too many files. `remarks` are pairs
-    of the name of a file and a text.
+    of the name of a file and a text. With something `unread`, jobs may be missing.
     """
 
     def __init__(self, directory: Path, form: Form, seconds: float = MOST_SECONDS) -> None:
@@ -59,6 +59,7 @@ class JobDirectory:
         self.files: list[SmallFile] = []
         self.remarks: list[tuple[str, str]] = []
         self.exists = self.readable = self.whole = True
+        self.unread = False
         self._directory, self._form = directory, form
         self._refusal = ""
         try:
@@ -76,13 +77,25 @@ class JobDirectory:
         finally:
             os.close(descriptor)
 
+    def leave_out(self, name: str, text: str) -> None:
+        """Remark that a file, or a part of it, was not understood."""
+        self.unread = True
+        self.remarks.append((name, text))
+
     def found(self, found: Found) -> Found:
         """What a source found in these files, with the remarks about the directory; `found` has its claims."""
         named = [(escape_controls(name[:MOST_TEXT]), text) for name, text in self.remarks]
         remarks = (*(f"{self._directory}: {remark}" for remark in group_remarks(named)), *found.remarks)
         if self._refusal:
             remarks = (self._refusal, *remarks)
-        return Found(found.claims, remarks, present=self.exists, knows=self.readable, whole=self.whole)
+        return Found(
+            found.claims,
+            remarks,
+            present=self.exists,
+            knows=self.readable,
+            whole=self.whole,
+            unread=self.unread or found.unread,
+        )
 
     def _give_up(self, reason: str) -> None:
         self.whole = False
@@ -98,6 +111,7 @@ class JobDirectory:
         if error.errno == errno.ENOENT:
             self.exists = False
         else:
+            self.unread = True
             self._refusal = (
                 f"{self._directory} is not read: {error.strerror}; it and its files have to belong to root or to user "
                 f"{os.geteuid()}, and no other user may be able to write to them."
@@ -116,7 +130,7 @@ class JobDirectory:
                     raise
                 # a file that was removed meanwhile is no fault
                 if error.strerror != os.strerror(errno.ENOENT):
-                    self.remarks.append((name, f"ignored: {error.strerror}."))
+                    self.leave_out(name, f"ignored: {error.strerror}.")
 
     def _choose(self, descriptor: int) -> list[str]:
         with os.scandir(descriptor) as entries:
@@ -125,9 +139,10 @@ class JobDirectory:
         names = sorted((name for name in listed if self._form.names.fullmatch(name)), key=natural_key)
         # programs that write a file and rename it begin the name with a dot
         odd = [name for name in listed if not name.startswith(".") and not self._form.names.fullmatch(name)]
-        self.remarks += [(name, f"ignored, because its name is not like {self._form.example}.") for name in sorted(odd)]
-        text = f"ignored, because only {self._form.most_files} files are read."
-        self.remarks += [(name, text) for name in names[self._form.most_files :]]
+        for name in sorted(odd):
+            self.leave_out(name, f"ignored, because its name is not like {self._form.example}.")
+        for name in names[self._form.most_files :]:
+            self.leave_out(name, f"ignored, because only {self._form.most_files} files are read.")
         if more:
             # the files of jobs may be among those that were not listed
             self._give_up(f"has more than {MOST_LISTED} files, which is too many to read")
@@ -141,7 +156,7 @@ class JobDirectory:
         finally:
             os.close(opened)
         if len(content) > self._form.most_bytes:
-            self.remarks.append((name, f"ignored, because it is longer than {self._form.most_bytes} bytes."))
+            self.leave_out(name, f"ignored, because it is longer than {self._form.most_bytes} bytes.")
             return
         self.files.append(SmallFile(name, content, written_ns))
 

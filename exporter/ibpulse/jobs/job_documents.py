@@ -36,7 +36,7 @@ def read_job_documents(directory: Path, booted_ns: int, boot_id: str) -> Found:
         try:
             members = parse_document(file)
         except ValueError as error:
-            read.remarks.append((file.name, f"ignored: {error}."))
+            read.leave_out(file.name, f"ignored: {error}.")
             continue
         if file.written_ns < booted_ns or members.get("boot_id", boot_id) != boot_id:
             read.remarks.append((file.name, STALE))

@@ -28,7 +28,7 @@ from ibpulse.jobs.claims import (
 from ibpulse.jobs.job_directory import boot_time_ns
 from ibpulse.jobs.job_documents import read_job_documents
 from ibpulse.jobs.pod_cgroups import read_pod_cgroups
-from ibpulse.jobs.slurm_cgroups import read_slurm_cgroups
+from ibpulse.jobs.slurm_cgroups import is_sluid, read_slurm_cgroups
 from ibpulse.jobs.slurm_mapping import read_slurm_mapping
 from ibpulse.sysfs.files import read_text
 from ibpulse.text import natural_key
@@ -40,19 +40,23 @@ HANGS_SECONDS = 5.0
 # between two steps of a job without a step of its own for the allocation, its cgroup is gone as well
 GONE_SECONDS = 60.0
 HANGS = "{source}: reading it does not return; showing the jobs known before."
+TWO_NAMES = (
+    "Slurm names its cgroups by SLUID, and the numbers of their jobs could not be read from /proc, so a job that "
+    "{source} names by its number is listed twice: set hostPID for ibpulse, or CgroupJobIdPaths=yes in cgroup.conf."
+)
 GONE = "job {job} has ended, because its cgroup is gone, but {source} names it: check the epilog, and remove its file."
 
 
 def choose_sources(cgroup: Path | None, mapping: Path | None, owners: Path | None) -> Mapping[str, Source]:
     """The sources to read, by name: the root of the cgroups, the mapping directory and that of documents, if given."""
     sources: dict[str, Source] = {}
-    boot_id, boot = read_text(BOOT_ID).text, BootTime()
+    boot_id, boot, numbers = read_text(BOOT_ID).text, BootTime(), dict[str, str]()
     if owners is not None:
         sources[FILE] = lambda: read_job_documents(owners, boot.earliest_ns(), boot_id)
     if mapping is not None:
         sources[SLURM_MAP] = lambda: read_slurm_mapping(mapping, boot.earliest_ns())
     if cgroup is not None:
-        sources[SLURM_CGROUP] = lambda: read_slurm_cgroups(cgroup)
+        sources[SLURM_CGROUP] = lambda: read_slurm_cgroups(cgroup, numbers=numbers)
         sources[KUBERNETES_CGROUP] = lambda: read_pod_cgroups(cgroup)
     return sources
 
@@ -77,12 +81,14 @@ class Merged:
     """What all sources found together; `claims` is None if no source on this node can list its jobs.
 
     `present` are the sources that exist on this node, `silent` those whose jobs are unknown, because they have not
-    answered yet or may not be read. `with_cgroup` are the jobs of Slurm that have a cgroup. `gone` are those that are
-    left out because they have none any more, with the wall time at which the last reading that saw it began.
-    `read_ns` are the wall times at which the readings of all sources that are not silent began.
+    answered yet or may not be read. `known` is whether the claims are all jobs of the node. `with_cgroup` are the jobs
+    of Slurm that have a cgroup. `gone` are those that are left out because they have none any more, with the wall time
+    at which the last reading that saw it began. `read_ns` are the wall times at which the readings of all sources that
+    are not silent began.
     """
 
     claims: tuple[Claim, ...] | None = None
+    known: bool = True
     present: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -137,7 +143,8 @@ class JobSources:
         read_ns = {name: begun_ns[name] for name, found in answers.items() if found.knows or not found.present}
         merged = self._absences.sift(merge(answers), self._clock.monotonic(), begun_ns.get(SLURM_CGROUP, 0))
         silent = tuple(name for name in self._names if name not in read_ns)
-        return replace(merged, remarks=(*merged.remarks, *remarks), silent=silent, read_ns=read_ns)
+        known = merged.known and answers.keys() == set(self._names)
+        return replace(merged, known=known, remarks=(*merged.remarks, *remarks), silent=silent, read_ns=read_ns)
 
 
 class _SourceRead(RepeatedRead[Found]):
@@ -193,6 +200,9 @@ class _Absences:
 
 def merge(answers: Mapping[str, Found]) -> Merged:
     """One claim per job; the first source in the order of `SOURCES` that says what it holds decides."""
+    if any(answers[name].present for name in (FILE, SLURM_MAP) if name in answers):
+        # they name the jobs of a Slurm without cgroups
+        answers = {name: found for name, found in answers.items() if name != SLURM_CGROUP or found.present}
     claims: dict[Key, Claim] = {}
     for name in SOURCES:
         for claim in answers[name].claims if name in answers else ():
@@ -205,12 +215,20 @@ def merge(answers: Mapping[str, Found]) -> Merged:
     chosen = sorted(list(claims.values())[:MOST_JOBS], key=lambda claim: (claim.scheduler, natural_key(claim.id)))
     cgroups = answers.get(SLURM_CGROUP, Found())
     remarks = [remark for found in answers.values() for remark in found.remarks]
+    in_cgroups = frozenset(claim.key for claim in cgroups.claims if claim.scheduler == SLURM)
+    others = [
+        claim for claim in chosen if claim.scheduler == SLURM and claim.key not in in_cgroups and claim.id.isdigit()
+    ]
+    if others and any(is_sluid(claim.id) for claim in cgroups.claims):
+        remarks.append(TWO_NAMES.format(source=others[0].source))
     if len(claims) > MOST_JOBS:
         remarks.append(f"there are more than {MOST_JOBS} jobs on this node; the others are ignored.")
+    can_list = any(found.knows for found in answers.values())
     return Merged(
-        claims=tuple(chosen) if any(found.knows for found in answers.values()) else None,
+        claims=tuple(chosen) if can_list else None,
+        known=can_list and len(claims) <= MOST_JOBS and not any(found.unread for found in answers.values()),
         present=tuple(name for name in SOURCES if name in answers and answers[name].present),
         pods=tuple(pod for found in answers.values() for pod in found.pods),
         remarks=tuple(remarks),
-        with_cgroup=frozenset(claim.key for claim in cgroups.claims if claim.scheduler == SLURM),
+        with_cgroup=in_cgroups,
     )

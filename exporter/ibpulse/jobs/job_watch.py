@@ -29,7 +29,7 @@ MOST_NOTICES = 64
 
 @dataclass(frozen=True, slots=True)
 class JobsView:
-    """The jobs now; `jobs` is None if no source on this node can list them.
+    """The jobs now; `jobs` is None if no source on this node can list them, and not `whole` if there may be more.
 
     `sources` are those that exist on this node, `pods` the UIDs of its pods, `notices` sentences for the operator.
     `records` are the jobs of the event log, of the past and of now.
@@ -40,6 +40,12 @@ class JobsView:
     pods: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     records: tuple[JobRecord, ...] = ()
+    whole: bool = True
+
+    @property
+    def known(self) -> bool:
+        """Whether `jobs` are all jobs of the node."""
+        return self.jobs is not None and self.whole
 
 
 NOTHING = JobsView()
@@ -95,12 +101,12 @@ class JobWatch:
         claims = merged.claims or ()
         if not self._names:
             claims = tuple(replace(claim, name="", namespace="") for claim in claims)
-        placement = place_jobs(claims, fabric.ports, fabric.topology)
+        placement = place_jobs(claims, fabric.ports, fabric.topology, whole=merged.known)
         notices = _first_notices((*merged.remarks, *placement.remarks))
         for notice in filter(self._logged.is_news, notices):
             log.warning("%s", notice)
         jobs = placement.jobs if merged.claims is not None else None
-        self.view = JobsView(jobs, merged.present, merged.pods, notices, self.view.records)
+        self.view = JobsView(jobs, merged.present, merged.pods, notices, self.view.records, merged.known)
         if jobs is not None:
             added = self._log.added
             self._record_changes({job.claim.key: job for job in jobs}, merged)

@@ -23,8 +23,8 @@ class Placement:
     remarks: tuple[str, ...] = ()
 
 
-def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topology) -> Placement:
-    """The ports of each job.
+def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topology, *, whole: bool = True) -> Placement:
+    """The ports of each job; the claims are not `whole` if the node may have further jobs.
 
     A job that holds all GPUs owns all rails. One that holds some owns the rails that are nearest to them, of those that
     are near (PIX or PXB). It also owns the ports of the devices that its source names. All this holds whether it is
@@ -44,7 +44,7 @@ def place_jobs(claims: Sequence[Claim], ports: Sequence[Port], topology: Topolog
         elif own:
             basis, found = SOME_GPUS, own | named
         # the kernel lists every device that a pod has open, so the traffic of other rails is not its own
-        elif not named and len(claims) == 1 and claim.source != KUBERNETES_CGROUP:
+        elif not named and whole and len(claims) == 1 and claim.source != KUBERNETES_CGROUP:
             basis, found = ALONE, {*rails}
         else:
             basis, found = DEVICES, named

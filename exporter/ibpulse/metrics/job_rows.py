@@ -31,7 +31,7 @@ def _counts(snapshot: Snapshot) -> Iterator[tuple[Labels, int]]:
         return
     counts = count_owners(snapshot.jobs)
     for port in snapshot.ports:
-        if port.port.rail or port.port.id in counts:
+        if (port.port.rail and snapshot.jobs_known) or port.port.id in counts:
             yield port_values(port.port.id), counts.get(port.port.id, 0)
 
 
@@ -48,8 +48,8 @@ NODE: Subject[Snapshot, Snapshot] = single(lambda snapshot: snapshot)
 ROWS = (
     NODE.gauge(
         "ibpulse_node_jobs",
-        "Number of jobs on the node, of pods those that hold an RDMA device. Absent if no source can list the jobs.",
-        lambda snapshot: None if snapshot.jobs is None else len(snapshot.jobs),
+        "Number of jobs on the node, of pods those that hold an RDMA device. Absent if there may be others.",
+        lambda snapshot: len(snapshot.jobs) if snapshot.jobs is not None and snapshot.jobs_known else None,
     ),
     COUNT.gauge(
         "ibpulse_port_jobs",

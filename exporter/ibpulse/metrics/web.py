@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ibpulse.internal_errors import GATEWAY_PARTS, PARTS
+from ibpulse.internal_errors import GATEWAY_PARTS, PARTS, InternalErrors
 from ibpulse.metrics.row import CountAndSum, Labels, Subject, single
 
 
@@ -17,7 +16,7 @@ class WebCounts:
     Paths are the templates of our routes (`other` for everything else) and the codes are our own, so clients cannot
     create series: each of the 15 routes and `other` has two series for its duration and one for each status that it
     returned, 32 to 112 in all. A node that is scraped and watched has about 25.
-    `config_reloaded` is None without a web configuration file. `internal_errors` returns the exceptions of each part of
+    `config_reloaded` is None without a web configuration file. `internal_errors` counts the exceptions of each part of
     the process: they are not in the snapshot, because the aggregation that makes it may be the part that fails.
     """
 
@@ -26,7 +25,7 @@ class WebCounts:
     stream_viewers: int = 0
     stream_dropped_events: int = 0
     config_reloaded: bool | None = None
-    internal_errors: Callable[[], Mapping[str, int]] = dict
+    internal_errors: InternalErrors | None = None
 
     def observe(self, path: str, code: int, seconds: float) -> None:
         """Count one finished request."""
@@ -46,7 +45,8 @@ def _durations(counts: WebCounts) -> list[tuple[Labels, CountAndSum]]:
 
 
 def _internal_errors(counts: WebCounts) -> list[tuple[Labels, int]]:
-    return [((part,), count) for part, count in counts.internal_errors().items()]
+    errors = counts.internal_errors
+    return [((part,), count) for part, count in errors.counts().items()] if errors else []
 
 
 SERVER: Subject[WebCounts, WebCounts] = single(lambda counts: counts)

@@ -46,11 +46,31 @@ class Architecture:
 
 
 @dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """Ranks, and widths of a head, of multi-head latent attention; with `query_rank` 0, queries are not compressed."""
+
+    query_rank: int
+    kv_rank: int
+    plain: int
+    rotary: int
+    value: int
+
+    def count(self, hidden: int, heads: int) -> int:
+        """The parameters of a layer: projections, and the norms of the compressed vectors."""
+        queries = heads * (self.plain + self.rotary)
+        rank = self.query_rank
+        down = rank * (hidden + 1 + queries) if rank else hidden * queries
+        keys = hidden * (self.kv_rank + self.rotary) + self.kv_rank * (1 + heads * (self.plain + self.value))
+        return down + keys + heads * self.value * hidden
+
+
+@dataclass(frozen=True, slots=True)
 class LayerShape:
-    """Widths of a decoder of the Llama family: gated MLP, RMS norms, grouped queries, perhaps routed experts.
+    """Widths of a decoder with gated MLPs, RMS norms, grouped queries or latent attention, perhaps routed experts.
 
     `mlp` is the width of a dense layer, `expert_mlp` that of one expert, `shared_mlp` that of experts which every token
-    uses, `dense_layers` the number of layers without experts.
+    uses, `dense_layers` the number of layers without experts. The `extra` parameters are biases, further norms and
+    gates: of each layer, of each dense MLP, beside the experts of a layer, of each expert, and of the whole model.
     """
 
     layers: int
@@ -68,17 +88,28 @@ class LayerShape:
     expert_mlp: int = 0
     shared_mlp: int = 0
     dense_layers: int = 0
+    latent: LatentAttention | None = None
+    extra_per_layer: int = 0
+    extra_per_mlp: int = 0
+    extra_per_routing: int = 0
+    extra_per_expert: int = 0
+    extra: int = 0
 
     def count(self, name: str, source: str) -> Architecture:
         """The model with its parameters counted."""
         queries, keys = self.heads * self.head_width, self.kv_heads * self.head_width
         attention = self.hidden * (2 * queries + 2 * keys) + (queries + 2 * keys if self.qkv_bias else 0)
-        attention += (2 * self.head_width if self.qk_norm else 0) + 2 * self.hidden
+        attention += 2 * self.head_width if self.qk_norm else 0
+        if self.latent:
+            attention = self.latent.count(self.hidden, self.heads)
+            # half of the sum of the widths of keys and values, as in scores and their use
+            queries, keys = self.heads * (self.latent.plain + self.latent.rotary + self.latent.value) // 2, 0
+        attention += 2 * self.hidden + self.extra_per_layer
         moe_layers = self.layers - self.dense_layers if self.experts else 0
-        expert_parameters = moe_layers * self.experts * 3 * self.hidden * self.expert_mlp
-        dense = self.layers * attention + (self.layers - moe_layers) * 3 * self.hidden * self.mlp
-        dense += moe_layers * self.hidden * (self.experts + 3 * self.shared_mlp) + self.hidden
-        dense += self.vocabulary * self.hidden * (1 if self.tied else 2)
+        expert_parameters = moe_layers * self.experts * (3 * self.hidden * self.expert_mlp + self.extra_per_expert)
+        dense = self.layers * attention + (self.layers - moe_layers) * (3 * self.hidden * self.mlp + self.extra_per_mlp)
+        dense += moe_layers * (self.hidden * (self.experts + 3 * self.shared_mlp) + self.extra_per_routing)
+        dense += self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden + self.extra
         return Architecture(
             name=name,
             parameters=dense + expert_parameters,

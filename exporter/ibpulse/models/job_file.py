@@ -1,6 +1,6 @@
-"""Reads the description of a job from a file: our own YAML, a Hugging Face config.json, or a run_config.yaml.
+"""Reads the description of a job from a file: our own YAML, a Hugging Face config.json, or a file of Megatron.
 
-JSON is YAML, so one reader finds the line of every key. Files may come from anywhere: size and depth are limited by
+Files may come from anywhere: size and depth are limited by
 `YamlFile`, numbers by their parsers.
 """
 
@@ -15,26 +15,36 @@ from ibpulse.base.values import GivenText, advice
 from ibpulse.base.yaml import YamlFile, is_empty, is_mapping, texts_of
 from ibpulse.errors import ConfigError
 from ibpulse.models.architecture import Architecture
+from ibpulse.models.hub_configs import read_hub_config
 from ibpulse.models.input_keys import KEYS
-from ibpulse.models.model_configs import read_hub_config, read_run_config
+from ibpulse.models.megatron_configs import other_program, read_model_args, read_run_config
+from ibpulse.models.megatron_flags import MODEL_ARGS
 from ibpulse.text import escape_controls
 
 if TYPE_CHECKING:
     import yaml
 
+ADVICE = (
+    "give the run_config.yaml of a checkpoint of Megatron-Bridge, a file with MODEL_ARGS of Megatron-LM, or a file of "
+    "ibpulse with the name of a model"
+)
 EXAMPLE = "{model: mixtral-8x7b, nodes: 2, step: 1444ms}"
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """What a file says: a model, if it describes the layers of one, and the texts of inputs by name."""
+    """What a file says: a model, if it describes the layers of one, and the texts of inputs by name.
+
+    `lack` are the faults because of which the model of a file is not known.
+    """
 
     texts: Mapping[str, GivenText] = field(default_factory=dict)
     model: Architecture | None = None
+    lack: tuple[str, ...] = ()
 
 
 def read_job_file(path: Path) -> JobFile:
-    """The inputs in a file of any of the three kinds.
+    """The inputs in a file of any of these kinds.
 
     Raises:
         ConfigError: it cannot be read, is not YAML, or has keys or values that cannot be used; lists all faults.
@@ -46,11 +56,15 @@ def read_job_file(path: Path) -> JobFile:
     if file.faults or not is_mapping(root):
         raise ConfigError(file.faults or [f"{path}: is empty; write it like {EXAMPLE}"])
     entries = {entry.name: entry for entry in file.entries(root)}
-    if "model" in entries and is_mapping(entries["model"].value):
-        found = read_run_config(file, root)
-        texts = {name: GivenText(text, f"{path}:{place}") for name, (text, place) in found.texts.items()}
-        result = JobFile(texts, found.model)
-    elif "model_type" in entries or "num_hidden_layers" in entries:
+    if MODEL_ARGS in entries:
+        job = read_model_args(file, root)
+        result = JobFile(job.texts, job.model, job.lack)
+    elif "model" in entries and is_mapping(entries["model"].value):
+        if other := other_program(file, root):
+            raise ConfigError([f"{path}: is a configuration of {other}, which is not read; {ADVICE}"])
+        job = read_run_config(file, root)
+        result = JobFile(job.texts, job.model)
+    elif entries.keys() & {"model_type", "num_hidden_layers", "architectures"}:
         result = JobFile({}, read_hub_config(file, root))
     else:
         result = JobFile(

@@ -73,7 +73,7 @@ def read_inputs(
         faults.append("nodes: is missing; give --nodes, or nodes in the file")
     if faults:
         raise ConfigError(faults)
-    model = _model(values, given, file.model)
+    model = _model(values, given, file)
     try:
         return _assemble(model, values, given, tuple(presets.values()))
     except ValueError as error:
@@ -187,13 +187,13 @@ def _network(job: TrainingJob, hardware: Hardware, values: Mapping[str, Any]) ->
     return network_bisection(values["network"], job.nodes, hardware.rails, link, figures)
 
 
-def _model(values: Mapping[str, Any], given: Mapping[str, GivenText], found: Architecture | None) -> Architecture:
+def _model(values: Mapping[str, Any], given: Mapping[str, GivenText], file: JobFile) -> Architecture:
     """The published model, the one of a configuration file, or the one whose figures are given.
 
     Raises:
         ConfigError: none of them, two of them, or incomplete figures.
     """
-    shape = [name for name in SHAPE_KEYS if name in values]
+    shape, found = [name for name in SHAPE_KEYS if name in values], file.model
     if ("model" in values) + (found is not None) + bool(shape) > 1:
         name = "model" if "model" in values else shape[0]
         raise ConfigError([f"{given[name].place}: the model is described twice; give a name, a file or figures"])
@@ -201,6 +201,8 @@ def _model(values: Mapping[str, Any], given: Mapping[str, GivenText], found: Arc
         return found
     if "model" in values:
         return MODELS[values["model"]]
+    if file.lack and not shape:
+        raise ConfigError(file.lack)
     missing = [name for name in ("parameters", "layers", "hidden") if name not in values]
     routed = ("experts", "experts-per-token", "moe-layers", "expert-parameters")
     if any(name in values for name in routed):

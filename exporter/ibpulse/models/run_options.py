@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ibpulse.base.values import YAML_TRUTH, advice, whole
-from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence
+from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence, text_of
 from ibpulse.errors import ConfigError
+from ibpulse.models.megatron_configs import BRIDGE_TARGET, other_program
+from ibpulse.models.megatron_flags import MODEL_ARGS, flag_entries
 from ibpulse.models.megatron_rules import DATA, DATE, GivenOption, Options, OptionValue, version_key
 from ibpulse.text import escape_controls
 
@@ -24,7 +26,7 @@ KINDS: Mapping[str, str] = {name: kind for kind, group in DATA["options"].items(
 """The kind of each option: switch, count, text, list or version."""
 # a key may be in several of these sections: the first with a value counts
 BRIDGE_SECTIONS = ("comm_overlap", "model", "ddp", "optimizer", "checkpoint", "dist")
-SECTIONS = (*BRIDGE_SECTIONS, "dataset", "MODEL_ARGS", "ENV_VARS")
+SECTIONS = (*BRIDGE_SECTIONS, "dataset", "ENV_VARS")
 ELSEWHERE = ("yaml_cfg", "config_file")
 """Flags whose file sets other options."""
 ADVICE = "give the run_config.yaml of a checkpoint of Megatron-Bridge, or a file with MODEL_ARGS of Megatron-LM"
@@ -54,16 +56,18 @@ def read_run_options(path: Path, settings: Sequence[str] = ()) -> RunOptions:
     """
     given = _read_settings(settings)
     file = YamlFile(path)
-    top = _entries(file, file.compose("check the path and its permissions"))
+    root = file.compose("check the path and its permissions")
+    top = _entries(file, root)
     sections = {name: _entries(file, entry.value) for name, entry in top.items() if name in SECTIONS}
     options: dict[str, GivenOption] = {}
-    program = LM if "MODEL_ARGS" in sections else BRIDGE
+    program = LM if MODEL_ARGS in top else BRIDGE
     if program == LM:
-        _read_model_args(file, sections, options)
-    elif "_target_" in top or "_target_" in sections.get("model", {}):
+        _read_model_args(file, flag_entries(file, top[MODEL_ARGS].value), sections, options)
+    elif any(_is_bridge(entries) for entries in (top, sections.get("model", {}))):
         _read_run_config(file, top, sections, options)
     elif not file.faults:
-        file.faults.append(f"{path}: is no configuration of Megatron; {ADVICE}")
+        other = other_program(file, root) if root is not None else ""
+        file.faults.append(f"{path}: is {f'of {other}' if other else 'no configuration of Megatron'}; {ADVICE}")
     if file.faults:
         raise ConfigError(file.faults[:MAX_FAULTS])
     return RunOptions(path, program, {**options, **given})
@@ -73,6 +77,11 @@ def _entries(file: YamlFile, node: yaml.Node | None) -> Entries:
     if node is None or not is_mapping(node):
         return {}
     return {entry.name: entry for entry in file.entries(node)}
+
+
+def _is_bridge(entries: Entries) -> bool:
+    """Whether a mapping names a class of Megatron-Bridge; those of other programs are configured by other keys."""
+    return "_target_" in entries and BRIDGE_TARGET in text_of(entries["_target_"].value)
 
 
 def _read_run_config(file: YamlFile, top: Entries, sections: Sections, options: dict[str, GivenOption]) -> None:
@@ -92,9 +101,8 @@ def _read_run_config(file: YamlFile, top: Entries, sections: Sections, options: 
         options["native_energon_packing"] = GivenOption(False, f"{file.path}:{target.line}")
 
 
-def _read_model_args(file: YamlFile, sections: Sections, options: dict[str, GivenOption]) -> None:
+def _read_model_args(file: YamlFile, flags: Entries, sections: Sections, options: dict[str, GivenOption]) -> None:
     """The arguments are complete: one that is missing has its default, unless the flag of a file may set it."""
-    flags = {name.lstrip("-").replace("-", "_"): entry for name, entry in sections["MODEL_ARGS"].items()}
     if not flags.keys() & {*KINDS, *DATA["spellings"]}:
         file.faults.append(f"{file.path}: MODEL_ARGS has no flag that a rule reads; write them like --bf16: true")
     for name, entry in flags.items():

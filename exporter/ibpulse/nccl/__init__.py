@@ -2,7 +2,7 @@
 
 measurement       one result, and all results of a file, in SI units
 bounded_files     reads files of unknown origin with bounds on their size, and repairs truncated JSON
-nccl_tests_text, nccl_tests_json, perftest_json, inspector_log
+nccl_tests_text, nccl_tests_json, rccl_results, perftest, inspector_log
                   one module per format; benchmark_files picks the one that fits
 wire_factors      bytes that a node sends per operation, and what headers and protocols add
 bandwidth_theory  the bound of the bottleneck tier, and the grade of a result

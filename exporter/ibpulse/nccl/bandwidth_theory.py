@@ -88,7 +88,7 @@ class Judged:
 
 def judge(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> Judged:
     """A result of a run against its bound. Values of the hardware take precedence over those of the file."""
-    if run.form == "perftest JSON":
+    if run.form.startswith("perftest"):
         if hardware.rail_rate is None:
             return Judged(row, Theory(missing=("--rate",)), reason="bound unknown")
         bound = hardware.rail_rate * run.directions

@@ -1,4 +1,4 @@
-"""Picks the reader that fits a benchmark's file, by its first character and the keys of its first object."""
+"""Picks the reader that fits a benchmark's file, by its first characters and the keys of its first object."""
 
 from __future__ import annotations
 
@@ -6,40 +6,67 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.nccl.bounded_files import read_beginning, read_document, refuse
+from ibpulse.nccl.bounded_files import EMPTY_ADVICE, read_beginning, read_document, refuse
 from ibpulse.nccl.inspector_log import read_inspector
 from ibpulse.nccl.measurement import BenchmarkRun
 from ibpulse.nccl.nccl_tests_json import read_json
 from ibpulse.nccl.nccl_tests_text import read_text
-from ibpulse.nccl.perftest_json import read_perftest
+from ibpulse.nccl.perftest import read_perftest, read_perftest_text
+from ibpulse.nccl.rccl_results import read_rccl_csv, read_rccl_json
 
-# a key at the beginning of a line or of an object
-_PERFTEST = re.compile(r'\A\s*\{\s*"test_info"\s*:')
+FORMATS = "output or JSON of nccl-tests, rccl-tests or perftest, CSV of rccl-tests, log of NCCL Inspector"
+# a key at the beginning of a line or of an object, which some versions of perftest do not quote
+_PERFTEST = re.compile(r'\A\s*\{\s*"?test_info"?\s*:')
 _INSPECTOR = re.compile(r'\A\s*\{\s*"(?:header|metadata|coll_perf|p2p_perf|dump_stats)"\s*:')
+_RCCL_JSON = re.compile(r'\A\s*(?:\[\s*)?\{[^{}\[\]]*"(?:busBw|algBw)"\s*:')
+_RCCL_CSV = re.compile(r"\A(?:numCycle|collective)\s*,.*\bbusbw\b", re.IGNORECASE)
+_OTHERS = {
+    "OSU Micro-Benchmarks": re.compile(r"# OSU (?:MPI|NCCL|RCCL|OpenSHMEM|XCCL)"),
+    "Intel MPI Benchmarks": re.compile(r"Intel\(R\) MPI Benchmarks"),
+    "UCX's ucx_perftest": re.compile(r"\|\s*Stage\s*\|\s*# iterations\s*\||ucx_perftest"),
+    "nvbandwidth": re.compile(r"nvbandwidth Version"),
+    "iperf": re.compile(r"iperf|\[ ID\] Interval"),
+}
+"""Programs whose output is named in the refusal, by what it begins with."""
 
 
-def read_benchmark(path: Path, unit: str = "", collective: str = "") -> BenchmarkRun:
-    """The results in a file of any known format.
+def read_benchmark(path: Path, unit: str = "", collective: str = "") -> tuple[BenchmarkRun, ...]:
+    """The runs in a file of any known format, at least one.
 
-    `unit` is that of a file of perftest, `collective` that of a file that does not name its own; empty if not given.
+    `unit` is that of a JSON file of perftest, `collective` that of a file that does not name its own; empty if not
+    given.
 
     Raises:
         BenchmarkError: the file cannot be read, or no format fits.
     """
-    run = _read(path, unit)
+    runs = _read(path, unit)
     if not collective:
-        return run
-    rows = tuple(replace(row, collective=row.collective or collective) for row in run.measurements)
-    return replace(run, measurements=rows)
+        return runs
+    return tuple(
+        replace(
+            run,
+            measurements=tuple(replace(row, collective=row.collective or collective) for row in run.measurements),
+        )
+        for run in runs
+    )
 
 
-def _read(path: Path, unit: str) -> BenchmarkRun:
+def _read(path: Path, unit: str) -> tuple[BenchmarkRun, ...]:
     begin = read_beginning(path)
     if not begin:
-        refuse(path, "is empty", "run the benchmark again")
+        refuse(path, "is empty", EMPTY_ADVICE)
     if _INSPECTOR.match(begin):
-        return read_inspector(path)
-    if not begin.startswith("{"):
-        return read_text(path)
-    text = read_document(path)
-    return read_perftest(path, text, unit) if _PERFTEST.match(text) else read_json(path, text)
+        return (read_inspector(path),)
+    if _RCCL_JSON.match(begin):
+        return (read_rccl_json(path, read_document(path)),)
+    if _RCCL_CSV.match(begin):
+        return (read_rccl_csv(path, read_document(path)),)
+    if _PERFTEST.match(begin):
+        return (read_perftest(path, read_document(path), unit),)
+    if begin.startswith("{"):
+        return (read_json(path, read_document(path)),)
+    runs = read_text(path) or read_perftest_text(path)
+    if not runs:
+        other = next((name for name, sign in _OTHERS.items() if sign.search(begin)), "")
+        refuse(path, f"is of {other}" if other else "has no row with results", f"the formats that are read: {FORMATS}")
+    return runs

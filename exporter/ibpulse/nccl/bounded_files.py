@@ -18,6 +18,7 @@ from ibpulse.text import show, size_text
 MOST_DOCUMENT_BYTES = 64 << 20
 MOST_LOG_BYTES = 4 << 30
 MOST_LINE_BYTES = 1 << 20
+EMPTY_ADVICE = "give the file that the benchmark writes"
 LARGEST_COUNT = 2**62
 # a bound for rates and times that keeps every product finite
 LARGEST_NUMBER = 1e18
@@ -27,11 +28,13 @@ _TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],]", re.DOTALL)
 _CLOSING = {"{": "}", "[": "]"}
 MOST_DEPTH = 100
 _MISSING_COMMA = re.compile(r'(?<=["0-9}\]])[^\S\n]*\n\s*(?=")')
-# bare words that printf writes for infinity, a key without quotes, a comma before a bracket
+# bare words that printf writes for infinity, other texts without quotes, a comma before a bracket
+_WORD = r"[A-Za-z_][\w./*+-]*+"
 _FAULT = re.compile(
-    rf"(?P<string>{_STRING})|-?\b(?P<word>inf|nan)\b|(?P<key>\bsl)(?=\s*+:)|(?P<comma>,)(?=\s*+[}}\]])", re.DOTALL
+    rf"(?P<string>{_STRING})|-?\b(?P<word>inf|nan)\b|(?P<bare>{_WORD}(?:[ \t]++{_WORD})*+)|(?P<comma>,)(?=\s*+[}}\]])",
+    re.DOTALL,
 )
-_REPAIRED = {"word": "null", "key": '"sl"', "comma": ""}
+_CONSTANTS = ("true", "false", "null")
 
 
 def refuse(path: Path, problem: str, way_out: str, line: int | None = None) -> NoReturn:
@@ -65,7 +68,7 @@ def read_document(path: Path) -> str:
     """
     content = _file(path).read(MOST_DOCUMENT_BYTES, "benchmark only the sizes you need")
     if not content.strip():
-        refuse(path, "is empty", "run the benchmark again")
+        refuse(path, "is empty", EMPTY_ADVICE)
     return content.decode("utf-8", "replace")
 
 
@@ -86,11 +89,11 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line.decode("utf-8", "replace")
 
 
-def parse_object(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:
-    """The JSON object in a text, and remarks about what had to be repaired to read it.
+def parse_document(path: Path, text: str) -> tuple[Any, list[str]]:
+    """The JSON object or list in a text, and remarks about what had to be repaired to read it.
 
     Raises:
-        BenchmarkError: it is no JSON object even when repaired; the message shows no content of the file.
+        BenchmarkError: it is neither even when repaired; the message shows no content of the file.
     """
     remarks: list[str] = []
     found = _parsed(text)
@@ -100,8 +103,8 @@ def parse_object(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:
     if found is None:
         found = _parsed(_closed(text))
         remarks = ["the file ends early; everything up to its last complete value was read"]
-    if not isinstance(found, dict):
-        refuse(path, "is not a JSON object", "give the file as the benchmark wrote it")
+    if not isinstance(found, dict | list):
+        refuse(path, "is not JSON", "see `ibpulse nccl --help` for the formats that are read")
     return found, remarks
 
 
@@ -113,9 +116,20 @@ def _parsed(text: str) -> Any:
 
 
 def _repaired(text: str) -> tuple[str, Any]:
-    text = _FAULT.sub(lambda found: _REPAIRED.get(found.lastgroup or "", found[0]), text)
+    text = _FAULT.sub(_repair, text)
     text = _MISSING_COMMA.sub(",\n", text)
     return text, _parsed(text)
+
+
+def _repair(found: re.Match[str]) -> str:
+    match found.lastgroup:
+        case "word":
+            return "null"
+        case "comma":
+            return ""
+        case "bare" if found[0] not in _CONSTANTS:
+            return f'"{found[0]}"'
+    return found[0]
 
 
 def _closed(text: str) -> str:
@@ -153,7 +167,7 @@ def number_of(path: Path, where: str, value: object, line: int | None = None) ->
     if math.isnan(number) or math.isinf(number):
         return None
     if not 0 <= number <= LARGEST_NUMBER:
-        refuse(path, f"has {where} {show(value)}", "it must be a number from 0 on; run the benchmark again", line)
+        refuse(path, f"has {where} {show(value)}", "it must be a number from 0 on", line)
     return number
 
 

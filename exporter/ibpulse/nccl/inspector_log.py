@@ -15,25 +15,15 @@ from typing import Any
 
 import orjson
 
+from ibpulse.errors import BenchmarkError
 from ibpulse.nccl.bounded_files import count_of, read_lines, refuse
 from ibpulse.nccl.measurement import BenchmarkRun, Measurement
-from ibpulse.nccl.wire_factors import bus_factor
+from ibpulse.nccl.wire_factors import bus_factor, collective_of_name
 
 MOST_ROWS = 10_000
 MOST_RANKS = 1_000_000
-NAMES = {
-    "AllReduce": "all_reduce",
-    "AllGather": "all_gather",
-    "ReduceScatter": "reduce_scatter",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "AllToAll": "alltoall",
-    "Scatter": "scatter",
-    "Gather": "gather",
-    "Send": "send",
-    "Recv": "recv",
-}
 _PARTS = ("all_gather", "reduce_scatter")
+_POINT_TO_POINT = ("send", "recv")
 
 
 @dataclass(slots=True)
@@ -52,11 +42,12 @@ def read_inspector(path: Path) -> BenchmarkRun:
     """The operations in a log, by kind and size.
 
     Raises:
-        BenchmarkError: it is no such log, or a value is invalid.
+        BenchmarkError: it is no such log, or none of its operations can be read.
     """
     sums: dict[Kind, _Sum] = {}
     broken = dropped = untimed = 0
     header: object = None
+    fault: BenchmarkError | None = None
     for number, line in read_lines(path):
         if not line.strip():
             continue
@@ -66,8 +57,12 @@ def read_inspector(path: Path) -> BenchmarkRun:
             continue
         # newer versions write the header once per dump
         header = record.get("header", header)
-        dropped += _dropped(path, record, number)
-        found = _operation(path, record, header, number)
+        try:
+            dropped += _dropped(path, record, number)
+            found = _operation(path, record, header, number)
+        except BenchmarkError as error:
+            broken, fault = broken + 1, fault or error
+            continue
         if found is None:
             continue
         kind, microseconds = found
@@ -79,10 +74,12 @@ def read_inspector(path: Path) -> BenchmarkRun:
         one.microseconds += microseconds
         if len(sums) > MOST_ROWS:
             refuse(path, f"has more than {MOST_ROWS} kinds of operations", "split the log", number)
+    if not sums and fault:
+        raise fault
     if not sums:
         refuse(path, "has no operation of NCCL Inspector", "give a log of the plugin, with one JSON object per line")
     counts = {
-        "{} lines that are not complete were skipped": broken,
+        "{} lines that are not complete or have an invalid value were skipped": broken,
         "{} operations without a time were skipped": untimed,
         "NCCL Inspector dropped {} operations": dropped,
     }
@@ -114,7 +111,8 @@ def _operation(path: Path, record: Mapping[str, Any], header: object, line: int)
     if not prefix:
         return None
     values, about = record[f"{prefix}_perf"], header if isinstance(header, dict) else {}
-    name = NAMES.get(str(values.get(prefix)), "")
+    word = str(values.get(prefix))
+    name = word.lower() if word.lower() in _POINT_TO_POINT else collective_of_name(word)
     ranks, nodes = (
         None if name not in about else count_of(path, name, about[name], line, 1, MOST_RANKS)
         for name in ("n_ranks", "nnodes")

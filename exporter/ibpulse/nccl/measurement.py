@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from ibpulse.text import count_text
 
 OUT_OF_PLACE, IN_PLACE = "out-of-place", "in-place"
 
@@ -35,6 +37,11 @@ class Measurement:
 GRAPHS = "the run used CUDA graphs: how many operations its trains have is not known"
 
 
+def left_out(count: int, what: str) -> list[str]:
+    """The remark about rows that a reader left out, none if there are none."""
+    return [f"{count_text(count, what)} left out: not whole, or with an invalid value"] if count else []
+
+
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """How nccl-tests measures: operations per size and placement, and the sizes of its warm-up.
@@ -53,7 +60,7 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRun:
-    """The results of one file. `form` names its format, `version` that of its writer.
+    """The results of one run. `form` names its format, `version` that of its writer.
 
     `ranks` and `nodes` are those of one group; `groups` of them ran in parallel. `complete` is false if the file ends
     early. `remarks` are sentences about what was inferred, repaired or left out.
@@ -73,3 +80,11 @@ class BenchmarkRun:
     mtu_bytes: int | None = None
     complete: bool = True
     remarks: tuple[str, ...] = ()
+
+
+def without_rows(runs: tuple[BenchmarkRun, ...], others: int, what: str) -> tuple[BenchmarkRun, ...]:
+    """The runs of a file; the first says how many others have no row."""
+    if not runs or not others:
+        return runs
+    remark = f"{count_text(others, f'further {what}')} of this file left out: without a whole row"
+    return (replace(runs[0], remarks=(*runs[0].remarks, remark)), *runs[1:])

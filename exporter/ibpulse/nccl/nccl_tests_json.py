@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ibpulse.nccl.bounded_files import count_of, number_of, parse_object, refuse
-from ibpulse.nccl.measurement import GRAPHS, IN_PLACE, OUT_OF_PLACE, BenchmarkRun, Measurement, RunPlan
+from ibpulse.errors import BenchmarkError
+from ibpulse.nccl.bounded_files import count_of, number_of, parse_document, refuse
+from ibpulse.nccl.measurement import GRAPHS, IN_PLACE, OUT_OF_PLACE, BenchmarkRun, Measurement, RunPlan, left_out
 from ibpulse.nccl.nccl_tests_text import MOST_RANKS, MOST_ROWS, scaled
 from ibpulse.nccl.wire_factors import collective_of_program
 
@@ -27,9 +28,9 @@ def read_json(path: Path, text: str) -> BenchmarkRun:
     Raises:
         BenchmarkError: it is no such file, or a value is invalid.
     """
-    document, remarks = parse_object(path, text)
-    if "version" not in document:
-        refuse(path, "is no file of nccl-tests, perftest or NCCL Inspector", "see `ibpulse nccl --help`")
+    document, remarks = parse_document(path, text)
+    if not isinstance(document, dict) or "version" not in document or "results" not in document:
+        refuse(path, "is of no known benchmark", "see `ibpulse nccl --help` for the formats that are read")
     version = count_of(path, "the version", document.get("version"), least=1)
     if version > NEWEST_VERSION:
         remarks.append(f"version {version} of the format is newer than {NEWEST_VERSION}, the newest known here")
@@ -38,16 +39,14 @@ def read_json(path: Path, text: str) -> BenchmarkRun:
     config = _mapping(path, "config", document.get("config", {}))
     rows = document.get("results")
     if not isinstance(rows, list) or not rows:
-        refuse(path, "has no results", "the run ended before its first size; run it again")
+        refuse(path, "has no results", "the run ended before its first size")
     if len(rows) > MOST_ROWS:
         refuse(path, f"has more than {MOST_ROWS} results", "split the run")
     plan = _plan(path, config)
     if count_of(path, "graph", config.get("graph", 0)):
         plan = None
         remarks.append(GRAPHS)
-    found = [one for row in rows for one in _measurements(path, _mapping(path, "a result", row), document, plan)]
-    if not found:
-        refuse(path, "has no result with a time", "the run ended before its first size; run it again")
+    found = _rows(path, document, rows, plan, remarks)
     ranks, nodes, groups = _placement(path, config, remarks)
     return BenchmarkRun(
         path,
@@ -61,6 +60,25 @@ def read_json(path: Path, text: str) -> BenchmarkRun:
         complete="end_time" in document,
         remarks=tuple(remarks),
     )
+
+
+def _rows(
+    path: Path, document: Mapping[str, Any], rows: list[Any], plan: RunPlan | None, remarks: list[str]
+) -> list[Measurement]:
+    """The placements of all rows that are whole."""
+    found: list[Measurement] = []
+    faults: list[BenchmarkError] = []
+    for row in rows:
+        try:
+            found += _measurements(path, _mapping(path, "a result", row), document, plan)
+        except BenchmarkError as error:
+            faults.append(error)
+    remarks += left_out(len(faults), "result")
+    if not found and faults:
+        raise faults[0]
+    if not found:
+        refuse(path, "has no result with a time", "the run ended before its first size")
+    return found
 
 
 def _mapping(path: Path, name: str, value: object) -> Mapping[str, Any]:

@@ -45,6 +45,12 @@ def collective_of_program(program: str) -> str:
     return found[1] if found and found[1] in ALGORITHMS else ""
 
 
+def collective_of_name(name: str) -> str:
+    """The collective of a name like `AllReduce`, `all_reduce` or `AlltoAll_perf`; empty if it is unknown."""
+    plain = re.sub(r"[^a-z]", "", name.lower()).removesuffix("perf")
+    return next((known for known in ALGORITHMS if known.replace("_", "") == plain), "")
+
+
 def bus_factor(collective: str, ranks: int) -> float | None:
     """Bus bandwidth divided by algorithm bandwidth; None for an unknown collective."""
     if collective == "all_reduce":

@@ -65,12 +65,17 @@ class IntervalSet:
 def union(starts: Counts, ends: Counts) -> IntervalSet:
     """The set of times in at least one interval [start, end); intervals may overlap and be in any order."""
     kept = ends > starts
-    order = np.argsort(starts[kept], kind="stable")
-    first, last = starts[kept][order], np.maximum.accumulate(ends[kept][order])
-    opens = np.concatenate(([True], first[1:] > last[:-1])) if first.size else np.zeros(0, dtype=np.bool_)
-    places = np.flatnonzero(opens)
-    closes = np.concatenate((places[1:], [first.size])) - 1 if places.size else places
-    return IntervalSet(first[places].astype(np.int64), last[closes].astype(np.int64))
+    return merge(starts[kept], ends[kept])[0]
+
+
+def merge(starts: Counts, ends: Counts, counts: Counts | None = None) -> tuple[IntervalSet, Counts]:
+    """The union of intervals of which none is empty, and for each interval of it the sum of `counts` (1 by default)."""
+    order = np.argsort(starts, kind="stable")
+    first, last = starts[order], np.maximum.accumulate(ends[order])
+    places = np.flatnonzero(np.concatenate(([True], first[1:] > last[:-1]))) if first.size else np.zeros(0, np.int64)
+    after = np.concatenate((places[1:], [first.size])) if first.size else places
+    sums = after - places if counts is None else np.add.reduceat(counts[order], places) if first.size else places
+    return IntervalSet(first[places].astype(np.int64), last[after - 1].astype(np.int64)), sums.astype(np.int64)
 
 
 EMPTY = IntervalSet(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))

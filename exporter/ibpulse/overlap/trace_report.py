@@ -158,6 +158,7 @@ def _device_row(report: TraceOverlap) -> tuple[str, ...]:
 def find_remarks(report: TraceOverlap) -> Iterator[str]:
     """What limits the numbers of a device, a sentence each."""
     overlap, wire = report.overlap, report.wire
+    yield from report.trace.notes
     if not overlap.communicators:
         yield "no kernel is known to communicate; add the names of yours with --communication"
     if not overlap.steps:

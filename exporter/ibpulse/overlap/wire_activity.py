@@ -7,16 +7,24 @@ it, and the traffic touches that sample. A sample inside a run whose rate is far
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from ibpulse import recordings
 from ibpulse.arrays import Bools, Counts, Floats
+from ibpulse.errors import RecordingError, TraceError
 from ibpulse.overlap.intervals import IntervalSet, union
-from ibpulse.recordings import Recording
+from ibpulse.overlap.kineto_trace import KinetoTrace
+from ibpulse.recordings import Recording, RecordingMeta
+from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 PAUSE_RATIO = 0.75
 """A sample inside a run with less than this part of the rates around it contains a pause."""
+COARSEST_NS = 20 * MILLISECOND_NS
+"""Values that are further apart cannot tell waiting from moving."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,63 @@ class WireActivity:
     def interval_ns(self) -> int:
         """Length of a sample."""
         return int(self.edges_ns[1] - self.edges_ns[0])
+
+
+def read_wire(
+    path: Path, traces: Sequence[KinetoTrace], ports: Sequence[str], threshold: float, shift_ns: int
+) -> WireActivity:
+    """The activity of the wire around the traces, with `shift_ns` added to the times of the recording.
+
+    Raises:
+        RecordingError: the recording cannot be read, is too coarse, or covers no trace.
+        TraceError: a trace has no wall time.
+    """
+
+    for trace in traces:
+        if not trace.absolute:
+            raise TraceError(
+                f"trace {trace.path} has no wall time, neither in ts nor in baseTimeNanoseconds; "
+                "export it with a newer PyTorch, or omit --against"
+            )
+    extent = recordings.read_extent(path)
+    rows = _choose_rows(path, extent.meta, ports)
+    interval = extent.meta.interval_ns
+    begin = min(device.begin_ns for trace in traces for device in trace.devices) - SECOND_NS
+    end = max(device.end_ns for trace in traces for device in trace.devices) + SECOND_NS
+    start_ns = extent.start_ns + shift_ns
+    first, last = max(0, (begin - start_ns) // interval), min(extent.ticks, (end - start_ns) // interval)
+    if last <= first:
+        raise RecordingError(
+            f"recording {path} has no sample of the time of the trace; record the node while it is profiled"
+        )
+    return wire_activity(recordings.load(path, first, last), rows, threshold, shift_ns)
+
+
+def _choose_rows(path: Path, meta: RecordingMeta, chosen: Sequence[str]) -> list[int]:
+    """The rows of the chosen ports, or of the rails.
+
+    Raises:
+        RecordingError: a port does not exist, or its samples are too far apart.
+    """
+    for name in chosen:
+        if not any(name in (str(port.id), port.device) for port in meta.ports):
+            known = ", ".join(str(port.id) for port in meta.ports)
+            raise RecordingError(f"recording {path} has no port {name!r}; choose one of {known}")
+    rows = [
+        row
+        for row, port in enumerate(meta.ports)
+        if (str(port.id) in chosen or port.device in chosen if chosen else port.rail)
+    ]
+    if not rows:
+        raise RecordingError(f"recording {path} has no rail; choose its ports with --port")
+    for port in (meta.ports[row] for row in rows):
+        apart = max(port.stride * meta.interval_ns, (port.resolution_seconds or 0) * SECOND_NS)
+        if apart > COARSEST_NS or port.stride > 1:
+            raise RecordingError(
+                f"recording {path} has a value of port {port.id} only every {apart / 1e6:g} ms, too coarse for waiting "
+                "and moving; record every 10ms or less, or choose other ports with --port"
+            )
+    return rows
 
 
 def wire_activity(recording: Recording, rows: list[int], threshold: float, shift_ns: int = 0) -> WireActivity:

@@ -12,7 +12,8 @@ animation         an animation as GIF or MP4
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +21,28 @@ if TYPE_CHECKING:
 
     from ibpulse.pictures.options import PictureOptions
     from ibpulse.pictures.picture_run import PictureRun
+    from ibpulse.pictures.predicted_steps import PredictedPicture, predicted_steps_url, save_predicted_steps
+    from ibpulse.pictures.trace_picture import save_trace_picture
+
+__all__ = ["PredictedPicture", "predicted_steps_url", "render", "save_predicted_steps", "save_trace_picture"]
+
+_PLACES = {
+    "PredictedPicture": "predicted_steps",
+    "predicted_steps_url": "predicted_steps",
+    "save_predicted_steps": "predicted_steps",
+    "save_trace_picture": "trace_picture",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the pictures of steps and traces on first use, because matplotlib is optional and slow to import.
+
+    Raises:
+        PictureError: it is not installed.
+    """
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def render(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
@@ -33,8 +33,8 @@ class PredictedPicture:
 
     title: str
     timelines: Sequence[StepTimeline]
-    measured: Floats
-    sample_seconds: float
+    measured: Floats = field(default_factory=lambda: np.zeros(0))
+    sample_seconds: float = 0.01
     measured_name: str = ""
     inflation: float = 1.0
     not_drawn: str = ""

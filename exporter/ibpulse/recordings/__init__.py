@@ -4,8 +4,8 @@ recording   the value; neither pyarrow nor pydantic. recorded_jobs: its jobs
 file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
 counter_log logs of other programs as samples; resampling brings them to a regular grid
-from_ring   the newest samples of a ring; source, event_sources: samples and events of this node or of a daemon
-recent      the last seconds of a daemon as a recording
+from_ring   samples and events of a ring
+from_daemon windows, ports, events and jobs of a daemon
 session     pieces into a growing file, and its progress
 """
 

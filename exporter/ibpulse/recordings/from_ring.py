@@ -1,19 +1,27 @@
-"""Reads samples from a ring as pieces of a recording."""
+"""The samples and events of a ring as a recording: a part of it, or as they arrive."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ibpulse.analysis.plausible import LineRate
-from ibpulse.events import PortHistory
-from ibpulse.model import DeviceIdentity
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.errors import FabricError
+from ibpulse.events import Event, EventLog, PortHistory
+from ibpulse.model import DeviceIdentity, Fabric
+from ibpulse.recordings.recording import MAX_PORTS, RecordedPort, Recording, RecordingMeta, limit_events
+from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
 from ibpulse.units import SECOND_NS
+
+MADE_BY = "record"
+NO_PORT = "has no ports with byte counters, so there is nothing to record; run `ibpulse doctor` to find out why"
+APPEARED = "appeared"
 
 
 def read_pieces(
@@ -118,3 +126,117 @@ class RingFollower:
         for piece in read_pieces(self._reader, self.meta, self._next_tick, last, start_ns, at_once, lines):
             self._next_tick += piece.ticks
             yield piece
+
+
+class SampleSource(ABC):
+    """A stream of the samples and events of the ports in `meta`."""
+
+    meta: RecordingMeta
+
+    @abstractmethod
+    def read(self) -> Iterator[Recording]:
+        """The pieces since the last call."""
+
+    @abstractmethod
+    async def read_events(self) -> Sequence[Event]:
+        """The events since the last call."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise the error with which sampling has ended, if it has."""
+
+
+def describe_fabric(fabric: Fabric, stride_of: Callable[[str], int]) -> tuple[RecordedPort, ...]:
+    """The ports of a fabric that count bytes; `stride_of` returns the ticks between two samples of a port by name.
+
+    Raises:
+        FabricError: there is none.
+    """
+    found = tuple(
+        RecordedPort.of(port, port.source.name, stride_of(str(port.id)))
+        for port in fabric.ports
+        if port.source is not None
+    )
+    if not found:
+        raise FabricError(f"this node {NO_PORT}")
+    return found[:MAX_PORTS]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTicks:
+    """The ticks of a recording from `first` up to `end`, exclusive; the first sample is at wall time `start_ns`."""
+
+    first: int
+    end: int
+    start_ns: int
+
+
+def ports_at_begin(
+    ports: Iterable[RecordedPort], history: PortHistory, ticks: RecordedTicks
+) -> tuple[RecordedPort, ...]:
+    """The ports as of the beginning of a recording; a port that appeared later, as of then.
+
+    A port that the history does not know stays as it is.
+    """
+    return tuple(_at_begin(port, history, ticks) for port in ports)
+
+
+def _at_begin(port: RecordedPort, history: PortHistory, ticks: RecordedTicks) -> RecordedPort:
+    # a change at the first tick is an event of the recording
+    spans = history.spans(str(port.id), ticks.first - 1, ticks.end)
+    states = [span.state for span in spans if span.state is not None]
+    return port.in_state(states[0]) if states else port
+
+
+def events_in(log: EventLog, reader: RingReader, ticks: RecordedTicks) -> tuple[tuple[Event, ...], int]:
+    """The events of a recording of a ring, and the number of those above its limit."""
+    return limit_events(_within(log.events(), reader, ticks))
+
+
+def place_events(events: Iterable[Event], reader: RingReader, ticks: RecordedTicks) -> list[Event]:
+    """The events with their times in a recording of a ring, also those from before and after it.
+
+    When the wall clock is set, the times of a recording go on at the interval, and so do those of its events. An event
+    outside keeps its time unless that is on the other side or within.
+    """
+    ring, interval_ns = reader.ring.words[at.H_CREATED_WALL_NS], reader.interval_ns
+    count, placed = ticks.end - ticks.first, []
+    for event in events:
+        sample = (event.time_ns - ticks.start_ns) // interval_ns
+        here = event.tick - ticks.first if event.tick and event.ring == ring else sample
+        is_right = here == sample or max(here, sample) < 0 or min(here, sample) >= count
+        placed.append(event if is_right else replace(event, time_ns=ticks.start_ns + here * interval_ns))
+    return placed
+
+
+def _within(events: Iterable[Event], reader: RingReader, ticks: RecordedTicks) -> list[Event]:
+    """The events of a recording of a ring by its times."""
+    end_ns = ticks.start_ns + (ticks.end - ticks.first) * reader.interval_ns
+    return [event for event in place_events(events, reader, ticks) if ticks.start_ns <= event.time_ns < end_ns]
+
+
+class LogEvents:
+    """The events of a log since the first tick of a recording of its ring, each once."""
+
+    def __init__(
+        self, events: EventLog, reader: RingReader, ticks: RecordedTicks, ports: Iterable[RecordedPort]
+    ) -> None:
+        self._log, self._reader, self._ticks = events, reader, ticks
+        self._names = {str(port.id) for port in ports}
+        self._number = 0
+
+    async def read(self) -> Sequence[Event]:
+        """The events that were added since the last call."""
+        fresh = list(self._log.after(self._number))
+        self._number = self._log.added
+        return mark_others(_within(fresh, self._reader, self._ticks), self._names)
+
+
+def mark_others(events: Sequence[Event], names: Collection[str]) -> Sequence[Event]:
+    """The events, with a note at the ports that appeared during a recording, because it does not contain them."""
+    return [
+        replace(event, text=f"{event.text}; it is not recorded")
+        if event.kind == APPEARED and event.subject not in names
+        else event
+        for event in events
+    ]

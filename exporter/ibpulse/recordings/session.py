@@ -20,7 +20,7 @@ from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import IbpulseError, RecordingError
 from ibpulse.events import Event
 from ibpulse.recordings import Recording, RecordingMeta
-from ibpulse.recordings.source import SampleSource
+from ibpulse.recordings.from_ring import SampleSource
 from ibpulse.recordings.writing import RecordingWriter
 from ibpulse.text import elapsed_text, file_size_text, percent
 from ibpulse.units import SECOND_NS

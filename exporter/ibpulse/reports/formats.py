@@ -6,12 +6,13 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ibpulse.analysis.steps.phase import Phase
 from ibpulse.base import document
-from ibpulse.base.document import Section, wrap
+from ibpulse.base.document import Section, align_rows, wrap
 from ibpulse.events import Event
 from ibpulse.events.event import state_to_json
 from ibpulse.jobs.job_history import JobRecord
@@ -270,23 +271,10 @@ def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[in
     groups: list[list[int]] = [[0]]
     for other in range(1, len(heads), 2):
         pair = [other, other + 1]
-        if len(groups[-1]) > 1 and _width(heads, found, [*groups[-1], *pair]) > WIDEST:
+        if len(groups[-1]) > 1 and max(map(len, _aligned(heads, found, [*groups[-1], *pair]))) > WIDEST:
             groups.append([0])
         groups[-1] += pair
     return groups
-
-
-def _width(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> int:
-    return _label_width(found) + sum(2 + _column_width(heads, found, column) for column in chosen)
-
-
-def _label_width(found: Sequence[TableSection]) -> int:
-    return max(len(line.label) for section in found for line in section.lines) + 2
-
-
-def _column_width(heads: Sequence[str], found: Sequence[TableSection], column: int) -> int:
-    cells = (line.cells[column] for section in found for line in section.lines)
-    return max(len(heads[column]), *(len(_marked(cell)) for cell in cells))
 
 
 def _marked(cell: Cell) -> str:
@@ -294,15 +282,15 @@ def _marked(cell: Cell) -> str:
 
 
 def _table(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> str:
-    label = _label_width(found)
-    widths = [_column_width(heads, found, column) for column in chosen]
-
-    def row(first: str, texts: Sequence[str]) -> str:
-        cells = "".join(f"  {text:<{width}}" for text, width in zip(texts, widths, strict=True))
-        return f"{first:{label}}{cells}".rstrip()
-
-    lines = [row("", [heads[column] for column in chosen])]
+    rows = iter(_aligned(heads, found, chosen))
+    lines = [next(rows)]
     for section in found:
-        lines += ["", section.title]
-        lines += [row(f"  {line.label}", [_marked(line.cells[column]) for column in chosen]) for line in section.lines]
+        lines += ["", section.title, *islice(rows, len(section.lines))]
     return "\n".join(lines)
+
+
+def _aligned(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> list[str]:
+    """The heads and the lines of all sections, in columns of the same width."""
+    lines = (line for section in found for line in section.lines)
+    rows = [[f"  {line.label}", *(_marked(line.cells[column]) for column in chosen)] for line in lines]
+    return align_rows([["", *(heads[column] for column in chosen)], *rows], left=range(len(chosen) + 1))

@@ -14,6 +14,7 @@ from ibpulse.analysis.node_statistics import OBSERVED, RECEIVE, TRANSMIT
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span, sum_over_span
 from ibpulse.analysis.steps.runs import MAX_MISSING_SHARE
 from ibpulse.arrays import Floats
+from ibpulse.base.document import finite
 from ibpulse.recordings import Recording
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
@@ -83,7 +84,7 @@ def measure_traffic(
     too_much = 1 - span.coverage.observed_ratio > MAX_MISSING_SHARE + 1e-9
     steps = span.step_sums.sum(axis=0) if len(span.step_sums) and not too_much else None
     window = chosen.series.bandwidth[series.lead : series.lead + series.ticks]
-    rhythm = _known(float(span.steps.seconds) if steps is not None else span.period.seconds) if not too_much else None
+    rhythm = finite(float(span.steps.seconds) if steps is not None else span.period.seconds) if not too_much else None
     return MeasuredTraffic(
         name=name,
         host=recording.meta.host,
@@ -97,19 +98,15 @@ def measure_traffic(
         sent_rate=float(span.node.transmit if steps is None else steps[TRANSMIT] / steps[OBSERVED]),
         received_rate=float(span.node.receive if steps is None else steps[RECEIVE] / steps[OBSERVED]),
         variations={
-            scale_ns / SECOND_NS: _known(float(span.burstiness(scale_ns))) for scale_ns in options.timescales_ns
+            scale_ns / SECOND_NS: finite(float(span.burstiness(scale_ns))) for scale_ns in options.timescales_ns
         },
-        duty=_known(float(span.node.duty_cycle)) if fine else None,
-        peak=_known(float(span.node.peak)) if fine and not too_much else None,
+        duty=finite(float(span.node.duty_cycle)) if fine else None,
+        peak=finite(float(span.node.peak)) if fine and not too_much else None,
         rails=_rails(span, options),
         interval_seconds=series.interval_seconds,
         stretch=_stretch(window, rhythm, series.interval_seconds),
         too_much_missing=too_much,
     )
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _only(values: set[Value]) -> Value | None:

@@ -16,6 +16,7 @@ from ibpulse.analysis.resampling_units import DURATION, StepStatistics, UnitStat
 from ibpulse.analysis.span_statistics import SpanStatistics, describe_span
 from ibpulse.analysis.steps.runs import MAX_MISSING_SHARE
 from ibpulse.arrays import Floats
+from ibpulse.base.document import finite
 from ibpulse.events import Event
 from ibpulse.jobs.job_history import JobRecord
 from ibpulse.recordings import Recording, RecordingMeta
@@ -247,7 +248,7 @@ def _value(row: ReportRow, span: SpanStatistics) -> Value:
     if missing > {"any": 1.0, "few": MAX_MISSING_SHARE + 1e-9, "none": 0.0}[row.missing]:
         return None
     value = span.burstiness(row.bin_ns) if row.bin_ns else row.value(span)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return finite(value) if isinstance(value, float) else value
 
 
 def _spreads(
@@ -326,9 +327,9 @@ def _ports(span: SpanStatistics, jobs: Sequence[JobRecord]) -> tuple[PortLine, .
     return tuple(
         PortLine(
             name,
-            _number(mean),
-            _number(share),
-            _number(ratio),
+            finite(float(mean)),
+            finite(float(share)),
+            finite(float(ratio)),
             bool(idle),
             bool(slow),
             float(down),
@@ -336,7 +337,3 @@ def _ports(span: SpanStatistics, jobs: Sequence[JobRecord]) -> tuple[PortLine, .
         )
         for name, mean, share, ratio, idle, slow, down in columns
     )
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -26,6 +26,8 @@ from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
 
 SCRATCH = "ibpulse-sampling-"
+FIRST_SAMPLE_SECONDS = 10.0
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,20 @@ class TemporarySampler:
         """
         if self.ended:
             self.task.result()
+
+    async def sampled_tick(self) -> int:
+        """Wait for a sampled tick and return it.
+
+        Raises:
+            IbpulseError: there is none in time, or the supervisor has stopped.
+        """
+        for _ in range(round(FIRST_SAMPLE_SECONDS / POLL_SECONDS)):
+            self.check()
+            tick = self.reader.ring.latest_tick()
+            if tick:
+                return tick
+            await asyncio.sleep(POLL_SECONDS)
+        raise SamplerError(f"no sample was taken in {FIRST_SAMPLE_SECONDS:g} s; the log above says why")
 
 
 @asynccontextmanager

@@ -2,8 +2,8 @@
 
 Each file is read once when a port is new; from then on the sampler reads it.
 
-Only files of `ports/<n>` are ever read. A pod's own sysfs has neither `counters` nor `hw_counters` there, and reading
-the device's own `hw_counters`, which it may still show, can crash some kernels.
+Only files of `ports/<n>` are read. A pod's own sysfs has neither `counters` nor `hw_counters` there, and reading the
+device's own `hw_counters`, which it may still show, can crash some kernels.
 
 The legacy 32-bit counters saturate after 0.34 s at 400 Gb/s and cannot be used. A folder with `unicast_xmit_packets`,
 or with a value above 32 bits, has the 64-bit counters. A folder with `port_xmit_packets` but without
@@ -14,10 +14,12 @@ packets, under the same file names. Such a port has no source until a value prov
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 from ibpulse.model import ByteSource
-from ibpulse.sysfs.files import ReadFault, parse_count, read_text
+from ibpulse.sysfs.files import ReadFault, list_names, parse_count, read_text
+from ibpulse.text import sentence_list
 from ibpulse.units import WORD_BYTES
 
 COUNTERS = "counters"
@@ -37,11 +39,14 @@ BROADCOM_DMA_SECONDS = 1.0
 
 # Why a port has no source although no read failed.
 NO_BYTES = "no file of this port counts bytes."
+UNKNOWN_BYTES = "ibpulse does not know what they include, so they are not sampled."
 LEGACY = "its counters may be the legacy ones, which stop at 32 bits, so they are not used."
 # True of every port of this driver, and nothing can be done about it.
 OCTETS_NOTE = "irdma counts IP octets, without the Ethernet header."
 WORDS = (("port_xmit_data",), ("port_rcv_data",))
 BYTES = (("tx_bytes",), ("rx_bytes",))
+_OF_BYTES = re.compile("byte|octet", re.IGNORECASE)
+MOST_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,16 @@ SOURCES: tuple[ByteCounterRow, ...] = (
         1,
         note=OCTETS_NOTE,
     ),
+    ByteCounterRow(
+        "ionic_bytes",
+        HW_COUNTERS,
+        ("tx_rdma_ucast_bytes", "tx_rdma_mcast_bytes"),
+        ("rx_rdma_ucast_bytes", "rx_rdma_mcast_bytes"),
+        1,
+    ),
     ByteCounterRow("erdma_bytes", HW_COUNTERS, ("tx_bytes_cnt",), ("rx_bytes_cnt",), 1),
+    # the driver that Alibaba publishes itself
+    ByteCounterRow("erdma_bytes", HW_COUNTERS, ("hw_tx_bytes_cnt",), ("hw_rx_bytes_cnt",), 1),
     ByteCounterRow("rxe_bytes", HW_COUNTERS, ("sent_bytes",), ("rcvd_bytes",), 1),
     ByteCounterRow(
         "hw_bytes",
@@ -133,7 +147,22 @@ def choose_row(port_folder: str, driver: str) -> Choice:
         if fault is None:
             return Choice(row)
         problem = problem or fault
-    return Choice(None, problem or NO_BYTES)
+    return Choice(None, problem or _name_bytes(port_folder, driver) or NO_BYTES)
+
+
+def _name_bytes(port_folder: str, driver: str) -> str:
+    """The problem that only the names of some files speak of bytes, so that their meaning is unknown; or empty."""
+    names = [
+        f"{folder}/{name}"
+        for folder in (COUNTERS, HW_COUNTERS)
+        for name in list_names(os.path.join(port_folder, folder))
+        if _OF_BYTES.search(name)
+    ]
+    if not names:
+        return ""
+    more = [f"{len(names) - MOST_NAMES} more files"] if len(names) > MOST_NAMES + 1 else []
+    shown = sentence_list([*names[:MOST_NAMES], *more] if more else names)
+    return f"its driver{f' {driver}' if driver else ''} names bytes in {shown}, but {UNKNOWN_BYTES}"
 
 
 def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:

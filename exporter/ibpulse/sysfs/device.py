@@ -23,6 +23,8 @@ from ibpulse.sysfs.files import is_utf8, list_names, read_link
 from ibpulse.sysfs.identity import DeviceFacts, identify, read_facts
 from ibpulse.sysfs.port import PortReader, PortView
 
+NO_PORTS = "it shows no port, so it is not sampled: mount the whole /sys, and check the kernel log for errors."
+
 
 def match_port(pattern: str, port: PortId) -> bool:
     """Whether a device pattern or a port pattern matches the port."""
@@ -118,6 +120,8 @@ class DeviceReader:
         kept = [n for n in (listed[:1] if copies else listed) if self._selection.admits_port(PortId(self._name, n))]
         odd = [str(number) for number in kept if number > MAX_PORT_NUMBER]
         remarks = [f"port {', '.join(odd)} is ignored, because port numbers end at {MAX_PORT_NUMBER}."] if odd else []
+        if not listed:
+            remarks.append(NO_PORTS)
         if copies:
             text = f"only port {listed[0]} of {len(listed)} is read; in switchdev mode all have the same counters."
             remarks.append(text)

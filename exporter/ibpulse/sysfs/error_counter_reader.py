@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from ibpulse.model import CounterReading, PortId, PortReadings
 from ibpulse.sysfs.byte_counters import COUNTERS, HW_COUNTERS
-from ibpulse.sysfs.error_counters import CounterSet, Wanted, choose_counters
+from ibpulse.sysfs.error_counters import DEVICE_HW_COUNTERS, EFA, NETDEV, CounterSet, Wanted, choose_counters
 from ibpulse.sysfs.files import ReadFault, Text, list_names, parse_count, read_text
 from ibpulse.units import SECOND_NS
 
@@ -33,7 +34,7 @@ class _Trouble:
 class CounterReader:
     """Reads the chosen counters of the port at `folder`; the first read lists the files.
 
-    Not thread-safe. `clock` is monotonic, in nanoseconds.
+    `netdev` is the folder of its network device, or empty. Not thread-safe. `clock` is monotonic, in nanoseconds.
     """
 
     def __init__(
@@ -44,10 +45,14 @@ class CounterReader:
         driver: str,
         counter_set: CounterSet,
         clock: Callable[[], int] = time.monotonic_ns,
+        netdev: str = "",
     ) -> None:
         self.remark = ""
         self._port = port
-        self._folder = folder
+        self._folders = {name: os.path.join(folder, name) for name in (COUNTERS, HW_COUNTERS)}
+        if netdev:
+            self._folders[NETDEV] = netdev
+        self._device_counters = str(Path(folder).parents[1] / HW_COUNTERS)
         self._link_layer = link_layer
         self._driver = driver
         self._counter_set = counter_set
@@ -61,7 +66,7 @@ class CounterReader:
             self._wanted = self._choose()
         readings: list[CounterReading] = []
         for wanted in self._wanted:
-            path = os.path.join(self._folder, wanted.folder, wanted.file)
+            path = os.path.join(self._folders[wanted.folder], wanted.file)
             before = self._clock()
             trouble = self._troubles.get(path)
             if trouble is not None and before < trouble.again_ns:
@@ -71,6 +76,9 @@ class CounterReader:
             if text.code == errno.ENODEV:
                 return PortReadings(self._port, ())
             count = parse_count(text.text)
+            if wanted.folder == NETDEV and text.fault is ReadFault.MISSING:
+                # it was renamed or moved to another network namespace, where it may work as it should
+                continue
             if count is None:
                 self._note_trouble(path, wanted, text, after)
             else:
@@ -84,7 +92,11 @@ class CounterReader:
         return PortReadings(self._port, tuple(readings))
 
     def _choose(self) -> tuple[Wanted, ...]:
-        listed = {name: list_names(os.path.join(self._folder, name)) for name in (COUNTERS, HW_COUNTERS)}
+        listed = {name: list_names(folder) for name, folder in self._folders.items()}
+        if self._driver == EFA and listed[HW_COUNTERS]:
+            # In a pod's view of a device, where its ports have no counters, a read of these can crash a kernel.
+            self._folders[DEVICE_HW_COUNTERS] = self._device_counters
+            listed[DEVICE_HW_COUNTERS] = list_names(self._device_counters)
         return choose_counters(listed, self._link_layer, self._driver, self._counter_set)
 
     def _note_trouble(self, path: str, wanted: Wanted, text: Text, now_ns: int) -> None:

@@ -28,11 +28,17 @@ CounterSet = Literal["diagnostic", "all", "none"]
 INFINIBAND = "InfiniBand"
 EVERYWHERE = (INFINIBAND, ETHERNET)
 NOWHERE: tuple[str, ...] = ()
+# The counters of an EFA device, and the network device of a port. Of both only the files in the table are read.
+DEVICE_HW_COUNTERS = "device hw_counters"
+NETDEV = "net"
+EFA = "efa"
 # After a read of this file, reads of the others in its folder are free for a while.
 REFRESHING_FILE = "rx_write_requests"
 # Not counters: the cache lifetime, and values that can also drop.
 LEVELS = ("lifespan", "active_*", "watermark_*", "current_rate")
 FOLDER_PREFIXES = {COUNTERS: "pma_", HW_COUNTERS: "hw_"}
+# in the order of reading: what belongs to the physical port, which all its functions share, comes last
+FOLDERS = (HW_COUNTERS, DEVICE_HW_COUNTERS, COUNTERS, NETDEV)
 # drivers that have counters/: their usual name, and the sysfs name where `silent` needs it
 PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOFT_ROCE}
 
@@ -82,6 +88,10 @@ def _hw(file: str, stem: str, bits: int, layers: tuple[str, ...], drivers: str) 
     return Counter(HW_COUNTERS, file, stem, bits, layers, drivers)
 
 
+def _efa_device(file: str) -> Counter:
+    return Counter(DEVICE_HW_COUNTERS, file, f"hw_device_{file}", 64, EVERYWHERE, EFA)
+
+
 # On Ethernet most error counters stay 0, so only those that can rise are read.
 FACTS: tuple[Counter, ...] = (
     _pma("port_xmit_wait", "port_transmit_wait", 32, EVERYWHERE, silent=("hfi1", SOFT_ROCE)),
@@ -118,6 +128,7 @@ FACTS: tuple[Counter, ...] = (
     _hw("rp_cnp_handled", "rp_cnp_packets_handled", 64, (ETHERNET,), "mlx5"),
     _hw("rx_icrc_encapsulated", "rx_icrc_encapsulated_errors", 64, (ETHERNET,), "mlx5"),
     _hw("roce_adp_retrans", "roce_adp_retransmits", 32, (ETHERNET,), "mlx5"),
+    _hw("roce_slow_restart", "roce_slow_restart_used", 32, (ETHERNET,), "mlx5"),
     _hw("rx_write_requests", "rx_write_requests", 32, NOWHERE, "mlx5, mana"),
     _hw("rx_read_requests", "rx_read_requests", 32, NOWHERE, "mlx5, mana"),
     _hw("rx_atomic_requests", "rx_atomic_requests", 32, NOWHERE, "mlx5"),
@@ -135,7 +146,6 @@ FACTS: tuple[Counter, ...] = (
     _hw("resp_remote_access_errors", "resp_remote_access_errors", 32, NOWHERE, "mlx5"),
     _hw("rp_cnp_ignored", "rp_cnp_ignored_packets_received", 64, NOWHERE, "mlx5"),
     _hw("roce_adp_retrans_to", "roce_adp_retransmits_timeout", 32, NOWHERE, "mlx5"),
-    _hw("roce_slow_restart", "roce_slow_restart_used", 32, NOWHERE, "mlx5"),
     _hw("roce_slow_restart_cnps", "roce_slow_restart_cnps", 32, NOWHERE, "mlx5"),
     _hw("roce_slow_restart_trans", "roce_slow_restart", 32, NOWHERE, "mlx5"),
     # the same counters under the names of other drivers
@@ -185,6 +195,29 @@ FACTS: tuple[Counter, ...] = (
     _hw("retrans_timeout_events", "hw_retrans_timeout_events", 64, EVERYWHERE, "efa"),
     _hw("unresponsive_remote_events", "hw_unresponsive_remote_events", 64, EVERYWHERE, "efa"),
     _hw("impaired_remote_conn_events", "hw_impaired_remote_conn_events", 64, EVERYWHERE, "efa"),
+    _efa_device("no_completion_cmds"),
+    _efa_device("cmds_err"),
+    _efa_device("keep_alive_rcvd"),
+    _efa_device("reg_mr_err"),
+    _efa_device("create_qp_err"),
+    _efa_device("create_cq_err"),
+    _efa_device("create_ah_err"),
+    # The firmware gives the names; those of a retransmission and of a timeout are newer than the others.
+    _hw("resp_rx_outouf_seq", "out_of_sequence_packets_received", 64, EVERYWHERE, "ionic"),
+    _hw("resp_rx_outof_seq", "out_of_sequence_packets_received", 64, EVERYWHERE, "ionic, in another spelling"),
+    _hw("req_rx_pkt_seq_err", "packet_sequence_errors", 64, EVERYWHERE, "ionic"),
+    _hw("req_rx_impl_nak_seq_err", "implied_nak_seq_errors", 64, NOWHERE, "ionic"),
+    _hw("resp_rx_dup_request", "duplicate_requests_packets", 64, EVERYWHERE, "ionic"),
+    _hw("req_rx_rnr_retry_err", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "ionic"),
+    _hw("tx_rdma_ack_timeout", "local_ack_timeout_errors", 64, EVERYWHERE, "ionic"),
+    _hw("req_tx_retry_excd_err", "req_transport_retries_exceeded", 64, EVERYWHERE, "ionic"),
+    _hw("resp_rx_outof_buf", "out_of_buffer_drops", 64, EVERYWHERE, "ionic"),
+    _hw("tx_rdma_cnp_pkts", "np_cnp_packets_sent", 64, EVERYWHERE, "ionic"),
+    _hw("rx_rdma_ecn_pkts", "np_ecn_marked_roce_packets_received", 64, EVERYWHERE, "ionic"),
+    _hw("rx_rdma_cnp_pkts", "rp_cnp_packets_handled", 64, EVERYWHERE, "ionic"),
+    _hw("tx_rdma_retx_pkts", "hw_tx_rdma_retx_pkts", 64, EVERYWHERE, "ionic"),
+    _hw("tx_rdma_retx_bytes", "hw_tx_rdma_retx_bytes", 64, EVERYWHERE, "ionic"),
+    Counter(NETDEV, "carrier_changes", "port_carrier_changes", 32, (ETHERNET,), "all with a network device"),
 )
 _BY_FILE = {(fact.folder, fact.file): fact for fact in FACTS}
 
@@ -206,7 +239,7 @@ class Wanted:
 def choose_counters(
     listed: Mapping[str, Sequence[str]], link_layer: str, driver: str, counter_set: CounterSet
 ) -> tuple[Wanted, ...]:
-    """The files to read out of those in a port's folders, in the cheapest order.
+    """The files to read out of those in `listed`, which has the names by folder, in the cheapest order.
 
     Exported names are unique: if two files have the same name, the later one gets a number.
     """
@@ -215,15 +248,20 @@ def choose_counters(
     layer = INFINIBAND if link_layer == INFINIBAND else ETHERNET
     chosen = [
         _want(folder, file, driver)
-        for folder in (HW_COUNTERS, COUNTERS)
+        for folder in FOLDERS
         for file in listed.get(folder, ())
-        if (_is_counter(file) if counter_set == "all" else _is_diagnostic(folder, file, layer, driver))
+        if (
+            _is_counter(file)
+            if counter_set == "all" and folder in FOLDER_PREFIXES
+            else _is_diagnostic(folder, file, layer, driver)
+        )
     ]
-    hardware = [wanted for wanted in chosen if wanted.folder == HW_COUNTERS and wanted.file != REFRESHING_FILE]
     first = [wanted for wanted in chosen if wanted.file == REFRESHING_FILE]
+    others = [wanted for wanted in chosen if wanted.file != REFRESHING_FILE]
+    hardware = any(wanted.folder == HW_COUNTERS for wanted in others)
     if hardware and not first and REFRESHING_FILE in listed[HW_COUNTERS]:
         first = [Wanted(HW_COUNTERS, REFRESHING_FILE)]
-    return tuple(_number_twins([*first, *hardware, *(wanted for wanted in chosen if wanted.folder == COUNTERS)]))
+    return tuple(_number_twins([*first, *others]))
 
 
 def _is_counter(file: str) -> bool:

@@ -14,12 +14,12 @@ from ibpulse.model import COMPUTE, DeviceIdentity, Fabric, Port
 from ibpulse.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection, find_name_fault
 from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.expected_rails import RailFunctions
-from ibpulse.sysfs.files import SHORTAGE, read_value
+from ibpulse.sysfs.files import SHORTAGE, list_names, read_value
 from ibpulse.sysfs.kinds import find_planes, is_other_namespace
 from ibpulse.sysfs.overrides import Override
 from ibpulse.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
 from ibpulse.sysfs.topology import TopologyReader
-from ibpulse.text import group_remarks, natural_key
+from ibpulse.text import NAMED_SUBJECTS, count_text, first_names, group_remarks, natural_key
 
 FRESH_SCANS = 3
 SIMULATED_FILE = "ibpulse-simulated"
@@ -41,6 +41,28 @@ def say_no_devices(class_folder: str, listed: int) -> str:
     if listed:
         return f"ports.include and ports.exclude exclude all {listed} devices in {class_folder}: change these settings."
     return f"No device in {class_folder}: load the driver of your RDMA devices."
+
+
+# kinds of network that have no RDMA devices, by their directory in `class`
+UNSUPPORTED = {"cxi": "Slingshot"}
+HALF_TREE = "mount the whole /sys there, not a part of it."
+
+
+def say_half_tree(class_folder: str, names: Sequence[str]) -> str:
+    """Notice that devices are listed, but are not in this tree."""
+    shown = first_names(names, NAMED_SUBJECTS)
+    return f"{class_folder} links to devices that are not here ({shown}): {HALF_TREE}"
+
+
+def find_unsupported(sysfs: str) -> dict[str, int]:
+    """The number of adapters of each network of the node that is not supported, by the network's name."""
+    counts = {UNSUPPORTED[name]: len(list_names(os.path.join(sysfs, "class", name))) for name in UNSUPPORTED}
+    return {network: count for network, count in counts.items() if count}
+
+
+def say_unsupported(network: str, count: int) -> str:
+    """Notice that the node has adapters of a network that is not supported."""
+    return f"{network}: ibpulse does not support it, so {count_text(count, 'adapter')} of this node cannot be sampled."
 
 
 def say_other_namespace(sysfs: str) -> str:
@@ -114,6 +136,10 @@ class Inventory:
         """
         simulated = os.path.exists(os.path.join(self._sysfs, SIMULATED_FILE))
         fabric = replace(self._scan(), simulated=simulated)
+        if unsupported := find_unsupported(self._sysfs):
+            told = [say_unsupported(network, count) for network, count in unsupported.items()]
+            wrong = (say_no_class(self._class_folder), say_no_devices(self._class_folder, 0))
+            fabric = replace(fabric, notices=(*(one for one in fabric.notices if one not in wrong), *told))
         # Y: shared among network namespaces (parameter of ib_core, drivers/infiniband/core/device.c)
         if read_value(os.path.join(self._sysfs, "module", "ib_core", "parameters"), "netns_mode") != "N":
             return fabric
@@ -122,7 +148,9 @@ class Inventory:
     def _scan(self) -> Fabric:
         self._scans += 1
         try:
-            listed = os.listdir(self._class_folder)
+            with os.scandir(self._class_folder) as entries:
+                # a device is a link, in a tree that was written a directory
+                listed = [entry.name for entry in entries if not entry.is_file(follow_symlinks=False)]
         except OSError as error:
             if error.errno in SHORTAGE:
                 raise
@@ -140,6 +168,14 @@ class Inventory:
         reads = [self._devices[name] for name in names]
         views = [read.answer for read in reads if read.answer is not None]
         fabric = self._assemble(views, tuple(read.name for read in reads if not read.answered))
+        gone = [read.name for read in reads if read.answered and read.answer is None]
+        # a device that was removed has no link any more
+        absent = [name for name in gone if Path(self._class_folder, name).is_symlink()]
+        if absent:
+            refused.append(say_half_tree(self._class_folder, absent))
+        pci = os.path.join(self._sysfs, "bus", "pci")
+        if any(port.identity.pci_address for port in fabric.ports) and not os.path.isdir(pci):
+            refused.append(f"{pci} is not here, so the GPUs of this node are not known: {HALF_TREE}")
         return replace(fabric, notices=(*refused, *fabric.notices)) if refused else fabric
 
     def _make_read(self, name: str) -> _DeviceRead:

@@ -35,10 +35,10 @@ KINDS = {
 }
 NEVER_RAILS = (PLANE, TWIN, UNUSED)
 
-# mlx5's and mlx4's virtual functions, Azure's MANA, Intel's adaptive one
+# mlx5's and mlx4's virtual functions, Azure's MANA, Intel's adaptive one, AMD Pensando's
 VIRTUAL_IDS = frozenset(
     [("0x15b3", f"0x{number:04x}") for number in (0x1004, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3)]
-    + [("0x1414", "0x00ba"), ("0x8086", "0x1889")]
+    + [("0x1414", "0x00ba"), ("0x8086", "0x1889"), ("0x1dd8", "0x1003")]
 )
 # a card with four RoCE planes has twelve ports: the last of every three carries data
 MULTIPLANE_PORTS = 12

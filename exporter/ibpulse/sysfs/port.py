@@ -73,6 +73,7 @@ class PortReader:
         self._refreshed_at = 0
         self._failures = 0
         self._link_layer = ""
+        self._netdev = ""
         self._rate_text = ""
 
     def read(self, scan: int) -> PortView | None:
@@ -96,8 +97,15 @@ class PortReader:
         self._failures = 0
         self._link_layer = read_text(os.path.join(self._folder, "link_layer")).text
         self._rate_text = ""
-        driver = self._facts.driver
-        self.counters = CounterReader(self._id, self._folder, self._link_layer, driver, self._counter_set)
+        self._follow_netdev("")
+
+    def _follow_netdev(self, netdev: str) -> None:
+        """Read the error counters of the port and of this network device from now on."""
+        self._netdev = netdev
+        driver, folder = self._facts.driver, os.path.join(self._net_folder, netdev) if netdev else ""
+        self.counters = CounterReader(
+            self._id, self._folder, self._link_layer, driver, self._counter_set, netdev=folder
+        )
 
     def _is_due(self, scan: int) -> bool:
         return 0 < self._failures <= QUICK_RETRIES or scan - self._refreshed_at >= REFRESH_SCANS
@@ -111,6 +119,8 @@ class PortReader:
         number, word = split_state(state.text)
         active = number == ACTIVE
         netdev = find_netdev(self._device_folder, self._id.port)
+        if netdev != self._netdev:
+            self._follow_netdev(netdev)
         bond = find_bond(self._net_folder, netdev) if self._link_layer == ETHERNET and netdev else ""
         problems = [f"state {state.reason}."] if state.fault is not ReadFault.NONE else []
         problems += self._choose_source()

@@ -1,7 +1,8 @@
 """Decides the role of every port: compute (a rail), storage, management or unknown.
 
 Three rules, in this order: the patterns of `ports.roles`; the distance to GPUs, whatever the link layer; and where no
-GPU is near any port, the highest rate, InfiniBand before Ethernet.
+GPU is near any port, the highest rate, InfiniBand before Ethernet. On a node with EFA, the last two choose among its
+EFA devices alone: the others manage NVLink switches.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ibpulse.sysfs.speed import ETHERNET, INFINIBAND
 __all__ = ["RoleRule", "Roles", "find_slow_twins", "is_candidate"]
 
 NO_TOPOLOGY = Topology()
+EFA = "efa"
 HUAWEI = ("hns", "hclge")
 # a network for management is far slower than the rails
 MANAGEMENT_BYTES_PER_SECOND = 25e9 / 8
@@ -67,6 +69,7 @@ class RoleRule:
         """The roles of all ports of a node."""
         named, remarks = self._match(ports)
         free = [port for port in ports if port.id not in named and is_candidate(port)]
+        free = [port for port in free if port.identity.driver == EFA] or free
         near = self._find_near(topology)
         if self.patterns.get(COMPUTE):
             choice = RoleChoice({})

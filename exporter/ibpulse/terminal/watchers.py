@@ -12,12 +12,13 @@ from ibpulse.aggregator import AggregatorOptions, read_sampler, summarize
 from ibpulse.answers.ports import PortAnswer, PortsAnswer
 from ibpulse.answers.summary import Summary, SummaryAnswer
 from ibpulse.arrays import Singles
-from ibpulse.client import DaemonConnection, RemoteWindow, ask_events, ask_metrics, ask_ports, ask_window, read_body
+from ibpulse.client.connection import DaemonConnection, ask_events, ask_metrics, ask_ports
+from ibpulse.client.windows import NodeArray
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, EventLog, PortHistory
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import Port, PortState
-from ibpulse.recordings.event_sources import ask_jobs
+from ibpulse.recordings.from_daemon import ask_jobs
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride
@@ -93,17 +94,17 @@ class DaemonWatcher:
         return self._view(self._ports, points, wanted_ns)
 
     def _ask_summary(self) -> Summary:
-        answer = self._connection.get("/api/v1/summary", [("last", f"{SUMMARY_WINDOW_SECONDS}s")])
-        return read_body(self._connection, SummaryAnswer, answer.body)
+        last = [("last", f"{SUMMARY_WINDOW_SECONDS}s")]
+        return self._connection.ask(SummaryAnswer, "/api/v1/summary", last)
 
     def _view(self, ports: PortsAnswer, points: int, wanted_ns: int) -> View:
         bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
         mean_ms = bin_width(ports.interval_ns, MEAN_NS) // MILLISECOND_NS
-        peaks = ask_window(
-            self._connection, [("last", f"{points * bin_ms}ms"), ("resolution", f"{bin_ms}ms"), ("statistic", "max")]
+        peaks = self._connection.ask_window(
+            [("last", f"{points * bin_ms}ms"), ("resolution", f"{bin_ms}ms"), ("statistic", "max")]
         )
-        means = ask_window(
-            self._connection, [("last", MEAN_SPAN), ("resolution", f"{mean_ms}ms"), ("statistic", "mean")]
+        means = self._connection.ask_window(
+            [("last", MEAN_SPAN), ("resolution", f"{mean_ms}ms"), ("statistic", "mean")]
         )
         self._events.update(self._connection, peaks.newest_ns)
         shown = [port for port in ports.ports if port.rail and (port.source or port.state in TROUBLES)]
@@ -136,7 +137,7 @@ def ask_owners(connection: DaemonConnection) -> Mapping[str, tuple[str, ...]]:
 
 
 def _rail(
-    port: PortAnswer, peaks: RemoteWindow, means: RemoteWindow, history: PortHistory, jobs: tuple[str, ...]
+    port: PortAnswer, peaks: NodeArray, means: NodeArray, history: PortHistory, jobs: tuple[str, ...]
 ) -> RailView:
     transmit, receive = means.both(port.name)
     highest, state = peaks.both(port.name), history.now(port.name)

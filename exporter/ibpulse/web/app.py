@@ -24,7 +24,7 @@ DESCRIPTION = "Traffic of every InfiniBand and RoCE port of this node, sample by
 
 def create_app(parts: WebParts) -> FastAPI:
     """The application with all routes."""
-    app = make_app("ibpulse", DESCRIPTION, parts, parts.monotonic_ns)
+    app = make_app("ibpulse", DESCRIPTION, parts, parts.node.clock.monotonic_ns)
     for router in (
         metrics_router,
         ports_router,
@@ -38,8 +38,7 @@ def create_app(parts: WebParts) -> FastAPI:
     ):
         app.include_router(router(parts), responses=REFUSALS)
     app.include_router(health_router(parts))
-    if parts.captures:
-        app.include_router(captures_router(parts.captures), responses=REFUSALS)
-        app.include_router(captures_writing_router(parts, parts.captures), responses=REFUSALS)
+    app.include_router(captures_router(parts.node.captures), responses=REFUSALS)
+    app.include_router(captures_writing_router(parts, parts.node.captures), responses=REFUSALS)
     app.include_router(pages_router(parts, app.openapi))
     return app

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
+from ibpulse import __version__
+from ibpulse.exposition import process_registry
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.access import AccessControl
 from ibpulse.web.auth.reload import WebConfigReloader
@@ -29,16 +32,17 @@ class RequestLimits:
     max_viewers: int = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ServerParts:
     """What the routes of daemon and gateway have in common.
 
-    `counts` has the server's own metrics. Streams end when `ending` is set. `web_config` is the loaded web
-    configuration file, if any, and `hosts` the host names that are served.
+    `counts` has the server's own metrics, and `registry` those of the process. Streams end when `ending` is set.
+    `web_config` is the loaded web configuration file, if any, and `hosts` the host names that are served.
     """
 
-    version: str
     limits: RequestLimits
+    version: str = field(default_factory=lambda: __version__)
+    registry: CollectorRegistry = field(default_factory=process_registry)
     counts: WebCounts = field(default_factory=WebCounts)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     web_config: WebConfigReloader | None = None

@@ -74,8 +74,8 @@ def _describe(holding: Holding) -> HoldingAnswer:
 
 def known_jobs(parts: WebParts) -> tuple[JobRecord, ...]:
     """The jobs that are running, and those that ended within the history of the ring, the last one first."""
-    reader, view = parts.reader, parts.jobs()
-    oldest_ns = int(reader.wall_ns(np.array([reader.oldest_tick(parts.wall_clock_ns())]))[0])
+    reader, view = parts.node.reader, parts.node.jobs.view
+    oldest_ns = int(reader.wall_ns(np.array([reader.oldest_tick(parts.node.clock.time_ns())]))[0])
     return list_jobs(view.records, view.jobs or (), oldest_ns)
 
 
@@ -105,7 +105,7 @@ def job_of(parts: WebParts, key: Key, records: Iterable[JobRecord] | None = None
     every = known_jobs(parts) if records is None else records
     # the order in which they ran
     mine = tuple(record for record in every if record.job.claim.key == key)[::-1]
-    return ChosenJob(key, mine, JobPorts.of(mine, parts.reader.ring.words[at.H_CREATED_WALL_NS]))
+    return ChosenJob(key, mine, JobPorts.of(mine, parts.node.reader.ring.words[at.H_CREATED_WALL_NS]))
 
 
 def _names(record: JobRecord) -> tuple[str, str]:

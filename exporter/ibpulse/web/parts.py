@@ -1,26 +1,19 @@
-"""The values and callables that the web server gets from the daemon."""
+"""What the web server gets from the daemon, and its limits."""
 
 from __future__ import annotations
 
-import socket
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ibpulse.aggregator.snapshot import Snapshot
-from ibpulse.answers.summary import Summary
-from ibpulse.events import EventLog
-from ibpulse.events.watch import KnownPort
-from ibpulse.flightrecorder.alertmanager import AlertReceiver
-from ibpulse.flightrecorder.recorder import FlightRecorder
-from ibpulse.internal_errors import Occurrences
-from ibpulse.jobs.job_history import JobPorts
-from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.kernel_clock import ClockState, read_clock_state
-from ibpulse.model import Fabric
-from ibpulse.ring.reader import RingReader
 from ibpulse.web.admission import ParallelRequests
 from ibpulse.web.application import RequestLimits, ServerParts
+
+if TYPE_CHECKING:
+    # the gateway imports this module, but runs no node
+    from ibpulse.node.current_snapshot import CurrentSnapshot
+    from ibpulse.node.node import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,47 +34,11 @@ class WebLimits(RequestLimits):
         return ParallelRequests(limit, running, instead, name="max_wide_requests", wide_values=self.wide_values)
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureParts:
-    """The flight recorder, and who may change captures: anyone if `allow_unauthenticated`, else requests with a user.
-
-    `default_span_ns` is the default time before and after the trigger of a capture; `failures` says which failures of
-    the disk to log.
-    """
-
-    recorder: FlightRecorder
-    alert_receiver: AlertReceiver
-    default_span_ns: tuple[int, int]
-    allow_unauthenticated: bool = False
-    failures: Occurrences = field(default_factory=Occurrences)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class WebParts(ServerParts):
-    """The daemon, as the routes see it.
+    """The daemon, as the routes see it: its node with the current statistics, and its own limits."""
 
-    `slots` returns the ring slot of each port by its name (`mlx5_0:1`). `metrics` returns body and content type for an
-    Accept header and a list of names. `ready` returns the state and a sentence. `summarize` returns the summary of a
-    number of whole seconds that end at a wall time (ns), or now, of a job if its ports are given. `node` is the name of
-    the node. `snapshot` returns the statistics of the last second, None before the first. `events` is the event log;
-    `known_ports` returns the ports of the node and those that disappeared within the history, in natural order. `jobs`
-    returns the jobs as of the last reading of their sources, and those of the past.
-    """
-
-    reader: RingReader
-    fabric: Callable[[], Fabric]
-    slots: Callable[[], Mapping[str, int]]
-    metrics: Callable[[str | None, Sequence[str]], tuple[bytes, str]]
-    heartbeat_age_seconds: Callable[[], float | None]
-    ready: Callable[[], tuple[bool, str]]
-    summarize: Callable[[int, int | None, JobPorts | None], Summary]
+    node: Node
+    current: CurrentSnapshot
     limits: WebLimits = field(default_factory=WebLimits)
-    node: str = field(default_factory=socket.gethostname)
-    wall_clock_ns: Callable[[], int] = time.time_ns
-    monotonic_ns: Callable[[], int] = time.monotonic_ns
     clock_state: Callable[[], ClockState | None] = read_clock_state
-    snapshot: Callable[[], Snapshot | None] = lambda: None
-    captures: CaptureParts | None = None
-    events: EventLog = field(default_factory=EventLog)
-    known_ports: Callable[[], tuple[KnownPort, ...]] = tuple
-    jobs: Callable[[], JobsView] = lambda: NOTHING

@@ -175,12 +175,13 @@ async def serve(
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; an empty host means every address, including IPv6 if available.
+    """A listening socket; an empty host or `::` means every address, including IPv6 if available.
 
     Raises:
         ConfigError: the address cannot be bound.
     """
     try:
+        host = "" if host == "::" else host
         if not host and socket.has_dualstack_ipv6():
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
         family, *_, address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[

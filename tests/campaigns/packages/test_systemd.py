@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.commands import VERBS
+from ibpulse.commands.parser import setting_rows
 from ibpulse.config.setting_table import describe
 from tests import ROOT
 
@@ -92,4 +93,4 @@ def test_variables_of_the_page_are_settings_of_the_gateway() -> None:
     assert f"/bin/ibpulse {verb.name}\n" in GATEWAY.read_text()
     named = set(re.findall(r"IBPULSE_\w+", PARTS[GATEWAY] + GATEWAY.read_text()))
     assert len(named) == 3
-    assert named <= {row.variable for row in verb.rows()}
+    assert named <= {row.variable for row in setting_rows(verb)}

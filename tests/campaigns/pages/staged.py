@@ -22,12 +22,15 @@ from ibpulse.aggregator.summary import summarize
 from ibpulse.answers.summary import Summary
 from ibpulse.events import Event, EventLog
 from ibpulse.events.watch import KnownPort
+from ibpulse.jobs.claims import PlacedJob
 from ibpulse.jobs.job_history import JobPorts
+from ibpulse.jobs.job_watch import NOTHING, JobsView
 from ibpulse.model import PortState
 from ibpulse.web.app import create_app
 from ibpulse.web.server import serve
 from tests.campaigns.pages.browser import Live, live
 from tests.exposition.snapshots import node as snapshot_of_a_node
+from tests.web.event_logs import view_jobs
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, fabric, make_node, port
 
 PORTS = tuple(f"mlx5_{number}:1" for number in range(4))
@@ -79,12 +82,14 @@ class Stage:
         self.node, self.log = stage(directory)
         (directory / "other").mkdir()
         snapshot = snapshot_of_a_node(directory / "other", 4)
+        self.running: tuple[PlacedJob, ...] = ()
         self.parts = self.node.parts(
             events=self.log,
             known_ports=self.known,
             fabric=lambda: fabric([FLAPPED, UNREADABLE, WELL]),
             slots=lambda: {name: slot for name, slot in self.node.slots.items() if name != GONE},
             snapshot=lambda: snapshot,
+            jobs=self.list_jobs,
             summarize=self.summarize,
         )
         self.url = ""
@@ -97,11 +102,14 @@ class Stage:
         texts = {GONE: "the port does not exist any more", UNREADABLE: "the files of the port cannot be read"}
         return tuple(KnownPort(port(name), history.now(name), None, texts.get(name, "")) for name in PORTS)
 
+    def list_jobs(self) -> JobsView:
+        return view_jobs(self.log, *self.running) if self.running else NOTHING
+
     def summarize(self, seconds: int, end_ns: int | None, had: JobPorts | None = None) -> Summary:
         ports = [each.port for each in self.known()]
-        now_ns = self.parts.wall_clock_ns()
+        now_ns = self.node.now_ns()
         return summarize(
-            self.parts.reader, ports, self.log.history, AggregatorOptions(), seconds, end_ns, now_ns, had=had
+            self.parts.node.reader, ports, self.log.history, AggregatorOptions(), seconds, end_ns, now_ns, had=had
         )
 
     def change(self, kind: str, name: str, after: PortState | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Browser
@@ -13,7 +12,7 @@ from ibpulse.model import PortId
 from tests.campaigns.pages.browser import Live, live
 from tests.campaigns.pages.staged import FLAPPED, GONE, PORTS, UNREADABLE, WELL, Stage, at_ms, tick_of
 from tests.running import eventually
-from tests.web.event_logs import job_event, view_jobs
+from tests.web.event_logs import job_event
 
 pytestmark = pytest.mark.needs("chromium")
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -34,7 +33,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     changes = [(3, "job-began", EARLY), (12, "job-ended", EARLY), (14, "job-began", LATE), (14, "job-began", LONG)]
     for seconds, kind, placed in changes:
         stage.log.add(job_event(stage.node, tick_of(seconds), kind, placed))
-    stage.parts = replace(stage.parts, jobs=lambda: view_jobs(stage.log, LATE, LONG))
+    stage.running = (LATE, LONG)
     stage.start()
     yield stage
     stage.stop()

@@ -35,11 +35,19 @@ FAULTS: Mapping[str, tuple[str, Mapping[str, object], set[str]]] = {
     "refresh": ("dense", {"refresh": {"mlx5_1": 250}}, {"IBPulseCounterSourceDegraded"}),
     "einval": ("dense", {"einval": ["mlx5_1"]}, {"IBPulseReadsFailing"}),
     "reset": ("dense", {"reset": ["mlx5_1"]}, {"IBPulseCountersReset"}),
+    "sluid-link-flap": (
+        "dense",
+        {"link-flap": ["mlx5_1"]},
+        {"IBPulsePortDown", "IBPulseLinkDownInJob", "IBPulseLinkWentDown"},
+    ),
+    "sluid-vanish": ("dense", {"vanish": ["mlx5_1"]}, {"IBPulseRailMissing"}),
     JOB_NODE: ("dense", {}, {"IBPulseTrafficStalled"}),
     "idle": ("idle", {}, set()),
     "moe": ("moe", {}, {"IBPulseSustainedMoESaturation"}),
     "moe-idle-rail": ("moe", IDLE_RAIL, {"IBPulseSustainedMoESaturation", "IBPulseRailIdle"}),
 }
+# by the name of the node, the names of cgroups in the scope of Slurm: those of 26.05, and one that is not known
+CGROUPS = {"sluid-link-flap": ("s5K1KKYAYG5D00", "system"), "sluid-vanish": ("t5K1KKYAYG5D00", "system")}
 # steps are found in samples of 10 ms, but not reliably in those of 50 ms
 FAST = (JOB_NODE, "moe", "moe-idle-rail")
 # a job has steps once ten minutes have one, a rail is slow after 11 minutes, and MoE saturation sustained after 16
@@ -84,7 +92,10 @@ def start(folder: Path, world: World, name: str) -> Node:
         (owners / f"{JOB}.json").write_text(json.dumps({"id": JOB, "scheduler": "slurm"}))
         flags = (f"--jobs.owners-dir={owners}",)
     interval = "10ms" if name in FAST else "50ms"
-    return Node(folder / name, *flags, rails=4, workload=FAULTS[name][0], interval=interval, name=name, world=world)
+    node = Node(folder / name, *flags, rails=4, workload=FAULTS[name][0], interval=interval, name=name, world=world)
+    for cgroup in CGROUPS.get(name, ()):
+        (node.tree / "fs/cgroup/system.slice/slurmstepd.scope" / cgroup).mkdir(parents=True)
+    return node
 
 
 def test_each_fault_raises_its_alerts_and_no_other(tmp_path: Path) -> None:

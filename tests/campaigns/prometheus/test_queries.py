@@ -52,6 +52,7 @@ ABSENT = {
     "ibpulse_hw_retrans_pkts_total": OTHER_DRIVER,
     "ibpulse_hw_retrans_timeout_events_total": OTHER_DRIVER,
     "ibpulse_hw_unresponsive_remote_events_total": OTHER_DRIVER,
+    "ibpulse_hw_tx_rdma_retx_pkts_total": OTHER_DRIVER,
     "ibpulse_hw_impaired_remote_conn_events_total": OTHER_DRIVER,
 }
 

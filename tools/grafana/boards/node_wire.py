@@ -18,6 +18,7 @@ CONGESTION = {
     "np_ecn_marked_roce_packets_received": "marked packets received",
     "np_cnp_packets_sent": "notifications sent",
     "rp_cnp_packets_handled": "notifications obeyed",
+    "roce_slow_restart_used": "slow restarts",
     "hw_impaired_remote_conn_events": "connections slowed down (EFA)",
 }
 LOSS = {
@@ -27,9 +28,11 @@ LOSS = {
     "rnr_nak_retry_packets_received": "receiver not ready",
     "local_ack_timeout_errors": "acknowledgement timeouts",
     "out_of_buffer_drops": "out of buffers",
+    "req_transport_retries_exceeded": "retries exceeded",
     "roce_adp_retransmits": "adaptive retransmissions",
     "hw_retrans_segs": "retransmissions (irdma)",
     "hw_rc_resend": "retransmissions (hfi1)",
+    "hw_tx_rdma_retx_pkts": "retransmissions (ionic)",
     "hw_retrans_pkts": "retransmissions (EFA)",
     "hw_retrans_timeout_events": "retransmission timeouts (EFA)",
     "hw_rx_drops": "receiver drops (EFA)",
@@ -41,6 +44,7 @@ ERRORS = {
     "link_downed": "link downs",
     "port_errors_received": "bad packets received",
     "port_discards_transmitted": "packets discarded on sending",
+    "port_carrier_changes": "carrier changes (RoCE)",
     "rx_icrc_encapsulated_errors": "bad ICRC (RoCE)",
 }
 WIDTHS = {

@@ -22,8 +22,8 @@ from typing import TypeVar
 import bcrypt
 
 from ibpulse.deadline import DaemonThreads, yield_to_others
-from ibpulse.text import sentence_list
 from ibpulse.web.admission import FairQueue, FullError
+from ibpulse.web.auth.rules import cost_of
 
 MAX_WAITING = 64
 # logins, and clients with wrong passwords
@@ -148,15 +148,5 @@ def _matches(stored: str, password: bytes) -> bool:
 
 def _unmatchable(users: Mapping[str, str]) -> str:
     """A hash that no password matches, with the highest cost among the users'."""
-    cost = max(map(_cost, users.values()), default=10)
+    cost = max(map(cost_of, users.values()), default=10)
     return f"$2b${cost:02d}${'.' * 53}"
-
-
-def differing_costs(users: Mapping[str, str]) -> str:
-    """The costs of the users' hashes as text if they differ, otherwise empty."""
-    costs = sorted(set(map(_cost, users.values())))
-    return sentence_list(list(map(str, costs))) if len(costs) > 1 else ""
-
-
-def _cost(stored: str) -> int:
-    return int(stored[4:6])

@@ -7,35 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.base.files import FileSignature, sign_file
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import ConfigError
 from ibpulse.metrics.web import WebCounts
-from ibpulse.web.auth.passwords import differing_costs
-from ibpulse.web.auth.tls import TlsServer, build_tls
-from ibpulse.web.auth.web_config import WebConfig, read_config
+from ibpulse.web.auth.rules import Rules, make_rules
+from ibpulse.web.auth.tls import TlsServer
+from ibpulse.web.auth.web_config import read_config
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The active rules. `tls` is None for plain connections, `users` is empty if no login is required."""
-
-    tls: TlsServer | None
-    users: Mapping[str, str]
-    headers: tuple[tuple[bytes, bytes], ...]
-
-    @property
-    def need_login(self) -> bool:
-        """Whether nobody is let in without a password or a certificate."""
-        return bool(self.users) or (self.tls is not None and self.tls.needs_certificate)
 
 
 class TokenBucket:
@@ -134,18 +118,5 @@ class WebConfigReloader:
         others = section.files() if section else ()
         self._files = (self._path, *others)
         self._loaded = (own, *map(sign_file, others))
-        tls = build_tls(section, source) if section else None
-        rules = Rules(tls, dict(config.basic_auth_users), _headers(config))
-        unequal = differing_costs(rules.users)
-        if unequal:
-            log.warning(
-                "%s: basic_auth_users: the hashes have costs of %s, so the time of a refusal tells the users of the "
-                "cheaper ones from names that do not exist; use one cost for all",
-                self._path,
-                unequal,
-            )
+        rules = make_rules(self._path, config, source)
         return rules, TokenBucket(config.rate_limit.interval, config.rate_limit.burst)
-
-
-def _headers(config: WebConfig) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple((name.lower().encode(), text.encode()) for name, text in config.http_server_config.headers.items())

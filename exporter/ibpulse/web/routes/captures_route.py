@@ -12,10 +12,11 @@ from ibpulse.answers.captures import CapturesAnswer, NotificationAnswer, Pending
 from ibpulse.capture_names import CaptureName, parse_name
 from ibpulse.errors import CaptureError
 from ibpulse.flightrecorder.alertmanager import make_trigger
+from ibpulse.flightrecorder.captures import Captures
 from ibpulse.flightrecorder.recorder import Pending
 from ibpulse.flightrecorder.rules import Trigger
 from ibpulse.web.auth.access import USER
-from ibpulse.web.parts import CaptureParts, WebParts
+from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import ProblemError
 from ibpulse.web.routes.capture_bodies import (
     PATH,
@@ -55,7 +56,7 @@ def unknown(name: str, pending: Sequence[Pending]) -> ProblemError:
     return ProblemError("unknown-capture", 404, f"No such capture: {name[:100]!r}. See {PATH} for the list.")
 
 
-def unavailable(captures: CaptureParts, error: CaptureError, cause: str = "") -> ProblemError:
+def unavailable(captures: Captures, error: CaptureError, cause: str = "") -> ProblemError:
     """The error for a request that failed on the disk; `cause` is the same for every file of a disk."""
     # the message names paths on this node, so it only goes to the log, and not for every request that fails so
     if captures.failures.is_news(cause or str(error)):
@@ -63,7 +64,7 @@ def unavailable(captures: CaptureParts, error: CaptureError, cause: str = "") ->
     return ProblemError("no-captures", 503, "Captures are currently unavailable; see the server's log.")
 
 
-def captures_router(captures: CaptureParts) -> APIRouter:
+def captures_router(captures: Captures) -> APIRouter:
     """The read-only routes."""
     router = APIRouter()
     recorder = captures.recorder
@@ -109,7 +110,7 @@ def captures_router(captures: CaptureParts) -> APIRouter:
     return router
 
 
-def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRouter:
+def captures_writing_router(parts: WebParts, captures: Captures) -> APIRouter:
     """The routes that take and delete captures."""
     router = APIRouter()
 
@@ -128,8 +129,8 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
         """Save the samples around now. A repeated request returns the same capture while it is pending."""
         check_writer(request, allow_unauthenticated=captures.allow_unauthenticated)
         body = read_body(CaptureRequest, await request.body())
-        history_ns = parts.reader.capacity * parts.reader.interval_ns
-        trigger = make_request_trigger(body, parts.wall_clock_ns(), captures.default_span_ns, history_ns)
+        history_ns = parts.node.reader.capacity * parts.node.reader.interval_ns
+        trigger = make_request_trigger(body, parts.node.clock.time_ns(), captures.default_span_ns, history_ns)
         pending = _ask(captures, trigger)
         return json_response(202, describe_pending(pending), {"Location": f"{PATH}/{pending.name}"})
 
@@ -171,12 +172,12 @@ def captures_writing_router(parts: WebParts, captures: CaptureParts) -> APIRoute
     return router
 
 
-def _take_alerts(parts: WebParts, captures: CaptureParts, notification: Notification) -> Response:
-    now_ns = parts.wall_clock_ns()
+def _take_alerts(parts: WebParts, captures: Captures, notification: Notification) -> Response:
+    now_ns = parts.node.clock.time_ns()
     chosen = captures.alert_receiver.choose(read_alerts(notification), now_ns)
     if not chosen:
         return json_response(200, NotificationAnswer.model_construct(capture=None, alerts=0))
-    reach_ns = parts.reader.capacity * parts.reader.interval_ns - captures.default_span_ns[0]
+    reach_ns = parts.node.reader.capacity * parts.node.reader.interval_ns - captures.default_span_ns[0]
     pending = _ask(captures, make_trigger(chosen, now_ns, now_ns - reach_ns))
     captures.alert_receiver.remember(chosen, now_ns)
     return json_response(200, NotificationAnswer.model_construct(capture=str(pending.name), alerts=len(chosen)))
@@ -202,7 +203,7 @@ def check_writer(request: Request, *, allow_unauthenticated: bool) -> None:
         )
 
 
-def _ask(captures: CaptureParts, trigger: Trigger) -> Pending:
+def _ask(captures: Captures, trigger: Trigger) -> Pending:
     try:
         return captures.recorder.ask(trigger)
     except CaptureError as error:

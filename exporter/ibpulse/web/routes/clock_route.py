@@ -30,4 +30,6 @@ def describe_clock(parts: WebParts) -> ClockAnswer:
     """The answer of the route; the clock is read last."""
     state = parts.clock_state()
     synchronised = None if state is None else state.synchronised
-    return ClockAnswer.model_construct(node=parts.node, synchronised=synchronised, time_ns=parts.wall_clock_ns())
+    return ClockAnswer.model_construct(
+        node=parts.node.name, synchronised=synchronised, time_ns=parts.node.clock.time_ns()
+    )

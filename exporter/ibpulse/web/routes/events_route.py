@@ -73,10 +73,10 @@ def choose_events(query: EventsQuery, parts: WebParts) -> tuple[dict[str, Any], 
     for kind in query.kind:
         if kind not in KINDS:
             raise bad_parameter("kind", unknown_word(kind, KINDS))
-    span = query.span(parts.wall_clock_ns())
+    span = query.span(parts.node.clock.time_ns())
     if query.port is not None:
         _refuse_unknown(query.port, parts)
-    found = parts.events.between(span.from_ns, span.to_ns, query.kind, query.port or "")
+    found = parts.node.events.between(span.from_ns, span.to_ns, query.kind, query.port or "")
     chosen = found[-query.limit :]
     everything = (query.last, query.from_) == (None, None)
     about = {
@@ -114,8 +114,8 @@ def describe_event(event: Event) -> dict[str, Any]:
 
 def _refuse_unknown(name: str, parts: WebParts) -> None:
     """Refuse a name that is neither a port or device of the node nor the subject of an event."""
-    ports = {str(known.port.id) for known in parts.known_ports()}
-    subjects = ports | {event.subject for event in parts.events.events()}
+    ports = {str(known.port.id) for known in parts.node.supervisor.known_ports()}
+    subjects = ports | {event.subject for event in parts.node.events.events()}
     devices = {subject.partition(":")[0] for subject in subjects}
     if not name or name not in subjects | devices:
         known = sorted(ports, key=natural_key)

@@ -35,9 +35,9 @@ def jobs_router(parts: WebParts) -> APIRouter:
 
 def describe_jobs(parts: WebParts) -> JobsAnswer:
     """The answer of the route."""
-    view = parts.jobs()
+    view = parts.node.jobs.view
     return JobsAnswer.model_construct(
-        known=view.jobs is not None,
+        known=view.known,
         sources=list(view.sources),
         jobs=[_describe(record, _describe_traffic(parts, record)) for record in known_jobs(parts)],
         pods=list(view.pods),
@@ -71,7 +71,7 @@ def _describe(record: JobRecord, traffic: JobTrafficAnswer | None) -> JobAnswer:
 
 def _describe_traffic(parts: WebParts, record: JobRecord) -> JobTrafficAnswer | None:
     """Until when a job moved bytes; None if that is not known."""
-    snapshot = parts.snapshot()
+    snapshot = parts.current.get()
     job = snapshot.statistics_of(record.job.claim.key) if snapshot and record.ended_ns is None else None
     if job is None:
         return None

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from ibpulse.exposition import accepts_gzip, compress
+from ibpulse.exposition import accepts_gzip, compress, render
 from ibpulse.web.parts import WebParts
 from ibpulse.web.schemas import operation, problems, text
 
@@ -30,7 +30,7 @@ def metrics_router(parts: WebParts) -> APIRouter:
         accept_encoding: Annotated[str, Header(include_in_schema=False)] = "",
     ) -> Response:
         """The metrics as Prometheus text or OpenMetrics, depending on the Accept header."""
-        body, media_type = parts.metrics(accept, name)
+        body, media_type = render(parts.current.get_now(), parts.registry, accept, name, parts.counts)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if accepts_gzip(accept_encoding):
             body = compress(body)

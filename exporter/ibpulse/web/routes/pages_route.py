@@ -33,8 +33,8 @@ _LINKS = (
     ("api/docs", "API reference"),
     ("-/healthy", "liveness: is it sampling?"),
     ("-/ready", "readiness: has the first sample arrived?"),
+    ("api/v1/captures", "captures of the flight recorder"),
 )
-_CAPTURES = ("api/v1/captures", "captures of the flight recorder")
 
 
 def health_router(parts: WebParts) -> APIRouter:
@@ -51,16 +51,16 @@ def health_router(parts: WebParts) -> APIRouter:
     @router.get("/-/ready", **operation("check_readiness"), responses=ready_answers, response_class=PlainTextResponse)
     async def ready() -> PlainTextResponse:
         """Readiness: whether the first sample has arrived."""
-        return _answer(*parts.ready())
+        return _answer(*parts.node.readiness())
 
     return router
 
 
 def judge_health(parts: WebParts) -> tuple[bool, str]:
     """Whether the sampler's heartbeat is recent, and a message. Always true without ports, which need no sampler."""
-    bound = max(LEAST_BOUND_SECONDS, BOUND_INTERVALS * parts.reader.interval_ns / SECOND_NS)
-    age = parts.heartbeat_age_seconds()
-    if not parts.slots():
+    bound = max(LEAST_BOUND_SECONDS, BOUND_INTERVALS * parts.node.reader.interval_ns / SECOND_NS)
+    age = parts.node.supervisor.heartbeat_age_seconds()
+    if not parts.node.supervisor.slots:
         return True, "Healthy: no port to sample."
     if age is None:
         return False, "Not healthy: no heartbeat from the sampler yet."
@@ -80,15 +80,15 @@ def _answer(good: bool, sentence: str) -> PlainTextResponse:
 def live_page(parts: WebParts) -> HTMLResponse:
     """The live page of this node."""
     return live_document(
-        NODE_WORDS, parts.version, landing_body(parts), simulated=parts.fabric().simulated, name=parts.node
+        NODE_WORDS, parts.version, landing_body(parts), simulated=parts.node.fabric().simulated, name=parts.node.name
     )
 
 
 def landing_body(parts: WebParts) -> str:
     """The page's content without its script, as HTML."""
-    fabric, ports = parts.fabric(), parts.known_ports()
-    interval = f"{parts.reader.interval_ns / 1e6:g} ms"
-    states = [judge_health(parts), parts.ready()]
+    fabric, ports = parts.node.fabric(), parts.node.supervisor.known_ports()
+    interval = f"{parts.node.reader.interval_ns / 1e6:g} ms"
+    states = [judge_health(parts), parts.node.readiness()]
     lines = [
         f"<p>Traffic of every InfiniBand and RoCE port of this node, every {interval}. "
         f'<span class="soft">Version {escape(parts.version)}</span></p>',
@@ -99,7 +99,7 @@ def landing_body(parts: WebParts) -> str:
         if ports
         else '<p class="soft">No ports found.</p>',
         "<h2>Interfaces</h2>",
-        links((*_LINKS, _CAPTURES) if parts.captures else _LINKS),
+        links(_LINKS),
     ]
     return "\n".join(lines)
 

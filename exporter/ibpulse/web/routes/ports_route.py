@@ -36,10 +36,10 @@ def ports_router(parts: WebParts) -> APIRouter:
 
 def describe_ports(parts: WebParts) -> PortsAnswer:
     """The answer of the route."""
-    fabric = parts.fabric()
+    fabric = parts.node.fabric()
     return PortsAnswer.model_construct(
-        interval_seconds=parts.reader.interval_ns / SECOND_NS,
-        ports=[_describe(port, parts) for port in parts.known_ports()],
+        interval_seconds=parts.node.reader.interval_ns / SECOND_NS,
+        ports=[_describe(port, parts) for port in parts.node.supervisor.known_ports()],
         notices=list(fabric.notices),
         stuck_devices=list(fabric.stuck_devices),
         simulated=fabric.simulated,
@@ -67,11 +67,11 @@ def _describe(known: KnownPort, parts: WebParts) -> PortAnswer:
 def _source(port: Port, parts: WebParts) -> Source | None:
     if port.source is None:
         return None
-    slot = parts.slots().get(str(port.id))
-    stride = 1 if slot is None else parts.reader.stride(slot)
+    slot = parts.node.supervisor.slots.get(str(port.id))
+    stride = 1 if slot is None else parts.node.reader.stride(slot)
     return Source.model_construct(
         name=port.source.name,
-        resolution_seconds=stride * parts.reader.interval_ns / SECOND_NS,
+        resolution_seconds=stride * parts.node.reader.interval_ns / SECOND_NS,
         note=port.source.note,
     )
 
@@ -87,7 +87,7 @@ def topology_router(parts: WebParts) -> APIRouter:
     )
     async def topology() -> Response:
         """Every RDMA device with its PCIe links, every GPU, and the distances between them."""
-        return Response(orjson.dumps(describe_topology(parts.fabric().topology)), media_type="application/json")
+        return Response(orjson.dumps(describe_topology(parts.node.fabric().topology)), media_type="application/json")
 
     return router
 

@@ -98,9 +98,9 @@ def _resume_tick(parts: WebParts, identity: str, begin: str | None) -> int | Non
     if begin is None:
         return None
     begin_ns = read_parameter("from", begin, INSTANT)
-    if begin_ns > parts.wall_clock_ns():
+    if begin_ns > parts.node.clock.time_ns():
         raise bad_parameter("from", f"{begin} is in the future; check both clocks")
-    return parts.reader.tick_at(begin_ns)
+    return parts.node.reader.tick_at(begin_ns)
 
 
 class EventStream(Response):

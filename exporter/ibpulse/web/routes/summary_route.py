@@ -54,7 +54,7 @@ def summary_router(parts: WebParts) -> APIRouter:
 
 def answer_summary(parts: WebParts, seconds: int, end_ns: int | None, job: ChosenJob | None = None) -> Response:
     """The response for `seconds` that end at a wall time, None for now, of a job if one is given."""
-    found = parts.summarize(seconds, end_ns, None if job is None else job.ports)
+    found = parts.node.summarize(seconds, end_ns, None if job is None else job.ports)
     if job is None:
         return Response(found.encode(), media_type="application/json")
     described = job.describe(found.start_ms * MILLISECOND_NS, found.end_ms * MILLISECOND_NS)
@@ -68,7 +68,7 @@ def choose_seconds(query: SummaryQuery, parts: WebParts) -> tuple[int, int | Non
     Raises:
         ProblemError: a parameter or the combination is invalid, or the span exceeds the history.
     """
-    span = query.span(parts.wall_clock_ns(), DEFAULT_LAST)
+    span = query.span(parts.node.clock.time_ns(), DEFAULT_LAST)
     if span.newest:
         return _whole_seconds(DEFAULT_LAST if query.last is None else query.last, parts), None
     return _widen(span, parts)
@@ -80,10 +80,10 @@ def _whole_seconds(text: str, parts: WebParts) -> int:
 
 def _widen(span: TimeSpan, parts: WebParts) -> tuple[int, int]:
     """The complete seconds that overlap a span, as the bins of a window do."""
-    reader = parts.reader
+    reader = parts.node.reader
     ticks = SECOND_NS // reader.interval_ns
-    ports = place_ports(reader, [known.port for known in parts.known_ports()], reader.ring.slots())
-    settled = settled_tick(reader, widest_stride(port.stride for port in ports), parts.wall_clock_ns())
+    ports = place_ports(reader, [known.port for known in parts.node.supervisor.known_ports()], reader.ring.slots())
+    settled = settled_tick(reader, widest_stride(port.stride for port in ports), parts.node.clock.time_ns())
     first, wanted = reader.tick_at(span.from_ns) // ticks, reader.tick_at(span.to_ns - 1) // ticks + 1
     end = min(wanted, settled // ticks)
     if first >= end:
@@ -97,7 +97,7 @@ def _widen(span: TimeSpan, parts: WebParts) -> tuple[int, int]:
 
 
 def _refuse_long(parameter: str, text: str, seconds: int, parts: WebParts) -> int:
-    history = parts.reader.capacity * parts.reader.interval_ns // SECOND_NS
+    history = parts.node.reader.capacity * parts.node.reader.interval_ns // SECOND_NS
     if seconds > history:
         held = format_duration(history * SECOND_NS)
         raise bad_parameter(parameter, f"{text} exceeds the history, {held}; shorten the span or raise sampler.history")

@@ -34,12 +34,12 @@ _ANSWER: dict[str, Any] = {
 
 def answer_window(parts: WebParts, plan: WindowPlan, wanted: Format) -> Response:
     """The response of a planned window."""
-    return write_window(read_window(plan, parts.reader, parts.wall_clock_ns()), wanted)
+    return write_window(read_window(plan, parts.node.reader, parts.node.clock.time_ns()), wanted)
 
 
 def is_wide(plan: WindowPlan, parts: WebParts) -> bool:
     """Whether the plan reads or returns too many values for the event loop."""
-    ticks = min(plan.bins.points * plan.bins.width, parts.reader.capacity)
+    ticks = min(plan.bins.points * plan.bins.width, parts.node.reader.capacity)
     read = 2 * len(plan.ports) * ticks
     return max(read, plan.bins.points * plan.series) > parts.limits.wide_values
 

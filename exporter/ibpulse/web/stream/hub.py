@@ -56,12 +56,12 @@ class Feed:
     """
 
     def __init__(self, parts: WebParts, job: Key | None = None) -> None:
-        self._parts, self._reader = parts, parts.reader
+        self._parts, self._reader = parts, parts.node.reader
         self._key = job
         self._job: ChosenJob | None = None
         self._ticks_per_second = SECOND_NS // self._reader.interval_ns
         self._seen: tuple[object, ...] = ()
-        self._logged = parts.events.added
+        self._logged = parts.node.events.added
         self._snapshot: Snapshot | None = None
         self._slots: tuple[int, ...] = ()
         self._names: list[str] = []
@@ -70,21 +70,21 @@ class Feed:
         self.summary = b""
         self.refresh_ports()
         self.next_tick = self._end()
-        self._advanced_ns = parts.monotonic_ns()
+        self._advanced_ns = parts.node.clock.monotonic_ns()
 
     def refresh_ports(self) -> tuple[bool, bool]:
         """Update `ports`. Returns whether other ports are in the stream, and whether anything changed in `ports`."""
-        based_on = self._parts.events.added, self._parts.jobs().jobs
+        based_on = self._parts.node.events.added, self._parts.node.jobs.view.jobs
         slots = self._reader.ring.slots()
         if self._key is not None:
             self._job = job_of(self._parts, self._key)
-            had = self._job.ports.within(self._reader.oldest_tick(self._parts.wall_clock_ns()), FOREVER).spans
+            had = self._job.ports.within(self._reader.oldest_tick(self._parts.node.clock.time_ns()), FOREVER).spans
             slots = {name: slot for name, slot in slots.items() if name in had}
-        known = [each for each in self._parts.known_ports() if str(each.port.id) in slots]
+        known = [each for each in self._parts.node.supervisor.known_ports() if str(each.port.id) in slots]
         names = [str(each.port.id) for each in known]
         numbers = tuple(slots[name] for name in names)
         states = [(each.state, each.since_ns, each.problem) for each in known]
-        seen = (names, numbers, states, based_on, self._parts.fabric().simulated)
+        seen = (names, numbers, states, based_on, self._parts.node.fabric().simulated)
         if seen == self._seen:
             return False, False
         others = names != self._names
@@ -95,24 +95,24 @@ class Feed:
 
     def log_events(self) -> bytes:
         """The events of the log within the history that `advance` has returned; empty without any."""
-        log = self._parts.events
+        log = self._parts.node.events
         told = log.events()[: len(log.events()) - (log.added - self._logged)]
         oldest_ns, _ = self._span_ns()
         return _logged([event for event in told if event.time_ns >= oldest_ns])
 
     def advance(self) -> list[bytes]:
         """The messages since the last call: batches of complete ticks, events of the log, the summary of a second."""
-        now_ns = self._parts.monotonic_ns()
+        now_ns = self._parts.node.clock.monotonic_ns()
         passed = (now_ns - self._advanced_ns) // self._reader.interval_ns
         # ticks follow the monotonic clock, because the wall clock may just have been stepped
         end = min(self._end(), self.next_tick + passed + self._ticks_per_second)
         self._advanced_ns = now_ns
         events = list(self.batches(self.next_tick, end))
         self.next_tick = max(self.next_tick, end)
-        if self._parts.events.added != self._logged:
-            events.append(_logged(list(self._parts.events.after(self._logged))))
-            self._logged = self._parts.events.added
-        snapshot = self._parts.snapshot()
+        if self._parts.node.events.added != self._logged:
+            events.append(_logged(list(self._parts.node.events.after(self._logged))))
+            self._logged = self._parts.node.events.added
+        snapshot = self._parts.current.get()
         if snapshot is not None and snapshot is not self._snapshot:
             self._snapshot = snapshot
             self.summary = summary_event(describe_second(snapshot, self._key, self._names))
@@ -129,7 +129,7 @@ class Feed:
         last_tick = run.tick + run.count - 1
         # a batch is short, so padding all ports by the widest stride is cheaper than one read per stride
         widest = [widest_stride(self._reader.strides(self._slots))] * len(self._slots)
-        lines = [self._parts.events.history.line_rate(*port) for port in self._rates]
+        lines = [self._parts.node.events.history.line_rate(*port) for port in self._rates]
         peaks, merges = read_peaks(self._reader, self._slots, widest, run.tick, last_tick, lines)
         if self._job is not None:
             kept = self._job.ports.mask(self._names, run.tick, run.count)
@@ -154,7 +154,7 @@ class Feed:
     def _end(self) -> int:
         """The tick after the newest one that is complete for every port."""
         widest = widest_stride(self._reader.strides(self._slots))
-        return complete_tick(self._reader, widest, self._parts.wall_clock_ns()) + 1
+        return complete_tick(self._reader, widest, self._parts.node.clock.time_ns()) + 1
 
     def _describe(self, ports: list[KnownPort]) -> bytes:
         history_ns = self._reader.capacity * self._reader.interval_ns
@@ -165,7 +165,7 @@ class Feed:
             self._reader.interval_ns,
             history_ns,
             self._parts.version,
-            self._parts.fabric().simulated,
+            self._parts.node.fabric().simulated,
             known_jobs(self._parts),
             oldest_ns,
             None if self._job is None else self._job.describe(oldest_ns, now_ns),
@@ -173,17 +173,17 @@ class Feed:
 
     def _span_ns(self) -> tuple[int, int]:
         """The wall times of the history, up to now."""
-        now_ns = self._parts.wall_clock_ns()
+        now_ns = self._parts.node.clock.time_ns()
         oldest = self._reader.oldest_tick(now_ns)
         return int(self._reader.wall_ns(np.array([oldest]))[0]), now_ns + SECOND_NS
 
     def _states(self) -> dict[str, list[tuple[int, PortState | None]]]:
-        now_ns = self._parts.wall_clock_ns()
+        now_ns = self._parts.node.clock.time_ns()
         # a state in force from the newest tick on is in no span that ends there
         first, end = self._reader.oldest_tick(now_ns), self._reader.newest_tick(now_ns) + self._ticks_per_second
         found = {}
         for name in self._names:
-            spans = self._parts.events.history.spans(name, first, end)[-MAX_STATES:]
+            spans = self._parts.node.events.history.spans(name, first, end)[-MAX_STATES:]
             begins = self._reader.wall_ns(np.array([span.first for span in spans], dtype=np.int64)).tolist()
             found[name] = list(zip(begins, (span.state for span in spans), strict=True))
         return found

@@ -74,10 +74,10 @@ def _json(window: WindowValues) -> Response:
     series = []
     for row, (port, direction) in enumerate(window.names()):
         # arrays in place of lists: orjson encodes them without a Python object for each value
-        numbers: dict[str, Any] = {"values": window.values[row]}
+        members: dict[str, Any] = {"port": port, "direction": direction, "values": window.values[row]}
         if window.uncertainty is not None:
-            numbers[UNCERTAINTY] = window.uncertainty[row]
-        series.append(WindowSeries.model_construct(port=port, direction=direction, **numbers))
+            members[UNCERTAINTY] = window.uncertainty[row]
+        series.append(WindowSeries.model_construct(**members))
     answer = WindowAnswer.model_construct(**_grid(window).given(), series=series)
     return Response(answer.encode_given(), media_type="application/json")
 

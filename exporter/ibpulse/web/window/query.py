@@ -54,25 +54,27 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
     chosen, job = _ports(query.port, parts), choose_job(parts, query.job)
     if job is not None:
         chosen = {name: slot for name, slot in chosen.items() if name in job.ports.spans}
-    bins = _bins(query, parts, widest_stride(parts.reader.strides(list(chosen.values()))))
+    bins = _bins(query, parts, widest_stride(parts.node.reader.strides(list(chosen.values()))))
     partly: tuple[str, ...] = ()
     if job is not None:
-        first, end = (parts.reader.tick_at(tick * parts.reader.interval_ns) for tick in (bins.first, bins.end))
+        first, end = (
+            parts.node.reader.tick_at(tick * parts.node.reader.interval_ns) for tick in (bins.first, bins.end)
+        )
         had = job.ports.within(first, end).spans
         chosen = {name: slot for name, slot in chosen.items() if name in had}
         partly = tuple(name for name in chosen if list(had[name]) != [(first, end)])
     names = tuple(chosen)
-    known = {str(port.port.id): port.port.rate_bytes_per_second for port in parts.known_ports()}
+    known = {str(port.port.id): port.port.rate_bytes_per_second for port in parts.node.supervisor.known_ports()}
     plan = WindowPlan(
         ports=names,
         slots=tuple(chosen.values()),
         rates=tuple(known.get(name) for name in names),
         directions=tuple(range(2)) if query.direction == "both" else (DIRECTIONS.index(query.direction),),
-        interval_ns=parts.reader.interval_ns,
+        interval_ns=parts.node.reader.interval_ns,
         bins=bins,
         statistic=query.statistic,
         unit=query.unit,
-        history=parts.events.history,
+        history=parts.node.events.history,
         uncertainty=query.uncertainty,
         job=job,
         partly=partly,
@@ -84,7 +86,10 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
 def _ports(wanted: Sequence[str], parts: WebParts) -> dict[str, int]:
     """The slots of the chosen ports."""
     # a port that disappeared keeps its slot, and its past
-    kept, known = parts.reader.ring.slots(), [port.port for port in parts.known_ports() if port.port.source]
+    kept, known = (
+        parts.node.reader.ring.slots(),
+        [port.port for port in parts.node.supervisor.known_ports() if port.port.source],
+    )
     slots = {name: kept[name] for port in known if (name := str(port.id)) in kept}
     if not wanted:
         return slots
@@ -100,7 +105,7 @@ def _ports(wanted: Sequence[str], parts: WebParts) -> dict[str, int]:
 
 
 def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> ProblemError:
-    for port in parts.known_ports():
+    for port in parts.node.supervisor.known_ports():
         if str(port.port.id) == text:
             reason = f"Port {text} is not sampled: {port.problem or 'waiting for its first sample'}."
             return ProblemError("unknown-port", 404, reason, known_ports=sampled)
@@ -109,7 +114,7 @@ def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> Problem
 
 
 def _bins(query: WindowQuery, parts: WebParts, widest: int) -> Bins:
-    interval_ns, now_ns = parts.reader.interval_ns, parts.wall_clock_ns()
+    interval_ns, now_ns = parts.node.reader.interval_ns, parts.node.clock.time_ns()
     base = _base_width(query.resolution, interval_ns)
     span = query.span(now_ns, DEFAULT_LAST)
     if span.newest:

@@ -90,7 +90,7 @@ def test_a_thread_that_reads_the_web_configuration_does_not_keep_the_daemon(tmp_
 LAST_RESORT = """
 import os
 from contextlib import closing
-from ibpulse.commands import daemon
+from ibpulse import daemon
 
 daemon.STOP_SECONDS = 0.5
 with closing(daemon.LastResort()) as last_resort:

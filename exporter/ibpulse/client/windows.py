@@ -8,15 +8,17 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ibpulse.answers.members import NOT_OURS, read_members
 from ibpulse.answers.window import WindowAnswer, WindowHead
 from ibpulse.arrays import Singles
-from ibpulse.client import WINDOW_HEADER
+from ibpulse.client.transport import PeerAnswer, read_answer
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.http_peer import PeerAnswer
-from ibpulse.fleet.node_answers import read_answer
+from ibpulse.model import DIRECTIONS
+from ibpulse.units import MILLISECOND_NS
 
+WINDOW_HEADER = "x-ibpulse-window"
 NPY_TYPE = "application/x-npy"
 # as NumPy writes it; its own reader takes much more, and fails in many ways
 _NPY_HEAD = re.compile(
@@ -31,6 +33,43 @@ class NodeArray:
 
     head: WindowHead
     values: Singles
+
+    @property
+    def start_ns(self) -> int:
+        """The wall time of the first point."""
+        return self.head.start_ms * MILLISECOND_NS
+
+    @property
+    def step_ns(self) -> int:
+        """The time from one point to the next."""
+        return self.head.resolution_ms * MILLISECOND_NS
+
+    @property
+    def newest_ns(self) -> int:
+        """The wall time of the newest sample of the daemon."""
+        return self.head.history.newest_ms * MILLISECOND_NS
+
+    def both(self, port: str, what: str = "") -> Singles:
+        """Transmit and receive rates of a port: float32 (2, points), NaN if the window does not have it.
+
+        `what` names another value than the rate: `uncertainty`.
+        """
+        out = np.full((2, self.head.points), np.nan, dtype=np.float32)
+        for way, direction in enumerate(DIRECTIONS):
+            name = f"{port} {direction} {what}".rstrip()
+            if name in self.head.series:
+                out[way] = self.values[self.head.series.index(name)]
+        return out
+
+    def merged(self, port: str) -> npt.NDArray[np.bool_]:
+        """The samples of a port that were above the line rate, and merged: bool (2, points)."""
+        out = np.zeros((2, self.head.points), dtype=np.bool_)
+        ways = {f"{port} {direction}": way for way, direction in enumerate(DIRECTIONS)}
+        for row, first, count in self.head.implausible.places:
+            way = ways.get(self.head.series[row]) if row < len(self.head.series) else None
+            if way is not None:
+                out[way, first : first + count] = True
+        return out
 
     def encode(self) -> tuple[bytes, str]:
         """The body, and the value of the header `X-Ibpulse-Window`."""

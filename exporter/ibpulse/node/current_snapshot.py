@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ibpulse.aggregator import Snapshot
-from ibpulse.clocks import Clock
 from ibpulse.deadline import BEAT_SECONDS, seconds_until_beat
-from ibpulse.internal_errors import InternalErrors
+from ibpulse.events.phase_events import PhaseEvents
+from ibpulse.events.watch import CounterResets
 from ibpulse.jobs import PlacedJob
 from ibpulse.model import Fabric
-from ibpulse.ring.reader import RingReader
+from ibpulse.node.node import Node
 from ibpulse.units import SECOND_NS
 
 # Several seconds at a time cost less than half as much. The rules of captures see them this much later.
 BATCH_SECONDS = 5
 # Statistics that could not be brought up to date for this long are not exported: they would pass for current ones.
 STALE_SECONDS = 5.0
-
-Update = Callable[[Fabric, Sequence[PlacedJob] | None, int, bool], Snapshot]
-"""Aggregates what is new up to a tick, with these ports and jobs; if wanted, the counters of ports too."""
-
-Continue = Callable[[Snapshot, int], Snapshot]
-"""The last snapshot with the counters of its ports up to a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +41,16 @@ class _InForce:
 class CurrentSnapshot:
     """The newest snapshot. All that ask within a second get the same one; all methods belong to one thread.
 
-    `note` gets each snapshot once. Nothing that fails ends sampling; statistics that grow old are withdrawn.
+    Events and captures follow each snapshot once. Nothing that fails ends sampling; statistics that grow old are
+    withdrawn.
     """
 
-    def __init__(
-        self,
-        reader: RingReader,
-        update: Update,
-        with_counters_now: Continue,
-        fabric: Callable[[], Fabric],
-        follow_jobs: Callable[[], Sequence[PlacedJob] | None],
-        note: Callable[[Snapshot], None],
-        errors: InternalErrors,
-        clock: Clock = time,
-    ) -> None:
-        self._reader, self._update, self._with_counters_now = reader, update, with_counters_now
-        self._fabric, self._follow_jobs = fabric, follow_jobs
-        self._note, self._errors, self._clock = note, errors, clock
-        self._ticks_per_second = SECOND_NS // reader.interval_ns
+    def __init__(self, node: Node) -> None:
+        self._node, self._reader = node, node.reader
+        self._errors, self._clock = node.errors, node.clock
+        self._resets = CounterResets(node.events, node.reader, node.clock)
+        self._phases = PhaseEvents(node.events, node.reader)
+        self._ticks_per_second = SECOND_NS // node.reader.interval_ns
         self._snapshot: Snapshot | None = None
         self._in_force: _InForce | None = None
         self._jobs: Sequence[PlacedJob] | None = None
@@ -86,7 +71,7 @@ class CurrentSnapshot:
         if snapshot is None or snapshot is not before or self._failing_since is not None:
             return snapshot
         with self._errors.boundary("aggregation"):
-            return self._with_counters_now(snapshot, self._reader.newest_tick())
+            return self._node.aggregator.with_counters_now(snapshot, self._reader.newest_tick())
         return snapshot
 
     def begin(self) -> None:
@@ -110,14 +95,15 @@ class CurrentSnapshot:
 
     def _read_jobs(self) -> None:
         with self._errors.boundary("jobs"):
-            self._jobs = self._follow_jobs()
+            self._node.jobs.update(self._node.supervisor.fabric)
+            self._jobs = self._node.jobs.view.jobs
 
     def _changed(self) -> bool:
-        return self._in_force is None or not self._in_force.is_alike(_InForce(self._fabric(), self._jobs))
+        return self._in_force is None or not self._in_force.is_alike(_InForce(self._node.sampled_fabric(), self._jobs))
 
     def _bring_up(self, second: int, counters_now: bool) -> None:
         self._second = second
-        newest, now = self._reader.newest_tick(), _InForce(self._fabric(), self._jobs)
+        newest, now = self._reader.newest_tick(), _InForce(self._node.sampled_fabric(), self._jobs)
         with self._errors.boundary("aggregation"):
             if self._in_force is not None and not self._in_force.is_alike(now):
                 # the seconds before the last one had the ports and the jobs of then
@@ -131,5 +117,26 @@ class CurrentSnapshot:
             self._snapshot = None
 
     def _take(self, given: _InForce, tick: int, counters_now: bool) -> None:
-        self._snapshot = self._update(given.fabric, given.jobs, tick, counters_now)
+        node = self._node
+        snapshot = node.aggregator.update(
+            given.fabric,
+            node.supervisor.health(),
+            tick,
+            node.captures.recorder.counts(),
+            node.supervisor.known_ports(),
+            node.events.counts(),
+            node.expected_rails.update(given.fabric),
+            given.jobs,
+            counters_now,
+        )
+        self._snapshot = replace(snapshot, jobs_known=node.jobs.view.whole)
         self._note(self._snapshot)
+
+    def _note(self, snapshot: Snapshot) -> None:
+        with self._errors.boundary("events", "of statistics"):
+            self._phases.note(snapshot.phases)
+            # another device has an event of its own
+            resets = {str(port.port.id): port.resets - port.replacements for port in snapshot.ports}
+            self._resets.note(resets, {str(port.port.id): port.jumps for port in snapshot.ports})
+        with self._errors.boundary("captures", "rules"):
+            self._node.captures.note(snapshot)

@@ -12,7 +12,7 @@ from typing import Any
 
 import uvloop
 
-from ibpulse import __version__, exposition
+from ibpulse import __version__
 from ibpulse.config import Settings
 from ibpulse.deadline import DaemonThreads
 from ibpulse.fleet.discovery import Discovery
@@ -81,19 +81,14 @@ class Gateway:
     """One gateway over the nodes of a discovery."""
 
     def __init__(self, settings: Settings, discovery: Discovery, errors: InternalErrors) -> None:
-        self._address = settings.web.listen_address
-        self._discovery, self._nodes = discovery, Nodes()
-        self._errors = errors
-        self._table = NodeTable(discovery, self._nodes, errors)
-        counts = WebCounts(internal_errors=errors.counts)
+        self._address, self._errors = settings.web.listen_address, errors
+        counts, nodes = WebCounts(internal_errors=errors), Nodes()
         web_config, capture = settings.web.config_file, settings.capture
         self._web_config = WebConfigReloader(web_config, counts) if web_config else None
         self._parts = GatewayParts(
             discovery=discovery,
-            nodes=self._nodes,
-            table=self._table,
-            version=__version__,
-            registry=exposition.process_registry(),
+            nodes=nodes,
+            table=NodeTable(discovery, nodes, errors),
             counts=counts,
             captures=GatewayCaptures(capture.before, capture.after),
             web_config=self._web_config,
@@ -107,8 +102,8 @@ class Gateway:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, asked.set)
         tasks = [
-            asyncio.create_task(self._discovery.run(), name="discovery"),
-            asyncio.create_task(self._table.run(), name="nodes"),
+            asyncio.create_task(self._parts.discovery.run(), name="discovery"),
+            asyncio.create_task(self._parts.table.run(), name="nodes"),
             asyncio.create_task(self._serve(), name="web"),
         ]
         if self._web_config:
@@ -118,8 +113,8 @@ class Gateway:
         for task in (waiting, *reversed(tasks)):
             task.cancel()
         await asyncio.gather(*tasks, waiting, return_exceptions=True)
-        await self._nodes.close()
-        await self._discovery.close()
+        await self._parts.nodes.close()
+        await self._parts.discovery.close()
         for task in done - {waiting}:
             task.result()
         if failed := self._errors.summary():

@@ -1,10 +1,9 @@
-"""Builds the parts of ibpulse from the settings: inventory, supervisor, aggregator, flight recorder, samplers."""
+"""Builds the parts that sample a node from the settings, for the daemon and for commands that sample."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -13,16 +12,18 @@ from ibpulse.aggregator.options import TIMESCALES_NS, WINDOWS_NS
 from ibpulse.analysis.saturation import MoeSaturationOptions
 from ibpulse.clocks import Clock
 from ibpulse.config import Settings
-from ibpulse.events import EventLog, PortHistory
+from ibpulse.events import EventLog
 from ibpulse.events.event_file import NAME as EVENTS_NAME
 from ibpulse.events.event_file import EventFile
 from ibpulse.flightrecorder.alertmanager import COOLDOWN_NS, AlertReceiver
+from ibpulse.flightrecorder.captures import Captures
 from ibpulse.flightrecorder.recorder import FlightRecorder, WriteCapture
 from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.flightrecorder.store import CaptureOptions
 from ibpulse.internal_errors import InternalErrors
 from ibpulse.jobs.job_sources import JobSources, choose_sources
-from ibpulse.jobs.job_watch import NOTHING, JobsView, JobWatch
+from ibpulse.jobs.job_watch import JobWatch
+from ibpulse.node.node import Node
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import RingReader
@@ -35,6 +36,9 @@ from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.overrides import read_overrides
 from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
+
+# The ends of the ring cannot be read while the sampler writes there.
+SPARE_SECONDS = 2
 
 
 def make_inventory(
@@ -65,42 +69,6 @@ def supervisor_options(settings: Settings) -> SupervisorOptions:
         cpu=settings.sampler.cpu,
         scan_seconds=settings.slow.interval / SECOND_NS,
     )
-
-
-def make_event_log(directory: Path, ring: RingFile) -> EventLog:
-    """The event log next to the ring, with the events of earlier daemons."""
-    events = EventLog(EventFile(directory / EVENTS_NAME), ring.interval_ns)
-    events.load(ring.words[H_CREATED_WALL_NS])
-    return events
-
-
-def make_expected_rails(settings: Settings, events: EventLog) -> ExpectedRails:
-    """The count of the rails that the node should have."""
-    return ExpectedRails(events, settings.ports.expected_rails)
-
-
-def make_job_watch(
-    settings: Settings, events: EventLog, reader: RingReader, errors: InternalErrors, clock: Clock = time
-) -> JobWatch:
-    """The watch over the jobs of this node."""
-    jobs = settings.jobs
-    cgroup = Path(settings.path.sysfs) / "fs" / "cgroup" if jobs.cgroup == "auto" else None
-    sources = JobSources(choose_sources(cgroup, jobs.mapping_dir, jobs.owners_dir), errors, clock)
-    return JobWatch(sources, events, reader, settings.slow.interval / SECOND_NS, names=jobs.names, clock=clock)
-
-
-def make_supervisor(
-    settings: Settings,
-    ring: RingFile,
-    events: EventLog,
-    errors: InternalErrors,
-    clock: Clock = time,
-    start_process: StartProcess = start_sampler,
-) -> Supervisor:
-    """The daemon's supervisor, which also reads error counters."""
-    inventory = make_inventory(settings, settings.slow.counters, errors)
-    states = StatePoller(Path(settings.path.sysfs), errors=errors, clock=clock)
-    return Supervisor(ring, inventory, supervisor_options(settings), events, states, errors, clock, start_process)
 
 
 def make_temporary_sampler(
@@ -139,9 +107,54 @@ def aggregator_options(settings: Settings) -> AggregatorOptions:
     )
 
 
-def make_aggregator(settings: Settings, reader: RingReader, history: PortHistory) -> Aggregator:
-    """The aggregator over a ring; `history` has the states of its ports."""
-    return Aggregator(reader, aggregator_options(settings), history)
+def make_node(
+    settings: Settings,
+    directory: Path,
+    clock: Clock = time,
+    start_process: StartProcess = start_sampler,
+    write_capture: WriteCapture | None = None,
+) -> Node:
+    """The node of a daemon, with its ring and its event log in `directory`, where those of earlier daemons go on.
+
+    Raises:
+        IbpulseError: the ring cannot be used, or a setting names an invalid file.
+    """
+    interval_ns = settings.sampler.interval
+    capacity = (settings.sampler.history + SPARE_SECONDS * SECOND_NS) // interval_ns
+    errors = InternalErrors(clock.monotonic)
+    ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity, clock)
+    reader = RingReader(ring)
+    events = EventLog(EventFile(directory / EVENTS_NAME), ring.interval_ns)
+    events.load(ring.words[H_CREATED_WALL_NS])
+    inventory = make_inventory(settings, settings.slow.counters, errors)
+    states = StatePoller(Path(settings.path.sysfs), errors=errors, clock=clock)
+    options = supervisor_options(settings)
+    supervisor = Supervisor(ring, inventory, options, events, states, errors, clock, start_process)
+    jobs = make_job_watch(settings, events, reader, errors, clock)
+    recorder = FlightRecorder(reader, capture_options(settings), clock, events, errors, jobs, write_capture)
+    return Node(
+        name=find_node_name(settings),
+        clock=clock,
+        errors=errors,
+        reader=reader,
+        events=events,
+        supervisor=supervisor,
+        aggregator=Aggregator(reader, aggregator_options(settings), events.history),
+        expected_rails=ExpectedRails(events, settings.ports.expected_rails),
+        jobs=jobs,
+        captures=make_captures(settings, recorder),
+    )
+
+
+def make_job_watch(
+    settings: Settings, events: EventLog, reader: RingReader, errors: InternalErrors, clock: Clock
+) -> JobWatch:
+    """The watch over the jobs of this node."""
+    jobs = settings.jobs
+    places = {"auto": Path(settings.path.sysfs) / "fs" / "cgroup", "off": None}
+    cgroup = jobs.cgroup if isinstance(jobs.cgroup, Path) else places[jobs.cgroup]
+    sources = JobSources(choose_sources(cgroup, jobs.mapping_dir, jobs.owners_dir), errors, clock)
+    return JobWatch(sources, events, reader, settings.slow.interval / SECOND_NS, names=jobs.names, clock=clock)
 
 
 def find_node_name(settings: Settings) -> str:
@@ -150,18 +163,10 @@ def find_node_name(settings: Settings) -> str:
     return settings.capture.node[0] if settings.capture.node else socket.gethostname()
 
 
-def make_flight_recorder(
-    settings: Settings,
-    reader: RingReader,
-    events: EventLog,
-    errors: InternalErrors,
-    jobs: Callable[[], JobsView] = lambda: NOTHING,
-    clock: Clock = time,
-    write: WriteCapture | None = None,
-) -> FlightRecorder:
-    """The flight recorder over a ring; captures carry the node's configured name, else the host name."""
+def capture_options(settings: Settings) -> CaptureOptions:
+    """Where captures are kept and how many; they carry the node's configured name, else the host name."""
     capture = settings.capture
-    options = CaptureOptions(
+    return CaptureOptions(
         directory=capture.dir,
         host=find_node_name(settings),
         before_ns=capture.before,
@@ -169,15 +174,16 @@ def make_flight_recorder(
         max_bytes=capture.max_bytes,
         min_free_bytes=capture.min_free,
     )
-    return FlightRecorder(reader, options, clock.time_ns, events, errors, jobs, write)
 
 
-def make_local_rules(settings: Settings) -> LocalRules:
-    """The local rules that trigger captures."""
+def make_captures(settings: Settings, recorder: FlightRecorder) -> Captures:
+    """The flight recorder with what triggers it on this node."""
+    capture = settings.capture
     options = RuleOptions(traffic_window_seconds=settings.analysis.traffic_window / SECOND_NS)
-    return LocalRules(settings.capture.rules, COOLDOWN_NS, options)
-
-
-def make_alert_receiver(settings: Settings) -> AlertReceiver:
-    """The receiver of Alertmanager's webhook for this node."""
-    return AlertReceiver(settings.capture.node or (socket.gethostname(),), COOLDOWN_NS)
+    return Captures(
+        recorder=recorder,
+        rules=LocalRules(capture.rules, COOLDOWN_NS, options),
+        alert_receiver=AlertReceiver(capture.node or (socket.gethostname(),), COOLDOWN_NS),
+        default_span_ns=(capture.before, capture.after),
+        allow_unauthenticated=capture.allow_unauthenticated,
+    )

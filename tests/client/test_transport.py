@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.client import transport
+from ibpulse.client.transport import HttpPeer, NodeAccess
 from ibpulse.errors import DaemonError
-from ibpulse.fleet import http_peer
-from ibpulse.fleet.http_peer import HttpPeer
-from ibpulse.fleet.node_config import NodeAccess, NodeConfigFile
+from ibpulse.fleet.node_config import NodeConfigFile
 from tests.clocks import GivenClock
 from tests.fleet.hostile import (
     Handler,
@@ -98,7 +98,7 @@ async def test_endless_answers_are_not_read_to_an_end(server: Hostile, handler: 
         ),
         (
             b"HTTP/1.1 301 Moved\r\nLocation: http://169.254.169.254/\r\nContent-Length: 0\r\n\r\n",
-            "it redirects to another address (301), which is not followed; list that address instead",
+            "it redirects to another address (301), which is not followed; use that address instead",
         ),
         (
             b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n",
@@ -106,7 +106,7 @@ async def test_endless_answers_are_not_read_to_an_end(server: Hostile, handler: 
         ),
         (
             b"HTTP/1.1 421 No\r\nContent-Length: 0\r\n\r\n",
-            "it does not serve this host name (421); list the name that it serves",
+            "it does not serve this host name (421); use the name that it serves",
         ),
         (b"HTTP/1.1 500 <b>No</b>\r\nContent-Length: 4\r\n\r\n<b>x", "it refuses with 500"),
         (
@@ -308,7 +308,7 @@ async def test_what_is_no_stream_is_a_sentence(server: Hostile, raw: bytes, sent
 async def test_a_stream_that_falls_silent_or_breaks_off_says_so(
     server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_peer, "SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr(transport, "SILENCE_SECONDS", 0.3)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
 
     async def silent(writer: asyncio.StreamWriter) -> None:

@@ -1,0 +1,167 @@
+"""The options of the verbs that explain traffic: models, benchmarks and profiler traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ibpulse.base.values import (
+    ANY_WHOLE,
+    REGULAR_EXPRESSION,
+    SHIFT,
+    SOME_RATE,
+    SOME_TIME,
+    number,
+    whole,
+)
+from ibpulse.commands.options import Option, against_options, format_option
+from ibpulse.models.input_keys import KEYS
+
+UNITS = ("MiB/s", "Gb/s")
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce"]
+ALGORITHMS = ("ring", "tree", "hierarchical", "collnet")
+COUNT = whole(1, 1_000_000)
+MOST_RANKS = 1_000_000
+THEMES = ("light", "dark")
+
+OPTIONS = {
+    "trace": (
+        Option(
+            "files",
+            type=Path,
+            nargs="+",
+            metavar="TRACE",
+            help="Traces of the PyTorch profiler (Kineto JSON, plain or gzip), one per rank.",
+        ),
+        Option("--against", type=Path, metavar="RECORDING", help="Recording of the same node at that time."),
+        Option(
+            "--port",
+            action="append",
+            default=[],
+            metavar="PORT",
+            help="Port or device of the recording, such as mlx5_0:1; repeatable (default: the rails).",
+        ),
+        Option(
+            "--shift",
+            type=SHIFT,
+            help="Add this to the times of the recording: 10.5ms if its wire leads the trace by it, -10.5ms if it "
+            "trails.",
+        ),
+        Option(
+            "--communication",
+            type=REGULAR_EXPRESSION,
+            action="append",
+            default=[],
+            help="Further kernel names that are communication, as a regular expression; repeatable.",
+        ),
+        Option(
+            "--gpus-per-node",
+            type=whole(1, 1_000_000),
+            help="Ranks per node, to find communicators inside a node (default: the GPUs that the trace lists).",
+        ),
+        Option("--format", choices=("text", "json"), default="text", help="Output format (default: text)."),
+        Option(
+            "-o", "--output", type=Path, metavar="OUT", help="Picture of the first trace and its wire, .png or .svg."
+        ),
+        Option("--step", type=ANY_WHOLE, metavar="NUMBER", help="Draw only this step (default: the whole trace)."),
+        Option("--theme", choices=THEMES, default="light", help="Colours of the picture (default: light)."),
+    ),
+    "model": (
+        Option(
+            "file",
+            type=Path,
+            nargs="?",
+            metavar="FILE",
+            help="The job: YAML of such inputs, config.json, run_config.yaml or a file with MODEL_ARGS.",
+        ),
+        *(
+            Option(
+                f"--{key.name}",
+                metavar=key.kind.metavar,
+                help=f"{key.sentence}{f'; {key.default} by default.' if key.default else ''}",
+            )
+            for key in KEYS.values()
+            if key.flag
+        ),
+        *against_options("Recording of a node to compare with."),
+        format_option("text", "json", "html"),
+        Option("-o", "--output", type=Path, metavar="OUT", help="Also draw two steps into this file, .png or .svg."),
+    ),
+    "model experts": (
+        Option(
+            "file",
+            type=Path,
+            metavar="FILE",
+            help="Loads as CSV: a row per layer (or time), a column per expert.",
+        ),
+        Option(
+            "--ranks",
+            type=whole(2, MOST_RANKS),
+            help="Expert-parallel ranks (default: one for each expert).",
+        ),
+        Option("--nodes", type=whole(1, MOST_RANKS), help="Nodes of these ranks (default: unknown)."),
+        Option(
+            "--placement",
+            type=Path,
+            metavar="FILE",
+            help="CSV with the expert in each slot, rank by rank, a row per layer (default: consecutive experts).",
+        ),
+        Option(
+            "--tokens",
+            type=number(0, 1e18, "COUNT", "4096", some=True),
+            help="Token copies of a row (default: its sum, if all loads are whole numbers).",
+        ),
+        Option(
+            "--exchange",
+            type=SOME_TIME,
+            help="Time of a step's token exchanges with even loads, such as 120ms.",
+        ),
+        Option("--step", type=SOME_TIME, help="Time of a step."),
+        format_option("text", "json"),
+    ),
+    "model check": (
+        Option(
+            "file",
+            type=Path,
+            metavar="FILE",
+            help="run_config.yaml of Megatron-Bridge, or a YAML or JSON file with MODEL_ARGS of Megatron-LM.",
+        ),
+        Option(
+            "--set",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="Option that FILE lacks, such as torch=2.6.0 or compute_capability=9.0; overrides FILE; repeatable.",
+        ),
+        Option(
+            "--strict", action="store_true", help="Exit with code 1 for warnings, advice and unknown rules as well."
+        ),
+        format_option("text", "json"),
+    ),
+    "nccl": (
+        Option(
+            "files",
+            type=Path,
+            nargs="+",
+            metavar="FILE",
+            help="Results: output or JSON of nccl-tests, rccl-tests or perftest, CSV of rccl-tests, "
+            "log of NCCL Inspector.",
+        ),
+        *against_options("Recording of one node during the run."),
+        Option("--format", choices=("text", "json"), default="text", help="Output format (default: text)."),
+        Option("--rate", type=SOME_RATE, help="Line rate of a rail, one direction, such as 50GB/s."),
+        Option("--rails", type=COUNT, help="Rails per node (default: those of the recording)."),
+        Option(
+            "--gpu-rate",
+            type=SOME_RATE,
+            help="Rate of a GPU's links within its node, one direction, such as 450GB/s.",
+        ),
+        Option("--ranks", type=COUNT, help="Ranks of the run (default: from the file)."),
+        Option("--nodes", type=COUNT, help="Nodes of the run (default: from the file)."),
+        Option(
+            "--collective", choices=COLLECTIVES, help="Collective of a file that does not name it (default: unknown)."
+        ),
+        Option("--algorithm", choices=ALGORITHMS, help="Algorithm of NCCL (default: from the file)."),
+        Option("--unit", choices=UNITS, help="Unit of perftest's bandwidth (default: inferred from the file)."),
+        Option("--mtu", type=COUNT, metavar="BYTES", help="MTU of the rails (default: 1024 to 4096)."),
+    ),
+}

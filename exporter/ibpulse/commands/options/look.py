@@ -1,0 +1,128 @@
+"""The options of the verbs that show a node, and of the simulated fabric."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ibpulse.base.values import ANY_WHOLE, RATE, RATIO, TIME, whole
+from ibpulse.commands.options import Option, url_options
+from ibpulse.simulate.faults import FAULTS
+
+EVERY = "10s"
+WORKLOADS = (
+    "dense", "moe", "expert-parallel", "constant", "square", "idle", "model:qwen2.5-7b-fsdp", "model:mixtral-8x7b-fsdp"
+)  # fmt: skip
+MOST_NODES = 64
+_WIDTH = max(map(len, FAULTS))
+
+FABRIC = (
+    Option(
+        "--workload",
+        choices=WORKLOADS,
+        default="dense",
+        metavar="NAME",
+        help=f"Workload to simulate: {', '.join(WORKLOADS)} (default: dense).",
+    ),
+    Option(
+        "--ports", type=whole(1), help="Number of ports of a node, one per device; 8 by default, 4 with several nodes."
+    ),
+    Option(
+        "--nodes",
+        type=whole(1, MOST_NODES),
+        default=1,
+        help="Number of nodes, up to 64, that share one job and have different clocks; one of them is a straggler, and "
+        "one rail is hot (default: 1).",
+    ),
+    Option(
+        "--clock-offset",
+        action="append",
+        default=[],
+        metavar="NODE=DURATION",
+        help="How far a node's clock is ahead, such as node3=12ms, or behind, such as node3=-12ms; repeatable. By "
+        "default the clocks of `ibpulse demo` are up to 50ms ahead or behind, those of `ibpulse simulate` are right.",
+    ),
+    Option("--seed", type=ANY_WHOLE, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0)."),
+    Option(
+        "--rate",
+        type=RATE,
+        help="Rate per port and direction of the constant and square workloads, such as 20GB/s.",
+    ),
+    Option("--period", type=TIME, help="Period of the square workload."),
+    Option("--duty", type=RATIO, help="Duty cycle of the square workload, 0 to 1."),
+    Option("--management", action="store_true", help="Add a management NIC (Ethernet, not a rail)."),
+    Option(
+        "--jobs",
+        type=whole(0, 2),
+        choices=range(3),
+        metavar="COUNT",
+        default=0,
+        help="Number of jobs: 1 on all ports, or 2 that begin and end on half of the ports each (default: 0).",
+    ),
+    Option(
+        "--fault",
+        group=("faults", "\n".join(f"{name:{_WIDTH}}  {fault.text}" for name, fault in FAULTS.items())),
+        action="append",
+        default=[],
+        metavar="FAULT=DEVICE[:VALUE]",
+        help="Fault at the start, such as slow-rail=mlx5_2:0.5; repeatable.",
+    ),
+)
+OPTIONS = {
+    "demo": FABRIC,
+    "simulate": (
+        Option("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs."),
+        Option(
+            "--interval",
+            type=TIME,
+            default="10ms",
+            help="Time between counter updates; must equal the sampler's interval (default: 10ms).",
+        ),
+        Option("--parent", type=int, metavar="PID", help=argparse.SUPPRESS),
+        *FABRIC,
+    ),
+    "top": (
+        *url_options(
+            "Address of a running daemon, like http://node7:10055; by default this node's daemon if one runs, else "
+            "this node's ports are sampled."
+        ),
+        Option(
+            "--alone",
+            action="store_true",
+            help="Sample this node's ports even if a daemon is running; implied by any --path.*, --sampler.* or "
+            "--ports.* flag.",
+        ),
+    ),
+    "doctor": (
+        Option(
+            "--format",
+            choices=("text", "json"),
+            default="text",
+            help="Text for people or JSON for programs (default: text).",
+        ),
+        Option("--strict", action="store_true", help="Exit 1 on warnings as well."),
+        Option(
+            "--watch",
+            type=TIME,
+            nargs="?",
+            const=EVERY,
+            help=f"Repeat at this interval until Ctrl-C (without a value: {EVERY}).",
+        ),
+        Option(
+            "--check",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="Run only this check; repeatable (default: all).",
+        ),
+        Option("--no-look", action="store_true", help="Static checks only, no sampling."),
+        Option(
+            "--nccl",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="Also judge this result of a benchmark, as `ibpulse nccl` reads it, by the node's rails; repeatable.",
+        ),
+    ),
+}

@@ -1,0 +1,193 @@
+"""The cgroups of Slurm 23 to 26 and of kubelets, wherever they are: which jobs and pods each layout has."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ibpulse.jobs import cgroup_names
+from ibpulse.jobs.cgroup_names import Cgroups
+from ibpulse.jobs.job_sources import choose_sources, merge
+from ibpulse.jobs.slurm_cgroups import read_slurm_cgroups
+from tests.jobs.job_nodes import OTHER_UID, STATIC_UID, UID, under
+from tests.tables import for_each
+
+HEX = "9ab7d9f56928aece13edee1cb8e5ea1fb9ff0a8711f95b2debd0ab1bae8d487c"
+SLUID, OTHER_SLUID = "s5K1KKYAYG5D00", "sEKNKTV3WPV500"
+SCOPE = "system.slice/slurmstepd.scope"
+OPEN = "mlx5_0 hca_handle=2 hca_object=200\n"
+BURSTABLE = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod"
+POD = f"{BURSTABLE}{under(UID)}.slice"
+DOCKER = f"system.slice/docker-{HEX}.scope"
+CONTAINERD_POD = f"system.slice/containerd.service/kubepods-burstable-pod{under(UID)}.slice:cri-containerd:{HEX}"
+STOPPED = "populated 0\nfrozen 0\n"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Cgroups (each with the text of `rdma.current`, or of `cgroup.events` in a scope), and what is true of them."""
+
+    folders: Mapping[str, str]
+    jobs: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    known: bool = True
+    remarks: tuple[str, ...] = field(default=())
+
+    def build(self, root: Path) -> None:
+        for path, text in self.folders.items():
+            folder = root / path
+            folder.mkdir(parents=True, exist_ok=True)
+            if text:
+                (folder / ("rdma.current" if "hca_" in text else "cgroup.events")).write_text(text)
+
+
+def slurm(*paths: str, **changes: object) -> Layout:
+    return Layout(dict.fromkeys(paths, ""), **changes)  # type: ignore[arg-type]
+
+
+LAYOUTS = {
+    "Slurm 23 to 25": slurm(f"{SCOPE}/job_42/step_0/user/task_0", f"{SCOPE}/system", jobs=("42",)),
+    "Slurm 26.05": slurm(
+        f"{SCOPE}/{SLUID}/step_0", f"{SCOPE}/{OTHER_SLUID}", f"{SCOPE}/system", jobs=(SLUID, OTHER_SLUID)
+    ),
+    "Slurm 26.05, idle": slurm(f"{SCOPE}/system", f"{SCOPE}/slurmd"),
+    "Slurm 26.05, ended": Layout({f"{SCOPE}/{SLUID}": STOPPED}),
+    "a name of the future": slurm(
+        f"{SCOPE}/job_42", f"{SCOPE}/t5K1", jobs=("42",), known=False, remarks=("t5K1: not the name of a job",)
+    ),
+    "a name of the future, ended": Layout({f"{SCOPE}/t5K1": STOPPED}),
+    "several slurmd, a nested CgroupSlice": slurm(
+        f"hpc.slice/hpc-a.slice/n1_slurmstepd.scope/{SLUID}",
+        "system.slice/n2_slurmstepd.scope/job_7",
+        jobs=("7", SLUID),
+    ),
+    "version 1, several slurmd": slurm("cpuacct/slurm_n1/uid_0/job_3", "memory/slurm_n1/uid_0/job_3", jobs=("3",)),
+    "version 1, by SLUID": slurm(f"freezer/slurm/uid_7/{SLUID}", jobs=(SLUID,)),
+    "version 1, another name": slurm("freezer/slurm/uid_7/x", known=False, remarks=("x: not the name of a job",)),
+    "version 1, idle": slurm("freezer/slurm/system"),
+    "slurmd in a container of Docker": slurm(f"{DOCKER}/{SCOPE}/job_42", jobs=("42",)),
+    "slurmd in a container of Docker with cgroupfs": slurm(f"docker/{HEX}/{SCOPE}/{SLUID}", jobs=(SLUID,)),
+    "slurmd in a pod of containerd": Layout(
+        {f"{POD}/cri-containerd-{HEX}.scope/{SCOPE}/job_77/step_0": "", POD: OPEN}, ("77",), (UID,)
+    ),
+    "slurmd in a pod of CRI-O": Layout(
+        {f"{POD}/crio-{HEX}.scope/container/{SCOPE}/{SLUID}": "", POD: OPEN}, (SLUID,), (UID,)
+    ),
+    "slurmd's scope beside its container": Layout({f"{POD}/{SCOPE}/job_77": "", POD: OPEN}, ("77",), (UID,)),
+    "slurmd in a pod of cgroupfs, idle": Layout(
+        {f"kubepods/burstable/pod{UID}/{HEX}/{SCOPE}/system": "", f"kubepods/burstable/pod{UID}": OPEN}, (), (UID,)
+    ),
+    "slurmd in a pod of kind": slurm(
+        f"{DOCKER}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{under(UID)}.slice/{SCOPE}/job_77",
+        jobs=("77",),
+        pods=(UID,),
+    ),
+    "two pods with slurmd, version 1": slurm(
+        f"freezer/kubepods/pod{UID}/{HEX}/slurm/uid_0/job_5",
+        f"freezer/kubepods/pod{OTHER_UID}/{HEX}/slurm_n/uid_0/job_6",
+        jobs=("5", "6"),
+        pods=(UID, OTHER_UID),
+    ),
+    "--cgroup-root with systemd": Layout(
+        {f"podruntime.slice/podruntime-kubepods.slice/podruntime-kubepods-pod{under(UID)}.slice": OPEN}, (UID,), (UID,)
+    ),
+    "--cgroup-root with cgroupfs": Layout({f"kubelet/kubepods/besteffort/pod{UID}": OPEN}, (UID,), (UID,)),
+    "k3s, RKE2": Layout({POD: OPEN, f"{BURSTABLE}{STATIC_UID}.slice": ""}, (UID,), (UID, STATIC_UID)),
+    "k3s in its own service": Layout({f"system.slice/k3s.service/kubepods/pod{UID}": OPEN}, (UID,), (UID,)),
+    "k3d, kind with cgroupfs": Layout({f"docker/{HEX}/kubelet/kubepods/pod{UID}": OPEN}, (UID,), (UID,)),
+    "minikube": Layout({f"{DOCKER}/kubepods.slice/kubepods-pod{under(UID)}.slice": OPEN}, (UID,), (UID,)),
+    "containerd without systemd below a kubelet with it": Layout(
+        {POD: "mlx5_0 hca_handle=0\n", CONTAINERD_POD: OPEN}, (UID,), (UID,)
+    ),
+    "version 1": Layout({f"rdma/x/kubepods/pod{UID}": OPEN, f"memory/x/kubepods/pod{UID}": ""}, (UID,), (UID,)),
+    "a UID of another form": Layout(
+        {f"{BURSTABLE}own_uid.slice": OPEN, POD: "mlx5_0 hca_handle=0\n"},
+        (),
+        (UID,),
+        False,
+        ("own_uid.slice: a pod by",),
+    ),
+    "Slurm without cgroups": slurm(
+        "system.slice/slurmd.service", known=False, remarks=("ProctrackType=proctrack/cgroup",)
+    ),
+    "a kubelet without pods": slurm(
+        "system.slice/rke2-agent.service", known=False, remarks=("name their place in jobs",)
+    ),
+    "cgroups of users": slurm(f"user.slice/user-7.slice/{SCOPE}/job_1", f"user.slice/kubepods/pod{UID}", known=False),
+    "pods of others than a kubelet": slurm(f"machine.slice/machine-libpod_pod_{HEX}.slice/pod{UID}", known=False),
+}
+
+
+@for_each(LAYOUTS)
+def test_every_layout_has_its_jobs_and_pods(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("cgroup")
+    layout.build(root)
+    merged = merge({name: source() for name, source in choose_sources(root, None, None).items()})
+    assert tuple(claim.id for claim in merged.claims or ()) == tuple(sorted(layout.jobs, key=len))
+    assert (set(merged.pods), merged.known) == (set(layout.pods), layout.known)
+    assert len(merged.remarks) == len(layout.remarks)
+    assert all(text in remark for text, remark in zip(layout.remarks, merged.remarks, strict=True))
+
+
+def test_a_slurm_without_cgroups_whose_files_name_its_jobs_is_known(tmp_path: Path) -> None:
+    (tmp_path / "cgroup/system.slice/slurmd.service").mkdir(parents=True)
+    (tmp_path / "map").mkdir()
+    sources = choose_sources(tmp_path / "cgroup", tmp_path / "map", None)
+    merged = merge({name: source() for name, source in sources.items()})
+    assert (merged.claims, merged.known, merged.remarks) == ((), True, ())
+
+
+def test_the_title_of_slurmstepd_tells_the_number_of_a_job(tmp_path: Path) -> None:
+    for sluid, pids in ((SLUID, "0\n41\n"), (OTHER_SLUID, "42\n")):
+        folder = tmp_path / SCOPE / sluid / "step_extern/slurm"
+        folder.mkdir(parents=True)
+        (folder / "cgroup.procs").write_text(pids)
+    for pid, title in (("41", "slurmstepd: [4711.extern]\0"), ("42", "sleep\x00infinity")):
+        (tmp_path / "proc" / pid).mkdir(parents=True)
+        (tmp_path / "proc" / pid / "cmdline").write_text(title)
+    numbers: dict[str, str] = {}
+
+    def ids() -> list[str]:
+        return [claim.id for claim in read_slurm_cgroups(tmp_path, 60.0, numbers, tmp_path / "proc").claims]
+
+    assert ids() == ["4711", OTHER_SLUID]
+    # the number stays when its slurmstepd is gone
+    (tmp_path / SCOPE / SLUID / "step_extern/slurm/cgroup.procs").write_text("")
+    assert ids() == ["4711", OTHER_SLUID]
+    (tmp_path / SCOPE / SLUID).rename(tmp_path / SCOPE / "job_9")
+    assert (ids(), numbers) == (["9", OTHER_SLUID], {})
+
+
+def test_numbers_of_files_beside_sluids_are_said(tmp_path: Path) -> None:
+    (tmp_path / "cgroup" / SCOPE / SLUID).mkdir(parents=True)
+    (tmp_path / "map").mkdir()
+    (tmp_path / "map" / "0").write_text("4711\n")
+    merged = merge(
+        {name: source() for name, source in choose_sources(tmp_path / "cgroup", tmp_path / "map", None).items()}
+    )
+    assert [claim.id for claim in merged.claims or ()] == ["4711", SLUID]
+    assert "a job that slurm-map names by its number is listed twice" in merged.remarks[0]
+
+
+def test_cgroups_that_another_user_made_are_not_searched(tmp_path: Path) -> None:
+    (tmp_path / f"a.slice/b.service/{SCOPE}/job_1").mkdir(parents=True)
+    assert [claim.id for claim in read_slurm_cgroups(tmp_path).claims] == ["1"]
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "a.slice/b.service", 65534, 65534)
+        assert not read_slurm_cgroups(tmp_path).present
+
+
+def test_a_folder_with_too_many_entries_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup_names, "MOST_LISTED", 2)
+    for number in range(3):
+        (tmp_path / SCOPE / f"job_{number + 1}").mkdir(parents=True)
+    found = read_slurm_cgroups(tmp_path)
+    assert (found.claims, found.whole) == ((), False)
+    reason = "has more than 2 entries, which is too many to read; showing the jobs known before."
+    assert found.remarks == (f"{tmp_path / SCOPE} {reason}",)
+    assert list(Cgroups().search(tmp_path / "nothing", re.compile("x"))) == []

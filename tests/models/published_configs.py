@@ -1,0 +1,224 @@
+"""Published configurations of Hugging Face: the keys that count, and the published parameters.
+
+Totals are those of the weights on huggingface.co (safetensors) without the layers of multi-token prediction and without
+encoders of images; where these are part of the files, the total that the authors name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_DEEPSEEK: dict[str, Any] = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
+    "num_key_value_heads": 128, "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_shared_experts": 1,
+    "n_routed_experts": 256, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "moe_layer_freq": 1,
+    "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
+    "vocab_size": 129280, "tie_word_embeddings": False, "num_nextn_predict_layers": 1,
+}  # fmt: skip
+_GPT_OSS: dict[str, Any] = {
+    "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
+    "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 2880, "num_local_experts": 128,
+    "num_experts_per_tok": 4, "experts_per_token": 4, "attention_bias": True, "vocab_size": 201088,
+    "layer_types": ["sliding_attention", "full_attention"] * 18, "tie_word_embeddings": False,
+}  # fmt: skip
+_LLAMA_4: dict[str, Any] = {
+    "model_type": "llama4_text", "hidden_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 40,
+    "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+    "num_local_experts": 16, "num_experts_per_tok": 1, "interleave_moe_layer_step": 1, "vocab_size": 202048,
+    "tie_word_embeddings": False, "attention_bias": False, "layer_types": ["chunked_attention"] * 48,
+}  # fmt: skip
+_GLM: dict[str, Any] = {
+    "model_type": "glm4_moe", "hidden_size": 5120, "num_hidden_layers": 92, "num_attention_heads": 96,
+    "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288, "moe_intermediate_size": 1536,
+    "n_shared_experts": 1, "n_routed_experts": 160, "num_experts_per_tok": 8, "first_k_dense_replace": 3,
+    "attention_bias": True, "use_qk_norm": True, "vocab_size": 151552, "tie_word_embeddings": False,
+    "num_nextn_predict_layers": 1,
+}  # fmt: skip
+QWEN3: dict[str, Any] = {
+    "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32,
+    "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768,
+    "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8, "decoder_sparse_step": 1, "mlp_only_layers": [],
+    "tie_word_embeddings": False,
+}  # fmt: skip
+_ERNIE: dict[str, Any] = {
+    "model_type": "ernie4_5_moe", "hidden_size": 2560, "num_hidden_layers": 28, "num_attention_heads": 20,
+    "num_key_value_heads": 4, "intermediate_size": 12288, "moe_intermediate_size": 1536, "moe_num_experts": 64,
+    "moe_num_shared_experts": 2, "moe_k": 6, "moe_layer_start_index": 1, "moe_layer_end_index": 27,
+    "moe_layer_interval": 1, "use_bias": False, "vocab_size": 103424,
+}  # fmt: skip
+
+
+def _renamed(config: dict[str, Any], **names: str) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in config.items()}
+
+
+# configuration, parameters, relative tolerance
+PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
+    "Qwen3-30B-A3B": (QWEN3, 30_532_122_624, 0),
+    "Qwen3-30B-A3B of transformers 5": (_renamed(QWEN3, num_experts="num_local_experts"), 30_532_122_624, 0),
+    "Qwen3-235B-A22B": (
+        QWEN3
+        | {"hidden_size": 4096, "num_hidden_layers": 94, "num_attention_heads": 64, "intermediate_size": 12288}
+        | {"moe_intermediate_size": 1536},
+        235_093_634_560,
+        0,
+    ),
+    "Qwen1.5-MoE-A2.7B": (
+        {
+            "model_type": "qwen2_moe", "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16,
+            "num_key_value_heads": 16, "intermediate_size": 5632, "moe_intermediate_size": 1408,
+            "shared_expert_intermediate_size": 5632, "num_experts": 60, "num_experts_per_tok": 4, "vocab_size": 151936,
+            "tie_word_embeddings": False, "decoder_sparse_step": 1,
+        },
+        14_315_784_192,
+        0,
+    ),
+    "Mixtral-8x22B": (
+        {
+            "model_type": "mixtral", "hidden_size": 6144, "num_hidden_layers": 56, "num_attention_heads": 48,
+            "num_key_value_heads": 8, "intermediate_size": 16384, "vocab_size": 32768, "num_local_experts": 8,
+            "num_experts_per_tok": 2, "tie_word_embeddings": False,
+        },
+        140.63e9,
+        1e-5,
+    ),
+    "DeepSeek-V3": (_DEEPSEEK, 671_026_419_200, 0),
+    "DeepSeek-V3 of transformers 5": (
+        _renamed(_DEEPSEEK, n_routed_experts="num_local_experts", n_shared_experts="num_shared_experts"),
+        671_026_419_200,
+        0,
+    ),
+    "DeepSeek-V2": (
+        _DEEPSEEK
+        | {"model_type": "deepseek_v2", "hidden_size": 5120, "num_hidden_layers": 60, "intermediate_size": 12288}
+        | {"moe_intermediate_size": 1536, "n_shared_experts": 2, "n_routed_experts": 160, "num_experts_per_tok": 6}
+        | {"first_k_dense_replace": 1, "vocab_size": 102400},
+        235_741_434_880,
+        0,
+    ),
+    "DeepSeek-V2-Lite": (
+        _DEEPSEEK
+        | {"model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": 27, "num_attention_heads": 16}
+        | {"num_key_value_heads": 16, "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_shared_experts": 2}
+        | {"n_routed_experts": 64, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "q_lora_rank": None}
+        | {"vocab_size": 102400},
+        15_706_484_224,
+        0,
+    ),
+    "DeepSeekMoE-16B": (
+        {
+            "model_type": "deepseek", "hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16,
+            "num_key_value_heads": 16, "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_shared_experts": 2,
+            "n_routed_experts": 64, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "moe_layer_freq": 1,
+            "vocab_size": 102400, "tie_word_embeddings": False,
+        },
+        16_375_728_128,
+        0,
+    ),
+    "Kimi-K2": (
+        _DEEPSEEK
+        | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
+        | {"first_k_dense_replace": 1, "vocab_size": 163840},
+        1.026e12,
+        5e-4,
+    ),
+    "GLM-4.5": (_GLM, 355e9, 0.01),
+    "GLM-4.5-Air": (
+        _GLM
+        | {"hidden_size": 4096, "num_hidden_layers": 46, "intermediate_size": 10944, "moe_intermediate_size": 1408}
+        | {"n_routed_experts": 128, "first_k_dense_replace": 1, "use_qk_norm": False},
+        106e9,
+        0.01,
+    ),
+    "GLM-4.5-Air with a list of layers": (
+        _GLM
+        | {"hidden_size": 4096, "num_hidden_layers": 46, "intermediate_size": 10944, "moe_intermediate_size": 1408}
+        | {"n_routed_experts": 128, "first_k_dense_replace": None, "use_qk_norm": False}
+        | {"mlp_layer_types": ["dense", *["sparse"] * 45]},
+        106e9,
+        0.01,
+    ),
+    "gpt-oss-120b": (_GPT_OSS, 116_829_156_672, 0),
+    "gpt-oss-20b": (
+        _GPT_OSS | {"num_hidden_layers": 24, "num_local_experts": 32},
+        20_914_757_184,
+        0,
+    ),
+    "Llama-4-Scout": ({"model_type": "llama4", "text_config": _LLAMA_4}, 107.77e9, 1e-4),
+    "Llama-4-Maverick": (
+        {"model_type": "llama4", "text_config": _LLAMA_4 | {"num_local_experts": 128, "interleave_moe_layer_step": 2}},
+        400.71e9,
+        1e-4,
+    ),
+    "Llama-4-Maverick with its layers": (
+        _LLAMA_4 | {"num_local_experts": 128, "moe_layers": list(range(1, 48, 2)), "interleave_moe_layer_step": 2},
+        400.71e9,
+        1e-4,
+    ),
+    "MiniMax-M2": (
+        {
+            "model_type": "minimax_m2", "hidden_size": 3072, "num_hidden_layers": 62, "num_attention_heads": 48,
+            "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 1536, "num_local_experts": 256,
+            "num_experts_per_tok": 8, "use_qk_norm": True, "qk_norm_type": "per_layer", "use_routing_bias": True,
+            "vocab_size": 200064, "attn_type_list": [1] * 62, "shared_intermediate_size": 0,
+            "tie_word_embeddings": False,
+        },
+        230e9,
+        0.01,
+    ),
+    "granite-3.0-3b-a800m": (
+        {
+            "model_type": "granitemoe", "hidden_size": 1536, "num_hidden_layers": 32, "num_attention_heads": 24,
+            "num_key_value_heads": 8, "intermediate_size": 512, "num_local_experts": 40, "num_experts_per_tok": 8,
+            "attention_bias": False, "vocab_size": 49155, "tie_word_embeddings": True,
+        },
+        3.3e9,
+        0.01,
+    ),
+    "OLMoE-1B-7B": (
+        {
+            "model_type": "olmoe", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
+            "num_key_value_heads": 16, "intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8,
+            "attention_bias": False, "vocab_size": 50304, "tie_word_embeddings": False,
+        },
+        6_919_161_856,
+        0,
+    ),
+    "Phi-3.5-MoE": (
+        {
+            "model_type": "phimoe", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "intermediate_size": 6400, "num_local_experts": 16, "num_experts_per_tok": 2,
+            "attention_bias": True, "lm_head_bias": True, "vocab_size": 32064, "tie_word_embeddings": False,
+        },
+        41_873_153_344,
+        0,
+    ),
+    "dbrx": (
+        {
+            "model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "vocab_size": 100352,
+            "attn_config": {"kv_n_heads": 8, "clip_qkv": 8}, "tie_word_embeddings": False,
+            "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
+        },
+        131_596_523_520,
+        0,
+    ),
+    "ERNIE-4.5-21B-A3B": (_ERNIE, 21_825_437_888, 0),
+    "ERNIE-4.5-300B-A47B": (
+        _ERNIE
+        | {"hidden_size": 8192, "num_hidden_layers": 54, "num_attention_heads": 64, "num_key_value_heads": 8}
+        | {"intermediate_size": 28672, "moe_intermediate_size": 3584, "moe_num_shared_experts": 0, "moe_k": 8}
+        | {"moe_layer_start_index": 3, "moe_layer_end_index": 53, "tie_word_embeddings": False},
+        300e9,
+        0.01,
+    ),
+    "Hunyuan-A13B": (
+        {
+            "model_type": "hunyuan_v1_moe", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "attention_head_dim": 128, "intermediate_size": 3072, "num_experts": 64,
+            "moe_intermediate_size": [3072] * 32, "moe_topk": [8] * 32, "num_shared_expert": [1] * 32, "use_cla": False,
+            "cla_share_factor": 2, "use_qk_norm": True, "vocab_size": 128167, "tie_word_embeddings": True,
+        },
+        80_393_183_232,
+        0,
+    ),
+}  # fmt: skip
