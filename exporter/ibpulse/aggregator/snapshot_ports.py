@@ -135,15 +135,15 @@ def describe_windows(
     numbers = np.stack([found.mean, found.peak, found.duty_cycle, found.burstiness_cv], axis=-1)
     values = numbers.astype(object)
     values[np.isnan(numbers)] = None
-    return [[[_direction(*way) for way in port] for port in window] for window in values.tolist()]
-
-
-def _direction(
-    mean: float | None, peak: float | None, duty_cycle: float | None, variation: float | None
-) -> DirectionStatistics:
-    return DirectionStatistics.model_construct(
-        mean_bytes_per_second=mean,
-        peak_bytes_per_second=peak,
-        duty_cycle_ratio=duty_cycle,
-        burstiness_cv=variation,
-    )
+    return [
+        [
+            [
+                DirectionStatistics.model_construct(
+                    mean_bytes_per_second=mean, peak_bytes_per_second=peak, duty_cycle_ratio=duty, burstiness_cv=cv
+                )
+                for mean, peak, duty, cv in port
+            ]
+            for port in window
+        ]
+        for window in values.tolist()
+    ]

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from ibpulse.aggregator.snapshot import Histogram, PortSnapshot, Snapshot
 from ibpulse.answers.jobs import JobPortsAnswer
 from ibpulse.answers.members import AnswerPart
 from ibpulse.answers.statistics import NO_RAIL
 from ibpulse.answers.stream import (
-    StreamBatch,
     StreamDirections,
     StreamDropped,
     StreamEntry,
@@ -161,22 +161,23 @@ def batch_event(
 ) -> bytes:
     """The rates of some samples in whole MB/s, null for missing data; its identity is the last tick.
 
-    `merged` are the places of merged samples: series, first sample, number of samples.
+    `merged` are the places of merged samples: series, first sample, number of samples. The members of `StreamBatch`
+    are written without one, which takes half the time: a batch comes ten times a second.
     """
-    more: dict[str, Any] = {"merged": merged} if merged else {}
-    rates = _whole_numbers(np.rint(bytes_per_second / BYTES_PER_MEGABYTE))
-    data = StreamBatch.model_construct(start_ms=start_ns // MILLISECOND_NS, megabytes_per_second=rates, **more)
-    return _event("batch", data, last_tick)
+    numbers = _whole_numbers(np.rint(bytes_per_second / BYTES_PER_MEGABYTE))
+    more = b',"merged":%b' % orjson.dumps(merged) if merged else b""
+    data = b'{"start_ms":%d,"megabytes_per_second":%b%b}' % (start_ns // MILLISECOND_NS, numbers, more)
+    return event("batch", data, last_tick)
 
 
-def _whole_numbers(values: npt.NDArray[np.float64]) -> Any:
-    """Values as whole numbers, None for NaN."""
+def _whole_numbers(values: npt.NDArray[np.float64]) -> bytes:
+    """Values as JSON without fractions, null for NaN."""
     lost = np.isnan(values)
     if not lost.any():
-        return values.astype(np.int32, order="C")
+        return orjson.dumps(values.astype(np.int32, order="C"), option=orjson.OPT_SERIALIZE_NUMPY)
     whole = np.where(lost, 0, values).astype(np.int32).astype(object)
     whole[lost] = None
-    return whole.tolist()
+    return orjson.dumps(whole.tolist())
 
 
 def gap_event(start_ns: int, end_ns: int) -> bytes:

@@ -12,7 +12,7 @@ import orjson
 from starlette.responses import Response
 
 from ibpulse.answers.members import AnswerPart
-from ibpulse.answers.window import History, Implausible, WindowAnswer, WindowGrid, WindowHead, WindowSeries
+from ibpulse.answers.window import History, Implausible, WindowAnswer, WindowGrid, WindowHead
 from ibpulse.text import csv_text, first_names
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.window.query import Format
@@ -71,13 +71,12 @@ def _sentence(window: WindowValues, holes: int) -> str:
 
 
 def _json(window: WindowValues) -> Response:
-    series = []
+    series: list[Any] = []
     for row, (port, direction) in enumerate(window.names()):
-        # arrays in place of lists: orjson encodes them without a Python object for each value
-        members: dict[str, Any] = {"port": port, "direction": direction, "values": window.values[row]}
+        # the members of `WindowSeries` with arrays, which orjson encodes without a Python object for each value
+        series.append({"port": port, "direction": direction, "values": window.values[row]})
         if window.uncertainty is not None:
-            members[UNCERTAINTY] = window.uncertainty[row]
-        series.append(WindowSeries.model_construct(**members))
+            series[-1][UNCERTAINTY] = window.uncertainty[row]
     answer = WindowAnswer.model_construct(**_grid(window).given(), series=series)
     return Response(answer.encode_given(), media_type="application/json")
 
