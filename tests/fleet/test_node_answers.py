@@ -19,8 +19,9 @@ from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_PORTS, AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.answers.window import WindowAnswer
 from ibpulse.client.transport import PeerAnswer, read_answer
-from ibpulse.client.windows import NodeJsonWindow, read_array, read_window
+from ibpulse.client.windows import read_array, read_window
 from ibpulse.errors import DaemonError
 from ibpulse.web.app import create_app
 from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, jobs_of, ports_of, state_of
@@ -35,8 +36,8 @@ BY_PATH: dict[str, type[AnswerPart]] = {
     "/api/v1/clock": ClockAnswer,
     "/api/v1/events": EventsAnswer,
     "/api/v1/summary?last=5s": SummaryAnswer,
-    "/api/v1/window?last=1s": NodeJsonWindow,
-    "/api/v1/window?last=1s&uncertainty=true&unit=ratio": NodeJsonWindow,
+    "/api/v1/window?last=1s": WindowAnswer,
+    "/api/v1/window?last=1s&uncertainty=true&unit=ratio": WindowAnswer,
 }
 
 
@@ -136,7 +137,7 @@ def test_a_job_has_no_more_ports_than_a_node() -> None:
 
 @for_each(
     itertools.product(
-        (PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, SummaryAnswer, NodeJsonWindow, CapturesAnswer),
+        (PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, SummaryAnswer, WindowAnswer, CapturesAnswer),
         (b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'),
     )
 )
