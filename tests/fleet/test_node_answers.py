@@ -18,6 +18,7 @@ from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_PORTS, AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.answers.stream import StreamState
 from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.answers.window import WindowAnswer
 from ibpulse.client.transport import PeerAnswer, read_answer
@@ -280,3 +281,11 @@ def test_series_of_another_length_are_refused() -> None:
         read_window(answered(json.dumps({**HEAD, "series": [series]}).encode()))
     series["values"] = [1.0, None, 2.0]
     assert read_window(answered(json.dumps({**HEAD, "series": [series]}).encode())).series[0].values == [1, None, 2]
+
+
+@for_each([{"from_ms": 5, "state": "ACTIVE"}, {"state": "down", "role": "storage", "other": 1, "from_ms": 5}])
+def test_a_part_without_a_check_is_like_one_of_pydantic(members: dict[str, Any]) -> None:
+    ours = StreamState.model_construct(**members)
+    theirs = super(AnswerPart, StreamState).model_construct(**members)
+    assert ours == theirs == StreamState.model_validate(members)
+    assert (list(vars(ours)), ours.model_fields_set) == (list(vars(theirs)), theirs.model_fields_set)
