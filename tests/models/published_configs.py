@@ -18,6 +18,11 @@ _DEEPSEEK: dict[str, Any] = {
     "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
     "vocab_size": 129280, "tie_word_embeddings": False, "num_nextn_predict_layers": 1,
 }  # fmt: skip
+_KIMI: dict[str, Any] = (
+    _DEEPSEEK
+    | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
+    | {"first_k_dense_replace": 1, "vocab_size": 163840}
+)
 _GPT_OSS: dict[str, Any] = {
     "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
     "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 2880, "num_local_experts": 128,
@@ -59,6 +64,10 @@ def _renamed(config: dict[str, Any], **names: str) -> dict[str, Any]:
 PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
     "Qwen3-30B-A3B": (QWEN3, 30_532_122_624),
     "Qwen3-30B-A3B of transformers 5": (_renamed(QWEN3, num_experts="num_local_experts"), 30_532_122_624),
+    "Qwen3-VL-30B-A3B": (
+        {"model_type": "qwen3_vl_moe", "text_config": QWEN3 | {"model_type": "qwen3_vl_moe_text"}},
+        30_532_122_624,
+    ),
     "Qwen3-235B-A22B": (
         QWEN3
         | {"hidden_size": 4096, "num_hidden_layers": 94, "num_attention_heads": 64, "intermediate_size": 12288}
@@ -111,17 +120,23 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
         },
         16_375_728_128,
     ),
-    "Kimi-K2": (
-        _DEEPSEEK
-        | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
-        | {"first_k_dense_replace": 1, "vocab_size": 163840},
-        1_026_408_232_448,
-    ),
+    "Kimi-K2": (_KIMI, 1_026_408_232_448),
+    "Kimi-K2.5": ({"model_type": "kimi_k25", "text_config": _KIMI}, 1_026_408_232_448),
     "GLM-4.5": (_GLM, 352_797_829_024),
     "GLM-4.5-Air": (
         _GLM
         | {"hidden_size": 4096, "num_hidden_layers": 46, "intermediate_size": 10944, "moe_intermediate_size": 1408}
         | {"n_routed_experts": 128, "first_k_dense_replace": 1, "use_qk_norm": False},
+        106_852_251_264,
+    ),
+    "GLM-4.5V": (
+        {
+            "model_type": "glm4v_moe",
+            "text_config": _GLM
+            | {"model_type": "glm4v_moe_text", "hidden_size": 4096, "num_hidden_layers": 46, "use_qk_norm": False}
+            | {"intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 128}
+            | {"first_k_dense_replace": 1},
+        },
         106_852_251_264,
     ),
     "GLM-4.5-Air with a list of layers": (
