@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.rolling import RollingSeconds
-from ibpulse.aggregator.snapshot import NodeWindow
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.node_statistics import (
     FIELDS,
@@ -23,7 +23,9 @@ from ibpulse.analysis.node_statistics import (
     usual_peak,
 )
 from ibpulse.analysis.signature import Features, describe_features
+from ibpulse.answers.statistics import NodeWindow
 from ibpulse.arrays import Floats
+from ibpulse.units import format_duration
 
 
 class NodeTotals:
@@ -33,6 +35,7 @@ class NodeTotals:
         self._options = options
         more = [scale for scale in signature.TIMESCALES_NS if scale not in options.timescales_ns]
         self._timescales_ns = (*options.timescales_ns, *more)
+        self._scale_names = [*map(format_duration, options.timescales_ns)]
         self._ticks_per_bin = [bin_ticks(timescale_ns, interval_ns) for timescale_ns in self._timescales_ns]
         longest = options.longest_seconds()
         self._sums = RollingSeconds(longest, (FIELDS,), behind_seconds)
@@ -69,27 +72,27 @@ class NodeTotals:
         spans = self._options.window_seconds()
         found = self._describe([(seconds, 0) for seconds in spans], resolution_ticks)
         highest = np.array([self._peak_utilizations.max(seconds) for seconds in spans])
-        columns = (
-            found.transmit,
-            found.receive,
-            found.peak,
-            found.active_mean,
-            found.duty_cycle,
-            found.peak_to_mean,
-            np.where(np.isnan(found.peak), np.nan, highest),
-        )
-        observed = [min(1.0, self.observed_seconds(seconds) / seconds) for seconds in spans]
-        variations = found.burstiness_cv[:, : len(self._options.timescales_ns)].tolist()
+        columns = {
+            "transmit_bytes_per_second": found.transmit,
+            "receive_bytes_per_second": found.receive,
+            "bandwidth_peak_bytes_per_second": found.peak,
+            "bandwidth_active_mean_bytes_per_second": found.active_mean,
+            "bandwidth_peak_utilization_ratio": np.where(np.isnan(found.peak), np.nan, highest),
+            "peak_to_mean_ratio": found.peak_to_mean,
+            "duty_cycle_ratio": found.duty_cycle,
+            "observed_ratio": np.array([min(1.0, self.observed_seconds(seconds) / seconds) for seconds in spans]),
+        }
+        rows: list[dict[str, Any]] = [
+            dict(zip(columns, map(moments.or_none, row), strict=True))
+            for row in np.stack([*columns.values()], axis=1).tolist()
+        ]
+        variations = found.burstiness_cv[:, : len(self._scale_names)].tolist()
         return tuple(
-            NodeWindow(
-                transmit, receive, peak, active, duty, tuple(map(moments.or_none, scales)), ratio, utilization, seen
+            NodeWindow.model_construct(
+                **row,
+                burstiness_cv=dict(zip(self._scale_names, map(moments.or_none, scales), strict=True)),
             )
-            for (transmit, receive, peak, active, duty, ratio, utilization), scales, seen in zip(
-                (map(moments.or_none, row) for row in np.stack(columns, axis=1).tolist()),
-                variations,
-                observed,
-                strict=True,
-            )
+            for row, scales in zip(rows, variations, strict=True)
         )
 
     def features(self, seconds: int, resolution_ticks: int, lines: Floats) -> list[Features]:

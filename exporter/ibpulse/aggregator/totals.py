@@ -16,6 +16,7 @@ from ibpulse.aggregator.rail_balance import RecentRates
 from ibpulse.aggregator.traffic import Conclusion, Traffic, coarsest_rail
 from ibpulse.analysis.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
 from ibpulse.analysis.plausible import MOST_BEFORE, LineRate
+from ibpulse.answers.statistics import NodeRails
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.jobs.job_history import JobPorts
@@ -144,6 +145,14 @@ class RunningTotals:
         coarsest = coarsest_rail(ports, resolutions)
         concluded = self.traffic.conclude(ports, self.table, rows, rates, self.node, coarsest, ends, counting)
         return concluded, rates
+
+    def describe_rails(self, rails: int) -> NodeRails:
+        """The rails of the node, of which it has so many."""
+        return NodeRails.model_construct(
+            rails=rails,
+            active_rails=self.traffic.balance.active,
+            line_rate_bytes_per_second=self.node.line_rate,
+        )
 
     def push_holes(self, seconds: int) -> None:
         """Advance the windows over seconds that were not read."""
