@@ -99,7 +99,8 @@ def _moved_bytes(offset: Floats, place: Counts, tick: Counts, rates: Floats, sec
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (own - far) / (near - far)
     split = (share >= 0) & (share <= 1) & (further > CROSSES * burst)
-    edge = np.where(split, share, 0.0) * length
+    share = np.where(split, share, 0.0)
+    edge = share * length
     # the edge follows from the read between it and the burst, and from the rate up to a read in the burst
     busy, read, count = np.where(fell, share, 1 - share), inside - (towards < 0), np.where(even, 2, 1)
     doubt = ((1 + busy / count) * widths[read] + busy / count * widths[read + count * towards]) / 2
