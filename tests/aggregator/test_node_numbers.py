@@ -87,14 +87,14 @@ def test_a_rail_without_any_sample_in_a_second_does_not_hide_the_others(tmp_path
     assert found.node[0].transmit_bytes_per_second == pytest.approx((30e9 * 1.98 + 20e9 * 2) / 3.98, rel=1e-3)
 
 
-def test_time_scales_finer_than_the_slowest_rail_give_nothing(tmp_path: Path) -> None:
+def test_time_scales_that_divide_samples_of_a_rail_give_nothing(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A), port(B))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, (constant(20e9), IDLE), 1, 500)
-    ring.write(B, (constant(10e9), IDLE), 1, 500, stride=3)
-    at_10ms, *coarser = update(ring, aggregator, 4).node[0].burstiness_cv.values()
-    assert at_10ms is None
-    assert coarser == [pytest.approx(0, abs=1e-6)] * 3
+    ring.write(B, (constant(10e9), IDLE), 1, 500, stride=2)
+    at_10ms, at_50ms, *coarser = update(ring, aggregator, 4).node[0].burstiness_cv.values()
+    assert (at_10ms, at_50ms) == (None, None)
+    assert coarser == [pytest.approx(0, abs=1e-6)] * 2
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,17 @@ def test_an_idle_node_has_duty_zero_and_no_active_mean(tmp_path: Path) -> None:
     window = summed(ring, mlx5_0=(IDLE, IDLE)).node[0]
     assert (window.duty_cycle_ratio, window.bandwidth_peak_bytes_per_second) == (0.0, 0.0)
     assert window.bandwidth_active_mean_bytes_per_second is None
+
+
+def test_what_was_sampled_before_an_interval_was_lengthened_is_no_window() -> None:
+    node = NodeTotals(AggregatorOptions(), 10 * MS)
+    ticks = NodeTicks(np.full((2, 1, 100), 5e9), np.full((1, 100), 0.01), np.ones((1, 100), np.bool_))
+    known = []
+    for stride in (1, 2, 1):
+        node.add_seconds(ticks, stride, np.array([[40e9]]))
+        known.append([value is not None for value in node.windows()[0].burstiness_cv.values()])
+    # a bin of 1 s alone has no variation
+    assert known == [[True, True, True, False], [False, False, True, True], [True] * 4]
 
 
 def test_what_slow_counters_do_not_resolve_has_no_peak_of_utilization() -> None:

@@ -37,6 +37,7 @@ class NodeTotals:
         self._timescales_ns = (*options.timescales_ns, *more)
         self._scale_names = [*map(format_duration, options.timescales_ns)]
         self._ticks_per_bin = [bin_ticks(timescale_ns, interval_ns) for timescale_ns in self._timescales_ns]
+        self._stride = 1
         longest = options.longest_seconds()
         self._sums = RollingSeconds(longest, (FIELDS,), behind_seconds)
         self._peaks = RollingSeconds(longest, (), behind_seconds)
@@ -44,10 +45,10 @@ class NodeTotals:
         self._line = math.nan
         self._scales = RollingSeconds(longest, (len(self._ticks_per_bin), moments.FIELDS), behind_seconds)
 
-    def add_seconds(self, node: NodeTicks, coarsest_stride: int, lines: Floats) -> None:
+    def add_seconds(self, node: NodeTicks, stride: int, lines: Floats) -> None:
         """Add seconds of the sum over the ACTIVE rails; `lines` is the node's line rate, of the shape of `node.good`.
 
-        It may be of shape (1, 1) instead. It is NaN while it is unknown.
+        It may be of shape (1, 1) instead. It is NaN while it is unknown. Bins of `stride` ticks divide no sample.
         """
         threshold = self._options.active_bytes_per_second
         self._sums.push(sum_seconds(node, threshold))
@@ -55,7 +56,8 @@ class NodeTotals:
         self._peaks.push(highest.max(axis=-1))
         self._peak_utilizations.push(np.where(node.good, highest / lines, 0.0).max(axis=-1))
         self._line = float(lines[-1, -1])
-        self._scales.push(sum_timescales(node, self._ticks_per_bin, coarsest_stride, threshold))
+        self._stride = stride
+        self._scales.push(sum_timescales(node, self._ticks_per_bin, stride, threshold))
 
     def push_holes(self, seconds: int) -> None:
         """Advance the windows over seconds that were not read."""
@@ -131,10 +133,12 @@ class NodeTotals:
 
     def _describe(self, spans: Sequence[tuple[int, int]], resolution_ticks: int) -> NodeStatistics:
         """The statistics of spans of so many seconds, which end so many seconds before the newest."""
+        # after an interval is lengthened, the samples before that do not stand for the window
+        ticks = np.array(self._ticks_per_bin)
         return describe_node(
             np.stack([self._sums.sum(*span) for span in spans]),
             np.array([self._peaks.max(*span) for span in spans]),
             np.stack([self._scales.sum(*span) for span in spans]),
             resolution_ticks == 1,
-            np.array(self._ticks_per_bin) >= resolution_ticks,
+            (ticks >= resolution_ticks) & (ticks % self._stride == 0),
         )

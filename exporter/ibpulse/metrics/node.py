@@ -104,8 +104,8 @@ ROWS = (
     TIMESCALE.gauge(
         "ibpulse_node_burstiness_cv",
         "Coefficient of variation of the node's active bandwidth in the window, averaged over the time scale first, "
-        "with all rails taken to one instant of each sample. Absent for time scales shorter than the sampling interval "
-        "of the slowest rail.",
+        "with all rails taken to one instant of each sample. Absent for time scales that are not a multiple of the "
+        "sampling interval of every rail.",
         lambda value: value,
     ),
 )
