@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.ports import PortAnswer, PortsAnswer
 from ibpulse.answers.summary import Summary, SummaryAnswer
 from ibpulse.client.connection import DaemonConnection, ask_events, ask_metrics, ask_ports
@@ -14,7 +15,6 @@ from ibpulse.client.windows import NodeArray
 from ibpulse.errors import DaemonError
 from ibpulse.events import Event, PortHistory
 from ibpulse.model import PortState
-from ibpulse.recordings.from_daemon import ask_jobs
 from ibpulse.terminal.view import (
     EVENTS_NS,
     MOST_EVENTS,
@@ -133,9 +133,9 @@ def ask_owners(connection: DaemonConnection) -> Mapping[str, tuple[str, ...]]:
         DaemonError: the daemon does not answer, or refuses.
     """
     owners: dict[str, tuple[str, ...]] = {}
-    for record in ask_jobs(connection):
-        for port in record.job.ports if record.ended_ns is None else ():
-            owners[str(port)] = (*owners.get(str(port), ()), record.job.claim.id)
+    for job in connection.ask(JobsAnswer, "/api/v1/jobs").jobs:
+        for port in job.ports if job.ended_ms is None else ():
+            owners[port] = (*owners.get(port, ()), job.job_id)
     return owners
 
 
