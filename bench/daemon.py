@@ -11,9 +11,9 @@ from bench import processes
 from bench.bench import MILLISECOND_NS, Bench
 from bench.history import filled_ring
 from bench.trees import write_tree
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 
 
 @dataclass(frozen=True, slots=True)

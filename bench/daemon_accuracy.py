@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import compete
-from ibpulse.units import format_duration
+from ibpulse.base.units import format_duration
 from tests.fusefabric.client import FuseFabric, why_not
 from tests.running import Metrics, Running
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from statistics import median
 
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
-from ibpulse.fleet.lateness import compare_nodes
+from ibpulse.core.statistics.lateness import compare_nodes
 
 LATE, LATE_NODE = 2, "node3"
 LATENESS_MS = (0.0, 2.0, 5.0, 10.0, 20.0)

@@ -9,9 +9,9 @@ import numpy as np
 
 from bench.bench import NS_PER_SECOND
 from bench.sampler import HISTORY_SECONDS, wall_offset_ns
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 
 LINE_BYTES_PER_SECOND = 50e9
 WORD_BYTES = 4

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.reports.run import Run, describe_run
-from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
-from ibpulse.simulate.timeline import Schedule
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.workbench.reports.run import Run, describe_run
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp
+from ibpulse.workbench.simulate.timeline import Schedule
 
 TICK_NS = 10_000_000
 RAILS = 8

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from bench import reference
 from bench.bench import MILLISECOND_NS, PORTS
 from bench.sampler import SamplerRun, SamplerWatch
-from ibpulse.ring.reader import RingReader
+from ibpulse.core.ring.reader import RingReader
 
 # The C program wakes this much later than the sampler: never at the same time and, at 10 ms, in the same phase of a
 # 250 Hz scheduler tick.

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from bench import processes
 from bench.bench import NS_PER_SECOND
 from bench.trees import RECEIVE, TRANSMIT
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
+from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 
 HISTORY_SECONDS = 302
 CLOCK_TRIES = 20
@@ -54,7 +54,7 @@ def running_sampler(folder: Path, interval_ns: int, ports: int) -> Iterator[Ring
         planned.append(PlannedPort(slot, f"mlx5_{number}", (TRANSMIT,), (RECEIVE,)))
     write_plan(plan_path(ring.path, 0), Plan(1, os.getpid(), ports=tuple(planned)))
     ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = 1
-    command = [sys.executable, "-m", "ibpulse.sampler.process", str(ring.path), "0"]
+    command = [sys.executable, "-m", "ibpulse.agent.sampler.process", str(ring.path), "0"]
     with processes.running(command, folder / "sampler.log"):
         processes.wait_for(lambda: ring.words[at.lane_at(0) + at.L_TICKS] > 10, "the sampler's first ticks")
         yield RingReader(ring)

@@ -25,7 +25,7 @@ SKIPPED, AGGREGATED_UNTIL = "ibpulse_aggregator_skipped_seconds", "ibpulse_aggre
 COUNTED = ("ibpulse_sampler_ticks", "ibpulse_sampler_missed_ticks")
 # of a daemon without settings; its ring is a little longer
 DEFAULT_SECONDS, SPARE_SECONDS = 300, 2
-SAMPLER_MODULE = b"ibpulse.sampler.process"
+SAMPLER_MODULE = b"ibpulse.agent.sampler.process"
 
 
 @dataclass(frozen=True, slots=True)

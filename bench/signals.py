@@ -12,7 +12,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.simulate.timeline import Schedule, Workload
+from ibpulse.workbench.simulate.timeline import Schedule, Workload
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]

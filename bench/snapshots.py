@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bench.bench import MILLISECOND_NS
 from bench.history import filled_ring
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity
-from ibpulse.ring import layout as at
-from ibpulse.ring.reader import RingReader
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.reader import RingReader
 
 LINE_BYTES_PER_SECOND = 50e9
 INTERVAL_NS = 10 * MILLISECOND_NS

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from bench.synthetic_fleet import INTERVAL_MS, LINE, START_NS, SyntheticFleet
-from ibpulse.arrays import Floats
-from ibpulse.datasets.dataset_schema import RAW, Part
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.part_stage import PartClock, PartOrigin, finish_part
-from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
-from ibpulse.units import MILLISECOND_NS
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.arrays import Floats
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
+from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.workbench.fleet.dataset_schema import RAW, Part
+from ibpulse.workbench.fleet.dataset_store import DatasetStore
+from ibpulse.workbench.fleet.part_stage import PartClock, PartOrigin, finish_part
 
 TICK_NS = round(INTERVAL_MS * MILLISECOND_NS)
 

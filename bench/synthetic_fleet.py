@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ibpulse.analysis.steps.edges import StepTimes, find_step_edges
-from ibpulse.arrays import Counts, Floats
-from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.arrays import Counts, Floats
+from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.steps.edges import StepTimes, find_step_edges
 
 START_NS = 1_763_683_200 * SECOND_NS
 INTERVAL_MS, LINE = 10.0, 50e9

@@ -27,15 +27,15 @@ from bench.signals import (
     wave,
 )
 from bench.snapshots import build_fabric
-from ibpulse.aggregator import AggregatorOptions
-from ibpulse.aggregator.summary import summarize
-from ibpulse.answers.summary import Summary
-from ibpulse.events import PortHistory
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.workloads import ExpertParallel
+from ibpulse.agent.aggregator import AggregatorOptions
+from ibpulse.agent.aggregator.summary import summarize
+from ibpulse.core.answers.summary import Summary
+from ibpulse.core.events import PortHistory
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.workloads import ExpertParallel
 
 BEGIN_SECOND, WINDOW_SECONDS = 10, 60
 SCALE = 4

@@ -58,7 +58,7 @@ def why_not() -> str:
         return "no root"
     if shutil.which("setpriv") is None:
         return "no setpriv"
-    program = "import calendar, subprocess, sys, ibpulse.ring.file, numpy; subprocess.run([sys.executable, '-V'])"
+    program = "import calendar, subprocess, sys, ibpulse.core.ring.file, numpy; subprocess.run([sys.executable, '-V'])"
     command = [*as_user(USER), sys.executable, "-c", program]
     failed = subprocess.run(command, capture_output=True, check=False, cwd="/").returncode
     return "no interpreter that other users can read" if failed else ""

@@ -15,11 +15,21 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from ibpulse.arrays import Floats
-from ibpulse.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, save_figure, settings
-from ibpulse.simulate.fsdp import CAPTURED_RAILS
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.core.arrays import Floats
+from ibpulse.workbench.pictures.figure import (
+    LARGE,
+    SMALL,
+    THEMES,
+    Axes,
+    Colours,
+    Figure,
+    matplotlib,
+    save_figure,
+    settings,
+)
+from ibpulse.workbench.simulate.fsdp import CAPTURED_RAILS
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import make_workload
 
 WORKLOAD = "moe"
 MINUTE_NS, SCRAPE_NS, SAMPLE_NS = 60_000_000_000, 15_000_000_000, 10_000_000

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ibpulse import __version__
-from ibpulse.errors import ConfigError
+from ibpulse.base.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVES = {

@@ -13,7 +13,7 @@ from bench.report import Budget, Panel, Picture, Section, Table, microseconds, m
 from bench.sampler import running_sampler, watch
 from bench.served import cpu_shares, memory_bytes, running_daemon
 from bench.snapshots import INTERVAL_NS, build_snapshot, open_aggregator
-from ibpulse import exposition
+from ibpulse.agent import exposition
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 HISTORY_SECONDS = 60

@@ -11,12 +11,12 @@ from bench.bench import PORTS, Bench
 from bench.history import filled_ring
 from bench.report import Budget, Section, Table, milliseconds, percent
 from bench.snapshots import INTERVAL_NS
-from ibpulse.events import EventLog
-from ibpulse.jobs.job_sources import JobSources, choose_sources
-from ibpulse.jobs.job_watch import JobWatch
-from ibpulse.model import Fabric
-from ibpulse.ring.reader import RingReader
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
+from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.events import EventLog
+from ibpulse.core.model import Fabric
+from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.jobs.job_nodes import GPUS, UID, NodeTree
 

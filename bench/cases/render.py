@@ -14,11 +14,11 @@ from PIL import Image
 
 from bench.bench import NS_PER_SECOND, PORTS, Bench
 from bench.report import Budget, Section, Table
-from ibpulse.pictures import render
-from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.picture_run import PictureNode, PictureRun
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.workbench.pictures import render
+from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.picture_run import PictureNode, PictureRun
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import make_workload
 
 LIMIT_SECONDS, SECONDS, TICK_NS, WINDOW_TICKS = 20.0, 10, 10_000_000, 200
 FRAMES_PER_SECOND, THEIR_FRAMES = 20, 20

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table, milliseconds
 from bench.snapshots import build_snapshot, open_aggregator
-from ibpulse import exposition
+from ibpulse.agent import exposition
 
 LIMIT_SECONDS, FASTER = 1e-3, 10
 METHOD = f"""\

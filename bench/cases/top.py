@@ -19,8 +19,8 @@ from pathlib import Path
 from bench import processes
 from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table, percent
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.errors import DaemonError
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.client.connection import DaemonConnection
 
 SIZES = ((80, 24), (160, 50))
 LIMIT = 0.02

@@ -11,12 +11,12 @@ import numpy as np
 from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table, milliseconds
 from bench.snapshots import INTERVAL_NS, build_fabric, build_snapshot
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.simulate.fsdp import DENSE
-from ibpulse.simulate.timeline import Schedule
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.workbench.simulate.fsdp import DENSE
+from ibpulse.workbench.simulate.timeline import Schedule
 
 SIZES = (1, 2, 4, 8, 16, 32)
 SECOND_TICKS = 100

@@ -10,7 +10,7 @@ import numpy as np
 from bench.faults.load import Load
 from bench.faults.plan import START_SECONDS, Happened
 from bench.faults.testbed import Testbed
-from ibpulse.errors import RingError
+from ibpulse.base.errors import RingError
 
 # single samples are lost on any machine, and more on a busy one
 GAP_SECONDS = 0.3

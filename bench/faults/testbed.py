@@ -11,11 +11,11 @@ from typing import Any
 
 from bench.faults.service import Service
 from bench.processes import pss_bytes
-from ibpulse.errors import RingError
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.simulate.node_clock import node_environment, step_wall_clock
+from ibpulse.base.errors import RingError
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.workbench.simulate.node_clock import node_environment, step_wall_clock
 from tests.fusefabric.client import FuseFabric, environment_without_coverage
 
 PORTS = 4

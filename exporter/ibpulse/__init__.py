@@ -34,7 +34,7 @@ def __getattr__(name: str) -> object:
     import importlib
 
     # the API needs pyarrow, and the error without it should be caught
-    module = "ibpulse.errors" if name == "IbpulseError" else "ibpulse.api"
+    module = "ibpulse.base.errors" if name == "IbpulseError" else "ibpulse.workbench.python"
     found: object = getattr(importlib.import_module(module), name)
     globals()[name] = found
     return found

@@ -1,13 +1,13 @@
-from ibpulse.api import Dataset as Dataset
-from ibpulse.api import Events as Events
-from ibpulse.api import IbpulseError as IbpulseError
-from ibpulse.api import Jobs as Jobs
-from ibpulse.api import NodeConnection as NodeConnection
-from ibpulse.api import Picture as Picture
-from ibpulse.api import RunReport as RunReport
-from ibpulse.api import SampledRates as SampledRates
-from ibpulse.api import SpanSummary as SpanSummary
-from ibpulse.api import connect as connect
-from ibpulse.api import read as read
+from ibpulse.workbench.python import Dataset as Dataset
+from ibpulse.workbench.python import Events as Events
+from ibpulse.workbench.python import IbpulseError as IbpulseError
+from ibpulse.workbench.python import Jobs as Jobs
+from ibpulse.workbench.python import NodeConnection as NodeConnection
+from ibpulse.workbench.python import Picture as Picture
+from ibpulse.workbench.python import RunReport as RunReport
+from ibpulse.workbench.python import SampledRates as SampledRates
+from ibpulse.workbench.python import SpanSummary as SpanSummary
+from ibpulse.workbench.python import connect as connect
+from ibpulse.workbench.python import read as read
 
 __version__: str

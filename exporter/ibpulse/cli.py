@@ -12,10 +12,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
-from ibpulse import __version__, memory
+from ibpulse import __version__
+from ibpulse.base import memory
+from ibpulse.base.errors import ConfigError, IbpulseError
+from ibpulse.base.text import escape_controls
 from ibpulse.commands import group_overview, overview
-from ibpulse.errors import ConfigError, IbpulseError
-from ibpulse.text import escape_controls
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -100,7 +101,7 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
     verb, rest = split_verb(words)
     parsed = parse(verb, rest)
-    from ibpulse.config.loading import resolve  # not for help
+    from ibpulse.agent.config.loading import resolve  # not for help
 
     try:
         settings, origins = resolve(parsed.flags, environ)
@@ -116,7 +117,7 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
         try:
             return verb.run(parsed.arguments, settings)
         except ModuleNotFoundError as error:
-            from ibpulse.missing_packages import how_to_install  # not for help
+            from ibpulse.base.missing_packages import how_to_install  # not for help
 
             name = error.name or "a package"
             packages = ("httpx", "sniffio") if name == "httpx" else (name,)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ibpulse.aggregator import Aggregator, Snapshot
-from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.ring.window import ticks_to_settle
+from ibpulse.agent.aggregator import Aggregator, Snapshot
+from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.ring.window import ticks_to_settle
 
 RATE = 50e9
 MS = 1_000_000

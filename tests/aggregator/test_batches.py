@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ibpulse.answers.members import AnswerPart
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.timeline import Workload
+from ibpulse.core.answers.members import AnswerPart
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.timeline import Workload
 from tests.flightrecorder.played import IDLE, Act, play
 
 # of these, the step is searched and the resolutions are measured at other seconds

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot
-from ibpulse.analysis.plausible import MOST_BEFORE
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot
+from ibpulse.core.statistics.plausible import MOST_BEFORE
 from tests.aggregator.rings import RATE, Ring, constant, port
 
 A, B = "mlx5_0:1", "mlx5_1:1"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.aggregator.port_totals import CounterTotals
-from ibpulse.aggregator.snapshot import PortCounters
-from ibpulse.model import CounterReading, DeviceIdentity, Fabric, Port, PortReadings
+from ibpulse.agent.aggregator.port_totals import CounterTotals
+from ibpulse.agent.aggregator.snapshot import PortCounters
+from ibpulse.core.model import CounterReading, DeviceIdentity, Fabric, Port, PortReadings
 from tests.aggregator.rings import RATE, port
 
 NAME = "ibpulse_symbol_error_total"

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, summarize
-from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.analysis.plausible import MOST_BEFORE, NO_MERGES, Merges
-from ibpulse.events import PortHistory
-from ibpulse.model import PortState
-from ibpulse.ring.window import RingPort
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, summarize
+from ibpulse.agent.aggregator.port_totals import PortTable
+from ibpulse.core.events import PortHistory
+from ibpulse.core.model import PortState
+from ibpulse.core.ring.window import RingPort
+from ibpulse.core.statistics.plausible import MOST_BEFORE, NO_MERGES, Merges
 from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"

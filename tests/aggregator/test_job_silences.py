@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.aggregator.snapshot import JobSnapshot, LastTraffic
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.model import PortId
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.aggregator.snapshot import JobSnapshot, LastTraffic
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.model import PortId
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
 
 NAME = "mlx5_0:1"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.job_totals import JobTotals
-from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.rail_balance import RecentRates
-from ibpulse.aggregator.snapshot import JobSnapshot
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.model import PortId
-from ibpulse.ring.window import RingPort
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.job_totals import JobTotals
+from ibpulse.agent.aggregator.port_totals import PortTable
+from ibpulse.agent.aggregator.rail_balance import RecentRates
+from ibpulse.agent.aggregator.snapshot import JobSnapshot
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.model import PortId
+from ibpulse.core.ring.window import RingPort
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
 
 QUIET = constant(0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, update
 
 QUIET = constant(0.0)

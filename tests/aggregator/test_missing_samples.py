@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.summary import summarize
-from ibpulse.events import PortHistory
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.summary import summarize
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.events import PortHistory
 from tests.aggregator.rings import Ring, constant, follow, port, square, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"

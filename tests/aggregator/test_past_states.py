@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, summarize
-from ibpulse.answers.summary import Summary
-from ibpulse.events import PortHistory
-from ibpulse.jobs.job_history import JobPorts
-from ibpulse.model import Port, PortState
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, summarize
+from ibpulse.core.answers.summary import Summary
+from ibpulse.core.events import PortHistory
+from ibpulse.core.jobs.job_history import JobPorts
+from ibpulse.core.model import Port, PortState
 from tests.aggregator.rings import RATE, Ring, constant, port, update
 
 SECONDS = 30

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.aggregator.phase_watch import PhaseWatch
-from ibpulse.analysis.node_statistics import Seconds, sum_rails
-from ibpulse.analysis.steps.period import StepPeriod
-from ibpulse.analysis.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase
-from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
-from ibpulse.events.phase_events import PhaseEvents
-from ibpulse.ring import layout
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.aggregator.phase_watch import PhaseWatch
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.events.phase_events import PhaseEvents
+from ibpulse.core.ring import layout
+from ibpulse.core.statistics.node_statistics import Seconds, sum_rails
+from ibpulse.core.statistics.steps.period import StepPeriod
+from ibpulse.core.statistics.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase
 from tests.aggregator.rings import Ring, Traffic, constant, port, update
 
 GB = 1e9

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot, UtilizationMoments
-from ibpulse.analysis.plausible import MOST_BEFORE
-from ibpulse.model import DeviceIdentity
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot, UtilizationMoments
+from ibpulse.core.model import DeviceIdentity
+from ibpulse.core.statistics.plausible import MOST_BEFORE
 from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, square, update
 
 A = "mlx5_0:1"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot, summarize
-from ibpulse.answers.statistics import RailStatistics
-from ibpulse.answers.summary import Summary
-from ibpulse.events import Event, PortHistory
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.model import PortId
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot, summarize
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import Summary
+from ibpulse.core.events import Event, PortHistory
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.model import PortId
 from tests.aggregator.rings import Ring, Traffic, constant, port
 
 EIGHT = tuple(f"mlx5_{number}:1" for number in range(8))

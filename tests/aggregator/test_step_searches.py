@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.aggregator.last_minute import (
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.aggregator.last_minute import (
     EVERY_SECONDS,
     StepSearch,
     StepWatch,
@@ -17,10 +17,10 @@ from ibpulse.aggregator.last_minute import (
     plan_search,
     search_next,
 )
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.ring import layout as at
-from ibpulse.ring.window import place_ports
-from ibpulse.units import SECOND_NS
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.window import place_ports
 from tests.aggregator.rings import Ring, constant, port, square
 
 RAILS, QUIET = 8, constant(0.0)

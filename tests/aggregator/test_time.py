@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.aggregator import AggregationSchedule
-from ibpulse.analysis.plausible import MOST_BEFORE
-from ibpulse.model import Fabric, Port
-from ibpulse.ring import layout as at
-from ibpulse.ring.reader import GUARD_TICKS
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.aggregator import AggregationSchedule
+from ibpulse.core.model import Fabric, Port
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.reader import GUARD_TICKS
+from ibpulse.core.statistics.plausible import MOST_BEFORE
 from tests.aggregator.rings import Ring, constant, follow, port, square, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.burst_totals import Bursts
-from ibpulse.analysis.node_statistics import Seconds
-from ibpulse.analysis.saturation import MoeSaturationOptions, SaturationOptions
-from ibpulse.analysis.signature import Features, SignatureOptions
-from ibpulse.analysis.steps.runs import Thresholds
-from ibpulse.ring import layout as at
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.burst_totals import Bursts
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.ring import layout as at
+from ibpulse.core.statistics.node_statistics import Seconds
+from ibpulse.core.statistics.saturation import MoeSaturationOptions, SaturationOptions
+from ibpulse.core.statistics.signature import Features, SignatureOptions
+from ibpulse.core.statistics.steps.runs import Thresholds
 from tests.aggregator.rings import Ring, Traffic, constant, follow, port, square, update
 
 IDLE = constant(0.0)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ibpulse.analysis.balance import (
+from ibpulse.core.statistics.balance import (
     Balance,
     BalanceOptions,
     RailRates,
@@ -17,7 +17,7 @@ from ibpulse.analysis.balance import (
     join_groups,
     weigh_rails,
 )
-from ibpulse.analysis.moments import weighted_sums
+from ibpulse.core.statistics.moments import weighted_sums
 
 amounts = hnp.arrays(np.float64, st.integers(1, 16), elements=st.floats(1.0, 1e11))
 NAN = float("nan")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.bins import BinGrid, choose_edges
+from ibpulse.core.statistics.bins import BinGrid, choose_edges
 
 FOLDS = {"max": max, "min": min, "mean": statistics.fmean}
 

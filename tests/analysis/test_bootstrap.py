@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ibpulse.analysis.bootstrap import (
+from ibpulse.core.statistics.bootstrap import (
     FEWEST_UNITS,
     find_interval,
     group_size,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.steps.runs import (
+from ibpulse.core.statistics.steps.runs import (
     BURST,
     HOLE,
     RunLengths,
@@ -21,8 +21,8 @@ from ibpulse.analysis.steps.runs import (
     start_runs,
     survival_quantile,
 )
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import Square
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import Square
 
 TICK = 0.01
 PLAIN = Thresholds(1.0, 1.0)

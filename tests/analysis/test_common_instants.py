@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from ibpulse.analysis import moments
-from ibpulse.analysis.common_instants import common_rates
-from ibpulse.arrays import Bools, Floats
+from ibpulse.core.arrays import Bools, Floats
+from ibpulse.core.statistics import moments
+from ibpulse.core.statistics.common_instants import common_rates
 from tests.tables import for_each
 
 TICK_NS, TICKS, PORTS, RATE, ACTIVE = 10_000_000, 12_000, 4, 40.0, 0.1

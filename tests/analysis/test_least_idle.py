@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.analysis.steps.edges import find_least_idle
-from ibpulse.arrays import Floats
+from ibpulse.core.arrays import Floats
+from ibpulse.core.statistics.steps.edges import find_least_idle
 
 INTERVAL, PERIOD = 0.01, 1.444
 # begin and length of the bursts of a step, as parts of it; the longest silence is a quarter of it

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ibpulse.analysis import moments
+from ibpulse.core.statistics import moments
 
 rates = hnp.arrays(np.float64, st.integers(2, 60), elements=st.floats(0, 1e11))
 weights = st.floats(0.005, 0.015)

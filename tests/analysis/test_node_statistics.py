@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis import moments
-from ibpulse.analysis.node_statistics import (
+from ibpulse.core.statistics import moments
+from ibpulse.core.statistics.node_statistics import (
     OBSERVED,
     RECEIVE,
     TRANSMIT,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.bins import bandwidth_bins, rate_bins
-from ibpulse.analysis.steps.period import (
+from ibpulse.core.statistics.bins import bandwidth_bins, rate_bins
+from ibpulse.core.statistics.steps.period import (
     BIN_SECONDS,
     PeriodOptions,
     StepPeriod,
@@ -18,9 +18,9 @@ from ibpulse.analysis.steps.period import (
     find_period,
     find_rails_period,
 )
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
-from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.workloads import ExpertParallel, Square
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp
+from ibpulse.workbench.simulate.timeline import Schedule, Workload
+from ibpulse.workbench.simulate.workloads import ExpertParallel, Square
 from tests.tables import for_each
 
 BIN_NS = round(BIN_SECONDS * 1e9)

@@ -12,12 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.steps.period import StepPeriod, find_period
-from ibpulse.analysis.steps.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
-from ibpulse.analysis.steps.phases import find_phases
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.workloads import ExpertParallel, Square
+from ibpulse.core.statistics.steps.period import StepPeriod, find_period
+from ibpulse.core.statistics.steps.phase import (
+    BARRIER,
+    CHECKPOINT,
+    FIRST_STEP,
+    FIRST_TRAFFIC,
+    Phase,
+    PhaseRules,
+    PhaseTraffic,
+)
+from ibpulse.core.statistics.steps.phases import find_phases
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.timeline import Schedule, Workload
+from ibpulse.workbench.simulate.workloads import ExpertParallel, Square
 from tests.tables import for_each
 
 TICK = 0.01

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.plain_peaks import plain_peaks
-from ibpulse.analysis.plausible import UNLIMITED, LineRate
-from ibpulse.analysis.rates import Timing, rates
-from ibpulse.arrays import Counts, Floats
+from ibpulse.core.arrays import Counts, Floats
+from ibpulse.core.statistics.plain_peaks import plain_peaks
+from ibpulse.core.statistics.plausible import UNLIMITED, LineRate
+from ibpulse.core.statistics.rates import Timing, rates
 
 PORTS, INTERVAL, LINE = 2, 10_000_000, 50e9
 SCALE = np.array([1, 4])

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.plausible import MOST_BEFORE, LineRate, lower_bound, uncertainty_steps
-from ibpulse.analysis.rate_series import rate_series
-from ibpulse.analysis.rates import Rates, Timing, rates
-from ibpulse.ring.layout import ABSENT
+from ibpulse.core.ring.layout import ABSENT
+from ibpulse.core.statistics.plausible import MOST_BEFORE, LineRate, lower_bound, uncertainty_steps
+from ibpulse.core.statistics.rate_series import rate_series
+from ibpulse.core.statistics.rates import Rates, Timing, rates
 
 MS = 1_000_000
 INTERVAL = 10 * MS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.analysis.plausible import LineRate
-from ibpulse.analysis.rates import Rates, Timing, rates
+from ibpulse.core.statistics.plausible import LineRate
+from ibpulse.core.statistics.rates import Rates, Timing, rates
 
 INTERVAL_NS = 10_000_000
 LINE = 1e9

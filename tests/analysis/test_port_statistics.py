@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.port_statistics import (
+from ibpulse.core.statistics.port_statistics import (
     FIELDS,
     MOVED,
     OBSERVED,

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from ibpulse.analysis.balance import balance_rails
-from ibpulse.analysis.bins import bandwidth_bins, rate_bins
-from ibpulse.analysis.rates import rates
-from ibpulse.analysis.steps.period import BIN_SECONDS, find_period
+from ibpulse.core.statistics.balance import balance_rails
+from ibpulse.core.statistics.bins import bandwidth_bins, rate_bins
+from ibpulse.core.statistics.rates import rates
+from ibpulse.core.statistics.steps.period import BIN_SECONDS, find_period
 
 LINE_BYTES_PER_SECOND = 25e9
 GROUPS = {

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.rate_series import rate_series
-from ibpulse.analysis.rates import rates
-from ibpulse.ring.layout import ABSENT
+from ibpulse.core.ring.layout import ABSENT
+from ibpulse.core.statistics.rate_series import rate_series
+from ibpulse.core.statistics.rates import rates
 
 tick = st.tuples(
     st.booleans(),  # present

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.rates import Rates, rates
+from ibpulse.core.statistics.rates import Rates, rates
 
 MS = 1_000_000
 NAN = float("nan")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.steps.runs import (
+from ibpulse.core.statistics.steps.runs import (
     find_equal_runs,
     find_pauses,
     find_row_runs,

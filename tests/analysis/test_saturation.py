@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.saturation import (
+from ibpulse.core.statistics.saturation import (
     MoeSaturationOptions,
     MoeSaturationState,
     SaturationOptions,
@@ -18,7 +18,7 @@ from ibpulse.analysis.saturation import (
     seconds_above,
     start_saturation,
 )
-from ibpulse.analysis.signature import Signature
+from ibpulse.core.statistics.signature import Signature
 
 OPTIONS = SaturationOptions(window_seconds=5)
 MOE = MoeSaturationOptions(hold_seconds=10, release_seconds=3)

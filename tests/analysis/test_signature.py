@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.signature import (
+from ibpulse.core.statistics.signature import (
     DENSE_RUN,
     EXPERT_PARALLEL,
     LABELS,
@@ -19,9 +19,9 @@ from ibpulse.analysis.signature import (
     find_signature,
     resemblance,
 )
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
-from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Step, Workload, even_weights
-from ibpulse.simulate.workloads import Constant, ExpertParallel, Idle, Square
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp, Unit
+from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Step, Workload, even_weights
+from ibpulse.workbench.simulate.workloads import Constant, ExpertParallel, Idle, Square
 from tests.tables import for_each
 
 NAN = float("nan")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.rail_series import RailGroup, RailSeries, RailTraits, add_up
-from ibpulse.analysis.signature import Features, SignatureOptions
-from ibpulse.analysis.span_statistics import SpanOptions, SpanStatistics, describe_span
-from ibpulse.analysis.steps.runs import Thresholds
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.statistics.rail_series import RailGroup, RailSeries, RailTraits, add_up
+from ibpulse.core.statistics.signature import Features, SignatureOptions
+from ibpulse.core.statistics.span_statistics import SpanOptions, SpanStatistics, describe_span
+from ibpulse.core.statistics.steps.runs import Thresholds
 
 GB = 1e9
 LINE = 50 * GB

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.steps.edges import EdgeTimes, StepEdges, find_step_edges
-from ibpulse.analysis.steps.runs import SILENT_PART
-from ibpulse.arrays import Floats
-from ibpulse.units import MILLISECOND_NS
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.arrays import Floats
+from ibpulse.core.statistics.steps.edges import EdgeTimes, StepEdges, find_step_edges
+from ibpulse.core.statistics.steps.runs import SILENT_PART
 
 INTERVAL, LINE, STEPS = 10.0, 50e9, 12
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.analysis.steps.edges import find_steps
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.workloads import Square
+from ibpulse.core.statistics.steps.edges import find_steps
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.timeline import Schedule, Workload
+from ibpulse.workbench.simulate.workloads import Square
 
 TICK_NS = 10_000_000
 

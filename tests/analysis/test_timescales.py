@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.analysis import moments
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import ExpertParallel, Square
+from ibpulse.core.statistics import moments
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import ExpertParallel, Square
 
 THRESHOLD = 0.1e9
 

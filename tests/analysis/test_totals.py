@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.analysis.plausible import LineRate
-from ibpulse.analysis.rates import Bound, Increase, increase
+from ibpulse.core.statistics.plausible import LineRate
+from ibpulse.core.statistics.rates import Bound, Increase, increase
 
 SCALE = np.array([4])
 

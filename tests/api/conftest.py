@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ibpulse.recordings import save
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.core.recordings import save
+from ibpulse.workbench.simulate.workloads import make_workload
 from tests.api.places import Places, in_thread, of_node
 from tests.reports.recordings import play
 

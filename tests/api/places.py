@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ibpulse.api import node_connection
-from ibpulse.flightrecorder import recorder
-from ibpulse.recordings import Recording
+from ibpulse.agent.flightrecorder import recorder
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.python import node_connection
 from tests.fleet.daemons import Daemon, serving
 from tests.running import HANG_SECONDS
 from tests.web.test_captures import write_in_thread

@@ -16,7 +16,7 @@ MODULES = ("answer_tables", "node_connection", "recorded_files", "samples")
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_example_is_true(name: str, places: Places) -> None:
-    module = importlib.import_module(f"ibpulse.api.{name}")
+    module = importlib.import_module(f"ibpulse.workbench.python.{name}")
     samples = ibpulse.read(places.recording)
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
     with ibpulse.connect(places.url) as node:

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 import ibpulse
-from ibpulse.client.connection import DaemonConnection
+from ibpulse.core.client.connection import DaemonConnection
 from tests.api.places import Places
 
 
@@ -36,7 +36,7 @@ def test_a_stream_has_every_sample_once(places: Places) -> None:
 def test_a_long_window_is_asked_for_in_parts(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     with ibpulse.connect(places.url) as node:
         whole = node.window("1s")
-        monkeypatch.setattr("ibpulse.recordings.from_daemon.MAX_VALUES", 8 * 30)
+        monkeypatch.setattr("ibpulse.workbench.recorder.from_daemon.MAX_VALUES", 8 * 30)
         parts = node.window(start=f"{whole.start.isoformat()}", end=f"{whole.end.isoformat()}")
     assert np.array_equal(whole.bytes_per_second, parts.bytes_per_second, equal_nan=True)
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import ibpulse
-from ibpulse.api.moments import to_ns
-from ibpulse.recordings import load, save
+from ibpulse.core.recordings import load, save
+from ibpulse.workbench.python.moments import to_ns
 from tests.api.places import Places
 from tests.reports.recordings import DOWN, START_NS, UP, change, record, wave
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.base.errors import ConfigError, DiscoveryError, IbpulseError, TraceError
 from ibpulse.base.files import ForeignFile, sign_file
-from ibpulse.errors import ConfigError, DiscoveryError, IbpulseError, TraceError
 from tests.tables import for_each
 
 MAX_BYTES = 1000

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ibpulse import __version__
-from ibpulse.errors import ConfigError
+from ibpulse.base.errors import ConfigError
 from tests.campaigns.chart.rendering import CHART, ROOT
 from tools.chart import __main__
 from tools.chart.chart_values import Value, read_values, values_table

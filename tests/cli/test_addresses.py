@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.base.errors import ConfigError
 from ibpulse.cli import main
 from ibpulse.commands import VERBS
 from ibpulse.commands.options import is_address, read_url
 from ibpulse.commands.parser import parse
 from ibpulse.commands.sources import source_path
-from ibpulse.errors import ConfigError
-from ibpulse.recordings import Recording
+from ibpulse.core.recordings import Recording
 from tests.reports.recordings import record, wave
 
 URL = "http://user:secret@node7:10055"
@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         found.append((url, last_ns))
         return record(wave(10e9, 20, 30, 30))
 
-    monkeypatch.setattr("ibpulse.recordings.from_daemon.fetch_recent", fetch)
+    monkeypatch.setattr("ibpulse.workbench.recorder.from_daemon.fetch_recent", fetch)
     monkeypatch.setattr("ibpulse.commands.sources.await_daemon", lambda url: url)
     return found
 

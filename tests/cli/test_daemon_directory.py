@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.daemon import hold
-from ibpulse.demo_nodes import find_ports
-from ibpulse.errors import ConfigError, RingError
+from ibpulse.agent.daemon import hold
+from ibpulse.base.errors import ConfigError, RingError
+from ibpulse.workbench.demo_nodes import find_ports
 
 
 def test_a_second_daemon_is_kept_out_of_the_ring(tmp_path: Path) -> None:

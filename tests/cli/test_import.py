@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.recordings import load
+from ibpulse.core.recordings import load
 
 WORDS = ["--time=when", "--transmit=sent", "--receive=got"]
 

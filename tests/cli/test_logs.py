@@ -16,7 +16,7 @@ PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|[^" =\\]+)(?: |$)')
 
 
 def make_record(message: str) -> logging.LogRecord:
-    record = logging.LogRecord("ibpulse.sampler", logging.WARNING, "x.py", 1, "%s", (message,), None)
+    record = logging.LogRecord("ibpulse.agent.sampler", logging.WARNING, "x.py", 1, "%s", (message,), None)
     record.created, record.msecs = 1_763_683_200.25, 250.0
     return record
 
@@ -33,7 +33,7 @@ def test_json_and_logfmt_carry_the_same_fields(message: str) -> None:
     fields = {
         "time": "2025-11-21T00:00:00.250Z",
         "level": "warning",
-        "logger": "ibpulse.sampler",
+        "logger": "ibpulse.agent.sampler",
         "message": message,
     }
     assert json.loads(FORMATTERS["json"]().format(record)) == fields

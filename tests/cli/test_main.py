@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from ibpulse import __version__
+from ibpulse.agent.config.loading import load
 from ibpulse.cli import main
-from ibpulse.config.loading import load
-from ibpulse.recordings import save
+from ibpulse.core.recordings import save
 from tests.reports.recordings import record, wave
 
 COMMAND = (sys.executable, "-m", "ibpulse")
@@ -91,7 +91,7 @@ def test_a_verb_loads_only_what_it_uses(tmp_path: Path) -> None:
     probe = (
         "import sys; from ibpulse.cli import main; main(sys.argv[1:], {}); "
         "import ibpulse.commands.record, ibpulse.commands.top, ibpulse.commands.trace, ibpulse.commands.nccl; "
-        "print(sorted({'httpx', 'matplotlib', 'ibpulse.node.wiring'} & set(sys.modules)), file=sys.stderr)"
+        "print(sorted({'httpx', 'matplotlib', 'ibpulse.agent.node.wiring'} & set(sys.modules)), file=sys.stderr)"
     )
     words = ("report", str(tmp_path / "a.parquet"), "--resamples=100")
     ran = subprocess.run([sys.executable, "-c", probe, *words], capture_output=True, text=True, check=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.base.missing_packages import PIPX_FILE, UV_FILE, how_to_install
 from ibpulse.cli import main
-from ibpulse.missing_packages import PIPX_FILE, UV_FILE, how_to_install
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import re
 
 import pytest
 
+from ibpulse.agent.config.declaration import Setting
+from ibpulse.agent.config.setting_table import ROWS, describe
+from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import RATIO
 from ibpulse.commands import VERBS, Verb, group_overview, overview
 from ibpulse.commands.parser import build_parser, find_verb, parse, split_verb
-from ibpulse.config.declaration import Setting
-from ibpulse.config.setting_table import ROWS, describe
-from ibpulse.errors import ConfigError
 from tests.tables import for_each
 
 CONFIG = VERBS["config"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import yaml
 
-from ibpulse.config.loading import load
-from ibpulse.config.setting_table import describe
+from ibpulse.agent.config.loading import load
+from ibpulse.agent.config.setting_table import describe
 from tools.reference import __main__
 
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ibpulse.base.errors import PictureError
 from ibpulse.cli import main
-from ibpulse.errors import PictureError
-from ibpulse.recordings import RecordingWriter, save
-from ibpulse.recordings.file_format import KEY
-from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.core.recordings import RecordingWriter, save
+from ibpulse.core.recordings.file_format import KEY
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from tests.reports.recordings import play
 
 
@@ -240,7 +240,7 @@ def test_without_matplotlib_a_page_has_no_picture_and_the_reason_is_told(
     def refuse(*_: object, **__: object) -> None:
         raise PictureError("pictures need matplotlib")
 
-    monkeypatch.setattr("ibpulse.pictures.pictures_of_runs.draw_runs", refuse)
+    monkeypatch.setattr("ibpulse.workbench.pictures.pictures_of_runs.draw_runs", refuse)
     output = tmp_path / "a.html"
     output.write_text("old")
     assert main(["report", str(dense), "-o", str(output), "--force", "--last=2s", "--resamples=100"], {}) == 0

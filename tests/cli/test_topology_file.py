@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
+from ibpulse.agent.config import Settings, load
+from ibpulse.agent.node import wiring
+from ibpulse.agent.sampler.supervisor import PortInventory
+from ibpulse.agent.sampler.temporary_sampler import TemporarySampler
 from ibpulse.cli import main
-from ibpulse.config import Settings, load
-from ibpulse.events import EventLog
-from ibpulse.model import Fabric
-from ibpulse.node import wiring
-from ibpulse.node.sampler_source import node_source
-from ibpulse.recordings import RecordedPort
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.supervisor import PortInventory
-from ibpulse.sampler.temporary_sampler import TemporarySampler
+from ibpulse.core.events import EventLog
+from ibpulse.core.model import Fabric
+from ibpulse.core.recordings import RecordedPort
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.workbench.recorder.sampler_source import node_source
 from tests.sysfs.conftest import opened, tree
 from tests.sysfs.trees import Tree
 

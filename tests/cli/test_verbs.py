@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from ibpulse.agent.config import Settings
+from ibpulse.agent.config.setting_table import ROWS
+from ibpulse.base.errors import ConfigError, RingError
 from ibpulse.cli import main
 from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.options import Option
 from ibpulse.commands.parser import build_parser, setting_rows
-from ibpulse.config import Settings
-from ibpulse.config.setting_table import ROWS
-from ibpulse.errors import ConfigError, RingError
 from tools.reference.__main__ import cli_markdown
 
 OPTIONS = (

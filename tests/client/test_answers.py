@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.client.connection import DaemonConnection, ask_events, ask_metrics, ask_ports
-from ibpulse.errors import DaemonError
-from ibpulse.events import Event
-from ibpulse.model import PortState
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_metrics, ask_ports
+from ibpulse.core.events import Event
+from ibpulse.core.model import PortState
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import EVENT, events_of, port_of, ports_of, state_of
 from tests.tables import for_each

@@ -12,11 +12,11 @@ from threading import Thread
 import orjson
 import pytest
 
-from ibpulse.answers.clock import ClockAnswer
-from ibpulse.client import connection as module
-from ibpulse.client.address import MAX_WAIT_SECONDS, wait_for_daemon
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.errors import DaemonError
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.answers.clock import ClockAnswer
+from ibpulse.core.client import connection as module
+from ibpulse.core.client.address import MAX_WAIT_SECONDS, wait_for_daemon
+from ibpulse.core.client.connection import DaemonConnection
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import clock_of
 from tests.names import forget_invalid_names

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.client import transport
-from ibpulse.client.transport import HttpPeer, NodeAccess
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.client import transport
+from ibpulse.core.client.transport import HttpPeer, NodeAccess
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
 from tests.clocks import GivenClock
 from tests.fleet.hostile import (
     Handler,

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ibpulse.config import load
-from ibpulse.config.loading import find_capture_directory
-from ibpulse.config.settings import CaptureSettings
-from ibpulse.errors import ConfigError
-from ibpulse.flightrecorder.rules import RULES
-from ibpulse.flightrecorder.store import CaptureOptions
+from ibpulse.agent.config import load
+from ibpulse.agent.config.loading import find_capture_directory
+from ibpulse.agent.config.settings import CaptureSettings
+from ibpulse.agent.flightrecorder.rules import RULES
+from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.base.errors import ConfigError
 
 SECOND_NS = 10**9
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ibpulse.config.loading import find_ring_directory, load, resolve
-from ibpulse.errors import ConfigError
+from ibpulse.agent.config.loading import find_ring_directory, load, resolve
+from ibpulse.base.errors import ConfigError
 
 
 def save(directory: Path, text: str) -> tuple[str, dict[str, list[str]]]:

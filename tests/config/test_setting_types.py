@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ibpulse.config
-from ibpulse.config import Settings, load
-from ibpulse.config.setting_types import ListenAddress
-from ibpulse.errors import ConfigError
-from ibpulse.units import GRID_NS, format_duration
+import ibpulse.agent.config
+from ibpulse.agent.config import Settings, load
+from ibpulse.agent.config.setting_types import ListenAddress
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.units import GRID_NS, format_duration
 from tests.tables import for_each
 
 
@@ -138,5 +138,5 @@ def test_only_the_environment_that_is_handed_over_is_read(monkeypatch: pytest.Mo
 
 
 def test_the_room_offers_nothing_else_by_name() -> None:
-    with pytest.raises(AttributeError, match=r"module 'ibpulse\.config' has no attribute 'secrets'"):
-        _ = ibpulse.config.secrets
+    with pytest.raises(AttributeError, match=r"module 'ibpulse\.agent\.config' has no attribute 'secrets'"):
+        _ = ibpulse.agent.config.secrets

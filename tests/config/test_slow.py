@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ibpulse.config import load
+from ibpulse.agent.config import load
 
 
 def test_the_diagnostic_counters_are_the_default_and_the_tick_is_not_known() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ibpulse.analysis.saturation import MoeSaturationOptions
-from ibpulse.analysis.signature import SignatureOptions
-from ibpulse.config import load
-from ibpulse.node.wiring import aggregator_options
-from ibpulse.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.agent.config import load
+from ibpulse.agent.node.wiring import aggregator_options
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.statistics.saturation import MoeSaturationOptions
+from ibpulse.core.statistics.signature import SignatureOptions
 from tests.tables import for_each
 
 

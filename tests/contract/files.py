@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ibpulse.recordings import save
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.core.recordings import save
+from ibpulse.workbench.simulate.workloads import make_workload
 from tests.contract.goldens import Golden, digest
 from tests.contract.surroundings import run, surroundings
 from tests.datasets import known_traffic

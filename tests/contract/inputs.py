@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.recordings import save
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.core.recordings import save
+from ibpulse.workbench.simulate.workloads import make_workload
 from tests.contract.surroundings import run
 from tests.datasets import known_traffic
 from tests.nccl.benchmark_writers import nccl_json, nccl_text, perftest

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 import ibpulse
+from ibpulse.base.deadline import DaemonThreads
 from ibpulse.cli import main
-from ibpulse.deadline import DaemonThreads
-from ibpulse.recordings import RecordingMeta
+from ibpulse.core.recordings import RecordingMeta
 
 VERSION = "1.2.3"
 PYTHON = "3.99.0"

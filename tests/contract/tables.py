@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ibpulse.agent.config.setting_table import describe
+from ibpulse.agent.metrics.error_counters import OTHER_COUNTERS
+from ibpulse.agent.metrics.metric_table import TABLE
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser
-from ibpulse.config.setting_table import describe
+from ibpulse.core.metrics.row import Metric
 from ibpulse.gateway import gateway_metrics
-from ibpulse.metrics.error_counters import OTHER_COUNTERS
-from ibpulse.metrics.metric_table import TABLE
-from ibpulse.metrics.row import Metric
 from tests.contract.goldens import Golden
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from bench.synthetic_dataset import RailPlan, write_dataset
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
-from ibpulse.datasets.finding_sentences import find_sentences
-from ibpulse.datasets.fleet_finding import FleetFinding
-from ibpulse.datasets.fleet_report import FleetReport, describe_dataset
-from ibpulse.datasets.report_source import DatasetChoice
+from ibpulse.workbench.fleet.finding_sentences import find_sentences
+from ibpulse.workbench.fleet.fleet_finding import FleetFinding
+from ibpulse.workbench.fleet.fleet_report import FleetReport, describe_dataset
+from ibpulse.workbench.fleet.report_source import DatasetChoice
 
 FOLDER = tempfile.TemporaryDirectory(prefix="ibpulse-fleets-")
 NODES, STEPS = 6, 30

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.arrays import Floats
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.core.arrays import Floats
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 
 START_NS = 1_763_683_200 * 10**9
 INTERVAL_NS = 10_000_000
@@ -98,7 +98,7 @@ def job(name: str, *ports: int) -> JobRecord:
 
 def save_nodes(directory: Path, *nodes: Node, ticks: int = 1000) -> list[Path]:
     """The recordings of nodes as files."""
-    from ibpulse.recordings import save
+    from ibpulse.core.recordings import save
 
     paths = []
     for node in nodes:

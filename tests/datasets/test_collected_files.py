@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from distributed import LocalCluster
 
-from ibpulse.datasets.collected_files import FileCollection, collect_files
-from ibpulse.datasets.collection_result import CollectionResult
-from ibpulse.datasets.dataset_schema import FILES, RAW, STEPS, Part
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.stage_workers import open_scheduler, open_workers
-from ibpulse.errors import DatasetError
-from ibpulse.recordings import concatenate, load, save
+from ibpulse.base.errors import DatasetError
+from ibpulse.core.recordings import concatenate, load, save
+from ibpulse.workbench.fleet.collected_files import FileCollection, collect_files
+from ibpulse.workbench.fleet.collection_result import CollectionResult
+from ibpulse.workbench.fleet.dataset_schema import FILES, RAW, STEPS, Part
+from ibpulse.workbench.fleet.dataset_store import DatasetStore
+from ibpulse.workbench.fleet.stage_workers import open_scheduler, open_workers
 from tests.datasets.known_traffic import INTERVAL_NS, START_NS, Node, Pipeline, save_nodes
 from tests.recordings.recordings import make_recording
 
@@ -67,7 +67,7 @@ def test_processes_and_workers_of_dask_write_the_same_bytes(tmp_path: Path, file
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.datasets.stage_workers.CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("ibpulse.workbench.fleet.stage_workers.CONNECT_SECONDS", 0.1)
     with (
         pytest.raises(DatasetError, match=r"the scheduler tcp://127\.0\.0\.1:1 does not answer"),
         open_scheduler("tcp://127.0.0.1:1"),
@@ -138,7 +138,7 @@ def test_files_that_cannot_be_used_are_named_and_the_others_collected(tmp_path: 
 
 
 def test_a_recording_of_too_many_hours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.datasets.imported_files.MAX_PARTS", 2)
+    monkeypatch.setattr("ibpulse.workbench.fleet.imported_files.MAX_PARTS", 2)
     save(tmp_path / "slow.parquet", make_recording(3, interval_ns=HOUR_NS))
     result = collect(tmp_path / "set", tmp_path / "slow.parquet")
     assert result.written == []

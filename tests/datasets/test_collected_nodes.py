@@ -14,23 +14,23 @@ import numpy as np
 import pytest
 from starlette.types import ASGIApp
 
-from ibpulse.answers.jobs import JobsAnswer
-from ibpulse.client.transport import HttpPeer
-from ibpulse.datasets import collected_nodes
-from ibpulse.datasets.collected_nodes import NodeCollection, collect_nodes
-from ibpulse.datasets.collection_result import CollectionResult
-from ibpulse.datasets.dataset_schema import FILES, MISSING, RAW, Part
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.gateway_nodes import GatewaySource
-from ibpulse.errors import DiscoveryError
-from ibpulse.fleet import nodes
-from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_config import NodeConfigFile
-from ibpulse.fleet.node_table import PolledNode
-from ibpulse.fleet.target_sources import parse_source
-from ibpulse.recordings import Recording, load
-from ibpulse.web.app import create_app
-from ibpulse.web.server import serve
+from ibpulse.agent.web.app import create_app
+from ibpulse.base.errors import DiscoveryError
+from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.client.transport import HttpPeer
+from ibpulse.core.http.server import serve
+from ibpulse.core.recordings import Recording, load
+from ibpulse.gateway.nodes import nodes
+from ibpulse.gateway.nodes.discovery import Discovery
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.node_table import PolledNode
+from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.workbench.fleet import collected_nodes
+from ibpulse.workbench.fleet.collected_nodes import NodeCollection, collect_nodes
+from ibpulse.workbench.fleet.collection_result import CollectionResult
+from ibpulse.workbench.fleet.dataset_schema import FILES, MISSING, RAW, Part
+from ibpulse.workbench.fleet.dataset_store import DatasetStore
+from ibpulse.workbench.fleet.gateway_nodes import GatewaySource
 from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, jobs_of, ports_of
 from tests.gateway.gateways import Gateway

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.datasets.dataset_columns import make_table
-from ibpulse.datasets.dataset_schema import MAX_ROWS, MISSING, RAW, SCHEMAS, TIERS, Part, parse_path
-from ibpulse.datasets.dataset_store import MARK, DatasetStore
-from ibpulse.datasets.span_parts import HOUR_NS, CoveredSpans, cut_span, most_samples
-from ibpulse.errors import DatasetError
+from ibpulse.base.errors import DatasetError
+from ibpulse.workbench.fleet.dataset_columns import make_table
+from ibpulse.workbench.fleet.dataset_schema import MAX_ROWS, MISSING, RAW, SCHEMAS, TIERS, Part, parse_path
+from ibpulse.workbench.fleet.dataset_store import MARK, DatasetStore
+from ibpulse.workbench.fleet.span_parts import HOUR_NS, CoveredSpans, cut_span, most_samples
 from tests.datasets.known_traffic import START_NS
 
 PART = Part("slurm:42", "gpu-1", START_NS)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.unfinished_span import NOTE, UnfinishedSpan, continue_span, end_span
+from ibpulse.workbench.fleet.dataset_store import DatasetStore
+from ibpulse.workbench.fleet.unfinished_span import NOTE, UnfinishedSpan, continue_span, end_span
 from tests.datasets.known_traffic import Node, save_nodes
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from bench.synthetic_dataset import RailPlan
 from bench.synthetic_fleet import SyntheticFleet
-from ibpulse.datasets.finding_sentences import find_sentences
-from ibpulse.datasets.fleet_finding import FleetFinding
-from ibpulse.datasets.fleet_report import describe_dataset
-from ibpulse.datasets.report_source import DatasetChoice, ReportSource
+from ibpulse.workbench.fleet.finding_sentences import find_sentences
+from ibpulse.workbench.fleet.fleet_finding import FleetFinding
+from ibpulse.workbench.fleet.fleet_report import describe_dataset
+from ibpulse.workbench.fleet.report_source import DatasetChoice, ReportSource
 from tests.datasets.fleets import busy_report, dataset, findings, named_by, plan
 
 QUIET = {"nobody-late", "clocks"}

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ibpulse import memory
+from ibpulse.base import memory
 from ibpulse.cli import main
-from ibpulse.datasets.dataset_schema import MAX_ROWS
+from ibpulse.workbench.fleet.dataset_schema import MAX_ROWS
 from tests.datasets.fleets import busy_dataset, dataset, plan
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.datasets.node_numbers import describe_node
-from ibpulse.datasets.report_source import FleetNode, NodeSums
-from ibpulse.units import SECOND_NS
+from ibpulse.base.units import SECOND_NS
+from ibpulse.workbench.fleet.node_numbers import describe_node
+from ibpulse.workbench.fleet.report_source import FleetNode, NodeSums
 
 
 def observed(missing: list[int], samples: int, interval_ns: int) -> list[tuple[float, float]]:

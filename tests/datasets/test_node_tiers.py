@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.datasets.dataset_schema import NODE_SUMS, RAIL_SECONDS, STEPS
-from ibpulse.datasets.node_tiers import NodeTiers, PartExtent, TierOptions, choose_rails, compute_tiers
-from ibpulse.recordings import Recording
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.fleet.dataset_schema import NODE_SUMS, RAIL_SECONDS, STEPS
+from ibpulse.workbench.fleet.node_tiers import NodeTiers, PartExtent, TierOptions, choose_rails, compute_tiers
 from tests.datasets.known_traffic import INTERVAL_NS, LINE_RATE, RATE, START_NS, Node, Pipeline, job
 from tests.recordings.recordings import make_recording
 

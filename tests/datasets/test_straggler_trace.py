@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ibpulse.arrays import Floats
-from ibpulse.datasets.dataset_schema import RAW, Part
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.finding_sentences import find_sentences
-from ibpulse.datasets.fleet_report import FleetReport, describe_dataset
-from ibpulse.datasets.part_stage import PartClock, PartOrigin, finish_part
-from ibpulse.datasets.report_source import DatasetChoice
-from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
+from ibpulse.core.arrays import Floats
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
+from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.workbench.fleet.dataset_schema import RAW, Part
+from ibpulse.workbench.fleet.dataset_store import DatasetStore
+from ibpulse.workbench.fleet.finding_sentences import find_sentences
+from ibpulse.workbench.fleet.fleet_report import FleetReport, describe_dataset
+from ibpulse.workbench.fleet.part_stage import PartClock, PartOrigin, finish_part
+from ibpulse.workbench.fleet.report_source import DatasetChoice
 from tests.analysis.test_public_data import find_file
 
 TICK_NS, START_NS, LINE, LEVEL = 10_000_000, 1_763_683_200_000_000_000, 50e9, 40e9

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse import memory
-from ibpulse.answers import events
-from ibpulse.flightrecorder.store import CaptureOptions
-from ibpulse.recordings import counter_log, resampling
-from ibpulse.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
-from ibpulse.web import admission, connection, server
-from ibpulse.web.auth import access, passwords
-from ibpulse.web.parts import WebLimits
-from ibpulse.web.routes import events_route
+from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.web.parts import WebLimits
+from ibpulse.agent.web.routes import events_route
+from ibpulse.base import memory
+from ibpulse.core.answers import events
+from ibpulse.core.http import admission, connection, server
+from ibpulse.core.http.auth import access, passwords
+from ibpulse.core.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
+from ibpulse.workbench.recorder import counter_log, resampling
 from tests.docs.pages import ROOT
 
 HEAD = f"{connection.MAX_HEAD_BYTES >> 10} KiB, {connection.HEAD_SECONDS:g} s"

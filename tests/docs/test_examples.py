@@ -11,12 +11,12 @@ import duckdb
 import numpy as np
 import pytest
 
-from ibpulse.datasets.collected_files import FileCollection, collect_files
-from ibpulse.datasets.collection_result import MissingSpan, write_missing
-from ibpulse.datasets.dataset_schema import Part
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.recordings import save
-from ibpulse.web.app import create_app
+from ibpulse.agent.web.app import create_app
+from ibpulse.core.recordings import save
+from ibpulse.workbench.fleet.collected_files import FileCollection, collect_files
+from ibpulse.workbench.fleet.collection_result import MissingSpan, write_missing
+from ibpulse.workbench.fleet.dataset_schema import Part
+from ibpulse.workbench.fleet.dataset_store import DatasetStore
 from tests.datasets.known_traffic import INTERVAL_NS, RATE, START_NS, Node, Pipeline, save_nodes
 from tests.datasets.test_collected_nodes import served
 from tests.docs.pages import PAGES, ROOT, name

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import yaml
 
+from ibpulse.agent.config.loading import resolve
+from ibpulse.agent.config.setting_table import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.agent.metrics.error_counters import OTHER_COUNTERS
+from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.web.app import create_app
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser, own_actions, parse, split_verb
-from ibpulse.config.loading import resolve
-from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.gateway.gateway_metrics import ROWS as GATEWAY_ROWS
-from ibpulse.metrics.error_counters import OTHER_COUNTERS
-from ibpulse.metrics.metric_table import TABLE
-from ibpulse.web.app import create_app
 from tests.docs.pages import PAGES, ROOT, blocks, commands, name, spans
 from tests.tables import for_each
 from tests.web.rings import full_node

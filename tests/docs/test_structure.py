@@ -20,21 +20,21 @@ def test_no_thread_of_the_daemon_is_waited_for_at_its_end() -> None:
     """Python waits for the threads of its own pools, even if they hang; `deadline.DaemonThreads` has others."""
     pools = ("to_thread", "ThreadPoolExecutor", "run_in_executor(None")
     packages = (
-        "node",
-        "web",
-        "sampler",
-        "flightrecorder",
-        "aggregator",
-        "exposition",
-        "events",
-        "ring",
-        "sysfs",
-        "jobs",
-        "fleet",
+        "agent/aggregator",
+        "agent/exposition",
+        "agent/flightrecorder",
+        "agent/jobs",
+        "agent/node",
+        "agent/sampler",
+        "agent/sysfs",
+        "agent/web",
+        "core/events",
+        "core/ring",
         "gateway",
+        "gateway/nodes",
     )
     files = [
-        PACKAGE / "daemon.py",
+        PACKAGE / "agent" / "daemon.py",
         *(path for name in packages for path in (PACKAGE / name).rglob("*.py")),
     ]
     assert {path.name for path in files if any(pool in path.read_text() for pool in pools)} == set()

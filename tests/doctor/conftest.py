@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from ibpulse.agent.doctor import child_process
 from ibpulse.commands import doctor
-from ibpulse.doctor import child_process
 from tests.sysfs.conftest import opened, tree
 
 __all__ = ["opened", "tree"]

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ibpulse.answers.statistics import RailStatistics
-from ibpulse.doctor import DoctorOptions, Finding, Level, examine
-from ibpulse.doctor.child_process import FactsRequest
-from ibpulse.doctor.facts import (
+from ibpulse.agent.doctor import DoctorOptions, Finding, Level, examine
+from ibpulse.agent.doctor.child_process import FactsRequest
+from ibpulse.agent.doctor.facts import (
     Card,
     Counts,
     Facts,
@@ -24,11 +23,12 @@ from ibpulse.doctor.facts import (
     TreeFacts,
     WebPort,
 )
-from ibpulse.kernel_clock import ClockState
-from ibpulse.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
-from ibpulse.sampler.supervisor import SupervisorOptions
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.overrides import Override
+from ibpulse.agent.sampler.supervisor import SupervisorOptions
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.overrides import Override
+from ibpulse.base.kernel_clock import ClockState
+from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
 
 MS = 1_000_000
 FOLDER = "/sys/class/infiniband"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.agent.doctor import Finding, Level, examine
 from ibpulse.cli import main
-from ibpulse.doctor import Finding, Level, examine
-from ibpulse.model import DevicePlace, Port, Topology
-from ibpulse.nccl.measurement import BenchmarkRun, Measurement
+from ibpulse.core.model import DevicePlace, Port, Topology
+from ibpulse.workbench.nccl.measurement import BenchmarkRun, Measurement
 from tests.doctor.making import make_facts, make_port
 from tests.nccl.benchmark_writers import nccl_json
 

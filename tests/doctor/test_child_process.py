@@ -14,10 +14,10 @@ from typing import BinaryIO
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions, child_process
-from ibpulse.doctor.child_process import FactsRequest, find_facts_in_child
-from ibpulse.doctor.facts import Facts
-from ibpulse.errors import FabricError
+from ibpulse.agent.doctor import DoctorOptions, child_process
+from ibpulse.agent.doctor.child_process import FactsRequest, find_facts_in_child
+from ibpulse.agent.doctor.facts import Facts
+from ibpulse.base.errors import FabricError
 from tests.doctor.making import make_facts, make_request
 from tests.sysfs.trees import Tree
 

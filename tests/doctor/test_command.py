@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from ibpulse.agent.config.loading import load
 from ibpulse.cli import main
 from ibpulse.commands import doctor
-from ibpulse.config.loading import load
 from tests.sysfs.trees import DOWN_INFINIBAND, MLX5_COUNTERS, PortFiles, Tree
 
 pytestmark = pytest.mark.usefixtures("in_this_process")

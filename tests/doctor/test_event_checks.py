@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ibpulse.doctor import Level
-from ibpulse.doctor.facts import EventFacts, Facts
-from ibpulse.doctor.sample_facts import read_event_facts
-from ibpulse.events import Event
-from ibpulse.events.event import state_to_json
-from ibpulse.events.event_file import EventFile
-from ibpulse.model import PortState
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.doctor import Level
+from ibpulse.agent.doctor.facts import EventFacts, Facts
+from ibpulse.agent.doctor.sample_facts import read_event_facts
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.events import Event
+from ibpulse.core.events.event import state_to_json
+from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.model import PortState
 from tests.doctor.making import make_card, make_facts, make_port, only_trouble, sentences, troubles
 
 # 2025-11-21 00:00:00 UTC

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ibpulse.doctor import CHECKS, Finding, Level, document, page, worst_level
-from ibpulse.doctor.examination import WIDTH, merge, verdict
+from ibpulse.agent.doctor import CHECKS, Finding, Level, document, page, worst_level
+from ibpulse.agent.doctor.examination import WIDTH, merge, verdict
 
 FINE = Finding(Level.OK, "mlx5_0:1", "is a rail.", topic="rails")
 ODD = Finding(Level.WARN, "mlx5_1:1", "is idle.", "The job does not use it.", "Look at the job.", "balance")

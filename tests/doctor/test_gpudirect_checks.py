@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ibpulse.doctor import Finding, Level, examine
-from ibpulse.doctor.facts import Facts, GpuDirectFacts, Mount, PciFacts
-from ibpulse.model import DevicePlace, Gpu, Topology
+from ibpulse.agent.doctor import Finding, Level, examine
+from ibpulse.agent.doctor.facts import Facts, GpuDirectFacts, Mount, PciFacts
+from ibpulse.core.model import DevicePlace, Gpu, Topology
 from tests.doctor.making import make_facts, make_port
 
 ABOVE = ("pci0000:15", "0000:15:01.0", "0000:16:00.0")

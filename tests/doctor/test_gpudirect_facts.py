@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions
-from ibpulse.doctor.facts import GpuDirectFacts, PciFacts
-from ibpulse.doctor.gpudirect_facts import (
+from ibpulse.agent.doctor import DoctorOptions
+from ibpulse.agent.doctor.facts import GpuDirectFacts, PciFacts
+from ibpulse.agent.doctor.gpudirect_facts import (
     find_ports_between,
     find_redirect,
     find_relaxed_ordering,
@@ -18,7 +18,7 @@ from ibpulse.doctor.gpudirect_facts import (
     read_gpudirect,
     read_iommu,
 )
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.inventory import Inventory
 from tests.sysfs.machines import Machine
 
 SWITCH = "15/15:01.0/16:00.0"

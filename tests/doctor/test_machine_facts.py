@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions
-from ibpulse.doctor.facts import WebPort
-from ibpulse.doctor.machine_facts import find_space, find_web_holder, read_available, read_machine, ring_bytes
-from ibpulse.ring.file import RingFile
+from ibpulse.agent.doctor import DoctorOptions
+from ibpulse.agent.doctor.facts import WebPort
+from ibpulse.agent.doctor.machine_facts import find_space, find_web_holder, read_available, read_machine, ring_bytes
+from ibpulse.core.ring.file import RingFile
 
 
 @contextmanager

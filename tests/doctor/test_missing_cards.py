@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions, Finding, Level, examine
-from ibpulse.doctor.facts import Facts
-from ibpulse.doctor.tree_facts import read_tree
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.doctor import DoctorOptions, Finding, Level, examine
+from ibpulse.agent.doctor.facts import Facts
+from ibpulse.agent.doctor.tree_facts import read_tree
+from ibpulse.agent.sysfs.inventory import Inventory
 from tests.sysfs.machines import Machine, address, expand
 from tests.sysfs.published import DGX_H100
 from tests.sysfs.role_nodes import NODES, RoleNode, add_rails, below_switch, far

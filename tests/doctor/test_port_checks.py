@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ibpulse.doctor import Level, examine, worst_level
-from ibpulse.doctor.facts import Folders, Mount
-from ibpulse.doctor.port_checks import NEVER
-from ibpulse.model import DevicePlace, Port, SamplerHealth, Verdict
-from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, UNKNOWN_BYTES
-from ibpulse.sysfs.device import NO_PORTS
-from ibpulse.sysfs.kinds import NEVER_RAILS
+from ibpulse.agent.doctor import Level, examine, worst_level
+from ibpulse.agent.doctor.facts import Folders, Mount
+from ibpulse.agent.doctor.port_checks import NEVER
+from ibpulse.agent.sysfs.byte_counters import LEGACY, NO_BYTES, UNKNOWN_BYTES
+from ibpulse.agent.sysfs.device import NO_PORTS
+from ibpulse.agent.sysfs.kinds import NEVER_RAILS
+from ibpulse.core.model import DevicePlace, Port, SamplerHealth, Verdict
 from tests.doctor.making import (
     make_card,
     make_facts,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from ibpulse.answers.statistics import RailStatistics
-from ibpulse.doctor import Level, examine
-from ibpulse.doctor.facts import Counts, Folders, Reads
-from ibpulse.doctor.sample_checks import find_shortest_interval
-from ibpulse.model import ByteSource, Fabric
-from ibpulse.units import GRID_NS
+from ibpulse.agent.doctor import Level, examine
+from ibpulse.agent.doctor.facts import Counts, Folders, Reads
+from ibpulse.agent.doctor.sample_checks import find_shortest_interval
+from ibpulse.base.units import GRID_NS
+from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.model import ByteSource, Fabric
 from tests.doctor.making import MS, make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))

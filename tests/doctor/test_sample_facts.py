@@ -12,27 +12,27 @@ from typing import Any
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions, sample_facts
-from ibpulse.doctor.child_process import find_facts
-from ibpulse.doctor.facts import PortSamples
-from ibpulse.doctor.ring_facts import (
+from ibpulse.agent.doctor import DoctorOptions, sample_facts
+from ibpulse.agent.doctor.child_process import find_facts
+from ibpulse.agent.doctor.facts import PortSamples
+from ibpulse.agent.doctor.ring_facts import (
     RingState,
     forgotten_ports,
     last_tick_needed,
     quantile_of_lateness,
     read_port_samples,
 )
-from ibpulse.doctor.sample_facts import find_daemon, read_daemon_samples, take_samples
-from ibpulse.errors import RingError, SamplerError
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.model import Fabric, Port, PortId
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
-from ibpulse.sampler.supervisor import SupervisorOptions
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.overrides import Override
+from ibpulse.agent.doctor.sample_facts import find_daemon, read_daemon_samples, take_samples
+from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
+from ibpulse.agent.sampler.supervisor import SupervisorOptions
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.overrides import Override
+from ibpulse.base.errors import RingError, SamplerError
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.model import Fabric, Port, PortId
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.aggregator.rings import Ring, constant, port, square
 from tests.doctor.making import make_request, only_trouble
 from tests.sysfs.trees import Tree

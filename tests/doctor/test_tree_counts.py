@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ibpulse.doctor.facts import Counts
-from ibpulse.doctor.tree_facts import READ_TWICE, join_counts, read_counts
-from ibpulse.model import PortId
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.doctor.facts import Counts
+from ibpulse.agent.doctor.tree_facts import READ_TWICE, join_counts, read_counts
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.core.model import PortId
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import Tree, make_hang, make_unreadable, release
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.doctor import DoctorOptions
-from ibpulse.doctor.facts import Card, Folders, Mount
-from ibpulse.doctor.tree_facts import find_cards, find_mount, read_tree
-from ibpulse.model import PortId
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.doctor import DoctorOptions
+from ibpulse.agent.doctor.facts import Card, Folders, Mount
+from ibpulse.agent.doctor.tree_facts import find_cards, find_mount, read_tree
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.core.model import PortId
 from tests.sysfs.drivers import COMPAT_VIEW
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import EFA_DEVICE_HW, PortFiles, Tree

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ibpulse.events.event import Event, state_to_json
-from ibpulse.model import PortState
+from ibpulse.core.events.event import Event, state_to_json
+from ibpulse.core.model import PortState
 
 RING = 77
 UP = PortState("ACTIVE", "LinkUp", active=True, rate_bytes_per_second=50e9, rail=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.events import event_file
-from ibpulse.events.event import Event
-from ibpulse.events.event_file import EventFile, decode_event, encode_event, read_events
+from ibpulse.core.events import event_file
+from ibpulse.core.events.event import Event
+from ibpulse.core.events.event_file import EventFile, decode_event, encode_event, read_events
 from tests.events.making import numbered
 
 HEAD = b"ibpulse-events 1\n"
@@ -160,7 +160,7 @@ def test_an_altered_byte_costs_at_most_two_events_and_invents_none(path: Path) -
 WRITER = """
 import os, sys
 from pathlib import Path
-from ibpulse.events.event_file import EventFile
+from ibpulse.core.events.event_file import EventFile
 from tests.events.making import numbered
 
 file = EventFile(Path(sys.argv[1]))

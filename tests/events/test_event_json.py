@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.events.event import (
+from ibpulse.core.events.event import (
     KINDS,
     MAX_TEXT,
     Event,
@@ -20,7 +20,7 @@ from ibpulse.events.event import (
     state_to_json,
     to_json,
 )
-from ibpulse.model import ROLES, PortState
+from ibpulse.core.model import ROLES, PortState
 from tests.events.making import DOWN, UP, moved, numbered, started
 from tests.tables import for_each
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ibpulse.events import KINDS, Event, EventLog, PortHistory
-from ibpulse.events.event_file import EventFile, encode_event, read_events
-from ibpulse.events.log import MAX_PER_KIND, MAX_STARTED
+from ibpulse.core.events import KINDS, Event, EventLog, PortHistory
+from ibpulse.core.events.event_file import EventFile, encode_event, read_events
+from ibpulse.core.events.log import MAX_PER_KIND, MAX_STARTED
 from tests.events.making import DOWN, RING, SLOW, UP, moved, numbered, started
 
 HEAD = b"ibpulse-events 1\n"
@@ -343,7 +343,7 @@ def read_along(path: Path, written: Synchronized[int], reads: Synchronized[int],
 def test_two_readers_see_whole_events_in_order_while_the_writer_appends_and_rewrites(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ibpulse.events.log.MAX_PER_KIND", KEPT)
+    monkeypatch.setattr("ibpulse.core.events.log.MAX_PER_KIND", KEPT)
     apart = multiprocessing.get_context("spawn")
     written, ended, reads = apart.Value("q", 0), apart.Value("b", 0), [apart.Value("q", 0) for _ in range(2)]
     readers = [apart.Process(target=read_along, args=(path, written, each, ended)) for each in reads]

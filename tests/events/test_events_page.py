@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ibpulse.events import KINDS
-from ibpulse.events.event import MAX_TEXT, to_json
-from ibpulse.events.event_file import HEAD, NAME, VERSION
-from ibpulse.events.log import MAX_PER_KIND, MAX_STARTED
+from ibpulse.core.events import KINDS
+from ibpulse.core.events.event import MAX_TEXT, to_json
+from ibpulse.core.events.event_file import HEAD, NAME, VERSION
+from ibpulse.core.events.log import MAX_PER_KIND, MAX_STARTED
 from tests.events.making import DOWN, UP, moved
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()

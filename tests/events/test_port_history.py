@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.plausible import LineRate
-from ibpulse.events import PortHistory
-from ibpulse.events.port_history import StateSpan
-from ibpulse.model import PortState
+from ibpulse.core.events import PortHistory
+from ibpulse.core.events.port_history import StateSpan
+from ibpulse.core.model import PortState
+from ibpulse.core.statistics.plausible import LineRate
 from tests.events.making import DOWN, SLOW, UP
 
 TICKS = 30

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
-from ibpulse.events.port_changes import SeenPort, state_of
-from ibpulse.events.watch import CounterResets, PortWatch, find_last_sign
-from ibpulse.model import ByteSource, Port, PortId, PortIdentity, PortState
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.layout import H_CREATED_WALL_NS, L_TICK, lane_at
-from ibpulse.ring.reader import RingReader
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.events.port_changes import SeenPort, state_of
+from ibpulse.core.events.watch import CounterResets, PortWatch, find_last_sign
+from ibpulse.core.model import ByteSource, Port, PortId, PortIdentity, PortState
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.layout import H_CREATED_WALL_NS, L_TICK, lane_at
+from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 
 SECOND_NS = 1_000_000_000

@@ -14,10 +14,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from ibpulse.aggregator import Snapshot
-from ibpulse.aggregator.snapshot import Histogram
-from ibpulse.metrics.metric_table import rows_of
-from ibpulse.metrics.row import read_families
+from ibpulse.agent.aggregator import Snapshot
+from ibpulse.agent.aggregator.snapshot import Histogram
+from ibpulse.agent.metrics.metric_table import rows_of
+from ibpulse.core.metrics.row import read_families
 
 FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
 

@@ -7,15 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.snapshot import JobSnapshot
-from ibpulse.events import KINDS
-from ibpulse.events.watch import KnownPort
-from ibpulse.internal_errors import PARTS
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS
-from ibpulse.metrics.web import WebCounts
-from ibpulse.model import (
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.snapshot import JobSnapshot
+from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS
+from ibpulse.agent.sysfs.error_counters import CounterSet, choose_counters
+from ibpulse.base.internal_errors import PARTS
+from ibpulse.core.events import KINDS
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.metrics.web import WebCounts
+from ibpulse.core.model import (
     CAPTURE_ORIGINS,
     CaptureCounts,
     CounterReading,
@@ -28,8 +29,7 @@ from ibpulse.model import (
     SamplerHealth,
     Topology,
 )
-from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS
-from ibpulse.sysfs.error_counters import CounterSet, choose_counters
+from ibpulse.workbench.simulate.tree import COUNTERS, HW_COUNTERS
 from tests.aggregator.rings import Ring, constant, port, square
 
 HEALTH = SamplerHealth(

@@ -9,13 +9,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from ibpulse.aggregator import Snapshot
-from ibpulse.aggregator.snapshot import CounterTotal, PortCounters
-from ibpulse.exposition import render
-from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS, STATE_ROWS
-from ibpulse.metrics.metric_table import rows_of
-from ibpulse.model import PortId
-from ibpulse.sysfs.error_counters import FACTS
+from ibpulse.agent.aggregator import Snapshot
+from ibpulse.agent.aggregator.snapshot import CounterTotal, PortCounters
+from ibpulse.agent.exposition import render
+from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, STATE_ROWS
+from ibpulse.agent.metrics.metric_table import rows_of
+from ibpulse.agent.sysfs.error_counters import FACTS
+from ibpulse.core.model import PortId
 from tests.exposition.snapshots import node
 
 SYMBOLS = CounterTotal("ibpulse_symbol_error_total", "symbol_error", 12, False)

@@ -12,9 +12,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from ibpulse.aggregator import Snapshot
-from ibpulse.exposition import render
-from ibpulse.metrics import web
+from ibpulse.agent.aggregator import Snapshot
+from ibpulse.agent.exposition import render
+from ibpulse.core.metrics import web
 from tests.aggregator.rings import port
 from tests.exposition.oracle import ServerCollector, SnapshotCollector
 from tests.exposition.snapshots import SERVER, node, snapshot_of

@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.aggregator.job_totals import MOST_JOBS
-from ibpulse.aggregator.port_totals import CounterTotals
-from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
-from ibpulse.exposition import compress, process_registry, render
-from ibpulse.exposition.page import escape_label, format_number
-from ibpulse.jobs.claims import MOST_JOBS as MOST_CONSIDERED
-from ibpulse.metrics import job_rows, web
-from ibpulse.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
-from ibpulse.metrics.row import read_families
-from ibpulse.sysfs.error_counters import CounterSet
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.job_totals import MOST_JOBS
+from ibpulse.agent.aggregator.port_totals import CounterTotals
+from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
+from ibpulse.agent.exposition import compress, process_registry, render
+from ibpulse.agent.exposition.page import escape_label, format_number
+from ibpulse.agent.metrics import job_rows
+from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
+from ibpulse.agent.sysfs.error_counters import CounterSet
+from ibpulse.core.jobs.claims import MOST_JOBS as MOST_CONSIDERED
+from ibpulse.core.metrics import web
+from ibpulse.core.metrics.row import read_families
 from tests.aggregator.rings import Ring, port
 from tests.exposition.snapshots import SERVER, mlx5_readings, node, simulated, snapshot_of
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import Fabric
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.core.model import Fabric
 from tests.families.table import BY_NAME
 
 

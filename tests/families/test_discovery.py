@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import Fabric, Port
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.core.model import Fabric, Port
 from tests.families.table import BY_NAME
 from tests.tables import for_each
 

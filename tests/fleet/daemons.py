@@ -15,16 +15,16 @@ from typing import Any
 import httpx
 from starlette.types import Receive, Scope, Send
 
-from ibpulse import exposition
-from ibpulse.aggregator import Snapshot
-from ibpulse.events import Event, EventLog
-from ibpulse.flightrecorder.recorder import FlightRecorder
-from ibpulse.flightrecorder.store import CaptureOptions
-from ibpulse.metrics.web import WebCounts
-from ibpulse.model import Fabric
-from ibpulse.ring.reader import RingReader
-from ibpulse.web.app import create_app
-from ibpulse.web.server import serve
+from ibpulse.agent import exposition
+from ibpulse.agent.aggregator import Snapshot
+from ibpulse.agent.flightrecorder.recorder import FlightRecorder
+from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.web.app import create_app
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.http.server import serve
+from ibpulse.core.metrics.web import WebCounts
+from ibpulse.core.model import Fabric
+from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.exposition.snapshots import simulated

@@ -6,8 +6,8 @@ import dataclasses
 import json
 from typing import Any
 
-from ibpulse.answers.ports import PortsAnswer
-from ibpulse.model import PortIdentity, PortState
+from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.model import PortIdentity, PortState
 from tests.fleet.hostile import Hostile
 
 PORT: dict[str, Any] = {

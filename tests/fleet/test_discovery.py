@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import DiscoveryError
-from ibpulse.fleet import discovery, target_sources
-from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_config import NodeConfigFile
-from ibpulse.fleet.nodes import Nodes
-from ibpulse.fleet.target_sources import DnsSource, FileSource, HttpSource, ServiceSource, parse_source
-from ibpulse.fleet.targets import Target
-from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
+from ibpulse.base.errors import DiscoveryError
+from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
+from ibpulse.gateway.nodes import discovery, target_sources
+from ibpulse.gateway.nodes.discovery import Discovery
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.nodes.target_sources import DnsSource, FileSource, HttpSource, ServiceSource, parse_source
+from ibpulse.gateway.nodes.targets import Target
 from tests.fleet.hostile import Hostile, never
 from tests.loop_clock import until
 from tests.names import forget_invalid_names

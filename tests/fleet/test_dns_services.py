@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import DiscoveryError
-from ibpulse.fleet.dns_services import ServiceRecord, find_services, read_services
+from ibpulse.base.errors import DiscoveryError
+from ibpulse.gateway.nodes.dns_services import ServiceRecord, find_services, read_services
 
 QUESTION = b"\x05_http\x04_tcp\x07ibpulse\x04test\x00" + struct.pack("!HH", 33, 1)
 
@@ -85,7 +85,7 @@ threading.Thread(target=serve, daemon=True).start()
 SERVICES = """
 def answer(question):
     return message(record(b"\\x05node2\\x00", 2), record(b"\\x05node1\\x00", 1))
-from ibpulse.fleet.target_sources import parse_source
+from ibpulse.gateway.nodes.target_sources import parse_source
 print([target.url for target in parse_source("dnssrv+_http._tcp.ibpulse.test").read()])
 """
 

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ibpulse.answers.captures import CapturesAnswer, PendingAnswer
-from ibpulse.answers.clock import ClockAnswer
-from ibpulse.answers.events import EventsAnswer
-from ibpulse.answers.jobs import JobsAnswer
-from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
-from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
-from ibpulse.answers.stream import EVENTS
-from ibpulse.answers.summary import SummaryAnswer
-from ibpulse.answers.window import WindowAnswer, WindowHead
-from ibpulse.errors import DaemonError
-from ibpulse.text import escape_controls
+from ibpulse.base.errors import DaemonError
+from ibpulse.base.text import escape_controls
+from ibpulse.core.answers.captures import CapturesAnswer, PendingAnswer
+from ibpulse.core.answers.clock import ClockAnswer
+from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.members import MAX_ITEMS, AnswerPart, read_members
+from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.stream import EVENTS
+from ibpulse.core.answers.summary import SummaryAnswer
+from ibpulse.core.answers.window import WindowAnswer, WindowHead
 from tests.tables import for_each
 
 MODELS: list[type[AnswerPart]] = [

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
-from ibpulse.analysis.steps.edges import EdgeTimes, StepTimes
-from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.fleet.hot_rail import find_hot_rail
-from ibpulse.fleet.lateness import Lateness, compare_nodes, match_steps, medians_of_others
-from ibpulse.units import MILLISECOND_NS
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.hot_rail import find_hot_rail
+from ibpulse.core.statistics.lateness import Lateness, compare_nodes, match_steps, medians_of_others
+from ibpulse.core.statistics.steps.edges import EdgeTimes, StepTimes
 
 LATE = 2
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.fleet import node_config
-from ibpulse.fleet.node_config import NodeConfigFile
+from ibpulse.base.errors import ConfigError
+from ibpulse.gateway.nodes import node_config
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
 from tests.web.certificates import make_authority, sign
 
 

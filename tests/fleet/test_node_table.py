@@ -18,20 +18,20 @@ import httpx
 import pytest
 
 from ibpulse import __version__
-from ibpulse.answers.captures import CapturesAnswer
-from ibpulse.answers.events import EventsAnswer
-from ibpulse.answers.ports import PortsAnswer
-from ibpulse.answers.summary import SummaryAnswer
-from ibpulse.client.transport import HttpPeer, PeerAnswer
-from ibpulse.client.windows import read_array, read_window
-from ibpulse.fleet import node_table
-from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_config import NodeConfigFile
-from ibpulse.fleet.node_table import NodeState, NodeTable, PolledNode
-from ibpulse.fleet.nodes import Node, Nodes, ask_node
-from ibpulse.fleet.target_sources import parse_source
-from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.web.auth.reload import WebConfigReloader
+from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
+from ibpulse.core.answers.captures import CapturesAnswer
+from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.answers.summary import SummaryAnswer
+from ibpulse.core.client.transport import HttpPeer, PeerAnswer
+from ibpulse.core.client.windows import read_array, read_window
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.gateway.nodes import node_table
+from ibpulse.gateway.nodes.discovery import Discovery
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.node_table import NodeState, NodeTable, PolledNode
+from ibpulse.gateway.nodes.nodes import Node, Nodes, ask_node
+from ibpulse.gateway.nodes.target_sources import parse_source
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
 from tests.fleet.small_answers import PORT, PORTS, answer_node, clock_of, ports_of

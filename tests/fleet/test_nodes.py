@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from ibpulse.client.transport import MAX_CONNECTIONS, NodeAccess
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.nodes import MAX_PARALLEL, Node, Nodes
-from ibpulse.fleet.targets import Target
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.client.transport import MAX_CONNECTIONS, NodeAccess
+from ibpulse.gateway.nodes.nodes import MAX_PARALLEL, Node, Nodes
+from ibpulse.gateway.nodes.targets import Target
 from tests.fleet.hostile import Hostile, hostile, never
 from tests.loop_clock import pause, until
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ibpulse.answers.jobs import JobsAnswer
-from ibpulse.fleet import node_table
-from ibpulse.fleet.node_figures import NodeFigures
-from ibpulse.fleet.node_table import PolledNode
-from ibpulse.fleet.targets import Target
+from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.gateway.nodes import node_table
+from ibpulse.gateway.nodes.node_figures import NodeFigures
+from ibpulse.gateway.nodes.node_table import PolledNode
+from ibpulse.gateway.nodes.targets import Target
 from tests.clocks import GivenClock
 from tests.fleet.small_answers import jobs_of
 

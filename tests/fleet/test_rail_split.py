@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.arrays import Floats
-from ibpulse.fleet.failovers import find_failovers
-from ibpulse.fleet.rail_split import split_rates
+from ibpulse.core.arrays import Floats
+from ibpulse.core.statistics.failovers import find_failovers
+from ibpulse.core.statistics.rail_split import split_rates
 
 NODES, RAILS = tuple(f"node{number}" for number in range(6)), tuple(f"mlx5_{number}:1" for number in range(8))
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.answers.stream import StreamBatch, StreamGap, StreamSummary
-from ibpulse.errors import DaemonError
-from ibpulse.fleet import stream_answers
-from ibpulse.fleet.stream_answers import EVENT_BYTES, Throttle, read_events
-from ibpulse.web.stream.messages import describe_second, summary_event
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.web.stream.messages import describe_second, summary_event
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.answers.stream import StreamBatch, StreamGap, StreamSummary
+from ibpulse.gateway.nodes import stream_answers
+from ibpulse.gateway.nodes.stream_answers import EVENT_BYTES, Throttle, read_events
 from tests.aggregator.rings import Ring, port, update
 
 BATCH = {"start_ms": 1000, "megabytes_per_second": [[1, None], [0, 5]]}

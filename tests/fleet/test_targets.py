@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from ibpulse.base.errors import DiscoveryError
 from ibpulse.base.yaml import YamlFile
-from ibpulse.errors import DiscoveryError
-from ibpulse.fleet.targets import (
+from ibpulse.gateway.nodes.targets import (
     EXAMPLE,
     MAX_FAULTS,
     MAX_TARGETS,

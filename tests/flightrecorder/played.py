@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.ring import layout as at
-from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.workloads import Idle
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.core.ring import layout as at
+from ibpulse.workbench.simulate.timeline import Schedule, Workload
+from ibpulse.workbench.simulate.workloads import Idle
 from tests.aggregator.rings import Ring, port
 
 RAILS = 8

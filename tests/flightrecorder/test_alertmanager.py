@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ibpulse.flightrecorder.alertmanager import (
+from ibpulse.agent.flightrecorder.alertmanager import (
     REMEMBERED,
     Alert,
     AlertReceiver,

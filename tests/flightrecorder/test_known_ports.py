@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.flightrecorder.known_ports import KnownPorts
-from ibpulse.simulate.workloads import ExpertParallel
+from ibpulse.agent.flightrecorder.known_ports import KnownPorts
+from ibpulse.workbench.simulate.workloads import ExpertParallel
 from tests.flightrecorder.played import Act, play
 
 WORKLOAD = ExpertParallel()

@@ -20,24 +20,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.config import load as load_settings
-from ibpulse.errors import CaptureError, IbpulseError
-from ibpulse.events import Event, EventLog
-from ibpulse.flightrecorder import recorder as recorder_module
-from ibpulse.flightrecorder.recorder import FlightRecorder, Pending
-from ibpulse.flightrecorder.rules import API, Trigger
-from ibpulse.flightrecorder.store import CaptureOptions
-from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.internal_errors import InternalErrors
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import job_details
-from ibpulse.jobs.job_watch import JobsView
-from ibpulse.model import PortId, PortState
-from ibpulse.node.wiring import capture_options
-from ibpulse.recordings import Recording, load
-from ibpulse.recordings.recorded_jobs import trace_holdings
-from ibpulse.ring.layout import H_CREATED_WALL_NS
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.config import load as load_settings
+from ibpulse.agent.flightrecorder import recorder as recorder_module
+from ibpulse.agent.flightrecorder.recorder import FlightRecorder, Pending
+from ibpulse.agent.flightrecorder.rules import API, Trigger
+from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
+from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.node.wiring import capture_options
+from ibpulse.base.errors import CaptureError, IbpulseError
+from ibpulse.base.internal_errors import InternalErrors
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs.job_history import job_details
+from ibpulse.core.model import PortId, PortState
+from ibpulse.core.recordings import Recording, load
+from ibpulse.core.recordings.recorded_jobs import trace_holdings
+from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import Ring, constant, port, square, update
 from tests.ring.tiny import tiny_tmpfs
 from tests.running import HANG_SECONDS

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.capture_names import CaptureName, make_name
-from ibpulse.errors import CaptureError
-from ibpulse.flightrecorder.store import CaptureOptions, CaptureStore, look_at
+from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, look_at
+from ibpulse.base.errors import CaptureError
+from ibpulse.core.capture_names import CaptureName, make_name
 from tests.other_users import USER, needs_other_users
 from tests.ring.tiny import tiny_tmpfs
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.events import Event
-from ibpulse.flightrecorder.writer import ROWS_AT_ONCE, Job, parse_job
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.model import PortIdentity, PortState
-from ibpulse.recordings import RecordedPort, RecordingMeta, load, scan
+from ibpulse.agent.flightrecorder.writer import ROWS_AT_ONCE, Job, parse_job
+from ibpulse.core.events import Event
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.model import PortIdentity, PortState
+from ibpulse.core.recordings import RecordedPort, RecordingMeta, load, scan
 from tests.aggregator.rings import Ring, constant, port
 from tests.running import HANG_SECONDS
 
@@ -44,7 +44,7 @@ def job(tmp_path: Path) -> Job:
 
 
 def write(job: Job) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "ibpulse.flightrecorder.writer", str(int(HANG_SECONDS))]
+    command = [sys.executable, "-m", "ibpulse.agent.flightrecorder.writer", str(int(HANG_SECONDS))]
     return subprocess.run(command, input=job.dump(), capture_output=True, check=False)
 
 
@@ -71,7 +71,8 @@ def test_a_long_capture_is_written_piece_by_piece(job: Job) -> None:
 @pytest.mark.real("process")
 def test_a_writer_imports_nothing_that_it_can_do_without(job: Job) -> None:
     script = (
-        f"import sys; from ibpulse.flightrecorder.writer import main; main(['{HANG_SECONDS:.0f}']); print(*sys.modules)"
+        f"import sys; from ibpulse.agent.flightrecorder.writer import main; "
+        f"main(['{HANG_SECONDS:.0f}']); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], input=job.dump(), capture_output=True, check=True)
     assert job.path.exists()

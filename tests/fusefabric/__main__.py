@@ -21,9 +21,9 @@ from pathlib import Path
 
 import mfusepy
 
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.tree import make_devices
-from ibpulse.simulate.workloads import Constant, make_workload
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.tree import make_devices
+from ibpulse.workbench.simulate.workloads import Constant, make_workload
 from tests.fusefabric.rule import Rule
 from tests.fusefabric.server import HEALTHY, FabricOperations
 

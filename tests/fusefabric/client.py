@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ibpulse.simulate.timeline import Schedule, Truth
-from ibpulse.simulate.tree import Device, make_devices
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.workbench.simulate.timeline import Schedule, Truth
+from ibpulse.workbench.simulate.tree import Device, make_devices
+from ibpulse.workbench.simulate.workloads import make_workload
 from tests import ROOT
 from tests.fusefabric.rule import Rule
 

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ibpulse.simulate.tree import Device, Listing, list_device, list_function
+from ibpulse.workbench.simulate.tree import Device, Listing, list_device, list_function
 
 
 @dataclass

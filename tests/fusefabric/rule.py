@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ibpulse.simulate.faults import DeviceFaults
+from ibpulse.workbench.simulate.faults import DeviceFaults
 
 EVERY_FILE = ("*",)
 

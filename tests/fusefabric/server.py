@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import mfusepy
 
-from ibpulse.simulate.nic import START_WORDS, SimulatedCounters
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.tree import Device, status_files
+from ibpulse.workbench.simulate.nic import START_WORDS, SimulatedCounters
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.tree import Device, status_files
 from tests.fusefabric.nodes import Node, plant
 from tests.fusefabric.rule import Rule
 

@@ -18,18 +18,18 @@ from typing import Any
 import httpx
 import yaml
 
-from ibpulse import exposition
-from ibpulse.client.transport import HttpPeer
-from ibpulse.clocks import Clock
-from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_config import NodeConfigFile
-from ibpulse.fleet.node_table import NodeTable
-from ibpulse.fleet.nodes import Nodes
-from ibpulse.fleet.target_sources import parse_source
+from ibpulse.agent import exposition
+from ibpulse.base.clocks import Clock
+from ibpulse.core.client.transport import HttpPeer
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.server import serve
 from ibpulse.gateway.app import create_gateway
+from ibpulse.gateway.nodes.discovery import Discovery
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.node_table import NodeTable
+from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.nodes.target_sources import parse_source
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.server import serve
 from tests.docs.pages import ROOT, blocks
 from tests.running import eventually
 

@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.flightrecorder.alertmanager import Alert
+from ibpulse.agent.flightrecorder.alertmanager import Alert
+from ibpulse.base.internal_errors import Occurrences
 from ibpulse.gateway import alert_captures
 from ibpulse.gateway.alert_captures import LOGGED_PROBLEMS, AlertGroup
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.job_nodes import FleetJob
 from ibpulse.gateway.parts import GatewayCaptures
-from ibpulse.internal_errors import Occurrences
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
 

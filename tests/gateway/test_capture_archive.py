@@ -11,15 +11,15 @@ import pytest
 from fastapi import Request
 from starlette.responses import StreamingResponse
 
-from ibpulse.answers.captures import CapturesAnswer
-from ibpulse.client.transport import NodeAccess
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.nodes import Nodes
-from ibpulse.fleet.targets import make_target
+from ibpulse.agent.web.routes.capture_download import MEDIA_TYPE
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.answers.captures import CapturesAnswer
+from ibpulse.core.client.transport import NodeAccess
 from ibpulse.gateway import capture_archive
 from ibpulse.gateway.capture_archive import MAX_NODE_BYTES, ArchiveMember, send_archive
 from ibpulse.gateway.job_captures import members_of
-from ibpulse.web.routes.capture_download import MEDIA_TYPE
+from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.nodes.targets import make_target
 from tests.fleet.hostile import Hostile, never
 from tests.fleet.small_answers import capture_of, captures_of
 from tests.loop_clock import pause

@@ -16,13 +16,13 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.config.loading import load
-from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_table import NodeTable
+from ibpulse.agent.config.loading import load
+from ibpulse.base.internal_errors import GATEWAY_PARTS
+from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.gateway import service
+from ibpulse.gateway.nodes.discovery import Discovery
+from ibpulse.gateway.nodes.node_table import NodeTable
 from ibpulse.gateway.service import Gateway, LookupLoop
-from ibpulse.internal_errors import GATEWAY_PARTS
-from ibpulse.web.auth.reload import WebConfigReloader
 from tests.fleet.hostile import Hostile
 from tests.loop_clock import pause, until
 from tests.running import Metrics

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.client.windows import NPY_TYPE, WINDOW_HEADER, NodeArray, read_array
-from ibpulse.fleet.nodes import Node
+from ibpulse.core.client.windows import NPY_TYPE, WINDOW_HEADER, NodeArray, read_array
 from ibpulse.gateway import job_polls
 from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_polls import GONE, MAX_ASKED, JobPolls
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.job_view import JobView
 from ibpulse.gateway.node_samples import NodeSamples
+from ibpulse.gateway.nodes.nodes import Node
 from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, clock_of, jobs_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.answers.events import EventsAnswer
+from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.gateway.line_rates import find_rates, sum_at
 from tests.fleet.small_answers import events_of, state_of
 

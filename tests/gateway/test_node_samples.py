@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.answers.window import History, Implausible, WindowHead
-from ibpulse.client.windows import NodeArray
-from ibpulse.errors import DaemonError
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.answers.window import History, Implausible, WindowHead
+from ibpulse.core.client.windows import NodeArray
 from ibpulse.gateway.node_samples import NodeSamples, find_places, reduce_to_bins
 
 START = 1_763_683_200_000

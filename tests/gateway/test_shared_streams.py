@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from ibpulse.agent.web.stream.hub import QUEUE_BYTES, Viewer
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.metrics.web import WebCounts
 from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.node_feed import KEPT_BYTES, Recent
 from ibpulse.gateway.node_stream import NodeHub
 from ibpulse.gateway.parts import GatewayLimits
-from ibpulse.metrics.web import WebCounts
-from ibpulse.web.problems import ProblemError
-from ibpulse.web.stream.hub import QUEUE_BYTES, Viewer
 from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile
 from tests.gateway.gateways import Gateway

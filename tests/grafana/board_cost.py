@@ -14,8 +14,8 @@ from typing import Any
 
 import promql_parser as promql
 
-from ibpulse.events.event import KINDS
-from ibpulse.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.core.events.event import KINDS
 from tests.grafana.documents import PROMETHEUS, parse, walk
 from tools.grafana.queries import RANGE, RATE
 from tools.grafana.series_names import RECORDED, labels_of, level_of

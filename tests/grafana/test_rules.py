@@ -11,8 +11,8 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from ibpulse.errors import ConfigError
-from ibpulse.metrics import metric_table
+from ibpulse.agent.metrics import metric_table
+from ibpulse.base.errors import ConfigError
 from tests.grafana.documents import parse, walk
 from tools.grafana import alerts, recording_rules
 from tools.grafana.__main__ import main

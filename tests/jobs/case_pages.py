@@ -17,14 +17,14 @@ from typing import Any
 
 import orjson
 
-from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.exposition.page import TextFormat, table_text
-from ibpulse.jobs.job_sources import merge
-from ibpulse.jobs.job_watch import JobsView
-from ibpulse.jobs.owners import place_jobs
-from ibpulse.metrics import job_rows
-from ibpulse.model import Port
-from ibpulse.web.routes.jobs_route import describe_jobs
+from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
+from ibpulse.agent.exposition.page import TextFormat, table_text
+from ibpulse.agent.jobs.job_sources import merge
+from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.jobs.owners import place_jobs
+from ibpulse.agent.metrics import job_rows
+from ibpulse.agent.web.routes.jobs_route import describe_jobs
+from ibpulse.core.model import Port
 from tests.exposition.snapshots import node as make_snapshot
 from tests.jobs.job_nodes import NodeTree
 from tests.jobs.job_trees import CASES, Case

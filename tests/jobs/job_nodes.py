@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from ibpulse.jobs.claims import Found
-from ibpulse.jobs.job_sources import Source, choose_sources
-from ibpulse.model import Fabric
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.jobs.job_sources import Source, choose_sources
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.core.jobs.claims import Found
+from ibpulse.core.model import Fabric
 from tests.sysfs.machines import Machine
 
 GPUS = 8

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.jobs import cgroup_names
-from ibpulse.jobs.cgroup_names import Cgroups
-from ibpulse.jobs.job_sources import choose_sources, merge
-from ibpulse.jobs.slurm_cgroups import read_slurm_cgroups
+from ibpulse.agent.jobs import cgroup_names
+from ibpulse.agent.jobs.cgroup_names import Cgroups
+from ibpulse.agent.jobs.job_sources import choose_sources, merge
+from ibpulse.agent.jobs.slurm_cgroups import read_slurm_cgroups
 from tests.jobs.job_nodes import OTHER_UID, STATIC_UID, UID, under
 from tests.tables import for_each
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.answers.jobs import JobsAnswer
+from ibpulse.core.answers.jobs import JobsAnswer
 from tests.jobs.case_pages import FOLDER, Pages, golden_path, pages_in, view_case
 from tests.jobs.job_nodes import RAILS
 from tests.jobs.job_trees import CASES, Case, Expected

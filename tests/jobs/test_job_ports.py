@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.events import Event
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import JobPorts, job_details, list_jobs, trace_jobs
-from ibpulse.model import PortId
+from ibpulse.core.events import Event
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs.job_history import JobPorts, job_details, list_jobs, trace_jobs
+from ibpulse.core.model import PortId
 
 RING = 7
 NAMES = ("a:1", "b:1", "c:1")

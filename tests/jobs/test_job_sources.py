@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.internal_errors import InternalErrors
-from ibpulse.jobs.claims import ABSENT, Claim, Found
-from ibpulse.jobs.job_sources import GONE_SECONDS, BootTime, JobSources, Merged, merge
+from ibpulse.agent.jobs.job_sources import GONE_SECONDS, BootTime, JobSources, Merged, merge
+from ibpulse.base.internal_errors import InternalErrors
+from ibpulse.core.jobs.claims import ABSENT, Claim, Found
 from tests.clocks import GivenClock
 from tests.tables import for_each
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator.job_totals import JobTotals
-from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.jobs.claims import Claim, Found
-from ibpulse.jobs.job_documents import read_job_documents
-from ibpulse.jobs.owners import count_owners, place_jobs
-from ibpulse.jobs.pod_cgroups import read_pod_cgroups
-from ibpulse.jobs.slurm_mapping import read_slurm_mapping
+from ibpulse.agent.aggregator.job_totals import JobTotals
+from ibpulse.agent.aggregator.options import AggregatorOptions
+from ibpulse.agent.jobs.job_documents import read_job_documents
+from ibpulse.agent.jobs.owners import count_owners, place_jobs
+from ibpulse.agent.jobs.pod_cgroups import read_pod_cgroups
+from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
+from ibpulse.core.jobs.claims import Claim, Found
 from tests.aggregator.rings import Ring
 from tests.docs.pages import ROOT
 from tests.jobs.job_nodes import OTHER_UID, UID

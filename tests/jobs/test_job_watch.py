@@ -12,18 +12,18 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ibpulse.answers.jobs import JobsAnswer
-from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
-from ibpulse.jobs.claims import Claim, Found
-from ibpulse.jobs.job_history import trace_jobs
-from ibpulse.jobs.job_sources import GONE_SECONDS, JobSources
-from ibpulse.jobs.job_watch import JobWatch
-from ibpulse.model import Fabric
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.layout import H_CREATED_WALL_NS
-from ibpulse.ring.reader import RingReader
-from ibpulse.web.routes.jobs_route import describe_jobs
+from ibpulse.agent.jobs.job_sources import GONE_SECONDS, JobSources
+from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.web.routes.jobs_route import describe_jobs
+from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.jobs.claims import Claim, Found
+from ibpulse.core.jobs.job_history import trace_jobs
+from ibpulse.core.model import Fabric
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.layout import H_CREATED_WALL_NS
+from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.jobs.test_owners import PAIRS, PORTS
 from tests.web.rings import make_node

@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator.job_totals import MOST_JOBS, JobTotals
-from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.events import EventLog
-from ibpulse.events.event_file import EventFile, read_events
-from ibpulse.exposition.page import TextFormat, table_text
-from ibpulse.jobs.job_history import trace_jobs
-from ibpulse.jobs.job_sources import JobSources, choose_sources
-from ibpulse.jobs.job_watch import JobWatch
-from ibpulse.metrics import job_rows
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.layout import H_CREATED_WALL_NS
-from ibpulse.ring.reader import RingReader
+from ibpulse.agent.aggregator.job_totals import MOST_JOBS, JobTotals
+from ibpulse.agent.aggregator.options import AggregatorOptions
+from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
+from ibpulse.agent.exposition.page import TextFormat, table_text
+from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
+from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.metrics import job_rows
+from ibpulse.core.events import EventLog
+from ibpulse.core.events.event_file import EventFile, read_events
+from ibpulse.core.jobs.job_history import trace_jobs
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.layout import H_CREATED_WALL_NS
+from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.exposition.snapshots import node as make_snapshot
 from tests.jobs.job_nodes import GPUS, NodeTree
@@ -141,7 +141,7 @@ def test_memory_and_events_are_bounded_however_many_jobs_there_were(
     node: BusyNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs that take ten seconds each, one after another on each GPU: more than the log keeps."""
-    monkeypatch.setattr("ibpulse.events.log.MAX_PER_KIND", KEPT)
+    monkeypatch.setattr("ibpulse.core.events.log.MAX_PER_KIND", KEPT)
     node.turn_readings = 4
     tracemalloc.start()
     for _ in range(KEPT * 3 // 2):

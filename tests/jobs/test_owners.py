@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.owners import count_owners, place_jobs
-from ibpulse.model import DevicePlace, Gpu, PortId, Topology
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.jobs.owners import count_owners, place_jobs
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.model import DevicePlace, Gpu, PortId, Topology
 from tests.aggregator.rings import port
 from tests.sysfs.machines import Machine
 from tests.sysfs.published import DGX_H100, DGX_H100_RAILS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ibpulse.exposition import process_registry
-from ibpulse.metrics import web
-from ibpulse.metrics.metric_table import SNAPSHOT_ROWS
+from ibpulse.agent.exposition import process_registry
+from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS
+from ibpulse.core.metrics import web
 
 
 def exported_names() -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS
-from ibpulse.exposition import process_registry, render
-from ibpulse.metrics.metric_table import TABLE
-from ibpulse.metrics.row import Metric
+from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
+from ibpulse.agent.exposition import process_registry, render
+from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.core.metrics.row import Metric
 from tests.exposition.snapshots import SERVER, node, simulated
 from tests.metrics.exported import exported_names
 from tests.tables import for_each

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.models.collectives import (
+from ibpulse.workbench.models.collectives import (
     HIERARCHICAL,
     RING,
     RULES,
@@ -17,8 +17,8 @@ from ibpulse.models.collectives import (
     nvlink_bytes,
     ring_steps,
 )
-from ibpulse.models.placement import RankGroup
-from ibpulse.models.wire_timing import Hardware, latency_seconds, operation_seconds
+from ibpulse.workbench.models.placement import RankGroup
+from ibpulse.workbench.models.wire_timing import Hardware, latency_seconds, operation_seconds
 
 GROUPS = st.builds(
     lambda size, stride, gpus: RankGroup("dp", 2**size, 2**stride, gpus),

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.base.errors import ConfigError
 from ibpulse.cli import main
-from ibpulse.errors import ConfigError
-from ibpulse.models.expert_load import measured_penalty, rank_loads
-from ibpulse.models.expert_skew import describe_loads, persistence, placed_loads, rank_correlation
-from ibpulse.models.load_table import read_load_table
-from ibpulse.models.rail_skew import DEDUPLICATED, PXN, WITHOUT_PXN, hottest, rail_loads
+from ibpulse.workbench.models.expert_load import measured_penalty, rank_loads
+from ibpulse.workbench.models.expert_skew import describe_loads, persistence, placed_loads, rank_correlation
+from ibpulse.workbench.models.load_table import read_load_table
+from ibpulse.workbench.models.rail_skew import DEDUPLICATED, PXN, WITHOUT_PXN, hottest, rail_loads
 from tests.docs.pages import ROOT, blocks
 
 # loads of 12 experts in 2 layers, and a placement of 16 replicas on 8 GPUs: the example in the README of EPLB

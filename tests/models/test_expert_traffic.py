@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.models.expert_load import (
+from ibpulse.workbench.models.expert_load import (
     chance_cv,
     jain_index,
     largest_of,
@@ -17,7 +17,7 @@ from ibpulse.models.expert_load import (
     penalty,
     rank_loads,
 )
-from ibpulse.models.expert_traffic import (
+from ibpulse.workbench.models.expert_traffic import (
     DEDUPLICATED,
     PLAIN,
     distinct_nodes,

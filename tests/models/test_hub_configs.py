@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ibpulse.models.architecture import Architecture
-from ibpulse.models.job_file import read_job_file
+from ibpulse.workbench.models.architecture import Architecture
+from ibpulse.workbench.models.job_file import read_job_file
 from tests.models.published_configs import PUBLISHED, QWEN3
 from tests.tables import for_each
 

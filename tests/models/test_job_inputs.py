@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import GivenText
-from ibpulse.errors import ConfigError
-from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import JobFile, read_job_file
-from ibpulse.models.job_inputs import JobInputs, read_inputs
-from ibpulse.models.step_time import Utilisation
+from ibpulse.workbench.models.input_keys import KEYS
+from ibpulse.workbench.models.job_file import JobFile, read_job_file
+from ibpulse.workbench.models.job_inputs import JobInputs, read_inputs
+from ibpulse.workbench.models.step_time import Utilisation
 
 LEAST = {"model": "qwen2.5-7b", "nodes": "2"}
 SHAPE = {"parameters": "7e9", "layers": "32", "hidden": "4096", "nodes": "2"}

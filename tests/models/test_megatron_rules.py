@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from ibpulse.models.megatron_rules import (
+from ibpulse.workbench.models.megatron_rules import (
     DATE,
     EFFECTS,
     GivenOption,
@@ -17,8 +17,8 @@ from ibpulse.models.megatron_rules import (
     holds,
     version_key,
 )
-from ibpulse.models.megatron_rules import RULES as ALL_RULES
-from ibpulse.models.run_options import BRIDGE, KINDS, LM
+from ibpulse.workbench.models.megatron_rules import RULES as ALL_RULES
+from ibpulse.workbench.models.run_options import BRIDGE, KINDS, LM
 from tests.tables import for_each
 
 RULES = {rule.id: rule for rule in ALL_RULES}

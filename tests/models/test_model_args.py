@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import GivenText
-from ibpulse.errors import ConfigError
-from ibpulse.models.job_file import JobFile, read_job_file
-from ibpulse.models.job_inputs import read_inputs
+from ibpulse.workbench.models.job_file import JobFile, read_job_file
+from ibpulse.workbench.models.job_inputs import read_inputs
 
 # of DeepSeek-V3, as Megatron-MoE-ModelZoo gives them
 DEEPSEEK = """\

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ibpulse.errors import ConfigError
-from ibpulse.models.job_file import JobFile, read_job_file
-from ibpulse.models.job_inputs import read_inputs
-from ibpulse.models.presets import MODELS
+from ibpulse.base.errors import ConfigError
+from ibpulse.workbench.models.job_file import JobFile, read_job_file
+from ibpulse.workbench.models.job_inputs import read_inputs
+from ibpulse.workbench.models.presets import MODELS
 
 # the keys that count, as published at huggingface.co
 HUB: dict[str, dict[str, Any]] = {

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from ibpulse.models.bisection import all_to_all_seconds, dragonfly, fat_tree, rail_only, torus
-from ibpulse.models.step_time import (
+from ibpulse.workbench.models.bisection import all_to_all_seconds, dragonfly, fat_tree, rail_only, torus
+from ibpulse.workbench.models.step_time import (
     bubble_share,
     gpt_parameters,
     gpt_step_operations,

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ibpulse.models.placement import RankGroup
+from ibpulse.workbench.models.placement import RankGroup
 from tests.tables import for_each
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.models.prediction import Prediction, StepInputs, predict
-from ibpulse.models.step_time import Utilisation
-from ibpulse.models.training_job import TrainingJob, readings
+from ibpulse.workbench.models.prediction import Prediction, StepInputs, predict
+from ibpulse.workbench.models.step_time import Utilisation
+from ibpulse.workbench.models.training_job import TrainingJob, readings
 from tests.models.jobs import DENSE, EIGHT_RAILS, MANY_EXPERTS, MOE, SEVEN_RAILS, TIED, known
 
 COMPUTING = Utilisation("peak-share", 0.4, 1000e12, "none")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.models.input_keys import KEYS
-from ibpulse.models.presets import MODELS, NODES
+from ibpulse.workbench.models.input_keys import KEYS
+from ibpulse.workbench.models.presets import MODELS, NODES
 from tests.docs.pages import ROOT
 
 PUBLISHED = {

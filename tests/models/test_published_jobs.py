@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import GivenText
-from ibpulse.errors import ConfigError
-from ibpulse.models.assumptions import assumptions
-from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import JobFile
-from ibpulse.models.job_inputs import JobInputs, read_inputs
-from ibpulse.models.prediction import predict
-from ibpulse.models.presets import MODELS
-from ibpulse.models.published_jobs import CLUSTERS, JOBS, SAMPLED_JOBS
+from ibpulse.workbench.models.assumptions import assumptions
+from ibpulse.workbench.models.input_keys import KEYS
+from ibpulse.workbench.models.job_file import JobFile
+from ibpulse.workbench.models.job_inputs import JobInputs, read_inputs
+from ibpulse.workbench.models.prediction import predict
+from ibpulse.workbench.models.presets import MODELS
+from ibpulse.workbench.models.published_jobs import CLUSTERS, JOBS, SAMPLED_JOBS
 
 
 def inputs(file: JobFile | None = None, **given: str) -> JobInputs:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ibpulse.base.values import GivenText
-from ibpulse.models.assumptions import assumptions
-from ibpulse.models.job_file import JobFile
-from ibpulse.models.job_inputs import JobInputs, read_inputs
-from ibpulse.models.prediction import Prediction, StepPrediction, predict
+from ibpulse.workbench.models.assumptions import assumptions
+from ibpulse.workbench.models.job_file import JobFile
+from ibpulse.workbench.models.job_inputs import JobInputs, read_inputs
+from ibpulse.workbench.models.prediction import Prediction, StepPrediction, predict
 from tests.docs.pages import ROOT
 from tests.models.published_steps import A100, H100, PUBLISHED, PublishedStep
 from tests.tables import for_each

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.models.megatron_rules import DATA, OptionValue
-from ibpulse.models.run_options import BRIDGE, DEFAULTS, KINDS, LM, RunOptions, read_run_options
+from ibpulse.base.errors import ConfigError
+from ibpulse.workbench.models.megatron_rules import DATA, OptionValue
+from ibpulse.workbench.models.run_options import BRIDGE, DEFAULTS, KINDS, LM, RunOptions, read_run_options
 
 TARGET = "megatron.bridge.training.config.ConfigContainer"
 SAMPLES: dict[str, tuple[str, OptionValue]] = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.models.sampled_load import Span, on_off_statistics, schedule_statistics
+from ibpulse.workbench.models.sampled_load import Span, on_off_statistics, schedule_statistics
 
 TABLE = [
     (0.55, 7.27, 10, 0.1736, 1.0000, 0.1736),

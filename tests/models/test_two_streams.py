@@ -7,8 +7,8 @@ from collections import deque
 
 import pytest
 
-from ibpulse.models.sampled_load import schedule_statistics
-from ibpulse.models.two_streams import ShardedStep, fit_step
+from ibpulse.workbench.models.sampled_load import schedule_statistics
+from ibpulse.workbench.models.two_streams import ShardedStep, fit_step
 
 RATE = 7 * 47e9
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import PortIdentity
-from ibpulse.nccl.bandwidth_theory import GPU_LINKS, NETWORK, KnownHardware, bound_of, judge
-from ibpulse.nccl.measurement import BenchmarkRun, Measurement
-from ibpulse.nccl.rail_suspects import find_suspects
-from ibpulse.nccl.wire_factors import (
+from ibpulse.core.model import PortIdentity
+from ibpulse.core.recordings import RecordedPort
+from ibpulse.workbench.nccl.bandwidth_theory import GPU_LINKS, NETWORK, KnownHardware, bound_of, judge
+from ibpulse.workbench.nccl.measurement import BenchmarkRun, Measurement
+from ibpulse.workbench.nccl.rail_suspects import find_suspects
+from ibpulse.workbench.nccl.wire_factors import (
     PROTOCOLS,
     bus_factor,
     collective_of_program,
@@ -19,7 +20,6 @@ from ibpulse.nccl.wire_factors import (
     header_factors,
     node_bytes,
 )
-from ibpulse.recordings import RecordedPort
 
 
 def row(collective: str, rate: float = 300e9, size: int = 1 << 33, **more: str) -> Measurement:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.base.errors import BenchmarkError
 from ibpulse.cli import main
-from ibpulse.errors import BenchmarkError
-from ibpulse.nccl import bounded_files
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.nccl.measurement import BenchmarkRun
+from ibpulse.workbench.nccl import bounded_files
+from ibpulse.workbench.nccl.benchmark_files import read_benchmark
+from ibpulse.workbench.nccl.measurement import BenchmarkRun
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
 
 FORMS = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ibpulse.errors import BenchmarkError
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.nccl.measurement import IN_PLACE, OUT_OF_PLACE, BenchmarkRun, RunPlan
+from ibpulse.base.errors import BenchmarkError
+from ibpulse.workbench.nccl.benchmark_files import read_benchmark
+from ibpulse.workbench.nccl.measurement import IN_PLACE, OUT_OF_PLACE, BenchmarkRun, RunPlan
 from tests.nccl.benchmark_writers import SIZES, inspector_line, nccl_document, nccl_json, nccl_text, perftest
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.commands.options.explain import ALGORITHMS, COLLECTIVES, UNITS
-from ibpulse.nccl import wire_factors
-from ibpulse.nccl.perftest import UNITS as KNOWN_UNITS
+from ibpulse.workbench.nccl import wire_factors
+from ibpulse.workbench.nccl.perftest import UNITS as KNOWN_UNITS
 from tests.nccl.benchmark_writers import nccl_json, nccl_text, perftest
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ibpulse.errors import BenchmarkError
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.nccl.measurement import IN_PLACE, OUT_OF_PLACE, BenchmarkRun
+from ibpulse.base.errors import BenchmarkError
+from ibpulse.workbench.nccl.benchmark_files import read_benchmark
+from ibpulse.workbench.nccl.measurement import IN_PLACE, OUT_OF_PLACE, BenchmarkRun
 from tests.nccl.unusual_files import GB, OTHERS, PERFTEST, RCCL, SIDES, TEXTS, UNQUOTED, header, plan, ranks, row, text
 from tests.tables import for_each
 

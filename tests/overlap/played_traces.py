@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.model import PortIdentity
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.simulate.timeline import Schedule, Step, build_step, even_weights
+from ibpulse.core.model import PortIdentity
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.workbench.simulate.timeline import Schedule, Step, build_step, even_weights
 
 BEGIN_NS = 1_763_683_200 * 10**9
 MS = 1_000_000

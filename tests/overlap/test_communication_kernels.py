@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ibpulse.overlap.communication_kernels import ADDED, TABLE, CommunicationNames
+from ibpulse.workbench.overlap.communication_kernels import ADDED, TABLE, CommunicationNames
 from tests.tables import for_each
 
 NAMES = {

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.base.errors import TraceError
 from ibpulse.cli import main
-from ibpulse.errors import TraceError
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import measure_overlap
-from ibpulse.overlap.kineto_trace import read_trace
+from ibpulse.workbench.overlap.communication_kernels import CommunicationNames
+from ibpulse.workbench.overlap.exposed_time import measure_overlap
+from ibpulse.workbench.overlap.kineto_trace import read_trace
 from tests.overlap.played_traces import PlayedTrace, document
 from tests.recordings.damage import damage
 

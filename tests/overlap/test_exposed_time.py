@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ibpulse.errors import TraceError
-from ibpulse.overlap import kineto_trace
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import DeviceOverlap, measure_overlap
-from ibpulse.overlap.kineto_trace import KinetoTrace, read_trace
+from ibpulse.base.errors import TraceError
+from ibpulse.workbench.overlap import kineto_trace
+from ibpulse.workbench.overlap.communication_kernels import CommunicationNames
+from ibpulse.workbench.overlap.exposed_time import DeviceOverlap, measure_overlap
+from ibpulse.workbench.overlap.kineto_trace import KinetoTrace, read_trace
 from tests.overlap.played_traces import (
     BEGIN_NS,
     GROUP,

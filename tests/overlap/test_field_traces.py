@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ibpulse.overlap import kineto_trace
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import measure_overlap
-from ibpulse.overlap.kineto_trace import KinetoTrace, read_trace
+from ibpulse.workbench.overlap import kineto_trace
+from ibpulse.workbench.overlap.communication_kernels import CommunicationNames
+from ibpulse.workbench.overlap.exposed_time import measure_overlap
+from ibpulse.workbench.overlap.kineto_trace import KinetoTrace, read_trace
 from tests.overlap.played_traces import BEGIN_NS, GROUP, MS, collective, compute, document, event, step
 from tests.tables import for_each
 

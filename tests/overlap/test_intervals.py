@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.overlap.intervals import EMPTY, IntervalSet, union
+from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, union
 
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 15)), max_size=12)
 Spans = list[tuple[int, int]]

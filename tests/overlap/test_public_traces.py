@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import measure_overlap
-from ibpulse.overlap.kineto_trace import read_trace
+from ibpulse.workbench.overlap.communication_kernels import CommunicationNames
+from ibpulse.workbench.overlap.exposed_time import measure_overlap
+from ibpulse.workbench.overlap.kineto_trace import read_trace
 from tests.analysis.test_public_data import find_file
 
 # from the events of kernels alone, counted independently of this project: communication kernels, then microseconds of

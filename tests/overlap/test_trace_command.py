@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from ibpulse.cli import main
-from ibpulse.recordings import save
+from ibpulse.core.recordings import save
 from tests.overlap.played_traces import MS, PlayedTrace, compute, record, write_trace
 
 PLAYED = PlayedTrace(steps=4, seed=3)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ibpulse.errors import TraceError
-from ibpulse.overlap import trace_file
-from ibpulse.overlap.trace_file import TraceFile
+from ibpulse.base.errors import TraceError
+from ibpulse.workbench.overlap import trace_file
+from ibpulse.workbench.overlap.trace_file import TraceFile
 from tests.overlap.played_traces import MS, collective, compute, document, event, step, write_trace
 
 TRICKY = [

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.overlap.clock_match import match_clocks
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import DeviceOverlap, measure_overlap
-from ibpulse.overlap.intervals import union
-from ibpulse.overlap.kineto_trace import read_trace
-from ibpulse.overlap.waiting_time import ExposedOnWire, split_exposed
-from ibpulse.overlap.wire_activity import WireActivity, wire_activity
-from ibpulse.recordings import Recording
-from ibpulse.simulate.fabric import SimulatedFabric
-from ibpulse.simulate.timeline import Schedule
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.overlap.clock_match import match_clocks
+from ibpulse.workbench.overlap.communication_kernels import CommunicationNames
+from ibpulse.workbench.overlap.exposed_time import DeviceOverlap, measure_overlap
+from ibpulse.workbench.overlap.intervals import union
+from ibpulse.workbench.overlap.kineto_trace import read_trace
+from ibpulse.workbench.overlap.waiting_time import ExposedOnWire, split_exposed
+from ibpulse.workbench.overlap.wire_activity import WireActivity, wire_activity
+from ibpulse.workbench.simulate.fabric import SimulatedFabric
+from ibpulse.workbench.simulate.timeline import Schedule
 from tests.overlap.played_traces import BEGIN_NS, INSIDE, MS, PlayedTrace, collective, compute, record, write_trace
 
 THRESHOLD = 1e8

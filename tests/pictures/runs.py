@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from ibpulse.events import Event
-from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.picture_run import PictureNode, PictureRun
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.core.events import Event
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
+from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.picture_run import PictureNode, PictureRun
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import make_workload
 
 SECOND_NS = 1_000_000_000
 TICK_NS = 10_000_000

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from ibpulse.errors import PictureError
-from ibpulse.pictures import render
-from ibpulse.pictures.animation_layout import (
+from ibpulse.base.errors import PictureError
+from ibpulse.workbench.pictures import render
+from ibpulse.workbench.pictures.animation_layout import (
     BACKGROUND,
     BAR,
     DOWN,
@@ -19,8 +19,8 @@ from ibpulse.pictures.animation_layout import (
     Layout,
     lay_out_animation,
 )
-from ibpulse.pictures.frames import LINK_DOWN, UNKNOWN, build_motion, count_frames, draw_frames
-from ibpulse.pictures.picture_run import choose_scale
+from ibpulse.workbench.pictures.frames import LINK_DOWN, UNKNOWN, build_motion, count_frames, draw_frames
+from ibpulse.workbench.pictures.picture_run import choose_scale
 from tests.pictures.runs import MOVING, event, take
 
 

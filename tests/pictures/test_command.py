@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ibpulse.base.missing_packages import how_to_install
 from ibpulse.cli import main
-from ibpulse.missing_packages import how_to_install
-from ibpulse.pictures.picture_run import keep_direction
-from ibpulse.recordings import Recording
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.pictures.picture_run import keep_direction
 from tests.pictures.runs import pixels, play, record, saved
 
 

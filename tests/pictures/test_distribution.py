@@ -2,9 +2,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.analysis.steps.runs import Thresholds
-from ibpulse.pictures import render
-from ibpulse.pictures.distribution import draw_distribution, find_lengths
+from ibpulse.core.statistics.steps.runs import Thresholds
+from ibpulse.workbench.pictures import render
+from ibpulse.workbench.pictures.distribution import draw_distribution, find_lengths
 from tests.pictures.runs import STILL, take
 
 THRESHOLDS = Thresholds(0.1e9, 0.1e9)

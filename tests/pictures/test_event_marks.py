@@ -3,8 +3,8 @@ import re
 import numpy as np
 import pytest
 
-from ibpulse.pictures.event_marks import gather_marks
-from ibpulse.pictures.picture_run import PictureRun
+from ibpulse.workbench.pictures.event_marks import gather_marks
+from ibpulse.workbench.pictures.picture_run import PictureRun
 from tests.pictures.runs import event, take
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ibpulse.pictures.panels import describe_run, head_lines, wrap
+from ibpulse.workbench.pictures.panels import describe_run, head_lines, wrap
 from tests.pictures.runs import take
 
 

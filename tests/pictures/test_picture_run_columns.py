@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.pictures.picture_run import reduce
+from ibpulse.workbench.pictures.picture_run import reduce
 
 
 @given(st.integers(1, 60), st.integers(1, 70), st.integers(0, 2**32))

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.errors import PictureError
-from ibpulse.pictures.picture_run import choose_scale, round_up
+from ibpulse.base.errors import PictureError
+from ibpulse.workbench.pictures.picture_run import choose_scale, round_up
 from tests.pictures.runs import STILL, take
 
 

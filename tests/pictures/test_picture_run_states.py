@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.events import Event
-from ibpulse.model import PortState
-from ibpulse.pictures.picture_run import PictureNode, PictureRun, reduce, take_run
-from ibpulse.recordings import Recording
+from ibpulse.core.events import Event
+from ibpulse.core.model import PortState
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.pictures.picture_run import PictureNode, PictureRun, reduce, take_run
 from tests.pictures.runs import START_NS, TICK_NS, record
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.models.sampled_load import schedule_statistics
-from ibpulse.models.step_timelines import StepTimeline
-from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.predicted_steps import PredictedPicture, draw_predicted_steps, sample_timeline
+from ibpulse.workbench.models.sampled_load import schedule_statistics
+from ibpulse.workbench.models.step_timelines import StepTimeline
+from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.predicted_steps import PredictedPicture, draw_predicted_steps, sample_timeline
 
 LINE = StepTimeline(1.0, ((0.1, 0.3, 5.0), (0.3, 0.4, 2.0), (0.7, 0.95, 4.0)))
 OPTIONS = PictureOptions(width_pixels=1000, dpi=100)

@@ -27,17 +27,18 @@ from pathlib import Path
 import pyarrow.csv
 import pyarrow.parquet
 
-from ibpulse import cli, memory
+from ibpulse import cli
+from ibpulse.base import memory
+from ibpulse.base.errors import BenchmarkError, ConfigError, RecordingError
 from ibpulse.base.values import GivenText
-from ibpulse.errors import BenchmarkError, ConfigError, RecordingError
-from ibpulse.models.job_file import read_job_file
-from ibpulse.models.job_inputs import read_inputs
-from ibpulse.models.prediction import Prediction, predict
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.nccl.measurement import BenchmarkRun
-from ibpulse.recordings import Recording, RecordingWriter, load, save
-from ibpulse.recordings.counter_log import LogColumns, read_log
-from ibpulse.recordings.resampling import GridOptions, resample
+from ibpulse.core.recordings import Recording, RecordingWriter, load, save
+from ibpulse.workbench.models.job_file import read_job_file
+from ibpulse.workbench.models.job_inputs import read_inputs
+from ibpulse.workbench.models.prediction import Prediction, predict
+from ibpulse.workbench.nccl.benchmark_files import read_benchmark
+from ibpulse.workbench.nccl.measurement import BenchmarkRun
+from ibpulse.workbench.recorder.counter_log import LogColumns, read_log
+from ibpulse.workbench.recorder.resampling import GridOptions, resample
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
 from tests.recordings.recordings import make_recording
 from tests.running import HANG_SECONDS

@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from ibpulse.events import KINDS, Event
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.model import ROLES, PortId, PortIdentity, PortState
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.recordings.recording import MOST_BYTES_PER_SECOND
+from ibpulse.core.events import KINDS, Event
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.model import ROLES, PortId, PortIdentity, PortState
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.core.recordings.recording import MOST_BYTES_PER_SECOND
 
 START_NS = 1_763_683_200 * 10**9
 INTERVAL_NS = 10_000_000

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse import memory
-from ibpulse.recordings import Recording, save_pieces
+from ibpulse.base import memory
+from ibpulse.core.recordings import Recording, save_pieces
 from tests.recordings.recordings import START_NS, make_meta
 
 GIGABYTE = 10**9

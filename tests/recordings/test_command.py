@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.errors import IbpulseError, RecordingError, SamplerError
-from ibpulse.events import Event
-from ibpulse.recordings import Recording, load, session
-from ibpulse.recordings.from_ring import SampleSource
-from ibpulse.recordings.session import Progress, ProgressLine, RecorderOptions, record, refuse_existing
+from ibpulse.base.errors import IbpulseError, RecordingError, SamplerError
+from ibpulse.core.events import Event
+from ibpulse.core.recordings import Recording, load
+from ibpulse.core.recordings.from_ring import SampleSource
+from ibpulse.workbench.recorder import session
+from ibpulse.workbench.recorder.session import Progress, ProgressLine, RecorderOptions, record, refuse_existing
 from tests.recordings.recordings import START_NS, make_meta, make_recording
 
 S = 1_000_000_000

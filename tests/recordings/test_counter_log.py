@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse import memory
-from ibpulse.errors import RecordingError
-from ibpulse.recordings import Recording, counter_log, load, save
-from ibpulse.recordings.counter_log import LogColumns, PortLog, read_log
-from ibpulse.recordings.resampling import GridOptions, resample
-from ibpulse.simulate.fsdp import DENSE
-from ibpulse.simulate.timeline import Schedule
+from ibpulse.base import memory
+from ibpulse.base.errors import RecordingError
+from ibpulse.core.recordings import Recording, load, save
+from ibpulse.workbench.recorder import counter_log
+from ibpulse.workbench.recorder.counter_log import LogColumns, PortLog, read_log
+from ibpulse.workbench.recorder.resampling import GridOptions, resample
+from ibpulse.workbench.simulate.fsdp import DENSE
+from ibpulse.workbench.simulate.timeline import Schedule
 from tests.recordings.recordings import make_recording
 
 SECOND_NS = 1_000_000_000

@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from ibpulse import memory
+from ibpulse.base import memory
 
 FILES = int(os.environ.get("FUZZ_FILES", "400"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.events import Event, EventLog
-from ibpulse.model import Fabric, PortState
-from ibpulse.node.sampler_source import follow_sampler
-from ibpulse.recordings import RecordedPort
-from ibpulse.recordings.from_daemon import DaemonEvents, describe_answer
-from ibpulse.recordings.from_ring import LogEvents, RecordedTicks, ports_at_begin
-from ibpulse.ring.layout import H_CREATED_WALL_NS
-from ibpulse.sampler.temporary_sampler import TemporarySampler
+from ibpulse.agent.sampler.temporary_sampler import TemporarySampler
+from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.model import Fabric, PortState
+from ibpulse.core.recordings import RecordedPort
+from ibpulse.core.recordings.from_ring import LogEvents, RecordedTicks, ports_at_begin
+from ibpulse.core.ring.layout import H_CREATED_WALL_NS
+from ibpulse.workbench.recorder.from_daemon import DaemonEvents, describe_answer
+from ibpulse.workbench.recorder.sampler_source import follow_sampler
 from tests.aggregator.rings import MS, Ring, constant, port
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import events_of, port_of, read_ports, state_of

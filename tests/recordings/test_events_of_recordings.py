@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.events import Event
-from ibpulse.model import PortState
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, RecordingWriter, concatenate, finish, load, save
-from ibpulse.recordings.recording import MAX_EVENT_BYTES, MAX_EVENTS, events_to_json, limit_events, meta_between
+from ibpulse.core.events import Event
+from ibpulse.core.model import PortState
+from ibpulse.core.recordings import (
+    RecordedPort,
+    Recording,
+    RecordingMeta,
+    RecordingWriter,
+    concatenate,
+    finish,
+    load,
+    save,
+)
+from ibpulse.core.recordings.recording import MAX_EVENT_BYTES, MAX_EVENTS, events_to_json, limit_events, meta_between
 from tests.recordings.recordings import INTERVAL_NS, START_NS, make_recording
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.errors import DaemonError, FabricError
-from ibpulse.recordings import RecordedPort, RecordingMeta
-from ibpulse.recordings.from_daemon import DaemonFollower, ask_meta
+from ibpulse.base.errors import DaemonError, FabricError
+from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.core.recordings import RecordedPort, RecordingMeta
+from ibpulse.workbench.recorder.from_daemon import DaemonFollower, ask_meta
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import port_of, ports_of
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.errors import FabricError
-from ibpulse.model import Fabric
-from ibpulse.recordings import Recording, RecordingMeta, concatenate
-from ibpulse.recordings.from_ring import RingFollower, describe_fabric
-from ibpulse.recordings.writing import RecordingWriter
+from ibpulse.base.errors import FabricError
+from ibpulse.core.model import Fabric
+from ibpulse.core.recordings import Recording, RecordingMeta, concatenate
+from ibpulse.core.recordings.from_ring import RingFollower, describe_fabric
+from ibpulse.core.recordings.writing import RecordingWriter
 from tests.aggregator.rings import MS, Ring, constant, port, square
 
 TRAFFIC = (square(20e9, 3, 7), constant(4e8))

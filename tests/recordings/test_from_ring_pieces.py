@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.model import PortIdentity
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate
-from ibpulse.recordings.from_ring import read_pieces
+from ibpulse.core.model import PortIdentity
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate
+from ibpulse.core.recordings.from_ring import read_pieces
 from tests.aggregator.rings import Ring, constant, port, square
 
 START_NS = 1_763_683_200 * 10**9

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ibpulse import memory
-from ibpulse.analysis.plausible import MOST_STEPS
-from ibpulse.errors import RecordingError
-from ibpulse.recordings import RecordingWriter, load, read_meta, reading, save, scan
-from ibpulse.recordings.file_format import KEY
+from ibpulse.base import memory
+from ibpulse.base.errors import RecordingError
+from ibpulse.core.recordings import RecordingWriter, load, read_meta, reading, save, scan
+from ibpulse.core.recordings.file_format import KEY
+from ibpulse.core.statistics.plausible import MOST_STEPS
 from tests.recordings.recordings import make_recording, members
 
 PARTS = ((0, 500), (0, 1), (31, 32), (32, 64), (29, 331), (499, 500), (480, 9999))
@@ -236,7 +236,7 @@ def test_columns_of_others_are_not_read(path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_part_is_that_part_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
-    monkeypatch.setattr("ibpulse.recordings.writing.GROUP_ROWS", 64)
+    monkeypatch.setattr("ibpulse.core.recordings.writing.GROUP_ROWS", 64)
     recording = make_recording(500)
     if stream:
         with RecordingWriter(tmp_path / "a", recording.meta) as writer:

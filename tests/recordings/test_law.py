@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.recordings import Recording, RecordingWriter, concatenate, load, read_meta, save, scan, writing
+from ibpulse.core.recordings import Recording, RecordingWriter, concatenate, load, read_meta, save, scan, writing
 from tests.recordings.recordings import make_meta, make_recording, recordings
 
 

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.memory import ALLOCATOR
-from ibpulse.recordings import scan
+from ibpulse.base.memory import ALLOCATOR
+from ibpulse.core.recordings import scan
 
 # all but the clock, which a test cannot wait for, and the sampler, which is a process of its own
 RECORDER = """
 import sys
 from pathlib import Path
 import numpy as np
-from ibpulse.node.sampler_source import HISTORY_SECONDS
-from ibpulse.recordings.from_ring import RingFollower
-from ibpulse.recordings.session import Recorder, RecorderOptions
-from ibpulse.recordings import RecordedPort, RecordingMeta, RecordingWriter
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
+from ibpulse.workbench.recorder.sampler_source import HISTORY_SECONDS
+from ibpulse.core.recordings.from_ring import RingFollower
+from ibpulse.workbench.recorder.session import Recorder, RecorderOptions
+from ibpulse.core.recordings import RecordedPort, RecordingMeta, RecordingWriter
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 
 MS = 1_000_000
 path = Path(sys.argv[1])

@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ibpulse.recordings import Recording, save
+from ibpulse.core.recordings import Recording, save
 from tests.recordings.recordings import START_NS, make_recording
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.recordings.session import Progress, say_end, say_missing, say_progress
+from ibpulse.workbench.recorder.session import Progress, say_end, say_missing, say_progress
 
 HALF = Progress(30.0, 3000, 8, 1.0, 213.44e9, 1_234_000, 30.0)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ibpulse.errors import DaemonError, RecordingError
-from ibpulse.recordings.from_daemon import fetch_recent
+from ibpulse.base.errors import DaemonError, RecordingError
+from ibpulse.workbench.recorder.from_daemon import fetch_recent
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import PORT, events_of, jobs_of, port_of, ports_of, state_of
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.errors import DaemonError, RecordingError
-from ibpulse.events import Event
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import Holding, JobRecord, job_details, trace_jobs
-from ibpulse.model import PortId
-from ibpulse.recordings import Recording, RecordingWriter, load, read_meta, save
-from ibpulse.recordings.file_format import KEY
-from ibpulse.recordings.from_daemon import ask_jobs
-from ibpulse.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
-from ibpulse.recordings.recording import meta_between
+from ibpulse.base.errors import DaemonError, RecordingError
+from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.core.events import Event
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs.job_history import Holding, JobRecord, job_details, trace_jobs
+from ibpulse.core.model import PortId
+from ibpulse.core.recordings import Recording, RecordingWriter, load, read_meta, save
+from ibpulse.core.recordings.file_format import KEY
+from ibpulse.core.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
+from ibpulse.core.recordings.recording import meta_between
+from ibpulse.workbench.recorder.from_daemon import ask_jobs
 from tests.client.servers import canned
 from tests.fleet.small_answers import jobs_of
 from tests.recordings.recordings import INTERVAL_NS, START_NS, make_meta, make_recording

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate
 from tests.recordings.recordings import START_NS, make_meta, make_recording
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.errors import RecordingError
-from ibpulse.recordings import Recording, RecordingMeta, RecordingWriter, load
-from ibpulse.recordings.session import Recorder, RecorderOptions
+from ibpulse.base.errors import RecordingError
+from ibpulse.core.recordings import Recording, RecordingMeta, RecordingWriter, load
+from ibpulse.workbench.recorder.session import Recorder, RecorderOptions
 from tests.recordings.recordings import INTERVAL_NS, START_NS, make_meta, make_recording
 
 S = 1_000_000_000

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.errors import RecordingError
-from ibpulse.missing_packages import how_to_install
-from ibpulse.recordings import Recording, RecordingWriter, finish, load, read_meta, save
+from ibpulse.base.errors import RecordingError
+from ibpulse.base.missing_packages import how_to_install
+from ibpulse.core.recordings import Recording, RecordingWriter, finish, load, read_meta, save
 from tests.recordings.recordings import make_meta, make_recording
 
 KILLED = """
 import sys
 from pathlib import Path
-from ibpulse.recordings import RecordingWriter
+from ibpulse.core.recordings import RecordingWriter
 from tests.recordings.recordings import make_recording
 
 recording = make_recording(1000)
@@ -154,12 +154,12 @@ def test_a_growing_recording_survives_a_full_disk_up_to_there(tiny_tmpfs: Path) 
 def test_nothing_needs_pyarrow_but_files() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from ibpulse.recordings import Recording, RecordingMeta\n"
-        "from ibpulse.errors import RecordingError\n"
+        "from ibpulse.core.recordings import Recording, RecordingMeta\n"
+        "from ibpulse.base.errors import RecordingError\n"
         "for name in ('load', 'save'):\n"
         "    try:\n"
-        "        __import__('ibpulse.recordings', fromlist=[name])\n"
-        "        getattr(sys.modules['ibpulse.recordings'], name)\n"
+        "        __import__('ibpulse.core.recordings', fromlist=[name])\n"
+        "        getattr(sys.modules['ibpulse.core.recordings'], name)\n"
         "    except RecordingError as error:\n"
         "        print(error)\n"
     )
@@ -169,10 +169,10 @@ def test_nothing_needs_pyarrow_but_files() -> None:
 
 
 def test_a_name_that_the_room_does_not_have_is_none() -> None:
-    import ibpulse.recordings
+    import ibpulse.core.recordings
 
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        ibpulse.recordings.nothing  # noqa: B018
+        ibpulse.core.recordings.nothing  # noqa: B018
 
 
 def test_what_a_recording_says_is_read_while_it_grows(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.recordings import RecordingWriter, load
+from ibpulse.core.recordings import RecordingWriter, load
 from tests.recordings.recordings import make_recording
 
 
@@ -15,7 +15,7 @@ from tests.recordings.recordings import make_recording
 def test_only_the_ticks_between_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int, first: int, last: int
 ) -> None:
-    monkeypatch.setattr("ibpulse.recordings.writing.GROUP_ROWS", group_rows)
+    monkeypatch.setattr("ibpulse.core.recordings.writing.GROUP_ROWS", group_rows)
     path, whole = tmp_path / "a.parquet", make_recording(1000)
     writer = RecordingWriter(path, whole.meta)
     for begin in range(0, 1000, 125):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse import __version__
-from ibpulse.errors import ConfigError
+from ibpulse.base.errors import ConfigError
 from tools.release import ARCHIVES, ROOT, absolute, archive, files_of, main, notes, point_at
 
 CHANGES = "# Changelog\n\n## 0.3.0 (not released)\n\n- new\n\n## 0.2.0 (2026-12-01)\n\n- old\n- older\n"

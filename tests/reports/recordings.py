@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.events import Event
-from ibpulse.model import PortState
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.reports.comparison import Report, assemble
-from ibpulse.reports.run import Run, describe_run
-from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.timeline import Schedule, Workload
+from ibpulse.core.events import Event
+from ibpulse.core.model import PortState
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.workbench.reports.comparison import Report, assemble
+from ibpulse.workbench.reports.run import Run, describe_run
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.simulate.timeline import Schedule, Workload
 
 SECOND_NS = 1_000_000_000
 TICK_NS = 10_000_000

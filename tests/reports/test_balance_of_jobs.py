@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.events import Event
-from ibpulse.jobs.claims import PlacedJob
-from ibpulse.jobs.job_history import Holding, JobRecord, job_details
-from ibpulse.recordings import Recording
-from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
-from ibpulse.reports.run import ComparedPorts, Run
-from ibpulse.reports.span import Moment, ReportOptions
+from ibpulse.core.events import Event
+from ibpulse.core.jobs.claims import PlacedJob
+from ibpulse.core.jobs.job_history import Holding, JobRecord, job_details
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.run import ComparedPorts, Run
+from ibpulse.workbench.reports.span import Moment, ReportOptions
 from tests.reports.recordings import SECOND_NS, UP, change, record, report_of, run_of
 from tests.reports.test_jobs_of_reports import at, job
 

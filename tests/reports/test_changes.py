@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.reports.comparison import Change, Report
-from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
+from ibpulse.workbench.reports.comparison import Change, Report
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp
 from tests.reports.recordings import play, record, report_of, wave
 from tests.tables import for_each
 

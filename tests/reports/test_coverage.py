@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.reports.run import Run
-from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.workloads import Square
+from ibpulse.workbench.reports.run import Run
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.simulate.workloads import Square
 from tests.reports.recordings import play, run_of
 
 RUNS = 150

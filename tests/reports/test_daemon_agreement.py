@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.analysis.rates import rates
-from ibpulse.answers.summary import Summary
-from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.reports.run import Run
-from ibpulse.ring import layout as at
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
-from ibpulse.simulate.timeline import Schedule
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.core.answers.summary import Summary
+from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
+from ibpulse.core.ring import layout as at
+from ibpulse.core.statistics.rates import rates
+from ibpulse.workbench.reports.run import Run
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp
+from ibpulse.workbench.simulate.timeline import Schedule
 from tests.aggregator.rings import Ring, port
 from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, run_of
 from tests.reports.test_jobs_of_reports import job

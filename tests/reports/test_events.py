@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
-from ibpulse.reports.span import Moment, ReportOptions
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.span import Moment, ReportOptions
 from tests.reports.recordings import DOWN, LINE, SECOND_NS, UP, change, record, report_of, run_of, wave
 
 GB = 1e9

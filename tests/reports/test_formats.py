@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from ibpulse.base.document import _load
-from ibpulse.errors import RecordingError
-from ibpulse.events import Event
-from ibpulse.reports.comparison import Report, assemble
-from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
-from ibpulse.reports.report_table import plain_text
-from ibpulse.reports.rows import Unit, rows
-from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.base.errors import RecordingError
+from ibpulse.core.events import Event
+from ibpulse.workbench.reports.comparison import Report, assemble
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.report_table import plain_text
+from ibpulse.workbench.reports.rows import Unit, rows
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from tests.reports.recordings import SECOND_NS, play, record, report_of, run_of, wave
 
 DOCS = Path(__file__).parents[2] / "docs/report.md"

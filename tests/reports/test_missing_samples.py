@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.recordings import Recording
-from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
-from ibpulse.reports.rows import rows
-from ibpulse.reports.run import Run
-from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.rows import rows
+from ibpulse.workbench.reports.run import Run
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from tests.reports.recordings import TICK_NS, play, record, report_of, run_of, wave
 
 TICK = TICK_NS / 1e9

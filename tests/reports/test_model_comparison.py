@@ -12,15 +12,15 @@ import pytest
 
 from ibpulse.base.values import GivenText
 from ibpulse.cli import main
-from ibpulse.models.job_file import JobFile
-from ibpulse.models.job_inputs import read_inputs
-from ibpulse.models.prediction import Prediction, ValueRange, predict
-from ibpulse.recordings import Recording, save
-from ibpulse.reports.measured_traffic import measure_traffic
-from ibpulse.reports.model_comparison import ModelComparison, compare_with_model
-from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.predicted_job import PREFIX
-from ibpulse.simulate.workloads import Square, make_workload
+from ibpulse.core.recordings import Recording, save
+from ibpulse.workbench.models.job_file import JobFile
+from ibpulse.workbench.models.job_inputs import read_inputs
+from ibpulse.workbench.models.prediction import Prediction, ValueRange, predict
+from ibpulse.workbench.reports.measured_traffic import measure_traffic
+from ibpulse.workbench.reports.model_comparison import ModelComparison, compare_with_model
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.simulate.predicted_job import PREFIX
+from ibpulse.workbench.simulate.workloads import Square, make_workload
 from tests.reports.recordings import play
 
 # rate of the node (GB/s) and bytes per step (GB), both directions, CV at 10 ms; the last is the published one

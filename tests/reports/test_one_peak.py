@@ -12,25 +12,25 @@ import httpx
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.analysis.span_statistics import find_lines
-from ibpulse.answers.window import WindowHead
-from ibpulse.client.windows import NodeArray
-from ibpulse.events import EventLog
-from ibpulse.events.watch import KnownPort
-from ibpulse.model import PortState
-from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.picture_run import PictureNode, choose_scale, take_run
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
-from ibpulse.recordings.from_ring import line_rates, read_pieces
-from ibpulse.reports.span import ReportOptions, choose_window
-from ibpulse.ring import layout as at
-from ibpulse.terminal.ring_watcher import RingWatcher
-from ibpulse.units import SECOND_NS
-from ibpulse.web.app import create_app
-from ibpulse.web.parts import WebParts
-from ibpulse.web.stream.hub import Feed
-from ibpulse.web.stream.messages import describe_second
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
+from ibpulse.agent.web.app import create_app
+from ibpulse.agent.web.parts import WebParts
+from ibpulse.agent.web.stream.hub import Feed
+from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.window import WindowHead
+from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.events import EventLog
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.model import PortState
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
+from ibpulse.core.recordings.from_ring import line_rates, read_pieces
+from ibpulse.core.ring import layout as at
+from ibpulse.core.statistics.span_statistics import find_lines
+from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.picture_run import PictureNode, choose_scale, take_run
+from ibpulse.workbench.reports.span import ReportOptions, choose_window
+from ibpulse.workbench.top.ring_watcher import RingWatcher
 from tests.aggregator.rings import MS, RATE, Ring, port
 from tests.reports.recordings import run_of
 from tests.web.rings import given_parts

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.recordings import Recording, save
-from ibpulse.reports.formats import render_text
-from ibpulse.reports.span import ReportOptions
+from ibpulse.core.recordings import Recording, save
+from ibpulse.workbench.reports.formats import render_text
+from ibpulse.workbench.reports.span import ReportOptions
 from tests.reports.recordings import LINE, record, report_of, run_of, wave
 
 BOUNDS = ("wire_seconds_lower", "exposed_seconds_lower", "exposed_seconds_upper")

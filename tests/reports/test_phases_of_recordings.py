@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.analysis.steps.phase import Phase
-from ibpulse.events import Event
-from ibpulse.model import PortState
-from ibpulse.recordings import Recording
-from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
-from ibpulse.reports.report_table import phase_text
-from ibpulse.reports.span import Moment, ReportOptions
+from ibpulse.core.events import Event
+from ibpulse.core.model import PortState
+from ibpulse.core.recordings import Recording
+from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.report_table import phase_text
+from ibpulse.workbench.reports.span import Moment, ReportOptions
 from tests.reports.recordings import DOWN, SECOND_NS, START_NS, TICK_NS, UP, change, record, report_of, run_of, wave
 
 GB = 1e9

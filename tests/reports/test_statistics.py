@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.recordings import Recording
-from ibpulse.reports.run import Run
-from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.fsdp import CAPTURED_RAILS, DENSE, MOE, Fsdp
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import Square
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.reports.run import Run
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.simulate.fsdp import CAPTURED_RAILS, DENSE, MOE, Fsdp
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import Square
 from tests.reports.recordings import LINE, SECOND_NS, START_NS, TICK_NS, play, record, report_of, run_of, wave
 
 SECONDS = 60

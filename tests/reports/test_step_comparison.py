@@ -12,15 +12,15 @@ import pytest
 
 from ibpulse.base.document import render_json as render_members
 from ibpulse.cli import main
-from ibpulse.recordings import Recording
-from ibpulse.recordings.writing import save
-from ibpulse.reports.comparison import Report, assemble
-from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
-from ibpulse.reports.run import describe_run
-from ibpulse.reports.span import ReportOptions
-from ibpulse.reports.step_comparison import StepComparison, compare_steps
-from ibpulse.reports.step_comparison_text import ONE_RUN_EACH, look_next, step_remarks, steps_json, verdict
-from ibpulse.simulate.fsdp import DENSE
+from ibpulse.core.recordings import Recording
+from ibpulse.core.recordings.writing import save
+from ibpulse.workbench.reports.comparison import Report, assemble
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.run import describe_run
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.reports.step_comparison import StepComparison, compare_steps
+from ibpulse.workbench.reports.step_comparison_text import ONE_RUN_EACH, look_next, step_remarks, steps_json, verdict
+from ibpulse.workbench.simulate.fsdp import DENSE
 from tests.reports.recordings import LINE, play, record, wave
 
 GB = 1e9

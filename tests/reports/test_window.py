@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.errors import RecordingError
-from ibpulse.recordings import Recording, save
-from ibpulse.reports.comparison import assemble
-from ibpulse.reports.formats import render_json
-from ibpulse.reports.run import describe_run
-from ibpulse.reports.span import Moment, ReportOptions, load_part
-from ibpulse.simulate.fsdp import DENSE
+from ibpulse.base.errors import RecordingError
+from ibpulse.core.recordings import Recording, save
+from ibpulse.workbench.reports.comparison import assemble
+from ibpulse.workbench.reports.formats import render_json
+from ibpulse.workbench.reports.run import describe_run
+from ibpulse.workbench.reports.span import Moment, ReportOptions, load_part
+from ibpulse.workbench.simulate.fsdp import DENSE
 from tests.reports.recordings import SECOND_NS, START_NS, play, record, run_of, wave
 
 GB = 1e9
@@ -114,7 +114,7 @@ def test_a_recording_without_rails_asks_for_ports(recording: Recording) -> None:
 def test_a_report_of_a_loaded_part_is_that_of_the_part_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ReportOptions
 ) -> None:
-    monkeypatch.setattr("ibpulse.recordings.writing.GROUP_ROWS", 100)
+    monkeypatch.setattr("ibpulse.core.recordings.writing.GROUP_ROWS", 100)
     recording = play(DENSE, 10)
     save(tmp_path / "a.parquet", recording)
     part, outside = load_part(tmp_path / "a.parquet", options)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring.file import RingFile
+from ibpulse.core.ring.file import RingFile
 from tests.ring.tiny import tiny_tmpfs
 
 __all__ = ["tiny_tmpfs"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.errors import RingError
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import GIVEN_UP_NS, RingFile
-from ibpulse.ring.reader import RingReader
+from ibpulse.base.errors import RingError
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import GIVEN_UP_NS, RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.ring.conftest import CAPACITY, INTERVAL_NS
 from tests.ring.writing import put

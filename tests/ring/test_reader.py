@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from tests.ring.conftest import CAPACITY, INTERVAL_NS
 from tests.ring.writing import PACK, put
 

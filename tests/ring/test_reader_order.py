@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.ring.conftest import CAPACITY
 from tests.ring.writing import put
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.analysis.plausible import LineRate
-from ibpulse.ring import layout as at
-from ibpulse.ring import window
-from ibpulse.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.ring.window import (
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring import window
+from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.core.ring.window import (
     TickRun,
     complete_tick,
     join_rates,
@@ -30,6 +29,7 @@ from ibpulse.ring.window import (
     ticks_to_settle,
     widest_stride,
 )
+from ibpulse.core.statistics.plausible import LineRate
 from tests.aggregator.rings import MS, Ring, constant, port, square
 from tests.tables import for_each
 

@@ -6,8 +6,8 @@ import struct
 import sys
 from pathlib import Path
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 
 PACK = struct.Struct(at.RECORD_FORMAT).pack_into
 LANE = at.lane_at(0)

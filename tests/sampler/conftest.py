@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import Fabric
-from ibpulse.ring.file import RingFile
+from ibpulse.core.model import Fabric
+from ibpulse.core.ring.file import RingFile
 from tests.ring.tiny import tiny_tmpfs
 from tests.sampler.sampling import Sampling
 from tests.sampler.tree import ListedInventory, Tree, port

@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.clock import TickClock
-from ibpulse.sampler.loop import Loop
-from ibpulse.sampler.plan import Plan
-from ibpulse.sampler.steady import sample_steadily
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.sampler.clock import TickClock
+from ibpulse.agent.sampler.loop import Loop
+from ibpulse.agent.sampler.plan import Plan
+from ibpulse.agent.sampler.steady import sample_steadily
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.sampler.tree import Tree
 
 INTERVAL_NS = 10_000_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler.plan import PlannedPort
+from ibpulse.agent.sampler.plan import PlannedPort
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from tests.ring.writing import put
 
 MS = 1_000_000

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import Block, RingReader
-from ibpulse.sampler.loop import Loop
-from ibpulse.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.loop import Loop
+from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import Block, RingReader
 from tests.virtual.clock import NodeClock
 from tests.virtual.world import World
 

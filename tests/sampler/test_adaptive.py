@@ -6,12 +6,17 @@ import logging
 
 import pytest
 
-from ibpulse.model import DeviceReads
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.adaptive import LENGTHENED_SOON_PATIENCES, PATIENCE_SECONDS, PATIENCE_SECONDS_MAX, AdaptiveInterval
-from ibpulse.sampler.plan import PlannedPort
+from ibpulse.agent.sampler.adaptive import (
+    LENGTHENED_SOON_PATIENCES,
+    PATIENCE_SECONDS,
+    PATIENCE_SECONDS_MAX,
+    AdaptiveInterval,
+)
+from ibpulse.agent.sampler.plan import PlannedPort
+from ibpulse.core.model import DeviceReads
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.sampler.reads import planned, write_reads
 
 FAST, SLOW = (0.05, 0.05), (8.2, 8.2)

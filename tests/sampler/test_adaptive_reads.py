@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.adaptive import ReadTimes, measure_reads
+from ibpulse.agent.sampler.adaptive import ReadTimes, measure_reads
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.sampler.reads import MS, Reads, planned, write_reads
 
 

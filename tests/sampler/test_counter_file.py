@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.sampler.loop import REST_NS, CounterFile
+from ibpulse.agent.sampler.loop import REST_NS, CounterFile
+from ibpulse.core.ring import layout as at
 
 SECOND = 1_000_000_000
 

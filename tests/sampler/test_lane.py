@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler.lane import EndingProcesses, Lane, Stall, explain_errno
-from ibpulse.sampler.plan import Plan, PlannedPort
-from ibpulse.sampler.process import NOT_ASKED
-from ibpulse.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
-from ibpulse.sampler.spare_descriptors import SpareDescriptors
+from ibpulse.agent.sampler.lane import EndingProcesses, Lane, Stall, explain_errno
+from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.process import NOT_ASKED
+from ibpulse.agent.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
+from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from tests.sampler.tree import Tree
 from tests.virtual.clock import NodeClock
 from tests.virtual.samplers import Samplers

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler.loop import FAILURES_BEFORE_REST, Loop
-from ibpulse.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.loop import FAILURES_BEFORE_REST, Loop
+from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from tests.sampler.sampling import Sampling, open_files
 from tests.sampler.tree import Tree
 

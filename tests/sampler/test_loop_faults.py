@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler import loop as module
-from ibpulse.sampler.plan import PlannedPort
+from ibpulse.agent.sampler import loop as module
+from ibpulse.agent.sampler.plan import PlannedPort
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from tests.sampler.conftest import INTERVAL_NS
 from tests.sampler.sampling import Sampling, open_files
 from tests.sampler.tree import Tree

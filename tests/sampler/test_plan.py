@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import SamplerError
-from ibpulse.sampler.plan import Plan, PlannedPort, plan_path, read_plan, write_plan
+from ibpulse.agent.sampler.plan import Plan, PlannedPort, plan_path, read_plan, write_plan
+from ibpulse.base.errors import SamplerError
 
 PLAN = Plan(
     3,

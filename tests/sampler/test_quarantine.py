@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler.lane import EndingProcesses, Lane
-from ibpulse.sampler.plan import Plan, PlannedPort
-from ibpulse.sampler.process import MAIN_LANE
-from ibpulse.sampler.quarantine import Quarantine
-from ibpulse.sampler.spare_descriptors import SpareDescriptors
+from ibpulse.agent.sampler.lane import EndingProcesses, Lane
+from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.process import MAIN_LANE
+from ibpulse.agent.sampler.quarantine import Quarantine
+from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 
 LANE = at.lane_at(1)
 LOOK_SECONDS = 0.125

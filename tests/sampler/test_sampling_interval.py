@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.sampler.loop import LONGEST_READ
-from ibpulse.sampler.sampling_interval import (
+from ibpulse.agent.sampler.loop import LONGEST_READ
+from ibpulse.agent.sampler.sampling_interval import (
     BUSY_SHARE,
     LONGEST_TICK,
     OWN_PROCESSES_MAX,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler import scheduling
-from ibpulse.sampler.starvation import Starvation
+from ibpulse.agent.sampler import scheduling
+from ibpulse.agent.sampler.starvation import Starvation
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 
 PROCESS = 4711
 SECOND = 1_000_000_000

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.clock import TickClock
-from ibpulse.sampler.loop import Loop
-from ibpulse.sampler.plan import Plan, PlannedPort
-from ibpulse.sampler.steady import sample_steadily
+from ibpulse.agent.sampler.clock import TickClock
+from ibpulse.agent.sampler.loop import Loop
+from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.steady import sample_steadily
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.sampler.tree import Tree
 from tests.virtual.clock import WAKE_NS, NodeClock
 from tests.virtual.world import Gate, World

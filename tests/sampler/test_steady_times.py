@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring import layout as at
+from ibpulse.core.ring import layout as at
 from tests.sampler.moved_clock import PER_SECOND, MovedLoop
 from tests.sampler.tree import Tree
 

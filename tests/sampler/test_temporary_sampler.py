@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.sampler.temporary_sampler import SCRATCH, _scratch_directory
+from ibpulse.agent.sampler.temporary_sampler import SCRATCH, _scratch_directory
 
 
 def test_directories_of_killed_commands_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

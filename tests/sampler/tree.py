@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler.plan import PlannedPort
+from ibpulse.agent.sampler.plan import PlannedPort
+from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity
+from ibpulse.core.ring.file import RingFile
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.simulate import tree_files
-from ibpulse.simulate.tree_files import CounterReads
+from ibpulse.workbench.simulate import tree_files
+from ibpulse.workbench.simulate.tree_files import CounterReads
 
 
 @pytest.fixture

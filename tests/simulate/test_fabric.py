@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import ConfigError, FabricError
-from ibpulse.simulate.fabric import SimulatedFabric, run_fabric
-from ibpulse.simulate.nic import REQUEST_BYTES, START_WORDS
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.tree_files import SimulatedCounterFile
-from ibpulse.simulate.workloads import Constant, Square
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.base.errors import ConfigError, FabricError
+from ibpulse.workbench.simulate.fabric import SimulatedFabric, run_fabric
+from ibpulse.workbench.simulate.nic import REQUEST_BYTES, START_WORDS
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.tree_files import SimulatedCounterFile
+from ibpulse.workbench.simulate.workloads import Constant, Square
 
 SECOND = 1_000_000_000
 TICK = 10_000_000

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.simulate.fabric import SimulatedFabric, parse_control
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import Constant, Idle, Stretched
+from ibpulse.base.errors import ConfigError
+from ibpulse.workbench.simulate.fabric import SimulatedFabric, parse_control
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import Constant, Idle, Stretched
 
 SECOND = 1_000_000_000
 LINE = 50e9

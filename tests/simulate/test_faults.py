@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.simulate.faults import FAULTS, HEALTHY, DeviceFaults, parse_faults
+from ibpulse.base.errors import ConfigError
+from ibpulse.workbench.simulate.faults import FAULTS, HEALTHY, DeviceFaults, parse_faults
 
 DEVICES = ("mlx5_0", "mlx5_1")
 

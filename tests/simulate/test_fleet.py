@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.simulate import tree_files
-from ibpulse.simulate.fleet import SimulatedFleet, different_clocks, plan_nodes
-from ibpulse.simulate.pacing import Pace, Slips, run_together
-from ibpulse.simulate.workloads import Constant, Square
+from ibpulse.workbench.simulate import tree_files
+from ibpulse.workbench.simulate.fleet import SimulatedFleet, different_clocks, plan_nodes
+from ibpulse.workbench.simulate.pacing import Pace, Slips, run_together
+from ibpulse.workbench.simulate.workloads import Constant, Square
 
 SECOND = 1_000_000_000
 MS = 1_000_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ibpulse
-from ibpulse.simulate.node_clock import node_environment, step_wall_clock
+from ibpulse.workbench.simulate.node_clock import node_environment, step_wall_clock
 
 PACKAGE = Path(ibpulse.__file__).parent
 HOUR_NS = 3_600_000_000_000

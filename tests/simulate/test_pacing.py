@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.simulate.fabric import SimulatedFabric
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.nic import START_WORDS
-from ibpulse.simulate.pacing import Pace, Slips
-from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
-from ibpulse.simulate.workloads import Constant, ExpertParallel, Square
+from ibpulse.workbench.simulate.fabric import SimulatedFabric
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.nic import START_WORDS
+from ibpulse.workbench.simulate.pacing import Pace, Slips
+from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
+from ibpulse.workbench.simulate.workloads import Constant, ExpertParallel, Square
 
 SECOND = 1_000_000_000
 MS = 1_000_000

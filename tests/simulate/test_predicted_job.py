@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.simulate.predicted_job import PredictedJob
-from ibpulse.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.predicted_job import PredictedJob
+from ibpulse.workbench.simulate.timeline import Schedule
 
 SECOND_NS = 1_000_000_000
 

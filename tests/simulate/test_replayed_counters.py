@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ibpulse.recordings import Recording
-from ibpulse.simulate.nic import START_WORDS
-from ibpulse.simulate.replayed_tree import Player
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.simulate.nic import START_WORDS
+from ibpulse.workbench.simulate.replayed_tree import Player
 from tests.recordings.recordings import make_meta, make_recording
 
 START = np.tile(START_WORDS, (2, 1))

@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ibpulse.agent.config import load
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.base.errors import FabricError
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import parse
 from ibpulse.commands.replay import describe
-from ibpulse.config import load
-from ibpulse.errors import FabricError
-from ibpulse.events import Event
-from ibpulse.model import PortIdentity, PortState
-from ibpulse.recordings import RecordedPort, Recording
-from ibpulse.simulate.nic import PACKET_BYTES, START_WORDS
-from ibpulse.simulate.replayed_tree import Player, Replay, counters_path
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.core.events import Event
+from ibpulse.core.model import PortIdentity, PortState
+from ibpulse.core.recordings import RecordedPort, Recording
+from ibpulse.workbench.simulate.nic import PACKET_BYTES, START_WORDS
+from ibpulse.workbench.simulate.replayed_tree import Player, Replay, counters_path
 from tests.recordings.recordings import make_meta
 from tests.sysfs.machines import Machine
 from tests.sysfs.role_nodes import NODES, RoleNode

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.shared_job import HOT_RAIL, STRAGGLER_DELAY_NS, RingMember, SharedTraffic, share_job
-from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
-from ibpulse.simulate.workloads import Constant, ExpertParallel, Idle, Square
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.shared_job import HOT_RAIL, STRAGGLER_DELAY_NS, RingMember, SharedTraffic, share_job
+from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
+from ibpulse.workbench.simulate.workloads import Constant, ExpertParallel, Idle, Square
 
 SECOND = 1_000_000_000
 MS = 1_000_000

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.base.errors import ConfigError
 from ibpulse.cli import main
 from ibpulse.commands import VERBS, simulate
 from ibpulse.commands.options import look
 from ibpulse.commands.parser import parse
-from ibpulse.errors import ConfigError
-from ibpulse.simulate.workloads import WORKLOADS
+from ibpulse.workbench.simulate.workloads import WORKLOADS
 
 
 def test_the_verb_offers_every_workload() -> None:

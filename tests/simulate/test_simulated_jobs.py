@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.jobs.job_documents import read_job_documents
-from ibpulse.jobs.owners import place_jobs
-from ibpulse.simulate.fabric import FAULTS_EVERY_NS, SimulatedFabric, parse_control
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.simulated_jobs import JOBS_FOLDER, SimulatedJob, plan_jobs
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import Constant, Idle, Square
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.jobs.job_documents import read_job_documents
+from ibpulse.agent.jobs.owners import place_jobs
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.base.errors import ConfigError
+from ibpulse.workbench.simulate.fabric import FAULTS_EVERY_NS, SimulatedFabric, parse_control
+from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.simulated_jobs import JOBS_FOLDER, SimulatedJob, plan_jobs
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import Constant, Idle, Square
 
 SECOND = 1_000_000_000
 NAMES = [f"mlx5_{number}" for number in range(8)]

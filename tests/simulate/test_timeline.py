@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.simulate import timeline as module
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import WORKLOADS, Constant, Square, make_workload
+from ibpulse.workbench.simulate import timeline as module
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import WORKLOADS, Constant, Square, make_workload
 
 HOUR_NS = 3_600_000_000_000
 NAMES = st.sampled_from(list(WORKLOADS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from ibpulse.simulate.tree import COUNTERS, Device, list_device, list_function, make_devices, status_files
+from ibpulse.workbench.simulate.tree import COUNTERS, Device, list_device, list_function, make_devices, status_files
 from tests.tables import for_each
 
 RAIL = Device("mlx5_3", 3, 3)

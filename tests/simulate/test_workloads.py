@@ -8,10 +8,18 @@ import math
 import numpy as np
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.simulate.fsdp import CAPTURED_RAILS, DENSE, MOE, Fsdp, Unit
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import WORKLOADS, Constant, ExpertParallel, Idle, Square, Stretched, make_workload
+from ibpulse.base.errors import ConfigError
+from ibpulse.workbench.simulate.fsdp import CAPTURED_RAILS, DENSE, MOE, Fsdp, Unit
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import (
+    WORKLOADS,
+    Constant,
+    ExpertParallel,
+    Idle,
+    Square,
+    Stretched,
+    make_workload,
+)
 from tests.tables import for_each
 
 MINUTE_NS = 60_000_000_000

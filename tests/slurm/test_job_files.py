@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from ibpulse.jobs.owners import find_gpus
-from ibpulse.jobs.slurm_mapping import read_slurm_mapping
-from ibpulse.model import Gpu, Topology
+from ibpulse.agent.jobs.owners import find_gpus
+from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
+from ibpulse.core.model import Gpu, Topology
 
 ROOT = Path(__file__).resolve().parents[2]
 PROLOG, EPILOG = ROOT / "slurm" / "prolog.sh", ROOT / "slurm" / "epilog.sh"

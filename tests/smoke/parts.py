@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.running import HANG_SECONDS, Running, eventually
 
 T = TypeVar("T")

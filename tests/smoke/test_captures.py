@@ -8,7 +8,7 @@ import duckdb
 import httpx
 import pytest
 
-from ibpulse.recordings import load
+from ibpulse.core.recordings import load
 from tests.programs import find
 from tests.running import HANG_SECONDS, Running, eventually
 from tests.smoke.parts import WAYS, becomes, bytes_of, later, plain_tree, program, set_counters, take_capture, totals

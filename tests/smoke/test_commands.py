@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.commands.parser import parse, split_verb
-from ibpulse.recordings import load
+from ibpulse.core.recordings import load
 from tests import ROOT
 from tests.running import HANG_SECONDS, Running, eventually
 from tests.smoke.parts import IBPULSE, MARK, get, ibpulse, plain_tree, port_path, processes, program, simulated

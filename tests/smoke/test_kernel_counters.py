@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.recordings import load
+from ibpulse.core.recordings import load
 from tests.running import Running, eventually
 from tests.smoke.parts import WAYS, WORD_BYTES, plain_tree, port_path, take_capture, totals
 

@@ -184,11 +184,11 @@ def outside(paths: set[str], *directories: str) -> set[str]:
 
 def test_the_sampler_loads_only_the_standard_library(tmp_path: Path) -> None:
     program = (
-        "import sys; before = set(sys.modules); import ibpulse.sampler.process; "
+        "import sys; before = set(sys.modules); import ibpulse.agent.sampler.process; "
         "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))"
     )
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "['ibpulse']\n"
-    program = f"import sys, ibpulse.sampler.process; print({LARGE} & set(sys.modules))"
+    program = f"import sys, ibpulse.agent.sampler.process; print({LARGE} & set(sys.modules))"
     path = {"PYTHONPATH": str(ROOT / "exporter")}
     assert subprocess.check_output([sys.executable, "-S", "-c", program], text=True, env=path) == "set()\n"
     with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:

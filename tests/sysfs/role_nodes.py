@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ibpulse.sysfs import near_rule, roles
+from ibpulse.agent.sysfs import near_rule, roles
 from tests.sysfs.drivers import EFA
 from tests.sysfs.machines import NO_LINK, VF, Machine
 from tests.sysfs.published import AZURE_ND_H100_V5, DGX_H100, DGX_H100_RAILS, DGX_H100_STORAGE

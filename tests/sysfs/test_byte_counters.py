@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import ByteSource
-from ibpulse.sysfs.byte_counters import Choice, build_source, choose_row, read_lifespan_seconds
+from ibpulse.agent.sysfs.byte_counters import Choice, build_source, choose_row, read_lifespan_seconds
+from ibpulse.core.model import ByteSource
 from tests.sysfs.drivers import (
     BNXT_HW,
     COMPAT_VIEW,

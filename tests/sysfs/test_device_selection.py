@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.model import PortId
-from ibpulse.sysfs.device import Selection, match_port
+from ibpulse.agent.sysfs.device import Selection, match_port
+from ibpulse.core.model import PortId
 
 
 @pytest.mark.parametrize(

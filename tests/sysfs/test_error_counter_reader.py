@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import CounterReading, Fabric, PortId, PortReadings
-from ibpulse.sysfs.error_counter_reader import CounterReader
-from ibpulse.sysfs.error_counters import CounterSet
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.error_counter_reader import CounterReader
+from ibpulse.agent.sysfs.error_counters import CounterSet
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.core.model import CounterReading, Fabric, PortId, PortReadings
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import MLX5_COUNTERS, MLX5_HW, PortFiles, Tree, make_hang, make_unreadable, release
 from tests.tables import for_each

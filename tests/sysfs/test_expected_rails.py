@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.events.event import STARTED, Event, state_to_json
-from ibpulse.events.event_file import EventFile
-from ibpulse.events.log import EventLog
-from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState
-from ibpulse.sysfs.expected_rails import ExpectedRails
+from ibpulse.agent.sysfs.expected_rails import ExpectedRails
+from ibpulse.core.events.event import STARTED, Event, state_to_json
+from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.events.log import EventLog
+from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState
 
 RAIL = PortState("ACTIVE", "LinkUp", True, 50e9, rail=True)
 STORAGE = replace(RAIL, rail=False, role="storage")

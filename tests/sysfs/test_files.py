@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.sysfs.files import ReadFault, list_names, parse_count, read_link, read_text
+from ibpulse.agent.sysfs.files import ReadFault, list_names, parse_count, read_link, read_text
 from tests.sysfs.trees import make_unreadable
 
 

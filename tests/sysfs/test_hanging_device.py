@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.inventory import Inventory
 from tests.sysfs.trees import Tree, make_hang, release
 
 SHORT_SECONDS = 0.2

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.model import DeviceIdentity
-from ibpulse.sysfs.device import DeviceView
-from ibpulse.sysfs.identity import DeviceFacts, find_bond, find_netdev, identify, read_facts
-from ibpulse.sysfs.inventory import identify_devices
+from ibpulse.agent.sysfs.device import DeviceView
+from ibpulse.agent.sysfs.identity import DeviceFacts, find_bond, find_netdev, identify, read_facts
+from ibpulse.agent.sysfs.inventory import identify_devices
+from ibpulse.core.model import DeviceIdentity
 from tests.sysfs.drivers import RXE, RXE_FILES
 from tests.sysfs.trees import PortFiles, Tree, make_unreadable, roce
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.internal_errors import PARTS, InternalErrors
-from ibpulse.model import Fabric, Port, PortId
-from ibpulse.sysfs.device import NO_PORTS
-from ibpulse.sysfs.inventory import EXCLUSIVE, HALF_TREE, Inventory
-from ibpulse.sysfs.roles import TRAINED_DOWN
+from ibpulse.agent.sysfs.device import NO_PORTS
+from ibpulse.agent.sysfs.inventory import EXCLUSIVE, HALF_TREE, Inventory
+from ibpulse.agent.sysfs.roles import TRAINED_DOWN
+from ibpulse.base.internal_errors import PARTS, InternalErrors
+from ibpulse.core.model import Fabric, Port, PortId
 from tests.sysfs.drivers import COMPAT_VIEW, HFI1, OLD_RXE, RXE, RXE_FILES, add_efa
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import Topology
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.overrides import read_overrides
-from ibpulse.sysfs.roles import FAR
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.overrides import read_overrides
+from ibpulse.agent.sysfs.roles import FAR
+from ibpulse.core.model import Topology
 from tests.sysfs.machines import NO_LINK, VF, Machine, address
 from tests.sysfs.published import AZURE_ND_H100_V5, DGX_A100, DGX_H100, FLAT_VM, HGX_H100, MACHINES, Published
 

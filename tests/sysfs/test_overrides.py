@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.sysfs.overrides import EXAMPLE, Override, read_overrides
-from ibpulse.sysfs.pcie import count_bytes
+from ibpulse.agent.sysfs.overrides import EXAMPLE, Override, read_overrides
+from ibpulse.agent.sysfs.pcie import count_bytes
+from ibpulse.base.errors import ConfigError
 
 
 def read(tmp_path: Path, text: str) -> dict[str, Override]:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import PcieLink
-from ibpulse.sysfs.pcie import (
+from ibpulse.agent.sysfs.pcie import (
     DOWNTRAINED,
     SLOW_SLOT,
     UNKNOWN,
@@ -24,7 +23,8 @@ from ibpulse.sysfs.pcie import (
     read_links,
     write_link,
 )
-from ibpulse.text import link_rate_text
+from ibpulse.base.text import link_rate_text
+from ibpulse.core.model import PcieLink
 from tests.sysfs import machines
 from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
 from tests.sysfs.trees import make_unreadable

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.inventory import Inventory
 from tests.sysfs.machines import NIC, Machine, expand
 from tests.sysfs.role_nodes import HDR, NDR, NODES, OTHER_BOARD, STORAGE_CARD, RoleNode, add_rails, below_switch, far
 from tests.sysfs.trees import roce

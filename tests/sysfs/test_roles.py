@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from ibpulse.model import COMPUTE, ByteSource, Port, PortId, PortIdentity
-from ibpulse.sysfs.roles import RoleRule, find_slow_twins
+from ibpulse.agent.sysfs.roles import RoleRule, find_slow_twins
+from ibpulse.core.model import COMPUTE, ByteSource, Port, PortId, PortIdentity
 
 SOURCE = ByteSource("port_data", ("/x",), ("/y",), 4)
 

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.sysfs.speed import find_data_rate, parse_ethernet_rate, parse_netdev_speed, parse_rate, remark_on_rate
+from ibpulse.agent.sysfs.speed import (
+    find_data_rate,
+    parse_ethernet_rate,
+    parse_netdev_speed,
+    parse_rate,
+    remark_on_rate,
+)
 
 # name, number per lane in the file, data rate per lane in Gb/s
 GENERATIONS = [

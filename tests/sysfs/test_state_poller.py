@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import PortId
-from ibpulse.simulate.tree_files import replace_text
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.link_reader import LinkReader
-from ibpulse.sysfs.state_poller import LinkReading, StatePoller
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.link_reader import LinkReader
+from ibpulse.agent.sysfs.state_poller import LinkReading, StatePoller
+from ibpulse.core.model import PortId
+from ibpulse.workbench.simulate.tree_files import replace_text
 from tests.clocks import GivenClock
 from tests.sysfs.trees import DOWN_ROCE, PortFiles, Tree, make_unreadable, roce
 from tests.virtual.clock import NodeClock

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import DevicePlace, Fabric
-from ibpulse.sysfs.gpus import NODE, PHB, PIX, PRODUCTS, PXB, SYS, UNKNOWN, GpuReader, find_nearest, measure
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.kinds import KINDS
-from ibpulse.sysfs.overrides import Override
+from ibpulse.agent.sysfs.gpus import NODE, PHB, PIX, PRODUCTS, PXB, SYS, UNKNOWN, GpuReader, find_nearest, measure
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.kinds import KINDS
+from ibpulse.agent.sysfs.overrides import Override
+from ibpulse.core.model import DevicePlace, Fabric
 from tests.sysfs import machines
 from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
 from tests.sysfs.opened import Opened

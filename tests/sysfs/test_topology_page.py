@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.metrics.metric_table import TABLE
-from ibpulse.sysfs.gpus import WORDS
-from ibpulse.sysfs.kinds import KINDS
-from ibpulse.sysfs.overrides import KINDS as KEYS
-from ibpulse.sysfs.overrides import Override, read_overrides
-from ibpulse.sysfs.pcie import LINK_FAULTS, count_bytes
-from ibpulse.sysfs.pcie import WORDS as VERDICTS
+from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.sysfs.gpus import WORDS
+from ibpulse.agent.sysfs.kinds import KINDS
+from ibpulse.agent.sysfs.overrides import KINDS as KEYS
+from ibpulse.agent.sysfs.overrides import Override, read_overrides
+from ibpulse.agent.sysfs.pcie import LINK_FAULTS, count_bytes
+from ibpulse.agent.sysfs.pcie import WORDS as VERDICTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "topology.md").read_text()
 

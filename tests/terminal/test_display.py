@@ -7,8 +7,8 @@ import locale
 
 import pytest
 
-from ibpulse.terminal.display import choose_marks, set_encoding
-from ibpulse.terminal.styled_text import ASCII, BLOCKS
+from ibpulse.workbench.top.display import choose_marks, set_encoding
+from ibpulse.workbench.top.styled_text import ASCII, BLOCKS
 from tests.tables import for_each
 
 

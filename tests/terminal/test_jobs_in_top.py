@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.terminal.daemon_watcher import ask_owners
-from ibpulse.terminal.screen import lay_out, spark_width
-from ibpulse.terminal.styled_text import BLOCKS
-from ibpulse.terminal.view import View
+from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.workbench.top.daemon_watcher import ask_owners
+from ibpulse.workbench.top.screen import lay_out, spark_width
+from ibpulse.workbench.top.styled_text import BLOCKS
+from ibpulse.workbench.top.view import View
 from tests.client.servers import canned
 from tests.fleet.small_answers import jobs_of
 from tests.terminal.test_screen import texts

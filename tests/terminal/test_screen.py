@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.terminal.screen import LEAST_COLUMNS, LEAST_ROWS, last_first, lay_out, lay_out_help, spark_width
-from ibpulse.terminal.styled_text import ASCII, BLOCKS, Marks, Style
-from ibpulse.terminal.view import SamplerView, View
+from ibpulse.workbench.top.screen import LEAST_COLUMNS, LEAST_ROWS, last_first, lay_out, lay_out_help, spark_width
+from ibpulse.workbench.top.styled_text import ASCII, BLOCKS, Marks, Style
+from ibpulse.workbench.top.view import SamplerView, View
 from tests.tables import for_each
 from tests.terminal.views import event, rail, summary, view
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ibpulse.terminal.styled_text import ASCII, BLOCKS, bar, fit, sparkline
+from ibpulse.workbench.top.styled_text import ASCII, BLOCKS, bar, fit, sparkline
 
 
 def test_a_sparkline_rises_with_its_values_and_tells_nothing_from_not_known() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.arrays import Singles
-from ibpulse.terminal.view import BinCache
+from ibpulse.core.arrays import Singles
+from ibpulse.workbench.top.view import BinCache
 
 
 def numbered(begin: int, end: int, age: int) -> Singles:

@@ -9,13 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-from ibpulse.answers.ports import PortAnswer
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.events import Event, PortHistory
-from ibpulse.model import PortState
-from ibpulse.terminal.daemon_watcher import LATE_NS, RecentEvents
-from ibpulse.terminal.view import EVENTS_NS, clock_text, down_bins
-from ibpulse.units import SECOND_NS
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.core.events import Event, PortHistory
+from ibpulse.core.model import PortState
+from ibpulse.workbench.top.daemon_watcher import LATE_NS, RecentEvents
+from ibpulse.workbench.top.view import EVENTS_NS, clock_text, down_bins
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import events_of, port_of, read_ports
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.aggregator import AggregatorOptions
-from ibpulse.events import Event, EventLog
-from ibpulse.events.watch import KnownPort
-from ibpulse.model import Port, PortState
-from ibpulse.ring import layout as at
-from ibpulse.ring.reader import RingReader
-from ibpulse.terminal.ring_watcher import RingWatcher
-from ibpulse.terminal.view import View
+from ibpulse.agent.aggregator import AggregatorOptions
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.model import Port, PortState
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.workbench.top.ring_watcher import RingWatcher
+from ibpulse.workbench.top.view import View
 from tests.aggregator.rings import MS, RATE, Ring, constant, port, square
 
 TRAFFIC = (square(20e9, 30, 70), constant(4e9))

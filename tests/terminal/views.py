@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.answers.statistics import DirectionStatistics
-from ibpulse.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
-from ibpulse.events import Event
-from ibpulse.terminal.view import RailView, SamplerView, View
+from ibpulse.core.answers.statistics import DirectionStatistics
+from ibpulse.core.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.core.events import Event
+from ibpulse.workbench.top.view import RailView, SamplerView, View
 
 NONE = DirectionStatistics(**dict.fromkeys(DirectionStatistics.model_fields))
 WALL_NS = 1_763_683_200 * 10**9

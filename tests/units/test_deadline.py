@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from ibpulse import deadline
-from ibpulse.deadline import DaemonThreads, call_all
+from ibpulse.base import deadline
+from ibpulse.base.deadline import DaemonThreads, call_all
 
 
 def test_answers_come_by_name() -> None:
@@ -107,7 +107,7 @@ def test_unused_threads_end_and_new_calls_are_run_all_the_same(monkeypatch: pyte
 def test_neither_the_loop_nor_the_process_waits_for_a_call_that_hangs() -> None:
     program = """
 import asyncio, os
-from ibpulse.deadline import DaemonThreads
+from ibpulse.base.deadline import DaemonThreads
 
 async def main():
     pipe, _ = os.pipe()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.instants import format_rfc3339, parse_instant, parse_rfc3339
+from ibpulse.base.instants import format_rfc3339, parse_instant, parse_rfc3339
 
 SECOND_NS = 10**9
 instants_ns = st.integers(200_000_000 * SECOND_NS, 4_000_000_000 * SECOND_NS)

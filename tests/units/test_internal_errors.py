@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from ibpulse import internal_errors as module
-from ibpulse.errors import SamplerError
-from ibpulse.internal_errors import PARTS, InternalErrors
+from ibpulse.base import internal_errors as module
+from ibpulse.base.errors import SamplerError
+from ibpulse.base.internal_errors import PARTS, InternalErrors
 
 
 class Clock:

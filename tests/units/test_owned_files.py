@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse import owned_files
-from ibpulse.owned_files import (
+from ibpulse.base import owned_files
+from ibpulse.base.owned_files import (
     default_directory,
     find_directories,
     find_directory,
@@ -157,7 +157,7 @@ def test_what_another_user_put_in_place_of_ours_is_refused(shared: Path) -> None
 @pytest.mark.real("process")
 def test_a_user_without_privileges_has_a_directory_below_one_of_root(shared: Path, permissions: int) -> None:
     shared.chmod(permissions)
-    program = "import sys, pathlib, ibpulse.owned_files as o; print(o.make_directory(pathlib.Path(sys.argv[1])))"
+    program = "import sys, pathlib, ibpulse.base.owned_files as o; print(o.make_directory(pathlib.Path(sys.argv[1])))"
     for user in (USER, ANOTHER):
         assert python(user, program, shared).strip() == str(shared / f"ibpulse-{user}")
         status = (shared / f"ibpulse-{user}").stat()
@@ -203,7 +203,9 @@ def test_a_default_that_another_user_made_first_is_left_to_him(shared: Path) -> 
     folder_of(USER, shared / "ibpulse", 0o777)
     assert default_directory(shared) == shared / ME
     assert make_directory(default_directory(shared)) == shared / ME
-    program = "import sys, pathlib, ibpulse.owned_files as o; print(o.default_directory(pathlib.Path(sys.argv[1])))"
+    program = (
+        "import sys, pathlib, ibpulse.base.owned_files as o; print(o.default_directory(pathlib.Path(sys.argv[1])))"
+    )
     assert python(USER, program, shared).strip() == str(shared / "ibpulse")
     assert python(ANOTHER, program, shared).strip() == str(shared / f"ibpulse-{ANOTHER}")
 
@@ -315,7 +317,7 @@ def test_whom_a_reader_believes(shared: Path) -> None:
     with pytest.raises(PermissionError, match=f"it belongs to user {ANOTHER}"):
         open_to_read(home / str(ANOTHER))
     program = """
-import sys, pathlib, ibpulse.owned_files as o
+import sys, pathlib, ibpulse.base.owned_files as o
 for name in sys.argv[2:]:
     try:
         print(open(o.open_to_read(pathlib.Path(sys.argv[1]) / name)).read())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.text import (
+from ibpulse.base.text import (
     csv_text,
     duration_text,
     elapsed_text,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse import units
+from ibpulse.base import units
 
 
 def exactly(sentence: str) -> str:

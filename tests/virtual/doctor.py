@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ibpulse.agent.doctor.child_process import FactsRequest, find_facts
+from ibpulse.agent.doctor.facts import Facts
 from ibpulse.cli import main
 from ibpulse.commands import doctor
-from ibpulse.doctor.child_process import FactsRequest, find_facts
-from ibpulse.doctor.facts import Facts
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.samplers import Samplers
 from tests.virtual.world import World

@@ -13,17 +13,17 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
-from ibpulse.client.transport import HttpPeer
-from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_config import NodeConfigFile
-from ibpulse.fleet.node_table import NodeTable
-from ibpulse.fleet.nodes import Nodes
-from ibpulse.fleet.target_sources import parse_source
+from ibpulse.core.client.transport import HttpPeer
 from ibpulse.gateway.app import create_gateway
+from ibpulse.gateway.nodes.discovery import Discovery
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.node_table import NodeTable
+from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.nodes.target_sources import parse_source
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.simulate.shared_job import share_job
-from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.workbench.simulate.shared_job import share_job
+from ibpulse.workbench.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.workbench.simulate.workloads import make_workload
 from tests.virtual.asgi import App, AppTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.node import Node

@@ -24,22 +24,22 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
-from ibpulse import capture_names
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.config.loading import load
-from ibpulse.daemon import Daemon
-from ibpulse.events import Event
-from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.simulate.fabric import SimulatedFabric
-from ibpulse.simulate.faults import parse_faults
-from ibpulse.simulate.nic import SimulatedCounters
-from ibpulse.simulate.replayed_tree import Replay
-from ibpulse.simulate.shared_job import Traffic
-from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.tree_files import replace_text
-from ibpulse.simulate.workloads import make_workload
-from ibpulse.units import WORD_BYTES
-from ibpulse.web.app import create_app
+from ibpulse.agent.config.loading import load
+from ibpulse.agent.daemon import Daemon
+from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
+from ibpulse.agent.web.app import create_app
+from ibpulse.base.units import WORD_BYTES
+from ibpulse.core import capture_names
+from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.core.events import Event
+from ibpulse.workbench.simulate.fabric import SimulatedFabric
+from ibpulse.workbench.simulate.faults import parse_faults
+from ibpulse.workbench.simulate.nic import SimulatedCounters
+from ibpulse.workbench.simulate.replayed_tree import Replay
+from ibpulse.workbench.simulate.shared_job import Traffic
+from ibpulse.workbench.simulate.timeline import Schedule, Workload
+from ibpulse.workbench.simulate.tree_files import replace_text
+from ibpulse.workbench.simulate.workloads import make_workload
 from tests.running import Metrics
 from tests.virtual.asgi import AppTransport, BlockingTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop

@@ -8,16 +8,16 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ibpulse.errors import IbpulseError
-from ibpulse.events import EventLog
-from ibpulse.internal_errors import InternalErrors
-from ibpulse.model import Fabric, Port
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.plan import Plan
-from ibpulse.sampler.process import EXIT_NO_RING, NOT_ASKED, SamplerProcess
-from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
+from ibpulse.agent.sampler.plan import Plan
+from ibpulse.agent.sampler.process import EXIT_NO_RING, NOT_ASKED, SamplerProcess
+from ibpulse.agent.sampler.supervisor import Supervisor, SupervisorOptions
+from ibpulse.base.errors import IbpulseError
+from ibpulse.base.internal_errors import InternalErrors
+from ibpulse.core.events import EventLog
+from ibpulse.core.model import Fabric, Port
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.sampler.tree import ListedInventory, Tree, port
 from tests.virtual.clock import NodeClock, VirtualLoop
 from tests.virtual.world import SECOND, Actor, Gate, World

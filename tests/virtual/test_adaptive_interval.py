@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.sampler import adaptive, scheduling
-from ibpulse.sampler.adaptive import PATIENCE_SECONDS
-from ibpulse.sampler.supervisor import STARVED
-from ibpulse.simulate.workloads import Constant
+from ibpulse.agent.sampler import adaptive, scheduling
+from ibpulse.agent.sampler.adaptive import PATIENCE_SECONDS
+from ibpulse.agent.sampler.supervisor import STARVED
+from ibpulse.core.ring import layout as at
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.running import Metrics
 from tests.virtual.node import Node
 from tests.virtual.rates import DEVICES, RATE, WORD, assert_no_false_rate, runs

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.instants import format_rfc3339
-from ibpulse.recordings import load
-from ibpulse.simulate.workloads import Constant
+from ibpulse.base.instants import format_rfc3339
+from ibpulse.core.recordings import load
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE, WORD_RATE
 from tests.virtual.world import SECOND

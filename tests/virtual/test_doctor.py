@@ -6,9 +6,9 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
-from ibpulse.simulate.faults import FAULTS
-from ibpulse.simulate.tree import make_devices
-from ibpulse.simulate.workloads import Constant
+from ibpulse.workbench.simulate.faults import FAULTS
+from ibpulse.workbench.simulate.tree import make_devices
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.tables import for_each
 from tests.virtual.doctor import Answer, ask_doctor
 from tests.virtual.node import Node

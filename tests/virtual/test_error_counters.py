@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.simulate.tree import COUNTERS, HW_COUNTERS
-from ibpulse.simulate.workloads import Constant
-from ibpulse.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.workbench.simulate.tree import COUNTERS, HW_COUNTERS
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.simulate.workloads import Constant
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.virtual.node import Node
 from tests.virtual.rates import DEVICES, RATE, WORD, assert_no_false_peak, assert_no_false_rate, holes, runs
 

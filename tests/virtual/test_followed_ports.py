@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.events import Event, EventLog
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.followed_ports import FollowedPorts
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.state_poller import StatePoller
+from ibpulse.agent.sampler.followed_ports import FollowedPorts
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.state_poller import StatePoller
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.sysfs.trees import PortFiles, Tree
 from tests.virtual.clock import NodeClock
 from tests.virtual.world import SECOND, World

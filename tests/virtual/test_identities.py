@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import DeviceIdentity, PortId
-from ibpulse.simulate.workloads import Constant
+from ibpulse.core.model import DeviceIdentity, PortId
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.sampler.tree import port
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE, WORD_RATE

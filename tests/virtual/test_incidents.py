@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ibpulse.simulate.workloads import Constant
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.running import Metrics
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE

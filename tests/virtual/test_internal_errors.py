@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.internal_errors import PARTS
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.web.auth import reload
+from ibpulse.base.internal_errors import PARTS
+from ibpulse.core.http.auth import reload
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from tests.fabrics import add_device
 from tests.tables import for_each
 from tests.virtual.node import Node

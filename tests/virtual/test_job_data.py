@@ -16,10 +16,10 @@ import numpy as np
 import orjson
 import pytest
 
+from ibpulse.core.http.problems import ProblemError
 from ibpulse.gateway import job_hub
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.job_hub import JobHub, ViewKey
-from ibpulse.web.problems import ProblemError
 from tests.virtual.fleet import Fleet
 
 NODES = ("node-0", "node-1", "node-2", "node-3")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.recordings import load
-from ibpulse.recordings.recorded_jobs import trace_holdings
+from ibpulse.core.recordings import load
+from ibpulse.core.recordings.recorded_jobs import trace_holdings
 from tests.running import Metrics
 from tests.tables import for_each
 from tests.virtual.node import Node

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.simulate.workloads import Constant
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.running import Metrics
 from tests.virtual.clock import WAKE_NS
 from tests.virtual.node import Node

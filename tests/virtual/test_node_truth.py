@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.simulate.workloads import Square
+from ibpulse.workbench.simulate.workloads import Square
 from tests.running import Metrics
 from tests.virtual.node import Node
 

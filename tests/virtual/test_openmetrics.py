@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.simulate.workloads import Constant
+from ibpulse.workbench.simulate.workloads import Constant
 from tests.virtual.node import Node
 from tests.virtual.openmetrics import INTERVAL_SECONDS, Scrapes
 from tests.virtual.rates import RATE, WORD

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.node.sampler_source import node_source
-from ibpulse.recordings import Recording, from_daemon, load
-from ibpulse.recordings.from_daemon import daemon_source
-from ibpulse.recordings.from_ring import SampleSource
-from ibpulse.recordings.session import RecorderOptions, record
-from ibpulse.reports.run import Run, describe_run
-from ibpulse.reports.span import Moment, ReportOptions
-from ibpulse.simulate.replayed_tree import Player, Replay
-from ibpulse.simulate.timeline import Truth
+from ibpulse.core.recordings import Recording, load
+from ibpulse.core.recordings.from_ring import SampleSource
+from ibpulse.workbench.recorder import from_daemon
+from ibpulse.workbench.recorder.from_daemon import daemon_source
+from ibpulse.workbench.recorder.sampler_source import node_source
+from ibpulse.workbench.recorder.session import RecorderOptions, record
+from ibpulse.workbench.reports.run import Run, describe_run
+from ibpulse.workbench.reports.span import Moment, ReportOptions
+from ibpulse.workbench.simulate.replayed_tree import Player, Replay
+from ibpulse.workbench.simulate.timeline import Truth
 from tests.virtual.clock import WAKE_NS
 from tests.virtual.node import Node
 from tests.virtual.samplers import Samplers

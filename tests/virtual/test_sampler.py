@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler import process
-from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
-from ibpulse.sampler.process import EXIT_CLOCK_STEP, EXIT_NO_RING, NOT_ASKED
+from ibpulse.agent.sampler import process
+from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
+from ibpulse.agent.sampler.process import EXIT_CLOCK_STEP, EXIT_NO_RING, NOT_ASKED
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.sampler.tree import Tree
 from tests.tables import for_each
 from tests.virtual.clock import CPU_NS, WAKE_NS, NodeClock

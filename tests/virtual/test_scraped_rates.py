@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.simulate.workloads import HALF_LINE
+from ibpulse.workbench.simulate.workloads import HALF_LINE
 from tests.virtual.node import Node
 
 PHASES = random.Random(4)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import orjson
 import pytest
 
-from ibpulse.fleet.clock_offsets import ClockOffsets
-from ibpulse.simulate.timeline import Step, Workload
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.core.statistics.clock_offsets import ClockOffsets
+from ibpulse.workbench.simulate.timeline import Step, Workload
+from ibpulse.workbench.simulate.workloads import make_workload
 from tests.virtual.fleet import Fleet
 
 JOB = "1001"

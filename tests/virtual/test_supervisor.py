@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.model import ByteSource, Fabric
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler.plan import plan_path
-from ibpulse.sampler.supervisor import SupervisorOptions
+from ibpulse.agent.sampler.plan import plan_path
+from ibpulse.agent.sampler.supervisor import SupervisorOptions
+from ibpulse.core.model import ByteSource, Fabric
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 from tests.ring.tiny import tiny_tmpfs
 from tests.sampler.tree import port
 from tests.virtual.samplers import INTERVAL_NS, Make, Supervised

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import SamplerError
-from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
-from ibpulse.ring import layout as at
-from ibpulse.sampler.plan import plan_path
+from ibpulse.agent.sampler.plan import plan_path
+from ibpulse.base.errors import SamplerError
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.ring import layout as at
 from tests.virtual.samplers import Make, Supervised
 
 

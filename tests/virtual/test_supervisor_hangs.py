@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.reader import RingReader
-from ibpulse.sampler import scheduling
-from ibpulse.sampler.adaptive import PATIENCE_SECONDS
-from ibpulse.sampler.supervisor import SupervisorOptions
+from ibpulse.agent.sampler import scheduling
+from ibpulse.agent.sampler.adaptive import PATIENCE_SECONDS
+from ibpulse.agent.sampler.supervisor import SupervisorOptions
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.reader import RingReader
 from tests.virtual.samplers import Supervised
 
 MS = 1_000_000

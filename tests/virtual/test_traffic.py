@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.simulate.workloads import Stretched, make_workload
+from ibpulse.workbench.simulate.workloads import Stretched, make_workload
 from tests.running import Metrics
 from tests.virtual.node import Node
 

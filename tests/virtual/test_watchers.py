@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.client.connection import DaemonConnection
-from ibpulse.errors import DaemonError
-from ibpulse.simulate.workloads import Constant
-from ibpulse.terminal.daemon_watcher import DaemonWatcher
-from ibpulse.terminal.view import View
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.workbench.simulate.workloads import Constant
+from ibpulse.workbench.top.daemon_watcher import DaemonWatcher
+from ibpulse.workbench.top.view import View
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE, WORD_RATE
 

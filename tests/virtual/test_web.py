@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.metrics import web
+from ibpulse.core.metrics import web
 from tests import ROOT
 from tests.metrics.exported import exported_names
 from tests.tables import for_each

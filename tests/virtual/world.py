@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ibpulse import deadline
-from ibpulse.sampler import supervisor
-from ibpulse.simulate.fabric import SimulatedFabric
-from ibpulse.simulate.replayed_tree import Replay
-from ibpulse.sysfs import files, kept_file
+from ibpulse.agent.sampler import supervisor
+from ibpulse.agent.sysfs import files, kept_file
+from ibpulse.base import deadline
+from ibpulse.workbench.simulate.fabric import SimulatedFabric
+from ibpulse.workbench.simulate.replayed_tree import Replay
 
 T = TypeVar("T")
 SECOND = 1_000_000_000

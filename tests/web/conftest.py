@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ibpulse.web.app import create_app
-from ibpulse.web.parts import WebParts
+from ibpulse.agent.web.app import create_app
+from ibpulse.agent.web.parts import WebParts
 from tests.loop_clock import ClockLoop
 from tests.web.rings import Node, full_node
 from tests.web.served import Files, Served

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ibpulse.events import Event, EventLog
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.jobs.job_history import job_details, trace_jobs
-from ibpulse.jobs.job_watch import JobsView
-from ibpulse.model import PortId, PortState
-from ibpulse.ring import layout as at
+from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs.job_history import job_details, trace_jobs
+from ibpulse.core.model import PortId, PortState
+from ibpulse.core.ring import layout as at
 from tests.web.rings import EPOCH, INTERVAL_NS, Node
 
 NOW_NS = (EPOCH + 1005) * 10**7 + 1

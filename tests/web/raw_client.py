@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import uvloop
 
-from ibpulse.web.server import WebServer
+from ibpulse.core.http.server import WebServer
 
 
 def on_uvloop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

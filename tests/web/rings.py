@@ -17,23 +17,23 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from ibpulse.aggregator import AggregatorOptions, Snapshot
-from ibpulse.aggregator.summary import summarize
-from ibpulse.answers.summary import Summary
-from ibpulse.events import EventLog, PortHistory
-from ibpulse.events.watch import KnownPort
-from ibpulse.flightrecorder.alertmanager import AlertReceiver
-from ibpulse.flightrecorder.captures import Captures
-from ibpulse.flightrecorder.recorder import FlightRecorder
-from ibpulse.flightrecorder.rules import LocalRules, RuleOptions
-from ibpulse.flightrecorder.store import CaptureOptions
-from ibpulse.jobs.job_watch import NOTHING, JobsView
-from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.ring.reader import RingReader
-from ibpulse.units import SECOND_NS
-from ibpulse.web.parts import WebLimits, WebParts
+from ibpulse.agent.aggregator import AggregatorOptions, Snapshot
+from ibpulse.agent.aggregator.summary import summarize
+from ibpulse.agent.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.agent.flightrecorder.captures import Captures
+from ibpulse.agent.flightrecorder.recorder import FlightRecorder
+from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions
+from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.jobs.job_watch import NOTHING, JobsView
+from ibpulse.agent.web.parts import WebLimits, WebParts
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.summary import Summary
+from ibpulse.core.events import EventLog, PortHistory
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
 
 INTERVAL_NS = 10_000_000
 CAPACITY = 4096

@@ -11,10 +11,10 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.metrics.web import WebCounts
-from ibpulse.web.auth.access import USER, AccessControl
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.server import WebServer, serve
+from ibpulse.core.http.auth.access import USER, AccessControl
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.server import WebServer, serve
+from ibpulse.core.metrics.web import WebCounts
 from tests.web.certificates import Pair, make_authority, sign
 
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"

@@ -14,9 +14,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ibpulse.metrics.web import WebCounts
-from ibpulse.web import admission
-from ibpulse.web.admission import (
+from ibpulse.agent.web.parts import WebLimits
+from ibpulse.core.http import admission
+from ibpulse.core.http.admission import (
     FairQueue,
     FullError,
     OpenConnection,
@@ -26,8 +26,8 @@ from ibpulse.web.admission import (
     client_of,
     make_room,
 )
-from ibpulse.web.parts import WebLimits
-from ibpulse.web.problems import ProblemError
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.metrics.web import WebCounts
 from tests.tables import for_each
 from tests.web.conftest import make_client
 from tests.web.rings import Node

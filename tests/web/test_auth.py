@@ -15,11 +15,11 @@ import pytest
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.web.app import create_app
-from ibpulse.web.auth import access, passwords
-from ibpulse.web.auth.access import AccessControl, is_foreign_write
-from ibpulse.web.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
-from ibpulse.web.auth.reload import TokenBucket, WebConfigReloader
+from ibpulse.agent.web.app import create_app
+from ibpulse.core.http.auth import access, passwords
+from ibpulse.core.http.auth.access import AccessControl, is_foreign_write
+from ibpulse.core.http.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
+from ibpulse.core.http.auth.reload import TokenBucket, WebConfigReloader
 from tests.turns import until
 from tests.web.rings import Node
 

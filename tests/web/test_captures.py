@@ -16,19 +16,19 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.answers.captures import CapturesAnswer
-from ibpulse.capture_names import make_name
-from ibpulse.events import EventLog
-from ibpulse.flightrecorder import recorder as recorder_module
-from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
-from ibpulse.flightrecorder.store import CaptureOptions, Stored
-from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.jobs.job_watch import JobsView
-from ibpulse.recordings import load
-from ibpulse.ring.reader import RingReader
-from ibpulse.web.app import create_app
-from ibpulse.web.routes.captures_route import find_name
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.flightrecorder import recorder as recorder_module
+from ibpulse.agent.flightrecorder.recorder import DISK_THREADS, FlightRecorder
+from ibpulse.agent.flightrecorder.store import CaptureOptions, Stored
+from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
+from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.web.app import create_app
+from ibpulse.agent.web.routes.captures_route import find_name
+from ibpulse.core.answers.captures import CapturesAnswer
+from ibpulse.core.capture_names import make_name
+from ibpulse.core.events import EventLog
+from ibpulse.core.recordings import load
+from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.running import HANG_SECONDS
 from tests.web.event_logs import job_event, placed

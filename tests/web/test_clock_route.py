@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.answers.clock import ClockAnswer
-from ibpulse.kernel_clock import ClockState, read_clock_state
+from ibpulse.base.kernel_clock import ClockState, read_clock_state
+from ibpulse.core.answers.clock import ClockAnswer
 from tests.web.conftest import make_client
 from tests.web.rings import Node
 

@@ -14,14 +14,14 @@ import pytest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ibpulse.metrics.web import WebCounts
-from ibpulse.web import admission, connection
-from ibpulse.web.app import create_app
-from ibpulse.web.auth.access import PROBES, AccessControl
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.middleware import OuterMiddleware
-from ibpulse.web.parts import WebLimits
-from ibpulse.web.server import WebServer, serve
+from ibpulse.agent.web.app import create_app
+from ibpulse.agent.web.parts import WebLimits
+from ibpulse.core.http import admission, connection
+from ibpulse.core.http.auth.access import PROBES, AccessControl
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.middleware import OuterMiddleware
+from ibpulse.core.http.server import WebServer, serve
+from ibpulse.core.metrics.web import WebCounts
 from tests.running import HANG_SECONDS
 from tests.turns import until
 from tests.web.raw_client import Client, on_uvloop

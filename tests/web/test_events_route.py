@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from ibpulse.base.values import either
-from ibpulse.events import KINDS
-from ibpulse.web import admission
+from ibpulse.core.events import KINDS
+from ibpulse.core.http import admission
 from tests.web.conftest import make_client
 from tests.web.event_logs import KINDS_USED, NOW_NS, SUBJECTS, make_log
 from tests.web.rings import Node

@@ -8,8 +8,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from ibpulse.web.app import create_app
-from ibpulse.web.host_names import HostCheck
+from ibpulse.agent.web.app import create_app
+from ibpulse.core.http.host_names import HostCheck
 from tests.names import forget_invalid_names
 from tests.web.rings import Node
 

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ibpulse.web import connection
-from ibpulse.web import server as server_module
-from ibpulse.web.auth import access
-from ibpulse.web.auth.access import AccessControl
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.server import WebServer, serve
+from ibpulse.core.http import connection
+from ibpulse.core.http import server as server_module
+from ibpulse.core.http.auth import access
+from ibpulse.core.http.auth.access import AccessControl
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.server import WebServer, serve
 from tests.loop_clock import pause, until
 from tests.web.raw_client import Client
 

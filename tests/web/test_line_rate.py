@@ -11,20 +11,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions
-from ibpulse.analysis.node_statistics import line_rate
-from ibpulse.events import Event, EventLog
-from ibpulse.events.watch import KnownPort
-from ibpulse.exposition.page import render
-from ibpulse.model import PortState
-from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
-from ibpulse.recordings.from_ring import RecordedTicks, events_in, ports_at_begin, read_pieces
-from ibpulse.reports.comparison import assemble
-from ibpulse.reports.report_table import remarks
-from ibpulse.reports.span import ReportOptions
-from ibpulse.terminal.ring_watcher import RingWatcher
-from ibpulse.terminal.screen import lay_out
-from ibpulse.terminal.styled_text import BLOCKS
+from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
+from ibpulse.agent.exposition.page import render
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.model import PortState
+from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
+from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, ports_at_begin, read_pieces
+from ibpulse.core.statistics.node_statistics import line_rate
+from ibpulse.workbench.reports.comparison import assemble
+from ibpulse.workbench.reports.report_table import remarks
+from ibpulse.workbench.reports.span import ReportOptions
+from ibpulse.workbench.top.ring_watcher import RingWatcher
+from ibpulse.workbench.top.screen import lay_out
+from ibpulse.workbench.top.styled_text import BLOCKS
 from tests.aggregator.rings import MS, Ring, follow, port, update
 from tests.reports.recordings import run_of
 from tests.terminal.test_watchers_ring import Clocked

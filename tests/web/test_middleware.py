@@ -7,9 +7,9 @@ import httpx
 import pytest
 from starlette.responses import Response
 
-from ibpulse.metrics.web import WebCounts
-from ibpulse.web.app import create_app
-from ibpulse.web.middleware import OuterMiddleware
+from ibpulse.agent.web.app import create_app
+from ibpulse.core.http.middleware import OuterMiddleware
+from ibpulse.core.metrics.web import WebCounts
 from tests.web.rings import Node
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from ibpulse.model import Fabric
+from ibpulse.core.model import Fabric
 from tests.web.conftest import make_client
 from tests.web.rings import Node, port
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ibpulse.events import Event, EventLog
-from ibpulse.events.watch import KnownPort
-from ibpulse.model import PortState
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.model import PortState
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, RATE, Node, fabric, full_node, state_of
 

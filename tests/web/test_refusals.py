@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from ibpulse.errors import RequestError
-from ibpulse.web.parts import WebLimits
+from ibpulse.agent.web.parts import WebLimits
+from ibpulse.base.errors import RequestError
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, Node
 

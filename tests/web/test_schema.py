@@ -20,8 +20,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from ibpulse.web.app import create_app
-from ibpulse.web.server import serve
+from ibpulse.agent.web.app import create_app
+from ibpulse.core.http.server import serve
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
 

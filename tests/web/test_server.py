@@ -14,11 +14,11 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.errors import ConfigError
-from ibpulse.web import connection
-from ibpulse.web import server as server_module
-from ibpulse.web.app import create_app
-from ibpulse.web.server import WebServer, bind, serve
+from ibpulse.agent.web.app import create_app
+from ibpulse.base.errors import ConfigError
+from ibpulse.core.http import connection
+from ibpulse.core.http import server as server_module
+from ibpulse.core.http.server import WebServer, bind, serve
 from tests.loop_clock import pause
 from tests.names import forget_invalid_names
 from tests.web.rings import EPOCH, Node

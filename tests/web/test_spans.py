@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.units import format_duration
-from ibpulse.web.parameters import SpanQuery, TimeSpan
-from ibpulse.web.problems import ProblemError
+from ibpulse.base.units import format_duration
+from ibpulse.core.http.parameters import SpanQuery, TimeSpan
+from ibpulse.core.http.problems import ProblemError
 
 NOW_NS = 1_763_683_200_123_456_789
 FIRST_MS = 10**11

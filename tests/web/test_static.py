@@ -13,7 +13,7 @@ from hatchling.builders.wheel import WheelBuilder
 from tests.tables import for_each
 
 ROOT = Path(__file__).parents[2]
-STATIC = files("ibpulse.web").joinpath("static")
+STATIC = files("ibpulse.core.http").joinpath("static")
 NAMES = sorted(entry.name for entry in STATIC.iterdir())
 SERVED = [name for name in NAMES if not name.endswith(".html")]
 
@@ -96,4 +96,4 @@ def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
     wheel = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
-    assert {f"ibpulse/web/static/{name}" for name in NAMES} <= packed
+    assert {f"ibpulse/core/http/static/{name}" for name in NAMES} <= packed

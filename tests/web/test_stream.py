@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.aggregator.snapshot import Histogram
-from ibpulse.metrics.web import WebCounts
-from ibpulse.model import Fabric
-from ibpulse.web.app import create_app
-from ibpulse.web.parts import WebLimits, WebParts
-from ibpulse.web.server import serve
-from ibpulse.web.stream import hub
-from ibpulse.web.stream.hub import Feed, Viewer
-from ibpulse.web.stream.messages import describe_second
+from ibpulse.agent.aggregator.snapshot import Histogram
+from ibpulse.agent.web.app import create_app
+from ibpulse.agent.web.parts import WebLimits, WebParts
+from ibpulse.agent.web.stream import hub
+from ibpulse.agent.web.stream.hub import Feed, Viewer
+from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.core.http.server import serve
+from ibpulse.core.metrics.web import WebCounts
+from ibpulse.core.model import Fabric
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.loop_clock import pause, until
 from tests.running import HANG_SECONDS

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ibpulse.events import EventLog
-from ibpulse.web.parts import WebLimits, WebParts
-from ibpulse.web.stream.hub import Feed
-from ibpulse.web.stream.messages import describe_second
+from ibpulse.agent.web.parts import WebLimits, WebParts
+from ibpulse.agent.web.stream.hub import Feed
+from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.core.events import EventLog
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.loop_clock import until
 from tests.web.event_logs import job_event, placed, view_jobs

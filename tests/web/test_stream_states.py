@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from ibpulse.events import Event, EventLog
-from ibpulse.events.watch import KnownPort
-from ibpulse.metrics.web import WebCounts
-from ibpulse.model import PortState
-from ibpulse.web.parts import WebParts
-from ibpulse.web.stream import hub
-from ibpulse.web.stream.hub import Feed, Viewer
+from ibpulse.agent.web.parts import WebParts
+from ibpulse.agent.web.stream import hub
+from ibpulse.agent.web.stream.hub import Feed, Viewer
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.metrics.web import WebCounts
+from ibpulse.core.model import PortState
 from tests.loop_clock import pause, until
 from tests.web.events import listening
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, port

@@ -8,9 +8,9 @@ import httpx
 import numpy as np
 import pytest
 
-from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.summary import summarize
-from ibpulse.events import PortHistory
+from ibpulse.agent.aggregator.options import AggregatorOptions
+from ibpulse.agent.aggregator.summary import summarize
+from ibpulse.core.events import PortHistory
 from tests.aggregator.rings import Ring, constant, port, square
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, Node, instant_ns, make_node

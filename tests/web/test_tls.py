@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.web import server
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.auth.tls import has_allowed_name
+from ibpulse.base.errors import ConfigError
+from ibpulse.core.http import server
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.auth.tls import has_allowed_name
 from tests.turns import until
 from tests.web.certificates import openssl, sign
 from tests.web.served import ASK, BROKEN_OFF, MUTUAL, Files, Served

@@ -1,4 +1,4 @@
-"""What `web/server.py` and `web/connection.py` rely on inside uvicorn, one sentence for each thing that can break.
+"""What `server` and `connection` of `core/http` rely on inside uvicorn, one sentence for each thing that can break.
 
 uvicorn is pinned to the minor version they were written for. When a test here fails after an upgrade, its message names
 the part of our subclasses to revise.
@@ -22,7 +22,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from ibpulse.web import connection, server
+from ibpulse.core.http import connection, server
 
 # Ours, and the parameters with which uvicorn itself calls the method or with which we call it.
 PROTOCOL_METHODS = {
@@ -74,7 +74,7 @@ def test_uvicorn_is_pinned_to_the_minor_version_that_is_installed() -> None:
     major, middle = minor(uvicorn.__version__)
     assert pin == f"uvicorn>={major}.{middle},<{major}.{middle + 1}", (
         f"pyproject.toml pins {pin}, and uvicorn {uvicorn.__version__} is installed: read the changes of uvicorn's "
-        "server.py and httptools_impl.py, revise web/server.py and web/connection.py, then move the pin"
+        "server.py and httptools_impl.py, revise core/http/server.py and core/http/connection.py, then move the pin"
     )
 
 
@@ -139,7 +139,7 @@ def test_the_configuration_takes_what_we_set() -> None:
 async def test_the_server_keeps_the_attributes_that_we_read_and_set() -> None:
     made = Server(Config(app, lifespan="off", log_config=None, server_header=False))
     for name in ("config", "server_state", "started", "should_exit"):
-        assert hasattr(made, name), f"uvicorn's Server has no attribute {name} any more, which web/server.py uses"
+        assert hasattr(made, name), f"uvicorn's Server has no attribute {name} any more, which core/http/server.py uses"
     assert isinstance(made.server_state.connections, set), "server_state.connections is not a set of protocols any more"
     await made.on_tick(0)
     assert [name for name, _ in made.server_state.default_headers] == [b"date"], (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.errors import ConfigError
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.auth.web_config import (
+from ibpulse.base.errors import ConfigError
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.auth.web_config import (
     CLIENT_AUTH,
     CURVES,
     HEADERS,

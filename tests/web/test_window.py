@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.web.parts import WebLimits
-from ibpulse.web.routes.window_route import is_wide
-from ibpulse.web.window.query import WindowQuery, plan_window
-from ibpulse.web.window.values import Bins, WindowPlan, bins_between, newest_bins, read_window
+from ibpulse.agent.web.parts import WebLimits
+from ibpulse.agent.web.routes.window_route import is_wide
+from ibpulse.agent.web.window.query import WindowQuery, plan_window
+from ibpulse.agent.web.window.values import Bins, WindowPlan, bins_between, newest_bins, read_window
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from tests.web.conftest import make_client
 from tests.web.rings import CAPACITY, EPOCH, INTERVAL_NS, RATE, Node, fabric, make_node, port
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.events import EventLog
-from ibpulse.model import PortState
-from ibpulse.ring import layout as at
-from ibpulse.web.stream.hub import Feed
+from ibpulse.agent.web.stream.hub import Feed
+from ibpulse.core.events import EventLog
+from ibpulse.core.model import PortState
+from ibpulse.core.ring import layout as at
 from tests.web.conftest import make_client
 from tests.web.rings import EPOCH, Node, full_node
 from tests.web.test_window import assert_close, at_ms, get

@@ -16,13 +16,13 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.events.watch import KnownPort
-from ibpulse.metrics.web import WebCounts
-from ibpulse.web import connection
-from ibpulse.web.app import create_app
-from ibpulse.web.host_names import HostCheck
-from ibpulse.web.middleware import OuterMiddleware
-from ibpulse.web.server import WebServer, serve
+from ibpulse.agent.web.app import create_app
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.http import connection
+from ibpulse.core.http.host_names import HostCheck
+from ibpulse.core.http.middleware import OuterMiddleware
+from ibpulse.core.http.server import WebServer, serve
+from ibpulse.core.metrics.web import WebCounts
 from tests.turns import until
 from tests.web.raw_client import Client, on_uvloop
 from tests.web.rings import Node

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse import __version__
-from ibpulse.errors import ConfigError
+from ibpulse.base.errors import ConfigError
 from tools.chart.chart_values import Value, read_values, settings_schema, values_table
 from tools.chart.rules_template import rules_schemas, rules_template, rules_values
 from tools.grafana.inhibitions import INHIBITIONS, resource_rule_of

@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from ibpulse.config.declaration import Setting
-from ibpulse.config.setting_table import GROUPS, ROWS
-from ibpulse.errors import ConfigError
-from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
+from ibpulse.agent.config.declaration import Setting
+from ibpulse.agent.config.setting_table import GROUPS, ROWS
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 
 _MARK = "# --"
 _NUMBER = r"[0-9]+(\.[0-9]+)?"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ibpulse.errors import ConfigError
+from ibpulse.base.errors import ConfigError
 from tools.grafana.boards import board_files
 from tools.grafana.rule_files import resolve, rule_files
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ibpulse.errors import ConfigError
+from ibpulse.base.errors import ConfigError
 from tools.grafana import alerts, recording_rules
 from tools.grafana.alert import INSTANCE, KEEP, KEEP_CAUSE, Alert
 from tools.grafana.inhibitions import INHIBITIONS, rule_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ibpulse.exposition import process_registry
-from ibpulse.metrics.metric_table import TABLE
+from ibpulse.agent.exposition import process_registry
+from ibpulse.agent.metrics.metric_table import TABLE
 from tools.grafana import recording_rules
 
 # series that Prometheus creates itself
@@ -31,7 +31,9 @@ def labels_of(name: str) -> tuple[str, ...]:
     for source in (EXPORTED, RECORDED, PROMETHEUS):
         if name in source:
             return source[name]
-    raise KeyError(f"{name} is not exported and not recorded; see ibpulse.metrics and tools.grafana.recording_rules")
+    raise KeyError(
+        f"{name} is not exported and not recorded; see ibpulse.agent.metrics and tools.grafana.recording_rules"
+    )
 
 
 def check_labels(name: str, labels: set[str]) -> None:

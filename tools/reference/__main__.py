@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from ibpulse.agent.config.declaration import Setting
+from ibpulse.agent.config.setting_table import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions, setting_rows
-from ibpulse.config.declaration import Setting
-from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
-from ibpulse.simulate.faults import FAULTS
+from ibpulse.workbench.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metric_pages import counters_markdown, metrics_markdown

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from ibpulse.doctor import CHECKS, Level
-from ibpulse.doctor.machine_checks import TRAPS, Trap
-from ibpulse.doctor.ring_facts import HISTORY_SECONDS, WHOLE_SECONDS
+from ibpulse.agent.doctor import CHECKS, Level
+from ibpulse.agent.doctor.machine_checks import TRAPS, Trap
+from ibpulse.agent.doctor.ring_facts import HISTORY_SECONDS, WHOLE_SECONDS
 
 WIDTH = 120
 

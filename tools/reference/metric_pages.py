@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client import Metric as LibraryFamily
 
-from ibpulse.exposition import process_registry
-from ibpulse.metrics.error_counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, STATE_ROWS
-from ibpulse.metrics.metric_table import TABLE
-from ibpulse.metrics.row import Metric
-from ibpulse.simulate.tree import COUNTERS as MLX5_COUNTERS
-from ibpulse.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
-from ibpulse.sysfs.byte_counters import SOURCES, ByteCounterRow
-from ibpulse.sysfs.error_counter_reader import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, TRIES
-from ibpulse.sysfs.error_counters import FACTS, INFINIBAND, Counter, CounterSet, choose_counters, counter_name
-from ibpulse.sysfs.speed import ETHERNET
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.exposition import process_registry
+from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, STATE_ROWS
+from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.sysfs.byte_counters import SOURCES, ByteCounterRow
+from ibpulse.agent.sysfs.error_counter_reader import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, TRIES
+from ibpulse.agent.sysfs.error_counters import FACTS, INFINIBAND, Counter, CounterSet, choose_counters, counter_name
+from ibpulse.agent.sysfs.speed import ETHERNET
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.metrics.row import Metric
+from ibpulse.workbench.simulate.tree import COUNTERS as MLX5_COUNTERS
+from ibpulse.workbench.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
 from tools.grafana.alerts import ALERTS
 
 _PREFACE = """\

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ibpulse import __version__
-from ibpulse.errors import RecordingError
-from ibpulse.missing_packages import how_to_install
-from ibpulse.text import escape_controls
+from ibpulse.base.errors import RecordingError
+from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.text import escape_controls
 
 if TYPE_CHECKING:
     from jinja2 import Template

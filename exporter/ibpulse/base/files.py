@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
-from ibpulse.errors import IbpulseError
-from ibpulse.text import size_text
+from ibpulse.base.errors import IbpulseError
+from ibpulse.base.text import size_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from ibpulse.text import show
-from ibpulse.units import (
+from ibpulse.base.text import show
+from ibpulse.base.units import (
     SECOND_NS,
     format_duration,
     format_rate,
@@ -316,7 +316,7 @@ def _path(text: str) -> Path:
 
 
 def _instant(text: str) -> int:
-    from ibpulse.instants import parse_instant  # not for help texts
+    from ibpulse.base.instants import parse_instant  # not for help texts
 
     return parse_instant(text)
 

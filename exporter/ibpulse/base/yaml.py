@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
+from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.json_nodes import json_root
+from ibpulse.base.text import escape_controls
 from ibpulse.base.values import EntriesError, Kind, advice
-from ibpulse.errors import ConfigError
-from ibpulse.text import escape_controls
 
 if TYPE_CHECKING:
     import yaml

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from ibpulse.config import Settings
+    from ibpulse.agent.config import Settings
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
 PORTS = ("ports.include", "ports.exclude", "ports.roles")

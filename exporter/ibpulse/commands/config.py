@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 import yaml
 
+from ibpulse.agent.config import Settings
+from ibpulse.agent.config.setting_table import row
+from ibpulse.agent.sysfs.overrides import read_overrides
+from ibpulse.base.text import escape_controls
 from ibpulse.commands.logs import set_up_log
-from ibpulse.config import Settings
-from ibpulse.config.setting_table import row
-from ibpulse.sysfs.overrides import read_overrides
-from ibpulse.text import escape_controls
-from ibpulse.web.auth.rules import read_rules
+from ibpulse.core.http.auth.rules import read_rules
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ibpulse.agent.config import Settings
+from ibpulse.agent.config.loading import DEFAULT
+from ibpulse.agent.daemon import run_daemon
 from ibpulse.base.own_command import own_command
 from ibpulse.commands import simulate
 from ibpulse.commands.logs import set_up_log
-from ibpulse.config import Settings
-from ibpulse.config.loading import DEFAULT
-from ibpulse.daemon import run_daemon
-from ibpulse.demo_nodes import (
+from ibpulse.workbench.demo_nodes import (
     NODES_FILE,
     demo_folder,
     demo_nodes,
@@ -21,8 +21,8 @@ from ibpulse.demo_nodes import (
     wait_until_serving,
     watch_nodes,
 )
-from ibpulse.simulate.fleet import SimulatedNode, describe_job
-from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.workbench.simulate.fleet import SimulatedNode, describe_job
+from ibpulse.workbench.simulate.simulated_jobs import JOBS_FOLDER
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse import __version__
+from ibpulse.agent.config import Settings
+from ibpulse.agent.doctor import CHECKS, DoctorOptions, Level, document, examine, page, worst_level
+from ibpulse.agent.doctor.child_process import FactsRequest, find_facts_in_child
+from ibpulse.agent.doctor.facts import Facts
+from ibpulse.agent.node.wiring import make_inventory, supervisor_options
 from ibpulse.base.document import json_text
-from ibpulse.config import Settings
-from ibpulse.doctor import CHECKS, DoctorOptions, Level, document, examine, page, worst_level
-from ibpulse.doctor.child_process import FactsRequest, find_facts_in_child
-from ibpulse.doctor.facts import Facts
-from ibpulse.errors import ConfigError
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.node.wiring import make_inventory, supervisor_options
-from ibpulse.units import format_duration
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.units import format_duration
+from ibpulse.workbench.nccl.benchmark_files import read_benchmark
 
 CLEAR = "\033[H\033[2J"
 

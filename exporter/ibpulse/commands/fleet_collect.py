@@ -10,27 +10,27 @@ from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
 
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.text import escape_controls
+from ibpulse.base.units import format_duration, parse_duration
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.options.fleet import LAST
-from ibpulse.config import Settings
-from ibpulse.datasets.collected_files import FileCollection, collect_files, read_labels
-from ibpulse.datasets.collected_nodes import GATEWAY_PARALLEL, PARALLEL, NodeCollection, collect_nodes
-from ibpulse.datasets.collection_result import CollectionResult
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.gateway_nodes import GatewaySource
-from ibpulse.datasets.stage_workers import open_scheduler, open_workers
-from ibpulse.datasets.unfinished_span import (
+from ibpulse.gateway.nodes.discovery import Discovery, make_discovery
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.workbench.fleet.collected_files import FileCollection, collect_files, read_labels
+from ibpulse.workbench.fleet.collected_nodes import GATEWAY_PARALLEL, PARALLEL, NodeCollection, collect_nodes
+from ibpulse.workbench.fleet.collection_result import CollectionResult
+from ibpulse.workbench.fleet.dataset_store import DatasetStore
+from ibpulse.workbench.fleet.gateway_nodes import GatewaySource
+from ibpulse.workbench.fleet.stage_workers import open_scheduler, open_workers
+from ibpulse.workbench.fleet.unfinished_span import (
     UnfinishedSpan,
     choose_span,
     continue_span,
     end_span,
     settled_span,
 )
-from ibpulse.errors import ConfigError
-from ibpulse.fleet.discovery import Discovery, make_discovery
-from ibpulse.fleet.node_config import NodeConfigFile
-from ibpulse.text import escape_controls
-from ibpulse.units import format_duration, parse_duration
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

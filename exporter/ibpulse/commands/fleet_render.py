@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError, PictureError
+from ibpulse.base.text import escape_controls, kilobytes
 from ibpulse.commands.fleet_report import read_choice
-from ibpulse.config import Settings
-from ibpulse.datasets.fleet_pictures import render_fleet
-from ibpulse.datasets.fleet_report import describe_dataset
-from ibpulse.datasets.report_source import ReportSource
-from ibpulse.errors import ConfigError, PictureError
-from ibpulse.pictures.options import PictureOptions, size_faults
-from ibpulse.text import escape_controls, kilobytes
+from ibpulse.workbench.fleet.fleet_pictures import render_fleet
+from ibpulse.workbench.fleet.fleet_report import describe_dataset
+from ibpulse.workbench.fleet.report_source import ReportSource
+from ibpulse.workbench.pictures.options import PictureOptions, size_faults
 
 TYPES = (".png", ".svg")
 

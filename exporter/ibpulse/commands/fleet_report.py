@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from ibpulse.config import Settings
-from ibpulse.datasets.fleet_report import describe_dataset
-from ibpulse.datasets.fleet_report_formats import render_json, render_page, render_text
-from ibpulse.datasets.report_source import DatasetChoice
-from ibpulse.errors import ConfigError
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError
+from ibpulse.workbench.fleet.fleet_report import describe_dataset
+from ibpulse.workbench.fleet.fleet_report_formats import render_json, render_page, render_text
+from ibpulse.workbench.fleet.report_source import DatasetChoice
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

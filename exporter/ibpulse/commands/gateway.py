@@ -9,13 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
+from ibpulse.agent.config import Settings
+from ibpulse.agent.config.loading import DEFAULT, resolve
+from ibpulse.agent.config.setting_types import ADDRESS
+from ibpulse.base.errors import ConfigError
 from ibpulse.commands import VERBS, simulate
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.parser import parse
-from ibpulse.config import Settings
-from ibpulse.config.loading import DEFAULT, resolve
-from ibpulse.config.setting_types import ADDRESS
-from ibpulse.demo_nodes import (
+from ibpulse.gateway.service import run_gateway
+from ibpulse.workbench.demo_nodes import (
     NODES_FILE,
     demo_folder,
     demo_nodes,
@@ -24,9 +26,7 @@ from ibpulse.demo_nodes import (
     wait_until_serving,
     watch_nodes,
 )
-from ibpulse.errors import ConfigError
-from ibpulse.gateway.service import run_gateway
-from ibpulse.simulate.fleet import describe_job
+from ibpulse.workbench.simulate.fleet import describe_job
 
 LISTEN_ADDRESS = ":10056"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from ibpulse.config import Settings
-from ibpulse.errors import RecordingError
-from ibpulse.recordings import save
-from ibpulse.recordings.counter_log import LogColumns, read_log
-from ibpulse.recordings.resampling import GridOptions, describe_import, resample
-from ibpulse.text import escape_controls
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import RecordingError
+from ibpulse.base.text import escape_controls
+from ibpulse.core.recordings import save
+from ibpulse.workbench.recorder.counter_log import LogColumns, read_log
+from ibpulse.workbench.recorder.resampling import GridOptions, describe_import, resample
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -8,7 +8,7 @@ import textwrap
 import time
 from typing import Any
 
-from ibpulse.text import escape_controls
+from ibpulse.base.text import escape_controls
 
 
 class TextFormatter(logging.Formatter):

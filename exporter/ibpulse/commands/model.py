@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ibpulse import pictures
+from ibpulse.agent.config import Settings
 from ibpulse.base.document import Section, render_page, render_text
+from ibpulse.base.errors import ConfigError, PictureError
 from ibpulse.base.values import GivenText
-from ibpulse.config import Settings
-from ibpulse.errors import ConfigError, PictureError
-from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import JobFile, read_job_file
-from ibpulse.models.job_inputs import JobInputs, read_inputs
-from ibpulse.models.load_sensitivity import LoadSensitivity, load_sensitivity
-from ibpulse.models.prediction import Prediction, predict
-from ibpulse.models.prediction_sections import assumption_sections, prediction_sections, render_json
-from ibpulse.pictures.options import PictureOptions
+from ibpulse.workbench import pictures
+from ibpulse.workbench.models.input_keys import KEYS
+from ibpulse.workbench.models.job_file import JobFile, read_job_file
+from ibpulse.workbench.models.job_inputs import JobInputs, read_inputs
+from ibpulse.workbench.models.load_sensitivity import LoadSensitivity, load_sensitivity
+from ibpulse.workbench.models.prediction import Prediction, predict
+from ibpulse.workbench.models.prediction_sections import assumption_sections, prediction_sections, render_json
+from ibpulse.workbench.pictures.options import PictureOptions
 
 PICTURES = (".png", ".svg")
 DRAWING = PictureOptions(width_pixels=2000, dpi=200)

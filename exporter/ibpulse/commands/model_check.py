@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from ibpulse.config import Settings
-from ibpulse.models.megatron_rules import check_run
-from ibpulse.models.rule_check_text import render_json, render_text
-from ibpulse.models.run_options import read_run_options
+from ibpulse.agent.config import Settings
+from ibpulse.workbench.models.megatron_rules import check_run
+from ibpulse.workbench.models.rule_check_text import render_json, render_text
+from ibpulse.workbench.models.run_options import read_run_options
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

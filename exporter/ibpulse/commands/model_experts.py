@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from ibpulse.config import Settings
-from ibpulse.errors import ConfigError
-from ibpulse.models.load_table import read_load_table
-from ibpulse.models.skew_report import SkewInputs, describe_skew
-from ibpulse.models.skew_text import render_json, render_text
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.units import SECOND_NS
+from ibpulse.workbench.models.load_table import read_load_table
+from ibpulse.workbench.models.skew_report import SkewInputs, describe_skew
+from ibpulse.workbench.models.skew_text import render_json, render_text
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from ibpulse.agent.config import Settings
 from ibpulse.commands import model
 from ibpulse.commands.sources import load_against
-from ibpulse.config import Settings
-from ibpulse.reports.measured_traffic import measure_traffic
-from ibpulse.reports.model_comparison import compare_with_model
-from ibpulse.reports.model_formats import comparison_json, comparison_sections
-from ibpulse.reports.span import ReportOptions
+from ibpulse.workbench.reports.measured_traffic import measure_traffic
+from ibpulse.workbench.reports.model_comparison import compare_with_model
+from ibpulse.workbench.reports.model_formats import comparison_json, comparison_sections
+from ibpulse.workbench.reports.span import ReportOptions
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

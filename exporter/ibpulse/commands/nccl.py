@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError
 from ibpulse.commands.sources import load_against
-from ibpulse.config import Settings
-from ibpulse.errors import ConfigError
-from ibpulse.nccl.bandwidth_theory import KnownHardware
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.nccl.benchmark_report import compare_with_wire, describe_benchmark, render_json, render_text
-from ibpulse.recordings import Recording
-from ibpulse.reports.span import ReportOptions
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench.nccl.bandwidth_theory import KnownHardware
+from ibpulse.workbench.nccl.benchmark_files import read_benchmark
+from ibpulse.workbench.nccl.benchmark_report import compare_with_wire, describe_benchmark, render_json, render_text
+from ibpulse.workbench.reports.span import ReportOptions
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -10,12 +10,12 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NoReturn
 
+from ibpulse.agent.config.declaration import Setting
+from ibpulse.agent.config.setting_table import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import Kind, advice, unknown_word
 from ibpulse.commands import VERBS, Verb, verbs_of
 from ibpulse.commands.options import is_address
-from ibpulse.config.declaration import Setting
-from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
-from ibpulse.errors import ConfigError
 
 ADDRESS = "--url"
 OTHER_WORDS = {

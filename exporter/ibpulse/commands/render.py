@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.text import escape_controls, kilobytes
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
-from ibpulse.config import Settings
-from ibpulse.errors import ConfigError
-from ibpulse.pictures import render
-from ibpulse.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
-from ibpulse.pictures.pictures_of_runs import name_runs, picture_run
-from ibpulse.reports.span import ReportOptions
-from ibpulse.text import escape_controls, kilobytes
+from ibpulse.workbench.pictures import render
+from ibpulse.workbench.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
+from ibpulse.workbench.pictures.pictures_of_runs import name_runs, picture_run
+from ibpulse.workbench.reports.span import ReportOptions
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

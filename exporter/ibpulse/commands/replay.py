@@ -7,16 +7,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ibpulse.agent.config import Settings
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.base.text import escape_controls
+from ibpulse.base.units import GRID_NS, format_duration
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.simulate import stop_on_signals
-from ibpulse.config import Settings
-from ibpulse.defaults import SAMPLING_INTERVAL_NS
-from ibpulse.model import ROLES
-from ibpulse.recordings import RecordingMeta, read_meta, scan
-from ibpulse.simulate.replayed_tree import Player, Replay
-from ibpulse.sysfs.inventory import Inventory
-from ibpulse.text import escape_controls
-from ibpulse.units import GRID_NS, format_duration
+from ibpulse.core.defaults import SAMPLING_INTERVAL_NS
+from ibpulse.core.model import ROLES
+from ibpulse.core.recordings import RecordingMeta, read_meta, scan
+from ibpulse.workbench.simulate.replayed_tree import Player, Replay
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -7,18 +7,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ibpulse import pictures
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError, PictureError, RecordingError
+from ibpulse.base.text import escape_controls, size_text
+from ibpulse.base.units import SECOND_NS
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
-from ibpulse.config import Settings
-from ibpulse.errors import ConfigError, PictureError, RecordingError
-from ibpulse.pictures.options import KINDS
-from ibpulse.recordings import Recording
-from ibpulse.reports.comparison import Report, assemble
-from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
-from ibpulse.reports.run import describe_run
-from ibpulse.reports.span import Outside, ReportOptions
-from ibpulse.text import escape_controls, size_text
-from ibpulse.units import SECOND_NS
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench import pictures
+from ibpulse.workbench.pictures.options import KINDS
+from ibpulse.workbench.reports.comparison import Report, assemble
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.run import describe_run
+from ibpulse.workbench.reports.span import Outside, ReportOptions
 
 SUFFIXES = {".md": "markdown", ".json": "json", ".html": "html"}
 RENDERERS = {"text": render_text, "markdown": render_markdown, "json": render_json}

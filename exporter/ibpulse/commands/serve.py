@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from ibpulse.agent.config import Settings
+from ibpulse.agent.daemon import run_daemon
 from ibpulse.commands.logs import set_up_log
-from ibpulse.config import Settings
-from ibpulse.daemon import run_daemon
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

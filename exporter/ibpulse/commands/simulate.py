@@ -13,19 +13,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ibpulse.agent.config import Settings
+from ibpulse.agent.sampler.scheduling import die_with_parent
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.units import SECOND_NS, format_duration
 from ibpulse.base.values import RATE, RATIO, TIME, Kind
 from ibpulse.commands.logs import set_up_log
-from ibpulse.config import Settings
-from ibpulse.errors import ConfigError
-from ibpulse.sampler.scheduling import die_with_parent
-from ibpulse.simulate.fabric import FAULTS_FILE, run_fabric
-from ibpulse.simulate.faults import FAULTS, parse_faults
-from ibpulse.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes, run_fleet
-from ibpulse.simulate.simulated_jobs import JOBS_EXAMPLE, JOBS_FOLDER
-from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.tree import make_devices
-from ibpulse.simulate.workloads import make_workload
-from ibpulse.units import SECOND_NS, format_duration
+from ibpulse.workbench.simulate.fabric import FAULTS_FILE, run_fabric
+from ibpulse.workbench.simulate.faults import FAULTS, parse_faults
+from ibpulse.workbench.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes, run_fleet
+from ibpulse.workbench.simulate.simulated_jobs import JOBS_EXAMPLE, JOBS_FOLDER
+from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.tree import make_devices
+from ibpulse.workbench.simulate.workloads import make_workload
 
 SHAPE: Mapping[str, Kind[Any]] = {"rate": RATE, "period": TIME, "duty": RATIO}
 LARGEST_OFFSET_NS = SECOND_NS

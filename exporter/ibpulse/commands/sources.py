@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ibpulse import recordings
-from ibpulse.client.address import wait_for_daemon
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.units import parse_duration
 from ibpulse.commands.options import LAST
-from ibpulse.errors import ConfigError
-from ibpulse.recordings import Recording
-from ibpulse.reports.span import Outside, ReportOptions, load_part
-from ibpulse.units import parse_duration
+from ibpulse.core.client.address import wait_for_daemon
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench import recorder
+from ibpulse.workbench.reports.span import Outside, ReportOptions, load_part
 
 
 def await_daemon(url: str) -> str:
@@ -52,7 +52,7 @@ def load_source(source: Path | str, options: ReportOptions, last_ns: int) -> tup
     """
     if isinstance(source, Path):
         return load_part(source, options, last_ns)
-    return recordings.fetch_recent(await_daemon(source), last_ns or parse_duration(LAST)), (0, 0)
+    return recorder.fetch_recent(await_daemon(source), last_ns or parse_duration(LAST)), (0, 0)
 
 
 def load_against(arguments: argparse.Namespace, options: ReportOptions) -> tuple[Path, Recording, Outside] | None:

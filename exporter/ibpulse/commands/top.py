@@ -10,16 +10,17 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from ibpulse import node, terminal
-from ibpulse.client.address import DaemonAddress
+from ibpulse.agent import node
+from ibpulse.agent.config import Settings
+from ibpulse.agent.config.setting_types import ListenAddress
+from ibpulse.base.errors import ConfigError, DaemonError
+from ibpulse.base.units import SECOND_NS
 from ibpulse.commands.options import read_url
-from ibpulse.config import Settings
-from ibpulse.config.setting_types import ListenAddress
-from ibpulse.errors import ConfigError, DaemonError
-from ibpulse.events.watch import KnownPort
-from ibpulse.terminal.display import check_terminal
-from ibpulse.terminal.driver import Terminal
-from ibpulse.units import SECOND_NS
+from ibpulse.core.client.address import DaemonAddress
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.workbench import top as terminal
+from ibpulse.workbench.top.display import check_terminal
+from ibpulse.workbench.top.driver import Terminal
 
 # covers the longest sparkline, and the minute that shows whether counters are stuck
 HISTORY_SECONDS = 160

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from ibpulse import pictures
-from ibpulse.config import Settings
-from ibpulse.errors import ConfigError, TraceError
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import measure_overlap
-from ibpulse.overlap.kineto_trace import KinetoTrace, read_trace
-from ibpulse.overlap.trace_report import TraceOverlap, render_json, render_text
-from ibpulse.overlap.waiting_time import split_exposed
-from ibpulse.overlap.wire_activity import WireActivity, read_wire
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError, TraceError
+from ibpulse.workbench import pictures
+from ibpulse.workbench.overlap.communication_kernels import CommunicationNames
+from ibpulse.workbench.overlap.exposed_time import measure_overlap
+from ibpulse.workbench.overlap.kineto_trace import KinetoTrace, read_trace
+from ibpulse.workbench.overlap.trace_report import TraceOverlap, render_json, render_text
+from ibpulse.workbench.overlap.waiting_time import split_exposed
+from ibpulse.workbench.overlap.wire_activity import WireActivity, read_wire
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

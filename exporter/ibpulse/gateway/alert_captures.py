@@ -15,12 +15,25 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.answers.captures import PendingAnswer
-from ibpulse.clocks import Clock
-from ibpulse.defaults import HISTORY_NS
-from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.targets import is_address
-from ibpulse.flightrecorder.alertmanager import NODE_LABELS, Alert, Cooldown, host_of, join_labels
+from ibpulse.agent.flightrecorder.alertmanager import NODE_LABELS, Alert, Cooldown, host_of, join_labels
+from ibpulse.agent.web.routes.capture_bodies import (
+    MAX_LABELS,
+    Notification,
+    json_response,
+    read_alerts,
+    read_body,
+    refusals,
+    request_schema,
+)
+from ibpulse.agent.web.routes.captures_route import check_writer
+from ibpulse.base.clocks import Clock
+from ibpulse.base.internal_errors import Occurrences
+from ibpulse.base.text import first_names
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.captures import PendingAnswer
+from ibpulse.core.defaults import HISTORY_NS
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.job_captures import (
     CAPTURES,
     SHORTEST_NS,
@@ -30,22 +43,9 @@ from ibpulse.gateway.job_captures import (
     say_missing,
 )
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs, pick_job
+from ibpulse.gateway.nodes.nodes import Node
+from ibpulse.gateway.nodes.targets import is_address
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
-from ibpulse.internal_errors import Occurrences
-from ibpulse.text import first_names
-from ibpulse.units import SECOND_NS
-from ibpulse.web.problems import ProblemError
-from ibpulse.web.routes.capture_bodies import (
-    MAX_LABELS,
-    Notification,
-    json_response,
-    read_alerts,
-    read_body,
-    refusals,
-    request_schema,
-)
-from ibpulse.web.routes.captures_route import check_writer
-from ibpulse.web.schemas import operation
 
 log = logging.getLogger(__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from ibpulse.core.http.application import REFUSALS, make_app
 from ibpulse.gateway.alert_captures import alert_router
 from ibpulse.gateway.gateway_metrics import gateway_metrics_router
 from ibpulse.gateway.job_stream import job_router
@@ -12,7 +13,6 @@ from ibpulse.gateway.node_list import node_list_router
 from ibpulse.gateway.node_stream import node_stream_router
 from ibpulse.gateway.page_routes import page_router, probe_router
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.web.application import REFUSALS, make_app
 
 DESCRIPTION = "Traffic of many nodes at one address. Answers about a node are those of its daemon."
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.nodes import Nodes
-from ibpulse.web.middleware import HEAD
-from ibpulse.web.problems import ProblemError
-from ibpulse.web.routes.capture_download import MEDIA_TYPE as FILE_TYPE
+from ibpulse.agent.web.routes.capture_download import MEDIA_TYPE as FILE_TYPE
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.http.middleware import HEAD
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.gateway.nodes.nodes import Nodes
 
 MEDIA_TYPE = "application/x-tar"
 MAX_BYTES = 16 * 2**30

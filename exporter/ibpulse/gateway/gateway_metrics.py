@@ -8,17 +8,17 @@ from typing import get_args
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.errors import DaemonFault
-from ibpulse.exposition.page import END_MARK, TextFormat, choose_format, registry_text, table_text
-from ibpulse.fleet.clock_offsets import ClockOffset
-from ibpulse.fleet.discovery import SourceState
-from ibpulse.fleet.node_table import STATES
-from ibpulse.fleet.nodes import ANSWERED
+from ibpulse.agent.exposition.page import END_MARK, TextFormat, choose_format, registry_text, table_text
+from ibpulse.base.errors import DaemonFault
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.http.schemas import operation, text
+from ibpulse.core.metrics import web
+from ibpulse.core.metrics.row import Labels, Subject
+from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.gateway.nodes.discovery import SourceState
+from ibpulse.gateway.nodes.node_table import STATES
+from ibpulse.gateway.nodes.nodes import ANSWERED
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.metrics import web
-from ibpulse.metrics.row import Labels, Subject
-from ibpulse.units import SECOND_NS
-from ibpulse.web.schemas import operation, text
 
 OUTCOMES = (ANSWERED, *get_args(DaemonFault))
 

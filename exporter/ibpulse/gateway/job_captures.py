@@ -20,22 +20,22 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.answers.captures import CapturesAnswer, PendingAnswer, StoredAnswer
+from ibpulse.agent.web.routes.capture_bodies import CaptureRequest, json_response, read_body, refusals, request_schema
+from ibpulse.agent.web.routes.captures_route import check_writer
+from ibpulse.base.clocks import Clock
+from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import SOME_TIME
-from ibpulse.client.transport import read_answer
-from ibpulse.clocks import Clock
-from ibpulse.fleet.nodes import Node, ask_node
+from ibpulse.core.answers.captures import CapturesAnswer, PendingAnswer, StoredAnswer
+from ibpulse.core.client.transport import read_answer
+from ibpulse.core.http.admission import ParallelRequests
+from ibpulse.core.http.parameters import read_parameter
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.capture_archive import ArchiveMember, send_archive
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE
+from ibpulse.gateway.nodes.nodes import Node, ask_node
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.admission import ParallelRequests
-from ibpulse.web.parameters import read_parameter
-from ibpulse.web.problems import ProblemError
-from ibpulse.web.routes.capture_bodies import CaptureRequest, json_response, read_body, refusals, request_schema
-from ibpulse.web.routes.captures_route import check_writer
-from ibpulse.web.schemas import operation
 
 CAPTURES = "/api/v1/captures"
 PATH = "/api/v1/jobs/{job}/captures"

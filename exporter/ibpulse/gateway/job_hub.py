@@ -10,8 +10,13 @@ from typing import Any
 
 import orjson
 
-from ibpulse.clocks import Clock
-from ibpulse.fleet.lateness import Lateness
+from ibpulse.agent.web.stream.hub import HEARTBEAT_SECONDS, Viewer
+from ibpulse.agent.web.stream.messages import HEARTBEAT, RETRY, event, gap_event
+from ibpulse.base.clocks import Clock
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.jobs.claims import Key
+from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_nodes import choose_job
 from ibpulse.gateway.job_polls import JobPolls
@@ -20,11 +25,6 @@ from ibpulse.gateway.job_stall import find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.job_view import WAIT_MS, JobView
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.jobs.claims import Key
-from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.problems import ProblemError
-from ibpulse.web.stream.hub import HEARTBEAT_SECONDS, Viewer
-from ibpulse.web.stream.messages import HEARTBEAT, RETRY, event, gap_event
 
 log = logging.getLogger(__name__)
 

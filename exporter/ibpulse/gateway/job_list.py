@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ibpulse.fleet.node_table import NodeState
+from ibpulse.base.instants import format_rfc3339
+from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs
 from ibpulse.gateway.job_stall import find_stall
-from ibpulse.instants import format_rfc3339
-from ibpulse.units import MILLISECOND_NS
+from ibpulse.gateway.nodes.node_table import NodeState
 
 
 def describe_jobs(states: Sequence[NodeState]) -> dict[str, Any]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ibpulse.analysis.resolution import stands_still
-from ibpulse.analysis.steps.edges import find_step_edges
-from ibpulse.answers.jobs import JobAnswer
-from ibpulse.answers.ports import PortAnswer
-from ibpulse.answers.summary import PortSummary, SummaryAnswer
-from ibpulse.arrays import Singles
-from ibpulse.fleet.lateness import Lateness, compare_nodes
-from ibpulse.fleet.node_table import NodeState
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.answers.jobs import JobAnswer
+from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.core.answers.summary import PortSummary, SummaryAnswer
+from ibpulse.core.arrays import Singles
+from ibpulse.core.statistics.lateness import Lateness, compare_nodes
+from ibpulse.core.statistics.resolution import stands_still
+from ibpulse.core.statistics.steps.edges import find_step_edges
 from ibpulse.gateway.job_rows import rails_of
 from ibpulse.gateway.node_samples import NodeSamples
-from ibpulse.units import MILLISECOND_NS
+from ibpulse.gateway.nodes.node_table import NodeState
 
 
 @dataclass(slots=True)

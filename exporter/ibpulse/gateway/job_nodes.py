@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ibpulse.answers.jobs import JobAnswer
-from ibpulse.fleet.node_table import NodeState
-from ibpulse.jobs.claims import Key
-from ibpulse.text import first_names, natural_key
-from ibpulse.web.problems import ProblemError, bad_parameter
+from ibpulse.base.text import first_names, natural_key
+from ibpulse.core.answers.jobs import JobAnswer
+from ibpulse.core.http.problems import ProblemError, bad_parameter
+from ibpulse.core.jobs.claims import Key
+from ibpulse.gateway.nodes.node_table import NodeState
 
 NAMED_JOBS, MOST_KNOWN = 20, 256
 

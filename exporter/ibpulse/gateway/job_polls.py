@@ -10,20 +10,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ibpulse.analysis.bins import Statistic
-from ibpulse.answers.events import EventAnswer, EventsAnswer
-from ibpulse.answers.jobs import JobsAnswer
-from ibpulse.answers.summary import SummaryAnswer
-from ibpulse.client.windows import NodeArray, read_array
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.nodes import Node, ask_node
+from ibpulse.base.errors import DaemonError
+from ibpulse.base.internal_errors import Occurrences
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.answers.events import EventAnswer, EventsAnswer
+from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.summary import SummaryAnswer
+from ibpulse.core.client.windows import NodeArray, read_array
+from ibpulse.core.jobs.claims import Key
+from ibpulse.core.statistics.bins import Statistic
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs
 from ibpulse.gateway.node_samples import NodeSamples
+from ibpulse.gateway.nodes.nodes import Node, ask_node
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.internal_errors import Occurrences
-from ibpulse.jobs.claims import Key
-from ibpulse.units import MILLISECOND_NS
 
 log = logging.getLogger(__name__)
 

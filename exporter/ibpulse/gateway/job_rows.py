@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ibpulse.answers.jobs import JobAnswer
-from ibpulse.answers.ports import PortAnswer
-from ibpulse.fleet.node_table import NodeState
+from ibpulse.base.text import first_names, natural_key
+from ibpulse.core.answers.jobs import JobAnswer
+from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.core.http.problems import ProblemError
 from ibpulse.gateway.job_nodes import FleetJob
-from ibpulse.text import first_names, natural_key
-from ibpulse.web.problems import ProblemError
+from ibpulse.gateway.nodes.node_table import NodeState
 
 MAX_ROWS = 128
 NAMED_NODES = 20

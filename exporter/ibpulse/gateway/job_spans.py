@@ -6,11 +6,14 @@ from typing import Any
 
 from pydantic import Field
 
-from ibpulse.answers.events import EventsAnswer
-from ibpulse.answers.jobs import JobsAnswer
-from ibpulse.answers.summary import SummaryAnswer
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.nodes import Node, ask_node
+from ibpulse.agent.web.routes.events_route import EventsQuery
+from ibpulse.base.errors import DaemonError
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.summary import SummaryAnswer
+from ibpulse.core.http.parameters import OptionalDuration, SpanQuery
+from ibpulse.core.http.problems import bad_parameter
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples
@@ -18,11 +21,8 @@ from ibpulse.gateway.job_rows import RowsQuery, choose_rows
 from ibpulse.gateway.job_stall import find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job, describe_rows
 from ibpulse.gateway.node_samples import NodeSamples
+from ibpulse.gateway.nodes.nodes import Node, ask_node
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.units import SECOND_NS
-from ibpulse.web.parameters import OptionalDuration, SpanQuery
-from ibpulse.web.problems import bad_parameter
-from ibpulse.web.routes.events_route import EventsQuery
 
 DEFAULT_LAST = "10s"
 MAX_SECONDS = 60

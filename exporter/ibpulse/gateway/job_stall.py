@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ibpulse.answers.jobs import JobTrafficAnswer
-from ibpulse.fleet.clock_offsets import MeasuredOffset
-from ibpulse.fleet.stalls import WHENEVER, FirstNodes, Moment, shortest_stall
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.jobs import JobTrafficAnswer
+from ibpulse.core.statistics.clock_offsets import MeasuredOffset
+from ibpulse.core.statistics.stalls import WHENEVER, FirstNodes, Moment, shortest_stall
 from ibpulse.gateway.job_node import JobNode
-from ibpulse.units import SECOND_NS
 
 # without a known step: shorter pauses are common
 UNKNOWN_STEP_SECONDS = 3.0

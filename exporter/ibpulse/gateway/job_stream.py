@@ -10,8 +10,16 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from ibpulse.agent.web.routes.events_route import EventsQuery
+from ibpulse.agent.web.routes.stream_route import MEDIA_TYPE, EventStream, LastEventId
+from ibpulse.base.clocks import Clock
+from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import INSTANT
-from ibpulse.clocks import Clock
+from ibpulse.core.http.admission import ParallelRequests
+from ibpulse.core.http.parameters import INSTANT_FORMS, OptionalInstant, read_parameter
+from ibpulse.core.http.parameters import refuse_repeated as once
+from ibpulse.core.http.problems import bad_parameter
+from ibpulse.core.http.schemas import operation, problems
 from ibpulse.gateway.job_captures import captures_router, captures_writing_router
 from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.job_list import describe_jobs
@@ -20,14 +28,6 @@ from ibpulse.gateway.job_rows import RowsQuery
 from ibpulse.gateway.job_spans import JobSummaryQuery, list_job_events, summarize_job
 from ibpulse.gateway.job_window import JobWindowQuery, JobWindows
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.admission import ParallelRequests
-from ibpulse.web.parameters import INSTANT_FORMS, OptionalInstant, read_parameter
-from ibpulse.web.parameters import refuse_repeated as once
-from ibpulse.web.problems import bad_parameter
-from ibpulse.web.routes.events_route import EventsQuery
-from ibpulse.web.routes.stream_route import MEDIA_TYPE, EventStream, LastEventId
-from ibpulse.web.schemas import operation, problems
 
 PATH = "/api/v1/jobs/{job}"
 MAX_SPANS = 4

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.answers.summary import PortSummary
-from ibpulse.arrays import Singles
-from ibpulse.fleet.hot_rail import find_hot_rail
-from ibpulse.fleet.lateness import Lateness
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.answers.summary import PortSummary
+from ibpulse.core.arrays import Singles
+from ibpulse.core.statistics.hot_rail import find_hot_rail
+from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_rows import Row
 from ibpulse.gateway.job_stall import JobStall
 from ibpulse.gateway.node_list import describe_clock
 from ibpulse.gateway.node_samples import WAYS
-from ibpulse.units import MILLISECOND_NS
 
 ACTIVE = "ACTIVE"
 

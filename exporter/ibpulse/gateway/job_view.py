@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ibpulse.fleet.node_table import NodeState
+from ibpulse.agent.web.stream.messages import batch_event, event, gap_event
+from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.gateway.job_polls import KEPT_MS, JobPolls
 from ibpulse.gateway.job_rows import MAX_ROWS, Row, describe_row, rows_of
 from ibpulse.gateway.job_summary import JobNumbers, describe_rows
 from ibpulse.gateway.node_samples import find_places, reduce_to_bins
-from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.stream.messages import batch_event, event, gap_event
+from ibpulse.gateway.nodes.node_table import NodeState
 
 MAX_STATES = 200
 # the longest that a batch waits for a node, and the longest span of one

@@ -14,25 +14,25 @@ from fastapi import Request
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
-from ibpulse.analysis.bins import Statistic
+from ibpulse.agent.web.window.encoding import NPY_HEADER, NPY_TYPE
+from ibpulse.agent.web.window.values import MOST_PLACES, Bins, bins_between, newest_bins
+from ibpulse.base.deadline import DaemonThreads
+from ibpulse.base.errors import DaemonError
+from ibpulse.base.units import MILLISECOND_NS, format_duration
 from ibpulse.base.values import SOME_TIME
-from ibpulse.client.windows import NodeArray, encode_npy
-from ibpulse.deadline import DaemonThreads
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.node_table import NodeState
-from ibpulse.fleet.nodes import Node
+from ibpulse.core.client.windows import NodeArray, encode_npy
+from ibpulse.core.http.admission import ParallelRequests
+from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, read_parameter
+from ibpulse.core.http.problems import ProblemError, bad_parameter
+from ibpulse.core.statistics.bins import Statistic
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
 from ibpulse.gateway.job_rows import Row, RowsQuery, choose_rows, rails_of
 from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates, sum_at
 from ibpulse.gateway.node_samples import WAYS, NodeSamples, find_places, reduce_to_bins
+from ibpulse.gateway.nodes.node_table import NodeState
+from ibpulse.gateway.nodes.nodes import Node
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.units import MILLISECOND_NS, format_duration
-from ibpulse.web.admission import ParallelRequests
-from ibpulse.web.parameters import OptionalDuration, SpanQuery, read_parameter
-from ibpulse.web.problems import ProblemError, bad_parameter
-from ibpulse.web.window.encoding import NPY_HEADER, NPY_TYPE
-from ibpulse.web.window.values import MOST_PLACES, Bins, bins_between, newest_bins
 
 DEFAULT_LAST = "5s"
 MAX_VALUES = 1_000_000

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.answers.events import EventsAnswer
-from ibpulse.answers.ports import PortAnswer
-from ibpulse.fleet.nodes import Node, ask_node
+from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.gateway.nodes.nodes import Node, ask_node
 
 # those after which a rail can have another rate
 KINDS = ("link-down", "link-up", "link-change", "rate-change", "appeared", "disappeared")

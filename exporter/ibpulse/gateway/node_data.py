@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.answers.captures import CapturesAnswer
-from ibpulse.answers.clock import ClockAnswer
-from ibpulse.answers.events import EventsAnswer
-from ibpulse.answers.jobs import JobsAnswer
-from ibpulse.answers.members import AnswerPart
-from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
-from ibpulse.answers.summary import SummaryAnswer
-from ibpulse.capture_names import parse_name
-from ibpulse.client.transport import JSON_TYPE, MAX_BYTES, PeerAnswer, read_answer, read_json
-from ibpulse.client.windows import NPY_TYPE, WINDOW_HEADER, read_array, read_window
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.nodes import PAGE_SECONDS, Node
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.answers.captures import CapturesAnswer
+from ibpulse.core.answers.clock import ClockAnswer
+from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.members import AnswerPart
+from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.summary import SummaryAnswer
+from ibpulse.core.capture_names import parse_name
+from ibpulse.core.client.transport import JSON_TYPE, MAX_BYTES, PeerAnswer, read_answer, read_json
+from ibpulse.core.client.windows import NPY_TYPE, WINDOW_HEADER, read_array, read_window
+from ibpulse.core.http.admission import ParallelRequests
+from ibpulse.core.http.parameters import refuse_repeated
+from ibpulse.core.http.problems import ProblemError, bad_parameter
+from ibpulse.core.http.schemas import operation, problems
+from ibpulse.gateway.nodes.nodes import PAGE_SECONDS, Node
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.web.admission import ParallelRequests
-from ibpulse.web.parameters import refuse_repeated
-from ibpulse.web.problems import ProblemError, bad_parameter
-from ibpulse.web.schemas import operation, problems
 
 API = "/node/{name}/api/v1/"
 PARQUET_TYPE, PARQUET_MARK = "application/vnd.apache.parquet", b"PAR1"

@@ -10,13 +10,13 @@ from contextlib import aclosing
 
 import orjson
 
-from ibpulse.answers.members import AnswerPart
-from ibpulse.answers.stream import StreamBatch, StreamEvents, StreamPorts, StreamSummary
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.nodes import PAGE_SECONDS, Node
-from ibpulse.fleet.stream_answers import STREAM_TYPE, read_events
-from ibpulse.web.stream.hub import MAX_LOG_EVENTS, Viewer
-from ibpulse.web.stream.messages import HEARTBEAT, RETRY, event
+from ibpulse.agent.web.stream.hub import MAX_LOG_EVENTS, Viewer
+from ibpulse.agent.web.stream.messages import HEARTBEAT, RETRY, event
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.answers.members import AnswerPart
+from ibpulse.core.answers.stream import StreamBatch, StreamEvents, StreamPorts, StreamSummary
+from ibpulse.gateway.nodes.nodes import PAGE_SECONDS, Node
+from ibpulse.gateway.nodes.stream_answers import STREAM_TYPE, read_events
 
 # of the batches of a minute, eight ports at 10 ms have half of it
 KEPT_BYTES = 1_000_000

@@ -9,11 +9,11 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from ibpulse.fleet.discovery import SourceState
-from ibpulse.fleet.node_table import NodeState
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.http.schemas import operation
+from ibpulse.gateway.nodes.discovery import SourceState
+from ibpulse.gateway.nodes.node_table import NodeState
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.schemas import operation
 
 _ANSWER = {"description": "The nodes and their sources."}
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.analysis.bins import Statistic
-from ibpulse.analysis.steps.runs import find_equal_runs, find_row_runs
-from ibpulse.answers.members import MAX_PORTS, NOT_OURS
-from ibpulse.answers.window import WindowHead
-from ibpulse.arrays import Singles
-from ibpulse.client.windows import NodeArray
-from ibpulse.errors import DaemonError
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.answers.members import MAX_PORTS, NOT_OURS
+from ibpulse.core.answers.window import WindowHead
+from ibpulse.core.arrays import Singles
+from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.statistics.bins import Statistic
+from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
 
 WAYS = ("transmit", "receive")
 Flags = npt.NDArray[np.bool_]

@@ -9,19 +9,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
-from ibpulse.errors import DaemonError
-from ibpulse.fleet.nodes import Node
-from ibpulse.fleet.stream_answers import STREAM_TYPE
+from ibpulse.agent.web.routes.stream_route import EventStream
+from ibpulse.agent.web.stream.hub import Viewer
+from ibpulse.base.errors import DaemonError
+from ibpulse.base.internal_errors import Occurrences, find_cause
+from ibpulse.core.http.admission import requesting_client
+from ibpulse.core.http.middleware import HEAD
+from ibpulse.core.http.parameters import refuse_repeated
+from ibpulse.core.http.schemas import operation, problems
 from ibpulse.gateway.node_data import API, find_node, node_problem
 from ibpulse.gateway.node_feed import NodeFeed
+from ibpulse.gateway.nodes.nodes import Node
+from ibpulse.gateway.nodes.stream_answers import STREAM_TYPE
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.internal_errors import Occurrences, find_cause
-from ibpulse.web.admission import requesting_client
-from ibpulse.web.middleware import HEAD
-from ibpulse.web.parameters import refuse_repeated
-from ibpulse.web.routes.stream_route import EventStream
-from ibpulse.web.schemas import operation, problems
-from ibpulse.web.stream.hub import Viewer
 
 log = logging.getLogger(__name__)
 

@@ -9,15 +9,15 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from ibpulse.agent.web.routes.captures_route import may_write
+from ibpulse.agent.web.routes.pages_route import reference_body
+from ibpulse.core.http.page_parts import PageFiles, page
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.http.schemas import operation, text
 from ibpulse.gateway.gateway_pages import job_page, node_page, nodes_page, refused_page
 from ibpulse.gateway.job_nodes import list_jobs
 from ibpulse.gateway.node_data import find_node
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.web.page_parts import PageFiles, page
-from ibpulse.web.problems import ProblemError
-from ibpulse.web.routes.captures_route import may_write
-from ibpulse.web.routes.pages_route import reference_body
-from ibpulse.web.schemas import operation, text
 
 
 def page_router(parts: GatewayParts, schema: Callable[[], dict[str, Any]]) -> APIRouter:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from ibpulse.clocks import Clock
-from ibpulse.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
-from ibpulse.fleet.discovery import Discovery
-from ibpulse.fleet.node_table import NodeTable
-from ibpulse.fleet.nodes import Nodes
-from ibpulse.flightrecorder.alertmanager import COOLDOWN_NS
-from ibpulse.web.admission import Viewers
-from ibpulse.web.application import RequestLimits, ServerParts
-from ibpulse.web.stream.hub import Viewer
+from ibpulse.agent.flightrecorder.alertmanager import COOLDOWN_NS
+from ibpulse.agent.web.stream.hub import Viewer
+from ibpulse.base.clocks import Clock
+from ibpulse.core.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
+from ibpulse.core.http.admission import Viewers
+from ibpulse.core.http.application import RequestLimits, ServerParts
+from ibpulse.gateway.nodes.discovery import Discovery
+from ibpulse.gateway.nodes.node_table import NodeTable
+from ibpulse.gateway.nodes.nodes import Nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,19 @@ from typing import Any
 import uvloop
 
 from ibpulse import __version__
-from ibpulse.config import Settings
-from ibpulse.deadline import DaemonThreads
-from ibpulse.fleet.discovery import make_discovery
-from ibpulse.fleet.node_table import NodeTable
-from ibpulse.fleet.nodes import Nodes
+from ibpulse.agent.config import Settings
+from ibpulse.agent.sampler.scheduling import allow_open_files
+from ibpulse.base.deadline import DaemonThreads
+from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.host_names import HostCheck
+from ibpulse.core.http.server import plain, serve
+from ibpulse.core.metrics.web import WebCounts
 from ibpulse.gateway.app import create_gateway
+from ibpulse.gateway.nodes.discovery import make_discovery
+from ibpulse.gateway.nodes.node_table import NodeTable
+from ibpulse.gateway.nodes.nodes import Nodes
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
-from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.metrics.web import WebCounts
-from ibpulse.sampler.scheduling import allow_open_files
-from ibpulse.web.auth.reload import WebConfigReloader
-from ibpulse.web.host_names import HostCheck
-from ibpulse.web.server import plain, serve
 
 log = logging.getLogger(__name__)
 # 320 connections of clients, and 8 of each of some hundred nodes

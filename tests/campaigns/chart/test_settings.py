@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 import yaml
 
-from ibpulse.config.setting_table import GROUPS, ROWS
-from ibpulse.ring import layout
-from ibpulse.units import parse_duration
+from ibpulse.agent.config.setting_table import GROUPS, ROWS
+from ibpulse.base.units import parse_duration
+from ibpulse.core.ring import layout
 from tests.campaigns.chart.rendering import CASES, case_values, container, needs_helm, refusal, render, settings
 from tools.chart.chart_values import settings_schema, value_schema
 

@@ -16,10 +16,15 @@ class Fault(NamedTuple):
     tests: tuple[str, ...]
 
 
-SAMPLER, RING = "exporter/ibpulse/sampler/", "exporter/ibpulse/ring/"
-ANALYSIS, AGGREGATOR = "exporter/ibpulse/analysis/", "exporter/ibpulse/aggregator/"
-EVENTS, WEB, FLEET = "exporter/ibpulse/events/", "exporter/ibpulse/web/", "exporter/ibpulse/fleet/"
-OVERLAP, MODELS = "exporter/ibpulse/overlap/", "exporter/ibpulse/models/"
+SAMPLER = "exporter/ibpulse/agent/sampler/"
+RING = "exporter/ibpulse/core/ring/"
+STATISTICS = "exporter/ibpulse/core/statistics/"
+AGGREGATOR = "exporter/ibpulse/agent/aggregator/"
+EVENTS = "exporter/ibpulse/core/events/"
+HTTP = "exporter/ibpulse/core/http/"
+WEB = "exporter/ibpulse/agent/web/"
+OVERLAP = "exporter/ibpulse/workbench/overlap/"
+MODELS = "exporter/ibpulse/workbench/models/"
 
 PLANTED = (
     Fault(
@@ -76,7 +81,7 @@ PLANTED = (
     ),
     Fault(
         "lateness-floor",
-        FLEET + "lateness.py",
+        STATISTICS + "lateness.py",
         'series.width("transmit", "end_before"), COINCIDE_MS)',
         'series.width("transmit", "end_before"), 0.0)',
         "the lateness of a node is stated more exactly than the ends of a collective coincide",
@@ -84,7 +89,7 @@ PLANTED = (
     ),
     Fault(
         "merge-count-at-first-read",
-        ANALYSIS + "plausible.py",
+        STATISTICS + "plausible.py",
         ".astype(np.float64) - 1\n    widths",
         ".astype(np.float64)\n    widths",
         "at the line rate, a counter with a large scale has samples named implausible",
@@ -164,7 +169,7 @@ PLANTED = (
     ),
     Fault(
         "rates-reset-of-another-stride",
-        ANALYSIS + "rates.py",
+        STATISTICS + "rates.py",
         "out.reset[some, :, step:] |= found.fell",
         "out.reset[some, :, step:] = found.fell",
         "a counter reset is not reported if the sampling interval changed in the same span",
@@ -172,7 +177,7 @@ PLANTED = (
     ),
     Fault(
         "merge-counted-twice",
-        ANALYSIS + "plausible.py",
+        STATISTICS + "plausible.py",
         "np.where(last < end, self.counts, 0)[kept]",
         "self.counts[kept]",
         "implausible samples at the end of a second are counted twice",
@@ -180,7 +185,7 @@ PLANTED = (
     ),
     Fault(
         "peaks-unread-counter",
-        ANALYSIS + "plain_peaks.py",
+        STATISTICS + "plain_peaks.py",
         " or counters[..., 0].min() < 0:",
         ":",
         "the first value of a counter after a failed read is a peak of exabytes",
@@ -216,7 +221,7 @@ PLANTED = (
     ),
     Fault(
         "fairness-of-unseen-rails",
-        ANALYSIS + "balance.py",
+        STATISTICS + "balance.py",
         "np.count_nonzero(~np.isnan(each.share))",
         "len(each.share)",
         "rails without data change the fairness of the node",
@@ -266,7 +271,7 @@ PLANTED = (
     ),
     Fault(
         "auth-same-site-writes",
-        WEB + "auth/access.py",
+        HTTP + "auth/access.py",
         'OWN_SITES = (b"same-origin", b"none")',
         'OWN_SITES = (b"same-origin", b"same-site", b"none")',
         "a page of a sibling domain may delete captures with the browser of a user",
@@ -274,7 +279,7 @@ PLANTED = (
     ),
     Fault(
         "auth-old-password",
-        WEB + "auth/passwords.py",
+        HTTP + "auth/passwords.py",
         "key = self._digest(user, stored, password)",
         "key = self._digest(user, password)",
         "a password that was just changed still logs in whoever used it in the last ten minutes",
@@ -282,7 +287,7 @@ PLANTED = (
     ),
     Fault(
         "auth-damaged-hash",
-        WEB + "auth/web_config.py",
+        HTTP + "auth/web_config.py",
         "_BCRYPT.fullmatch(text)",
         "_BCRYPT.match(text)",
         "a damaged password hash is accepted, and its user can never log in",
@@ -290,7 +295,7 @@ PLANTED = (
     ),
     Fault(
         "queue-lost-place",
-        WEB + "admission.py",
+        HTTP + "admission.py",
         """\
             elif turn.exception() is None:
                 self.leave(client)
@@ -325,7 +330,7 @@ PLANTED = (
     ),
     Fault(
         "lateness-clock-of-the-others",
-        FLEET + "lateness.py",
+        STATISTICS + "lateness.py",
         "unsure + medians_of_others(unsure[:, np.newaxis])[:, 0]",
         "unsure",
         "the ends of a node are called apart within the error of the clocks",
@@ -333,7 +338,7 @@ PLANTED = (
     ),
     Fault(
         "lateness-edges-of-the-others",
-        FLEET + "lateness.py",
+        STATISTICS + "lateness.py",
         "(widths + medians_of_others(widths)) if widths.any()",
         "widths if widths.any()",
         "a node is called late within the error of its peers",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.agent.config.setting_table import describe
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import setting_rows
-from ibpulse.config.setting_table import describe
 from tests import ROOT
 
 DAEMON, GATEWAY = (ROOT / f"docker/systemd/{name}.service" for name in ("ibpulse", "ibpulse-gateway"))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.model import PortId
+from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.model import PortId
 from tests.campaigns.pages.browser import Live, live
 from tests.campaigns.pages.staged import FLAPPED, GONE, PORTS, UNREADABLE, WELL, Stage, at_ms, tick_of
 from tests.running import eventually

@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 import pytest
 
-from ibpulse.recordings import load
+from ibpulse.core.recordings import load
 from tests.campaigns.live.daemon.alerting import alert_servers
 from tests.gateway.gateways import documented, program, running_gateway
 from tests.running import eventually

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ibpulse.simulate.timeline import Step, build_step, even_weights
+from ibpulse.workbench.simulate.timeline import Step, build_step, even_weights
 from tests.grafana.stored import Stored
 from tests.running import Metrics
 from tests.virtual.node import Node

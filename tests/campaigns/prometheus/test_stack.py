@@ -204,7 +204,7 @@ def test_each_step_of_the_faults_is_told_to_its_fabric_and_all_are_healthy_at_th
 
 @pytest.mark.parametrize("step", faults.STEPS, ids=lambda step: step.text)
 def test_every_step_is_one_that_the_fabric_understands(step: Any) -> None:
-    from ibpulse.simulate.fabric import parse_control
+    from ibpulse.workbench.simulate.fabric import parse_control
 
     assert step.node in NODES
     devices = {*(f"mlx5_{number}" for number in range(8)), "mlx5_an0"}

@@ -33,10 +33,10 @@ ibpulse.__version__ = "1.2.3"
 
 import numpy as np  # noqa: E402
 
+from ibpulse.base.deadline import DaemonThreads  # noqa: E402
 from ibpulse.cli import main  # noqa: E402
-from ibpulse.deadline import DaemonThreads  # noqa: E402
-from ibpulse.recordings import save  # noqa: E402
-from ibpulse.simulate.workloads import make_workload  # noqa: E402
+from ibpulse.core.recordings import save  # noqa: E402
+from ibpulse.workbench.simulate.workloads import make_workload  # noqa: E402
 from tests.datasets import known_traffic  # noqa: E402
 from tests.families.table import FAMILIES  # noqa: E402
 from tests.nccl.benchmark_writers import nccl_json, nccl_text, perftest  # noqa: E402

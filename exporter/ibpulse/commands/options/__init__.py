@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import MOMENT, SOME_TIME
-from ibpulse.errors import ConfigError
 
 LAST = "60s"
 URL_EXAMPLE = "http://node7:10055"

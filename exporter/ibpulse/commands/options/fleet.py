@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ibpulse.base.values import ANY_WHOLE, INSTANT, SOME_TIME, whole
 from ibpulse.commands.options import Option, format_option, recording_or_address
-from ibpulse.pictures.options import THEMES
+from ibpulse.workbench.pictures.options import THEMES
 
 LAST = "5m"
 MOST_PROCESSES = 256

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ibpulse.base.values import ANY_WHOLE, RATE, RATIO, TIME, whole
 from ibpulse.commands.options import Option, url_options
-from ibpulse.simulate.faults import FAULTS
+from ibpulse.workbench.simulate.faults import FAULTS
 
 EVERY = "10s"
 WORKLOADS = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ibpulse.agent.config.setting_types import INTERVAL
+from ibpulse.base.units import AMOUNT_UNITS, RATE_UNITS
 from ibpulse.base.values import ANY_WHOLE, RATIO, SOME_RATE, SOME_TIME, TIME, many, number, whole
 from ibpulse.commands.options import (
     TRIM,
@@ -14,10 +16,8 @@ from ibpulse.commands.options import (
     recording_options,
     url_options,
 )
-from ibpulse.config.setting_types import INTERVAL
-from ibpulse.model import DIRECTIONS
-from ibpulse.pictures.options import KINDS, STATISTICS, THEMES, UNITS
-from ibpulse.units import AMOUNT_UNITS, RATE_UNITS
+from ibpulse.core.model import DIRECTIONS
+from ibpulse.workbench.pictures.options import KINDS, STATISTICS, THEMES, UNITS
 
 IDLE = "10s"
 TIME_UNITS = ("s", "ms", "us", "ns")

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.recordings import load
+from ibpulse.core.recordings import load
 from tests.fabrics import simulated
 from tests.running import Running, eventually
 

@@ -19,7 +19,7 @@ NAME = "20251121T000003.030Z-a-1f6c0a2e.parquet"
 HUNG = """
 import os, sys
 from ibpulse.cli import main
-from ibpulse.flightrecorder.store import CaptureStore
+from ibpulse.agent.flightrecorder.store import CaptureStore
 
 def hang(*_):
     os.read(os.pipe()[0], 1)
@@ -90,7 +90,7 @@ def test_a_thread_that_reads_the_web_configuration_does_not_keep_the_daemon(tmp_
 LAST_RESORT = """
 import os
 from contextlib import closing
-from ibpulse import daemon
+from ibpulse.agent import daemon
 
 daemon.STOP_SECONDS = 0.5
 with closing(daemon.LastResort()) as last_resort:

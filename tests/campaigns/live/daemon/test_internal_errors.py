@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring.file import RingFile
+from ibpulse.core.ring.file import RingFile
 from tests.fabrics import add_device
 from tests.running import Running, eventually
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ibpulse.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, JOB_KINDS
+from ibpulse.core.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, JOB_KINDS
 from tests.campaigns.live.daemon.test_other_users import RunningAs
 from tests.fabrics import simulated
 from tests.other_users import as_user, needs_other_users, python, shared_directory

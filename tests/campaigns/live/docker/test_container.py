@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.recordings import load
-from ibpulse.ring.layout import RECORD_WORDS, WORD
+from ibpulse.core.recordings import load
+from ibpulse.core.ring.layout import RECORD_WORDS, WORD
 from tests.campaigns.live.docker.container import (
     MEMORY_BYTES,
     USER,

@@ -53,7 +53,9 @@ def test_where_the_priority_cannot_be_lowered_captures_are_taken_all_the_same(tm
     """Under a filter of system calls that refuses it."""
     unit = tmp_path / "ibpulse.service"
     unit.write_text(DAEMON.read_text().replace("SystemCallFilter=setpriority\n", ""))
-    say = "import os; from ibpulse.deadline import yield_to_others; yield_to_others(5); print(os.getpriority(0, 0))"
+    say = (
+        "import os; from ibpulse.base.deadline import yield_to_others; yield_to_others(5); print(os.getpriority(0, 0))"
+    )
     for source, niceness in ((DAEMON, os.getpriority(0, 0) + 5), (unit, os.getpriority(0, 0))):
         done = subprocess.run([*UNDER, source, sys.executable, "-c", say], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == str(min(niceness, 19))

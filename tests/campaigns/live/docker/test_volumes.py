@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ibpulse.recordings import load
+from ibpulse.core.recordings import load
 from tests import ROOT
 from tests.campaigns.chart.rendering import container as rendered_container
 from tests.campaigns.chart.rendering import one, pod, render

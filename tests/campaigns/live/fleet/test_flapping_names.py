@@ -10,9 +10,9 @@ from tests.fleet.test_dns_services import isolate
 
 FLAPPING = """
 import asyncio
-from ibpulse.fleet import discovery
-from ibpulse.fleet.node_config import NodeConfigFile
-from ibpulse.fleet.target_sources import parse_source
+from ibpulse.gateway.nodes import discovery
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.target_sources import parse_source
 state = "two"
 def answer(question):
     if question[12:].startswith(b"\\x06steady"):

@@ -12,7 +12,9 @@ from tests.running import eventually
 
 
 def test_a_writer_ends_by_itself_and_not_for_the_signals_of_a_service() -> None:
-    process = subprocess.Popen([sys.executable, "-m", "ibpulse.flightrecorder.writer", "1"], stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ibpulse.agent.flightrecorder.writer", "1"], stdin=subprocess.PIPE
+    )
     ignored = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1
 
     def ignores() -> bool:

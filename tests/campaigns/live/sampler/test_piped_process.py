@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.sampler.piped_process import PipedProcess
+from ibpulse.agent.sampler.piped_process import PipedProcess
 from tests.sampler.tree import eventually
 
 

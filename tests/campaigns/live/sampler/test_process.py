@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
-from ibpulse.sampler.process import EXIT_ORPHAN
+from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
+from ibpulse.agent.sampler.process import EXIT_ORPHAN
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from tests.sampler.tree import Tree, eventually
 
 
@@ -36,7 +36,7 @@ class SamplerRun:
         self.ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = 1
 
     def start(self, *prefix: str) -> int:
-        command = [*prefix, sys.executable, "-m", "ibpulse.sampler.process", str(self.ring.path), "0"]
+        command = [*prefix, sys.executable, "-m", "ibpulse.agent.sampler.process", str(self.ring.path), "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         return self.process.pid
 
@@ -86,7 +86,7 @@ def test_the_kernel_grants_slack_scheduler_and_cpu(sampler: SamplerRun, planned:
 
 
 def can_have_fifo() -> bool:
-    program = "from ibpulse.sampler.scheduling import schedule_fifo; print(schedule_fifo())"
+    program = "from ibpulse.agent.sampler.scheduling import schedule_fifo; print(schedule_fifo())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.strip() == "0"
 
@@ -108,10 +108,10 @@ def test_the_sampler_dies_with_its_parent(sampler: SamplerRun, planned: PlannedP
     parent.write_text(
         "import os, subprocess, sys, time\n"
         "from pathlib import Path\n"
-        "from ibpulse.sampler.plan import Plan, plan_path, write_plan\n"
+        "from ibpulse.agent.sampler.plan import Plan, plan_path, write_plan\n"
         "ring = Path(sys.argv[1])\n"
         "write_plan(plan_path(ring, 0), Plan(1, os.getpid()))\n"
-        "subprocess.Popen([sys.executable, '-m', 'ibpulse.sampler.process', str(ring), '0'])\n"
+        "subprocess.Popen([sys.executable, '-m', 'ibpulse.agent.sampler.process', str(ring), '0'])\n"
         "time.sleep(60)\n"
     )
     process = subprocess.Popen([sys.executable, str(parent), str(sampler.ring.path)])

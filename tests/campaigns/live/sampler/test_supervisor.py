@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ibpulse.ring import layout as at
-from ibpulse.ring.file import RingFile
-from ibpulse.sampler.supervisor import Supervisor, SupervisorOptions
+from ibpulse.agent.sampler.supervisor import Supervisor, SupervisorOptions
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from tests.running import HANG_SECONDS
 from tests.sampler.tree import ListedInventory
 
@@ -32,7 +32,7 @@ def children() -> list[int]:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
-            if b"ibpulse.sampler.process" in command:
+            if b"ibpulse.agent.sampler.process" in command:
                 found.append(int(pid))
     return found
 

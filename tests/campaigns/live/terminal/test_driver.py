@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.terminal.styled_text import ASCII, BLOCKS
+from ibpulse.workbench.top.styled_text import ASCII, BLOCKS
 from tests.campaigns.live.terminal.panes import Pane, needs_tmux, pane
 from tests.running import eventually
 from tests.tables import for_each
@@ -21,8 +21,8 @@ pytestmark = needs_tmux
 
 SCRIPT = """
 import asyncio, sys, time
-from ibpulse.errors import DaemonError
-from ibpulse.terminal.driver import Terminal
+from ibpulse.base.errors import DaemonError
+from ibpulse.workbench.top.driver import Terminal
 from tests.terminal.views import view
 
 class Watcher:

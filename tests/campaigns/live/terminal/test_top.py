@@ -56,9 +56,9 @@ def test_without_a_word_it_looks_at_the_daemon_of_this_node(tree: Path, tmp_path
 OWN_SAMPLES = """
 import asyncio, sys
 from ibpulse.commands import top
-from ibpulse.config import load
-from ibpulse.terminal.driver import Terminal
-from ibpulse.units import SECOND_NS
+from ibpulse.agent.config import load
+from ibpulse.workbench.top.driver import Terminal
+from ibpulse.base.units import SECOND_NS
 
 async def look():
     async with top.watch_node(load({"path.sysfs": [sys.argv[1]]}, {})) as watcher:

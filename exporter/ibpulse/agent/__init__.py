@@ -1,0 +1,1 @@
+"""What runs on every node: settings, sysfs, sampler, jobs, aggregator, metrics, flight recorder, doctor, web."""

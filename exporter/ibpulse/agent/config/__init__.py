@@ -1,0 +1,24 @@
+"""The settings. Flags take precedence over environment variables, the YAML file and the defaults, in this order.
+
+settings       declares each setting once; the commands get an instance
+declaration    what such a declaration is
+setting_types  kinds of values that only settings have
+setting_table  one row per setting for help, docs and schema
+consistency    checks across settings
+loading        merges the sources and reports all errors
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ibpulse.base.late_names import late_names
+
+if TYPE_CHECKING:
+    from ibpulse.agent.config.loading import load
+    from ibpulse.agent.config.settings import Settings
+
+__all__ = ["Settings", "load"]
+
+__getattr__ = late_names(__name__, {"Settings": "settings", "load": "loading"})
+"""Help needs neither."""

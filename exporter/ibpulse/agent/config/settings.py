@@ -1,0 +1,340 @@
+"""Every setting, declared once: name, kind of value, default and help sentence.
+
+A field `interval` of the group `sampler` is the setting `sampler.interval`; `_` in a field stands for `-`. Defaults
+pass the same checks as a given value. The table of rows, help texts, documents, schema
+and checks come from these declarations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from ibpulse.agent.config.declaration import setting, written_values
+from ibpulse.agent.config.setting_types import (
+    ADDRESS,
+    CPU,
+    HOSTS,
+    INTERVAL,
+    NODES,
+    PORTS,
+    RAILS,
+    ROLE_PORTS,
+    SOURCES,
+    TICK_BYTES,
+    ListenAddress,
+)
+from ibpulse.base.values import (
+    OPTIONAL_PATH,
+    PATH,
+    RATE,
+    RATIO,
+    SIZE,
+    TRUTH,
+    choice,
+    duration,
+    seconds,
+    some_of,
+    word_or_path,
+)
+from ibpulse.core.defaults import (
+    ACTIVE_BYTES_PER_SECOND,
+    CAPTURE_AFTER_NS,
+    CAPTURE_BEFORE_NS,
+    CAPTURE_RULES,
+    HISTORY_NS,
+    MAX_CAPTURE_BYTES,
+    MIN_FREE_BYTES,
+    MOE_SATURATION_DUTY,
+    MOE_SATURATION_HOLD_NS,
+    MOE_SATURATION_PEAK,
+    SAMPLING_INTERVAL_NS,
+    SCAN_INTERVAL_NS,
+    TRAFFIC_WINDOW_NS,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathSettings:
+    """Location of the kernel's files."""
+
+    sysfs: Path = setting(PATH, "/sys", "Root of the sysfs tree to read.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerSettings:
+    """Sampling of the counters."""
+
+    interval: int = setting(
+        INTERVAL,
+        SAMPLING_INTERVAL_NS,
+        "Time between two samples, 1ms to 1s; whole milliseconds that divide one second.",
+    )
+    history: int = setting(
+        duration("10s", "1h"),
+        HISTORY_NS,
+        "Span of raw samples kept, 10s to 1h. Rolling windows of 1m and 5m need that much.",
+    )
+    scheduler: Literal["other", "fifo"] = setting(
+        choice("other", "fifo"),
+        "other",
+        "Scheduling policy of the sampler process; fifo needs CAP_SYS_NICE and falls back to other without it.",
+    )
+    cpu: int | None = setting(CPU, "", "CPU to pin the sampler process to.", shown="none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingSettings:
+    """Location of the raw samples."""
+
+    dir: Path = setting(
+        PATH,
+        "",
+        "Directory of the ring file; preferably in memory (tmpfs). If others can write to it, ibpulse-UID below it.",
+        shown="/dev/shm/ibpulse if /dev/shm is writable, else $RUNTIME_DIRECTORY, else $TMPDIR/ibpulse",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortSettings:
+    """Ports to read, and their roles: a port for compute is a rail.
+
+    A pattern names a device or a port: mlx5_0, mlx5_0:1, mlx5_*.
+    """
+
+    include: tuple[str, ...] = setting(PORTS, "", "Ports to read.", shown="all")
+    exclude: tuple[str, ...] = setting(
+        PORTS, "", "Ports never to open. Takes precedence over ports.include.", shown="none"
+    )
+    roles: dict[str, tuple[str, ...]] = setting(
+        ROLE_PORTS,
+        "",
+        "Ports by role (compute, storage, management or unknown), such as storage=mlx5_1,mlx5_7; see docs/topology.md "
+        "for the roles of other ports.",
+        shown="chosen automatically",
+    )
+    expected_rails: int | None = setting(
+        RAILS, "", "Number of rails this node should have, 0 to 256.", shown="the most rails ibpulse has evidence of"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisSettings:
+    """Statistics computed from the samples."""
+
+    active_threshold: int = setting(RATE, ACTIVE_BYTES_PER_SECOND, "Rate above which a sample counts as active.")
+    traffic_window: int = setting(
+        seconds("10s", "10m"),
+        TRAFFIC_WINDOW_NS,
+        "Window used to find the step period and the signature, 10s to 10m in whole seconds. "
+        "Steps up to a quarter of it can be found. The default is limited to sampler.history.",
+    )
+    moe_saturation_hold: int = setting(
+        duration("1s", "1h"),
+        MOE_SATURATION_HOLD_NS,
+        "Time for which traffic must be moe_like, with the duty cycle and peaks below, to be sustained; 1s to 1h.",
+    )
+    moe_saturation_duty: float = setting(RATIO, MOE_SATURATION_DUTY, "Minimum duty cycle of sustained MoE saturation.")
+    moe_saturation_peak: float = setting(
+        RATIO,
+        MOE_SATURATION_PEAK,
+        "Minimum peak utilisation of sustained MoE saturation, of the rails that carry traffic.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowSettings:
+    """Data read less often than the byte counters: port state, rate, error counters, devices that come and go."""
+
+    interval: int = setting(
+        duration("1s", "10m"), SCAN_INTERVAL_NS, "How often port state and devices are re-read, 1s to 10m."
+    )
+    counters: Literal["diagnostic", "all", "none"] = setting(
+        choice("diagnostic", "all", "none"),
+        "diagnostic",
+        "Error and congestion counters to read every slow.interval: diagnostic (those that explain traffic), all "
+        "or none.",
+    )
+    xmit_wait_tick: int | None = setting(
+        TICK_BYTES,
+        "",
+        "Bytes a port could have sent per count of port_xmit_wait, 1 to 4096; 8 on recent NVIDIA devices.",
+        shown="unset; stalled time is not reported",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologySettings:
+    """PCIe placement of devices, for virtual machines that hide it."""
+
+    file: Path | None = setting(
+        OPTIONAL_PATH,
+        "",
+        "YAML file with the NUMA node, nearest GPUs and PCIe link of devices; see docs/topology.md for its format.",
+        shown="none",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSettings:
+    """Sources for the jobs that run on the node and the GPUs that they hold; see docs/jobs.md."""
+
+    cgroup: Literal["auto", "off"] | Path = setting(
+        word_or_path("auto", "off"),
+        "auto",
+        "Where to search for the cgroups of Slurm's jobs and of pods: auto is fs/cgroup under path.sysfs.",
+    )
+    mapping_dir: Path | None = setting(
+        OPTIONAL_PATH,
+        "",
+        "Directory of files named by GPU index that hold job ids, as a Slurm prolog writes them for DCGM's exporter.",
+        shown="none",
+    )
+    owners_dir: Path | None = setting(
+        OPTIONAL_PATH,
+        "/run/ibpulse-jobs",
+        "Directory of JSON documents, one per job; it and they have to belong to root or to the user of ibpulse.",
+    )
+    names: bool = setting(
+        TRUTH,
+        "false",
+        "Show the names and namespaces of jobs too. Without a password, everyone who reaches the port can read them.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSettings:
+    """The web server."""
+
+    listen_address: ListenAddress = setting(
+        ADDRESS,
+        ":10055",
+        "Address to listen on: :10055 (every address), 127.0.0.1:10055 or [::1]:10055; port 0 selects any free port.",
+        shown=":10055; for `ibpulse gateway` :10056",
+    )
+    config_file: Path | None = setting(
+        OPTIONAL_PATH,
+        "",
+        "YAML file with TLS, basic authentication and headers, in the format of Prometheus exporters; see "
+        "docs/security.md.",
+        shown="none",
+        name="config.file",
+    )
+    hosts: tuple[str, ...] = setting(
+        HOSTS,
+        "",
+        "Host names that clients may ask for, in addition to localhost and addresses, or * for any. A server that "
+        "listens on a loopback address serves only these, localhost and loopback addresses; see docs/security.md.",
+        shown="any, unless listening on a loopback address",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureSettings:
+    """The flight recorder: what triggers a capture of the samples, and where captures are stored."""
+
+    dir: Path = setting(
+        PATH,
+        "/var/lib/ibpulse/captures",
+        "Directory of the captures, on a disk: a capture of 8 ports takes 1 to 2 MB. If others can write to it, "
+        "ibpulse-UID below it.",
+        shown="$STATE_DIRECTORY/captures, else /var/lib/ibpulse/captures if writable, else $TMPDIR/ibpulse/captures",
+    )
+    before: int = setting(
+        duration("1s", "1h"),
+        CAPTURE_BEFORE_NS,
+        "Time before its trigger that a capture includes, 1s to 1h; with capture.after at most "
+        "sampler.history. The default is limited to that.",
+    )
+    after: int = setting(
+        duration("0s", "10m"),
+        CAPTURE_AFTER_NS,
+        "Time after its trigger that a capture includes, 0s to 10m. "
+        "The default is at most a quarter of sampler.history.",
+    )
+    rules: tuple[str, ...] = setting(
+        some_of("RULE", *CAPTURE_RULES),
+        CAPTURE_RULES,
+        "Local rules that trigger captures, or none; see docs/captures.md.",
+    )
+    max_bytes: int = setting(
+        SIZE, MAX_CAPTURE_BYTES, "Maximum total size of captures; the oldest are deleted to make room for a new one."
+    )
+    min_free: int = setting(
+        SIZE,
+        MIN_FREE_BYTES,
+        "Free disk space to preserve: the oldest captures are removed first, then no new one is taken.",
+    )
+    node: tuple[str, ...] = setting(
+        NODES,
+        "",
+        "Names of this node in the alert labels instance, node, nodename and hostname; its own addresses always "
+        "match. The first is recorded as the host name in captures.",
+        shown="the host name",
+    )
+    allow_unauthenticated: bool = setting(
+        TRUTH,
+        "false",
+        "Allow clients without a password to take and delete captures; otherwise only users of web.config.file.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """The nodes of `ibpulse gateway`; see docs/gateway.md."""
+
+    sources: tuple[str, ...] = setting(
+        SOURCES,
+        "",
+        "Where nodes are listed: dns+NAME:PORT, dnssrv+NAME, a file of Prometheus's file_sd (FILE.json, FILE.yml), or "
+        "the URL of HTTP service discovery; of nodes with one name, that of the first source counts.",
+        shown="none",
+    )
+    config_file: Path | None = setting(
+        OPTIONAL_PATH,
+        "",
+        "YAML file with the password and TLS for asking these nodes, in the format of Prometheus for HTTP clients.",
+        shown="none",
+        name="config.file",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSettings:
+    """Logging to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = setting(
+        choice("debug", "info", "warning", "error", warn="warning"),
+        "info",
+        "Minimum severity of log messages.",
+    )
+    format: Literal["text", "json", "logfmt"] = setting(
+        choice("text", "json", "logfmt"),
+        "text",
+        "Log format: text for people, or one JSON object or logfmt line per message.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings, checked."""
+
+    path: PathSettings
+    sampler: SamplerSettings
+    ring: RingSettings
+    ports: PortSettings
+    analysis: AnalysisSettings
+    slow: SlowSettings
+    topology: TopologySettings
+    jobs: JobSettings
+    web: WebSettings
+    capture: CaptureSettings
+    nodes: NodeSettings
+    log: LogSettings
+
+    def written(self) -> dict[str, dict[str, Any]]:
+        """The settings by group and name, as texts and lists of texts that every source accepts."""
+        return {group.name: written_values(getattr(self, group.name)) for group in fields(self)}

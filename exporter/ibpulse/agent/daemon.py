@@ -1,0 +1,217 @@
+"""The running daemon: supervisor, aggregator, flight recorder and web server over one ring."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import importlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import uvloop
+
+from ibpulse import __version__
+from ibpulse.agent.config import Settings
+from ibpulse.agent.flightrecorder.recorder import WriteCapture
+from ibpulse.agent.node.current_snapshot import CurrentSnapshot
+from ibpulse.agent.node.wiring import make_node
+from ibpulse.agent.sampler.lane import StartProcess, start_sampler
+from ibpulse.agent.sampler.scheduling import allow_open_files
+from ibpulse.agent.web.app import create_app
+from ibpulse.agent.web.parts import WebParts
+from ibpulse.base import memory, owned_files
+from ibpulse.base.clocks import Clock
+from ibpulse.base.deadline import call_all
+from ibpulse.base.errors import RingError
+from ibpulse.base.own_command import own_command
+from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.host_names import HostCheck
+from ibpulse.core.http.server import plain, serve
+from ibpulse.core.metrics.web import WebCounts
+
+log = logging.getLogger(__name__)
+# 320 connections, five files of each link of 256 ports, and the rest
+OPEN_FILES = 2048
+# Imported by libraries at the first use, when there may be no descriptor for it.
+LATE_IMPORTS = ("numpy.fft", "anyio._backends._asyncio")
+# A disk that hangs delays the start no longer than this.
+CAPTURES_SECONDS = 2.0
+# Stopping takes less, unless something hangs that cannot be cancelled.
+STOP_SECONDS = 5.0
+LOG_SECONDS = 0.2
+
+
+def run_daemon(settings: Settings) -> int:
+    """Sample and serve until SIGTERM or SIGINT; returns the exit code."""
+    allowed = allow_open_files(OPEN_FILES)
+    if allowed < OPEN_FILES:
+        log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
+    memory.keep_freed()
+    for name in LATE_IMPORTS:
+        importlib.import_module(name)
+    with (
+        hold(Path(settings.ring.dir)) as directory,
+        closing(LastResort()) as last_resort,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        return runner.run(Daemon(settings, directory, last_resort).run())
+
+
+@contextmanager
+def hold(given: Path) -> Iterator[Path]:
+    """The directory of the ring and its other files at or below `given`, locked against a second daemon.
+
+    Raises:
+        RingError: another daemon uses it, it is not writable, or another user can replace its files.
+    """
+    try:
+        directory = owned_files.make_directory(given)
+        descriptor = owned_files.open_to_write(directory / "lock", create=True)
+    except OSError as error:
+        raise RingError(
+            f"ring.dir: {given} cannot be used: {error.strerror}; choose a directory that belongs to root or to "
+            f"user {os.geteuid()}, or change its owner"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise RingError(
+            f"ring.dir: {directory} is in use by another ibpulse; stop it, or choose another --ring.dir"
+        ) from error
+    try:
+        yield directory
+    finally:
+        os.close(descriptor)
+
+
+class LastResort:
+    """Ends the process when stopping takes longer than `STOP_SECONDS`, because something hangs.
+
+    Events are on disk by then, and sampler processes end with this one.
+    """
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+
+    def arm(self, code: int) -> None:
+        """Begin to count; `code` is the exit code."""
+        self._timer = threading.Timer(STOP_SECONDS - LOG_SECONDS, self._end, (code,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def close(self) -> None:
+        """Let the process go on: the daemon has stopped in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @staticmethod
+    def _end(code: int) -> None:
+        said = f"stopping takes longer than {STOP_SECONDS:g} s; ending without waiting for the rest"
+        # a program that reads the log may hang as well
+        call_all({"log": lambda: log.error("%s", said)}, LOG_SECONDS)
+        os._exit(code)
+
+
+class Daemon:
+    """One daemon: supervisor, aggregator and web server over one ring."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: Path,
+        last_resort: LastResort,
+        clock: Clock = time,
+        start_process: StartProcess = start_sampler,
+        write_capture: WriteCapture | None = None,
+    ) -> None:
+        self._settings, self._last_resort = settings, last_resort
+        self.node = make_node(settings, directory, clock, start_process, write_capture)
+        self._current = CurrentSnapshot(self.node)
+        counts = WebCounts(internal_errors=self.node.errors)
+        web = settings.web
+        self._web_config = WebConfigReloader(web.config_file, counts) if web.config_file else None
+        self.parts = WebParts(
+            node=self.node,
+            current=self._current,
+            counts=counts,
+            web_config=self._web_config,
+            hosts=HostCheck(web.listen_address.host, web.hosts),
+        )
+
+    async def run(self) -> int:
+        """Run all parts until a signal arrives or one of them fails."""
+        asked = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, asked.set)
+        return await self.run_until(asked)
+
+    async def run_until(self, asked: asyncio.Event) -> int:
+        """Run all parts until this event is set or one of them fails."""
+        await self.node.supervisor.start()
+        self._current.begin()
+        starting = asyncio.create_task(self._start_captures(), name="captures")
+        await asyncio.wait([starting], timeout=CAPTURES_SECONDS)
+        tasks = [
+            asyncio.create_task(self.node.supervisor.run(), name="supervisor"),
+            asyncio.create_task(self._current.run(), name="aggregator"),
+            asyncio.create_task(self._serve(), name="web"),
+        ]
+        if self._web_config:
+            tasks.append(asyncio.create_task(self._web_config.watch(self.node.errors), name="web configuration"))
+        waiting = asyncio.create_task(asked.wait())
+        done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
+        self._last_resort.arm(0 if waiting in done else 1)
+        closing = asyncio.create_task(self.node.captures.recorder.close())
+        for task in (waiting, starting, *reversed(tasks)):
+            task.cancel()
+        await asyncio.gather(*tasks, waiting, starting, closing, return_exceptions=True)
+        self.node.events.close()
+        for task in done - {waiting}:
+            task.result()
+        if failed := self.node.errors.summary():
+            log.warning("%s", failed)
+        log.info("stopped")
+        return 0
+
+    async def _start_captures(self) -> None:
+        with self.node.errors.boundary("captures", "start"):
+            await self.node.captures.recorder.start()
+
+    async def _serve(self) -> None:
+        address = self._settings.web.listen_address
+        tls = self._web_config.tls if self._web_config else plain
+        server = await serve(create_app(self.parts), address.host, address.port, tls=tls)
+        self._announce(server.host, server.port)
+        # what was built so far is never garbage: keep the collector from walking it
+        gc.collect()
+        gc.freeze()
+        try:
+            await server.wait()
+        finally:
+            self.parts.ending.set()
+            await server.stop()
+
+    def _announce(self, host: str, port: int) -> None:
+        shown = "localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host
+        reader, slots = self.node.reader, self.node.supervisor.slots
+        strides = reader.strides(list(slots.values())) or [1]
+        every = [f"{stride * reader.interval_ns / 1e6:g}" for stride in sorted({min(strides), max(strides)})]
+        log.info(
+            "ibpulse %s sampling %d ports every %s ms, serving %s://%s:%d/",
+            __version__,
+            len(slots),
+            " to ".join(every),
+            "https" if self._web_config and self._web_config.tls() else "http",
+            shown,
+            port,
+        )
+        if not slots:
+            log.info("to try ibpulse without RDMA devices, run `%s demo`", own_command())

@@ -1,0 +1,242 @@
+"""The metrics of the node, summed over its rails: windows, bursts, balance, step, signature, saturation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ibpulse.agent.aggregator.snapshot import (
+    DURATION_BUCKETS,
+    UTILIZATION_BUCKETS,
+    NodeTraffic,
+    Snapshot,
+)
+from ibpulse.core.answers.statistics import NodeConclusions, NodeWindow
+from ibpulse.core.metrics.row import Labels, Subject, single
+from ibpulse.core.statistics.signature import LABELS
+
+
+def _windows(snapshot: Snapshot) -> Iterator[tuple[Labels, NodeWindow]]:
+    for name, window in zip(snapshot.windows, snapshot.node, strict=True):
+        yield (name,), window
+
+
+def _burstiness(snapshot: Snapshot) -> Iterator[tuple[Labels, float | None]]:
+    for (name,), window in _windows(snapshot):
+        for timescale, value in window.burstiness_cv.items():
+            yield (timescale, name), value
+
+
+NODE: Subject[Snapshot, Snapshot] = single(lambda snapshot: snapshot)
+WINDOW = Subject(("window",), _windows)
+TIMESCALE = Subject(("timescale", "window"), _burstiness)
+
+ROWS = (
+    NODE.gauge(
+        "ibpulse_node_rails",
+        "Number of the node's ports that are rails, ACTIVE or not.",
+        lambda snapshot: snapshot.rails.rails,
+    ),
+    NODE.gauge(
+        "ibpulse_node_expected_rails",
+        "Number of rails that the node should have: ports.expected-rails, or the most rails that the event log "
+        "remembers, or its PCI functions of their make if there are more.",
+        lambda snapshot: snapshot.expected_rails,
+    ),
+    NODE.gauge(
+        "ibpulse_node_line_rate_bytes_per_second",
+        "Sum of the line rates of all rails, both directions, whether they are active, idle or down. While a link is "
+        "down, its last rate while it was ACTIVE counts. A rail whose rate was never known counts like the "
+        "fastest other one.",
+        lambda snapshot: snapshot.rails.line_rate_bytes_per_second,
+        "bytes_per_second",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_observed_ratio",
+        "Share of the window with a sample of all rails. Peak, duty cycle, mean while active, burstiness and bursts "
+        "are those of this share; the means are those of all bytes.",
+        lambda window: window.observed_ratio,
+        "ratio",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_transmit_bytes_per_second",
+        "Mean transmit rate in the window, summed over all rails, of all bytes, also across missing samples.",
+        lambda window: window.transmit_bytes_per_second,
+        "bytes_per_second",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_receive_bytes_per_second",
+        "Mean receive rate in the window, summed over all rails, of all bytes, also across missing samples.",
+        lambda window: window.receive_bytes_per_second,
+        "bytes_per_second",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_bandwidth_peak_bytes_per_second",
+        "Highest bandwidth (transmit + receive of all rails in the same sample) in the window.",
+        lambda window: window.bandwidth_peak_bytes_per_second,
+        "bytes_per_second",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_bandwidth_peak_utilization_ratio",
+        "Highest bandwidth of a single sample in the window ÷ the node's line rate at that sample.",
+        lambda window: window.bandwidth_peak_utilization_ratio,
+        "ratio",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_bandwidth_active_mean_bytes_per_second",
+        "Mean bandwidth of the samples above the threshold in the window.",
+        lambda window: window.bandwidth_active_mean_bytes_per_second,
+        "bytes_per_second",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_duty_cycle_ratio",
+        "Fraction of the window's observed time during which the node's bandwidth was above the threshold, with all "
+        "rails taken to one instant of each sample.",
+        lambda window: window.duty_cycle_ratio,
+        "ratio",
+    ),
+    WINDOW.gauge(
+        "ibpulse_node_bandwidth_peak_to_mean_ratio",
+        "Highest bandwidth of a single sample ÷ mean bandwidth of the window.",
+        lambda window: window.peak_to_mean_ratio,
+        "ratio",
+    ),
+    TIMESCALE.gauge(
+        "ibpulse_node_burstiness_cv",
+        "Coefficient of variation of the node's active bandwidth in the window, averaged over the time scale first, "
+        "with all rails taken to one instant of each sample. Absent for time scales that are not a multiple of the "
+        "sampling interval of every rail.",
+        lambda value: value,
+    ),
+)
+
+
+def _with_period(snapshot: Snapshot) -> list[tuple[Labels, NodeConclusions]]:
+    """The conclusions, as soon as a period has been searched for."""
+    found = snapshot.traffic.concluded
+    return [((), found)] if found.step_period_score is not None else []
+
+
+def _signatures(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
+    return [((label,), label == snapshot.traffic.concluded.workload_signature) for label in LABELS]
+
+
+TRAFFIC: Subject[Snapshot, NodeTraffic] = single(lambda snapshot: snapshot.traffic)
+STEP = Subject((), _with_period)
+SIGNATURE = Subject(("signature",), _signatures)
+
+TRAFFIC_ROWS = (
+    NODE.gauge(
+        "ibpulse_node_last_traffic_timestamp_seconds",
+        "Wall time of the last sample in which the bandwidth of the rails was above the threshold. Of the nodes of a "
+        "job, the one with the lowest value stopped first. Absent without such a sample since the beginning of the "
+        "history.",
+        lambda snapshot: None if snapshot.last_traffic_ns is None else snapshot.last_traffic_ns / 1e9,
+        "seconds",
+    ),
+    TRAFFIC.histogram(
+        "ibpulse_node_bandwidth_utilization_ratio",
+        "Bandwidth of every sample ÷ the line rate of all rails, in both directions, idle rails included.",
+        lambda traffic: traffic.utilization,
+        "ratio",
+        UTILIZATION_BUCKETS,
+    ),
+    TRAFFIC.histogram(
+        "ibpulse_node_burst_duration_seconds",
+        "Lengths of the bursts of the node's bandwidth, counted when they end. Those cut off by three or "
+        "more missing samples are excluded, long ones more often: see ibpulse_node_observed_ratio. Its count is no "
+        "number of bursts per time.",
+        lambda traffic: traffic.burst_durations,
+        "seconds",
+        DURATION_BUCKETS,
+    ),
+    TRAFFIC.histogram(
+        "ibpulse_node_gap_duration_seconds",
+        "Lengths of the idle gaps between bursts of the node's bandwidth, counted when they end. As for bursts, those "
+        "cut off by three or more missing samples are excluded.",
+        lambda traffic: traffic.gap_durations,
+        "seconds",
+        DURATION_BUCKETS,
+    ),
+    TRAFFIC.counter(
+        "ibpulse_node_bursts_total",
+        "Bursts of the node's bandwidth that began after an idle gap, whether or not their length is known. Those that "
+        "begin in three or more missing samples are not seen: divide by ibpulse_node_burst_watched_seconds_total to "
+        "get bursts per second.",
+        lambda traffic: traffic.bursts,
+    ),
+    TRAFFIC.counter(
+        "ibpulse_node_burst_watched_seconds_total",
+        "Time in which the beginning of a burst of the node's bandwidth is counted: that up to each sample "
+        "from the one before, unless three or more are missing between both.",
+        lambda traffic: traffic.burst_watched_seconds,
+        "seconds",
+    ),
+    TRAFFIC.counter(
+        "ibpulse_node_burst_bytes_total",
+        "Bytes in the bursts counted by the burst duration histogram. Divide by its count to get bytes per burst.",
+        lambda traffic: traffic.burst_bytes,
+        "bytes",
+    ),
+    NODE.gauge(
+        "ibpulse_node_active_rails",
+        "Number of rails whose mean bandwidth is above the threshold, over the same seconds as the rail shares.",
+        lambda snapshot: snapshot.rails.active_rails,
+    ),
+    TRAFFIC.gauge(
+        "ibpulse_node_rail_fairness_ratio",
+        "Jain's fairness index of the rails' bytes over the last 3 s (10 s or 1 m if there was no traffic in them): 1 "
+        "when all rails carry the same, k/n when only k of n carry traffic. With several jobs, the harmonic mean of "
+        "the indexes of those with traffic, weighted by their rails. A rail that is down counts as 0. Absent without "
+        "traffic.",
+        lambda traffic: traffic.concluded.rail_fairness_ratio,
+        "ratio",
+    ),
+    STEP.gauge(
+        "ibpulse_node_step_period_seconds",
+        "Period of the traffic summed over the rails: for a training job, the step time. NaN if the score is too low.",
+        lambda found: math.nan if found.step_period_seconds is None else found.step_period_seconds,
+        "seconds",
+    ),
+    STEP.gauge(
+        "ibpulse_node_step_period_score",
+        "How well the best period repeats, from 0 to 1; a period that scores below 0.4 is rejected.",
+        lambda found: found.step_period_score,
+    ),
+    SIGNATURE.gauge(
+        "ibpulse_node_workload_signature",
+        "1 for the label that the traffic resembles most, otherwise 0. Similarity to published runs, not proof of the "
+        "workload.",
+        int,
+    ),
+    TRAFFIC.gauge(
+        "ibpulse_node_workload_signature_confidence_ratio",
+        "Confidence of the label, at most 0.6 unless idle. If the label is unknown, the confidence of the best "
+        "rejected label.",
+        lambda traffic: traffic.concluded.workload_signature_confidence,
+        "ratio",
+    ),
+    TRAFFIC.gauge(
+        "ibpulse_node_bandwidth_saturated",
+        "1 while the median utilisation of the node's bandwidth in the saturation window is at or above the saturation "
+        "level.",
+        lambda traffic: int(traffic.saturated),
+    ),
+    TRAFFIC.counter(
+        "ibpulse_node_bandwidth_saturated_seconds_total",
+        "Observed time during which the node's bandwidth was saturated.",
+        lambda traffic: traffic.saturated_seconds,
+        "seconds",
+    ),
+    TRAFFIC.gauge(
+        "ibpulse_node_moe_saturated",
+        "1 while the traffic has been moe_like for some time, almost continuous and with peaks near line rate.",
+        lambda traffic: int(traffic.moe_saturated),
+    ),
+    TRAFFIC.counter(
+        "ibpulse_node_moe_saturated_seconds_total",
+        "Time spent in sustained MoE saturation.",
+        lambda traffic: traffic.moe_saturated_seconds,
+        "seconds",
+    ),
+)

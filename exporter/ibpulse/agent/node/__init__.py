@@ -1,0 +1,18 @@
+"""The parts of the daemon that sample a node, aggregate its samples and record what happened on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ibpulse.base.late_names import late_names
+
+if TYPE_CHECKING:
+    from ibpulse.agent.node.wiring import aggregator_options, make_temporary_sampler
+
+__all__ = ["aggregator_options", "make_temporary_sampler"]
+
+__getattr__ = late_names(
+    __name__,
+    {"aggregator_options": "wiring", "make_temporary_sampler": "wiring"},
+)
+"""A verb that asks a daemon samples nothing itself."""

@@ -1,0 +1,260 @@
+"""The adaptive interval: measures read times in the ring and samples slow devices less often."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.agent.sampler.loop import LONGEST_READ
+from ibpulse.agent.sampler.plan import PlannedPort
+from ibpulse.agent.sampler.process import MAIN_LANE
+from ibpulse.agent.sampler.sampling_interval import Cost, SamplingInterval, find_intervals
+from ibpulse.agent.sampler.starvation import Starvation
+from ibpulse.base.text import milliseconds
+from ibpulse.core.arrays import Floats
+from ibpulse.core.model import DeviceReads
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.ring.window import read_planned, rows_by_stride
+
+# A read time only counts as lasting if it holds in each of this many parts of the span.
+PARTS = 3
+SPAN_SECONDS = 3.0
+# planned samples per part, and the minimum number needed to evaluate it
+PART_SAMPLES = 20
+FEWEST_SAMPLES = 2
+# A rate depends on four reads of its port. If 15 % of the reads are too long, half of the rates are missing, which is
+# no better than doubling the interval; below that, a longer interval would lose more than it gains.
+LONG_READ_QUANTILE = 0.85
+P99 = 0.99
+REFRESH_SECONDS = 2.0
+# An interval is shortened if the shorter one would still suffice for reads that take this many times longer,
+RESERVE = 2.0
+# during all of this time.
+PATIENCE_SECONDS = 120.0
+# If an interval has to be lengthened again this soon after it was shortened, the patience doubles.
+LENGTHENED_SOON_PATIENCES = 5
+ONE_LANE: Mapping[str, int] = {}
+PATIENCE_SECONDS_MAX = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTimes:
+    """Read times of a device: the lowest (`lasting`) and the highest cost among the parts of the span.
+
+    `p99_ns` and `worst_ns` refer to single reads over the whole span.
+    """
+
+    lasting: Cost
+    highest: Cost
+    p99_ns: float
+    worst_ns: float
+
+
+def measure_reads(reader: RingReader, ports: Sequence[PlannedPort], last_tick: int) -> dict[str, ReadTimes]:
+    """The read times of each device up to a tick, except for devices with too few samples."""
+    found: dict[str, list[tuple[Floats, Floats]]] = {}
+    unknown: set[str] = set()
+    for stride, rows in rows_by_stride([port.stride for port in ports]):
+        mine = [ports[row] for row in rows]
+        for port, parts, whole in zip(mine, *_measure(reader, mine, stride, last_tick), strict=True):
+            if np.isnan(parts).any():
+                unknown.add(port.device)
+            found.setdefault(port.device, []).append((parts, whole))
+    return {device: _sum_up(of_ports) for device, of_ports in found.items() if device not in unknown}
+
+
+def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last_tick: int) -> tuple[Floats, Floats]:
+    """Long read and mean tick of each part, (ports, PARTS, 2), NaN if unknown; p99 and worst read, (ports, 2)."""
+    samples = max(PART_SAMPLES, int(SPAN_SECONDS / PARTS * 1e9 / reader.interval_ns) // stride)
+    block = read_planned(reader, [port.slot for port in ports], stride, PARTS * samples, last_tick)
+    present = block.present.reshape(len(ports), PARTS, samples)
+    stamps = block.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.float64)
+    reads = np.diff(stamps, axis=2).reshape(*present.shape, 2)
+    # lower than any measured value
+    reads[~present] = -1.0
+    count = np.count_nonzero(present, axis=2)
+    mean = np.where(present, reads.sum(axis=3), 0.0).sum(axis=2) / np.maximum(count, 1)
+    each = np.sort(reads.reshape(*present.shape[:2], -1), axis=2)
+    parts = np.stack([_quantile(each, 2 * count, LONG_READ_QUANTILE), mean], axis=2)
+    parts[count < FEWEST_SAMPLES] = np.nan
+    whole = np.sort(each.reshape(len(ports), -1), axis=1)
+    p99 = _quantile(whole, 2 * count.sum(axis=1), P99)
+    return parts, np.stack([p99, whole[:, -1]], axis=1)
+
+
+def _quantile(ordered: Floats, count: npt.NDArray[np.intp], part: float) -> Floats:
+    """The quantile `part` of the last (largest) `count` values along the last axis."""
+    index = ordered.shape[-1] - 1 - np.floor((1 - part) * count).astype(np.intp)
+    return np.asarray(np.take_along_axis(ordered, index[..., None], axis=-1)[..., 0])
+
+
+def _sum_up(ports: Sequence[tuple[Floats, Floats]]) -> ReadTimes:
+    """The read times of a device from the results of `_measure` for its ports."""
+    parts, whole = (np.array(numbers) for numbers in zip(*ports, strict=True))
+    read, tick = parts[..., 0].max(axis=0), parts[..., 1].sum(axis=0)
+    return ReadTimes(
+        Cost(float(read.min()), float(tick.min())),
+        Cost(float(read.max()), float(tick.max())),
+        float(whole[:, 0].max()),
+        float(whole[:, 1].max()),
+    )
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class DeviceInterval:
+    """A device's minimum stride (from its sources), its interval, and since when a shorter one would suffice."""
+
+    least: int
+    interval: SamplingInterval
+    patience: float
+    reads: ReadTimes | None = None
+    shorter: SamplingInterval | None = None
+    shorter_since: float = 0.0
+    shortened_at: float | None = None
+
+    def is_too_short(self, needed: SamplingInterval) -> bool:
+        """Whether the device has to be sampled less often, or in a separate process."""
+        return self.interval.slower(needed) != self.interval
+
+
+class AdaptiveInterval:
+    """Keeps the sampling interval of each device."""
+
+    def __init__(self, reader: RingReader) -> None:
+        self._reader = reader
+        self._devices: dict[str, DeviceInterval] = {}
+        self._starvation = Starvation(reader.ring)
+        self.starved = False
+        """Whether an interval stays as it is, because the reads waited for the processor and not for the device."""
+        self._refreshed_at = 0.0
+
+    def follow(self, least: Mapping[str, int]) -> None:
+        """Manage these devices, given the minimum number of ticks between two samples that their sources need."""
+        self._devices = {
+            device: known
+            if (known := self._devices.get(device)) is not None and known.least == stride
+            else DeviceInterval(stride, SamplingInterval(stride), PATIENCE_SECONDS)
+            for device, stride in least.items()
+        }
+
+    def forget(self, device: str) -> None:
+        """Begin anew with a device, because another one has its name."""
+        least = self._devices[device].least
+        self._devices[device] = DeviceInterval(least, SamplingInterval(least), PATIENCE_SECONDS)
+
+    def stride(self, device: str) -> int:
+        """The minimum stride at which the ports of the device are sampled."""
+        return self._devices[device].interval.stride
+
+    @property
+    def own_process_devices(self) -> frozenset[str]:
+        """The devices to be read by a separate process."""
+        return frozenset(device for device, known in self._devices.items() if known.interval.own_process)
+
+    def reads(self) -> tuple[DeviceReads, ...]:
+        """The read times of each device that was measured or has a lengthened interval."""
+        found = []
+        for device, known in sorted(self._devices.items()):
+            lengthened = known.interval.stride > known.least
+            if lengthened or known.reads is not None:
+                found.append(DeviceReads(device, known.reads.p99_ns / 1e9 if known.reads else None, lengthened))
+        return tuple(found)
+
+    def refresh(self, ports: Sequence[PlannedPort], now: float, lanes: Mapping[str, int] = ONE_LANE) -> bool:
+        """Update the intervals; true if any changed. `ports` are those sampled as planned, `now` is monotonic.
+
+        `lanes` are those of the devices that the main sampler does not read.
+        """
+        if now - self._refreshed_at < REFRESH_SECONDS:
+            return False
+        self._refreshed_at = now
+        measured = measure_reads(self._reader, ports, self._reader.ring.latest_tick())
+        for device, known in self._devices.items():
+            known.reads = measured.get(device)
+        least = {device: known.least for device, known in self._devices.items()}
+        interval_ns = self._reader.interval_ns
+        needed = find_intervals({device: reads.lasting for device, reads in measured.items()}, least, interval_ns)
+        easy = find_intervals(
+            {device: reads.highest.times(RESERVE) for device, reads in measured.items()}, least, interval_ns
+        )
+        starved = self._starvation.look()
+        held = {device for device in measured if lanes.get(device, MAIN_LANE) in starved}
+        self.starved = any(self._devices[device].is_too_short(needed[device]) for device in held)
+        changed = [self._judge(device, needed[device], easy[device], now) for device in measured if device not in held]
+        return any(changed)
+
+    def _judge(self, device: str, needed: SamplingInterval, easy: SamplingInterval, now: float) -> bool:
+        """Lengthen the interval of a device if needed, or shorten it if a shorter one has sufficed for long enough."""
+        known = self._devices[device]
+        if known.is_too_short(needed):
+            self._lengthen(device, known, known.interval.slower(needed), now)
+            return True
+        if not self._is_shorter(easy, known):
+            known.shorter = None
+            return False
+        if known.shorter is None:
+            known.shorter, known.shorter_since = easy, now
+        known.shorter = known.shorter.slower(easy)
+        if now - known.shorter_since < known.patience:
+            return False
+        self._shorten(device, known, known.shorter, now)
+        return True
+
+    @staticmethod
+    def _is_shorter(interval: SamplingInterval, known: DeviceInterval) -> bool:
+        """Whether `interval` samples a device more often, or as often as possible but without a separate process."""
+        if known.interval.slower(interval) != known.interval:
+            return False
+        return interval.stride < known.interval.stride or (
+            known.interval.stride == known.least and interval != known.interval
+        )
+
+    def _lengthen(self, device: str, known: DeviceInterval, interval: SamplingInterval, now: float) -> None:
+        if known.shortened_at is not None and now - known.shortened_at < LENGTHENED_SOON_PATIENCES * known.patience:
+            known.patience = min(PATIENCE_SECONDS_MAX, 2 * known.patience)
+        before, known.interval, known.shorter = known.interval, interval, None
+        log.warning("%s", self._explain(device, known, before))
+
+    def _shorten(self, device: str, known: DeviceInterval, interval: SamplingInterval, now: float) -> None:
+        known.interval, known.shorter, known.shortened_at = interval, None, now
+        assert known.reads is not None
+        log.warning(
+            "device %s: reads now take %s ms (p99); sampling it every %s ms from now on",
+            device,
+            milliseconds(known.reads.p99_ns),
+            milliseconds(interval.stride * self._reader.interval_ns),
+        )
+
+    def _explain(self, device: str, known: DeviceInterval, before: SamplingInterval) -> str:
+        """The log message: the problem, the action taken, and advice."""
+        assert known.reads is not None
+        reads, interval_ns = known.reads, self._reader.interval_ns
+        took = f"reads take {milliseconds(reads.p99_ns)} ms (p99, at worst {milliseconds(reads.worst_ns)} ms)"
+        usual, longer = milliseconds(before.stride * interval_ns), milliseconds(known.interval.stride * interval_ns)
+        if known.interval.own_process:
+            done = f"sampling it every {longer} ms from now on, in a separate process that does not delay other devices"
+        else:
+            done = f"sampling it every {longer} ms from now on"
+        if reads.lasting.read_ns > LONGEST_READ * known.interval.stride * interval_ns:
+            done += ", but even so most of its samples are missing"
+        if self._is_slow(reads.lasting, before, known.interval):
+            return (
+                f"device {device}: {took}, too long for sampling every {usual} ms; {done}. Check its firmware and "
+                "other programs that query it; set sampler.scheduler=fifo if this machine is busy"
+            )
+        return (
+            f"device {device}: {took}, which with the other devices is too long for sampling every {usual} ms; "
+            f"{done}. Exclude ports with ports.exclude, or raise sampler.interval"
+        )
+
+    def _is_slow(self, cost: Cost, before: SamplingInterval, interval: SamplingInterval) -> bool:
+        """Whether the device itself is slow, rather than there being too many devices."""
+        return interval.own_process or cost.read_ns > LONGEST_READ * before.stride * self._reader.interval_ns

@@ -1,0 +1,300 @@
+"""The table of error and congestion counters, and the choice and order of the files to read.
+
+Widths are from `drivers/infiniband/core/sysfs.c` and from the firmware's replies. The counters of `counters/` stop at
+their maximum (IBTA 1.8, 16.1.3.5), except Broadcom's, which wrap. It is not documented whether the 32-bit counters of
+mlx5's queues wrap or stop; one that is exactly at its maximum has stopped.
+
+Cost of a read on mlx5: each file of `counters/` takes one firmware command. The files of `hw_counters/` come from a
+cache that is valid for `lifespan`, but only a read of `rx_write_requests` restarts that time. If this file is read
+first, all others are free; in any other order each file takes 2 to 4 commands. The error counters of `counters/` belong
+to the physical port, which all its functions share; those of `hw_counters/` belong to the function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from ibpulse.agent.sysfs.byte_counters import BROADCOM, COUNTERS, HW_COUNTERS
+from ibpulse.agent.sysfs.identity import SOFT_ROCE
+from ibpulse.agent.sysfs.speed import ETHERNET
+from ibpulse.base.units import WORD_BYTES
+
+CounterSet = Literal["diagnostic", "all", "none"]
+
+INFINIBAND = "InfiniBand"
+EVERYWHERE = (INFINIBAND, ETHERNET)
+NOWHERE: tuple[str, ...] = ()
+# The counters of an EFA device, and the network device of a port. Of both only the files in the table are read.
+DEVICE_HW_COUNTERS = "device hw_counters"
+NETDEV = "net"
+EFA = "efa"
+# After a read of this file, reads of the others in its folder are free for a while.
+REFRESHING_FILE = "rx_write_requests"
+# Not counters: the cache lifetime, and values that can also drop.
+LEVELS = ("lifespan", "active_*", "watermark_*", "current_rate")
+FOLDER_PREFIXES = {COUNTERS: "pma_", HW_COUNTERS: "hw_"}
+# in the order of reading: what belongs to the physical port, which all its functions share, comes last
+FOLDERS = (HW_COUNTERS, DEVICE_HW_COUNTERS, COUNTERS, NETDEV)
+# drivers that have counters/: their usual name, and the sysfs name where `silent` needs it
+PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOFT_ROCE}
+
+
+def counter_name(stem: str) -> str:
+    """The exported name of a counter."""
+    return f"ibpulse_{stem}_total"
+
+
+def stem_of_file(folder: str, file: str) -> str:
+    """The stem for a file that is not in the table: its folder's prefix and the file name in snake case.
+
+    `hw_counters/SwLinkUp,32` becomes `hw_sw_link_up_32`. Different files can have the same stem.
+    """
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", file)
+    words = re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_")
+    return FOLDER_PREFIXES[folder] + (words.removesuffix("_total") or "unnamed")
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One counter file.
+
+    `stem` is the exported name without prefix and suffix. `layers` are the link layers on which it is a diagnostic
+    counter; EFA, which has no link layer, counts as Ethernet. `drivers` lists the drivers that have it, for the
+    documentation. `scale` is the value of one count. `silent` are drivers whose file is always 0.
+    """
+
+    folder: str
+    file: str
+    stem: str
+    bits: int
+    layers: tuple[str, ...] = NOWHERE
+    drivers: str = ""
+    scale: int = 1
+    silent: frozenset[str] = frozenset()
+
+
+def _pma(
+    file: str, stem: str, bits: int, layers: tuple[str, ...] = NOWHERE, scale: int = 1, silent: tuple[str, ...] = ()
+) -> Counter:
+    drivers = ", ".join(name for name, driver in PMA_DRIVERS.items() if driver not in silent)
+    return Counter(COUNTERS, file, stem, bits, layers, drivers, scale, frozenset(silent))
+
+
+def _hw(file: str, stem: str, bits: int, layers: tuple[str, ...], drivers: str) -> Counter:
+    return Counter(HW_COUNTERS, file, stem, bits, layers, drivers)
+
+
+def _efa_device(file: str) -> Counter:
+    return Counter(DEVICE_HW_COUNTERS, file, f"hw_device_{file}", 64, EVERYWHERE, EFA)
+
+
+# On Ethernet most error counters stay 0, so only those that can rise are read.
+FACTS: tuple[Counter, ...] = (
+    _pma("port_xmit_wait", "port_transmit_wait", 32, EVERYWHERE, silent=("hfi1", SOFT_ROCE)),
+    _pma("port_xmit_discards", "port_discards_transmitted", 16, EVERYWHERE, silent=(SOFT_ROCE,)),
+    _pma("link_downed", "link_downed", 8, EVERYWHERE),
+    _pma("link_error_recovery", "link_error_recovery", 8, (INFINIBAND,)),
+    _pma("symbol_error", "symbol_error", 16, (INFINIBAND,)),
+    _pma("port_rcv_errors", "port_errors_received", 16, (INFINIBAND,)),
+    _pma("port_rcv_remote_physical_errors", "port_receive_remote_physical_errors", 16),
+    _pma("port_rcv_switch_relay_errors", "port_receive_switch_relay_errors", 16),
+    _pma("port_rcv_discards", "port_discards_received", 16),
+    _pma("VL15_dropped", "vl15_dropped", 16),
+    _pma("port_xmit_constraint_errors", "port_constraint_errors_transmitted", 8),
+    _pma("port_rcv_constraint_errors", "port_constraint_errors_received", 8),
+    _pma("local_link_integrity_errors", "local_link_integrity_errors", 4),
+    _pma("excessive_buffer_overrun_errors", "excessive_buffer_overrun_errors", 4),
+    _pma("port_xmit_data", "port_data_transmitted_bytes", 64, scale=WORD_BYTES),
+    _pma("port_rcv_data", "port_data_received_bytes", 64, scale=WORD_BYTES),
+    _pma("port_xmit_packets", "port_packets_transmitted", 64),
+    _pma("port_rcv_packets", "port_packets_received", 64),
+    _pma("unicast_xmit_packets", "unicast_packets_transmitted", 64),
+    _pma("unicast_rcv_packets", "unicast_packets_received", 64),
+    _pma("multicast_xmit_packets", "multicast_packets_transmitted", 64),
+    _pma("multicast_rcv_packets", "multicast_packets_received", 64),
+    # mlx5
+    _hw("out_of_sequence", "out_of_sequence_packets_received", 32, EVERYWHERE, "mlx5"),
+    _hw("packet_seq_err", "packet_sequence_errors", 32, EVERYWHERE, "mlx5"),
+    _hw("duplicate_request", "duplicate_requests_packets", 32, EVERYWHERE, "mlx5, rxe (64 bits)"),
+    _hw("rnr_nak_retry_err", "rnr_nak_retry_packets_received", 32, EVERYWHERE, "mlx5"),
+    _hw("local_ack_timeout_err", "local_ack_timeout_errors", 32, EVERYWHERE, "mlx5"),
+    _hw("out_of_buffer", "out_of_buffer_drops", 32, EVERYWHERE, "mlx5"),
+    _hw("np_cnp_sent", "np_cnp_packets_sent", 64, (ETHERNET,), "mlx5"),
+    _hw("np_ecn_marked_roce_packets", "np_ecn_marked_roce_packets_received", 64, (ETHERNET,), "mlx5"),
+    _hw("rp_cnp_handled", "rp_cnp_packets_handled", 64, (ETHERNET,), "mlx5"),
+    _hw("rx_icrc_encapsulated", "rx_icrc_encapsulated_errors", 64, (ETHERNET,), "mlx5"),
+    _hw("roce_adp_retrans", "roce_adp_retransmits", 32, (ETHERNET,), "mlx5"),
+    _hw("roce_slow_restart", "roce_slow_restart_used", 32, (ETHERNET,), "mlx5"),
+    _hw("rx_write_requests", "rx_write_requests", 32, NOWHERE, "mlx5, mana"),
+    _hw("rx_read_requests", "rx_read_requests", 32, NOWHERE, "mlx5, mana"),
+    _hw("rx_atomic_requests", "rx_atomic_requests", 32, NOWHERE, "mlx5"),
+    _hw("rx_dct_connect", "rx_dct_connect_requests", 32, NOWHERE, "mlx5"),
+    _hw("implied_nak_seq_err", "implied_nak_seq_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_cqe_error", "req_cqes_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_cqe_flush_error", "req_cqes_flush_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_remote_access_errors", "req_remote_access_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_remote_invalid_request", "req_remote_invalid_request_errors", 32, NOWHERE, "mlx5"),
+    _hw("req_rnr_retries_exceeded", "req_rnr_retries_exceeded", 32, NOWHERE, "mlx5"),
+    _hw("req_transport_retries_exceeded", "req_transport_retries_exceeded", 32, NOWHERE, "mlx5"),
+    _hw("resp_cqe_error", "resp_cqes_errors", 32, NOWHERE, "mlx5"),
+    _hw("resp_cqe_flush_error", "resp_cqes_flush_errors", 32, NOWHERE, "mlx5"),
+    _hw("resp_local_length_error", "resp_local_length_errors", 32, NOWHERE, "mlx5"),
+    _hw("resp_remote_access_errors", "resp_remote_access_errors", 32, NOWHERE, "mlx5"),
+    _hw("rp_cnp_ignored", "rp_cnp_ignored_packets_received", 64, NOWHERE, "mlx5"),
+    _hw("roce_adp_retrans_to", "roce_adp_retransmits_timeout", 32, NOWHERE, "mlx5"),
+    _hw("roce_slow_restart_cnps", "roce_slow_restart_cnps", 32, NOWHERE, "mlx5"),
+    _hw("roce_slow_restart_trans", "roce_slow_restart", 32, NOWHERE, "mlx5"),
+    # the same counters under the names of other drivers
+    _hw("rq_num_oos", "out_of_sequence_packets_received", 32, EVERYWHERE, "mlx4"),
+    _hw("sq_num_oos", "packet_sequence_errors", 32, EVERYWHERE, "mlx4"),
+    _hw("rq_num_dup", "duplicate_requests_packets", 32, EVERYWHERE, "mlx4"),
+    _hw("sq_num_rnr", "rnr_nak_retry_packets_received", 32, EVERYWHERE, "mlx4"),
+    _hw("sq_num_to", "local_ack_timeout_errors", 32, EVERYWHERE, "mlx4"),
+    _hw("oos_drop_count", "out_of_sequence_packets_received", 64, EVERYWHERE, "bnxt_re"),
+    _hw("seq_err_naks_rcvd", "packet_sequence_errors", 64, EVERYWHERE, "bnxt_re"),
+    _hw("dup_req", "duplicate_requests_packets", 64, EVERYWHERE, "bnxt_re"),
+    _hw("rnr_naks_rcvd", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "bnxt_re"),
+    _hw("to_retransmits", "local_ack_timeout_errors", 64, EVERYWHERE, "bnxt_re"),
+    _hw("rx_out_of_buffer", "out_of_buffer_drops", 64, EVERYWHERE, "bnxt_re"),
+    _hw("tx_cnp_pkts", "np_cnp_packets_sent", 64, EVERYWHERE, "bnxt_re"),
+    _hw("rx_ecn_marked_pkts", "np_ecn_marked_roce_packets_received", 64, EVERYWHERE, "bnxt_re"),
+    _hw("rx_cnp_pkts", "rp_cnp_packets_handled", 64, EVERYWHERE, "bnxt_re"),
+    _hw("Rcvd Out of order packets", "out_of_sequence_packets_received", 64, EVERYWHERE, "irdma"),
+    _hw("Nak Sequence Error", "packet_sequence_errors", 64, EVERYWHERE, "irdma"),
+    _hw("Nak Sequence Error Implied", "implied_nak_seq_errors", 64, NOWHERE, "irdma"),
+    _hw("RNR received", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "irdma"),
+    _hw("RTO", "local_ack_timeout_errors", 64, EVERYWHERE, "irdma"),
+    _hw("CRC errors", "rx_icrc_encapsulated_errors", 64, EVERYWHERE, "irdma"),
+    _hw("cnpSent", "np_cnp_packets_sent", 64, EVERYWHERE, "irdma"),
+    _hw("RxECNMrkd", "np_ecn_marked_roce_packets_received", 64, EVERYWHERE, "irdma"),
+    _hw("cnpHandled", "rp_cnp_packets_handled", 64, EVERYWHERE, "irdma"),
+    _hw("cnpIgnored", "rp_cnp_ignored_packets_received", 64, NOWHERE, "irdma"),
+    _hw("RetransSegs", "hw_retrans_segs", 64, EVERYWHERE, "irdma"),
+    _hw("tcpRetransSegs", "hw_retrans_segs", 64, EVERYWHERE, "irdma before Linux 7"),
+    _hw("responder_oos", "out_of_sequence_packets_received", 64, EVERYWHERE, "mana"),
+    _hw("requester_oos_nak", "packet_sequence_errors", 64, EVERYWHERE, "mana"),
+    _hw("requester_implicit_nak", "implied_nak_seq_errors", 64, NOWHERE, "mana"),
+    _hw("responder_dup_request", "duplicate_requests_packets", 64, EVERYWHERE, "mana"),
+    _hw("requester_rnr_nak", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "mana"),
+    _hw("requester_timeout", "local_ack_timeout_errors", 64, EVERYWHERE, "mana"),
+    _hw("received_cnps", "rp_cnp_packets_handled", 64, EVERYWHERE, "mana"),
+    _hw("out_of_seq_request", "out_of_sequence_packets_received", 64, EVERYWHERE, "rxe"),
+    _hw("rcvd_seq_err", "packet_sequence_errors", 64, EVERYWHERE, "rxe"),
+    _hw("rcvd_rnr_err", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "rxe"),
+    _hw("RcSeqNak", "packet_sequence_errors", 64, EVERYWHERE, "hfi1"),
+    _hw("RcDupRew", "duplicate_requests_packets", 64, EVERYWHERE, "hfi1"),
+    _hw("RnrNak", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "hfi1"),
+    _hw("RcTimeOut", "local_ack_timeout_errors", 64, EVERYWHERE, "hfi1"),
+    _hw("RcResend", "hw_rc_resend", 64, EVERYWHERE, "hfi1"),
+    _hw("rx_drops", "hw_rx_drops", 64, EVERYWHERE, "efa"),
+    _hw("retrans_pkts", "hw_retrans_pkts", 64, EVERYWHERE, "efa"),
+    _hw("retrans_timeout_events", "hw_retrans_timeout_events", 64, EVERYWHERE, "efa"),
+    _hw("unresponsive_remote_events", "hw_unresponsive_remote_events", 64, EVERYWHERE, "efa"),
+    _hw("impaired_remote_conn_events", "hw_impaired_remote_conn_events", 64, EVERYWHERE, "efa"),
+    _efa_device("no_completion_cmds"),
+    _efa_device("cmds_err"),
+    _efa_device("keep_alive_rcvd"),
+    _efa_device("reg_mr_err"),
+    _efa_device("create_qp_err"),
+    _efa_device("create_cq_err"),
+    _efa_device("create_ah_err"),
+    # The firmware gives the names; those of a retransmission and of a timeout are newer than the others.
+    _hw("resp_rx_outouf_seq", "out_of_sequence_packets_received", 64, EVERYWHERE, "ionic"),
+    _hw("resp_rx_outof_seq", "out_of_sequence_packets_received", 64, EVERYWHERE, "ionic, in another spelling"),
+    _hw("req_rx_pkt_seq_err", "packet_sequence_errors", 64, EVERYWHERE, "ionic"),
+    _hw("req_rx_impl_nak_seq_err", "implied_nak_seq_errors", 64, NOWHERE, "ionic"),
+    _hw("resp_rx_dup_request", "duplicate_requests_packets", 64, EVERYWHERE, "ionic"),
+    _hw("req_rx_rnr_retry_err", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "ionic"),
+    _hw("tx_rdma_ack_timeout", "local_ack_timeout_errors", 64, EVERYWHERE, "ionic"),
+    _hw("req_tx_retry_excd_err", "req_transport_retries_exceeded", 64, EVERYWHERE, "ionic"),
+    _hw("resp_rx_outof_buf", "out_of_buffer_drops", 64, EVERYWHERE, "ionic"),
+    _hw("tx_rdma_cnp_pkts", "np_cnp_packets_sent", 64, EVERYWHERE, "ionic"),
+    _hw("rx_rdma_ecn_pkts", "np_ecn_marked_roce_packets_received", 64, EVERYWHERE, "ionic"),
+    _hw("rx_rdma_cnp_pkts", "rp_cnp_packets_handled", 64, EVERYWHERE, "ionic"),
+    _hw("tx_rdma_retx_pkts", "hw_tx_rdma_retx_pkts", 64, EVERYWHERE, "ionic"),
+    _hw("tx_rdma_retx_bytes", "hw_tx_rdma_retx_bytes", 64, EVERYWHERE, "ionic"),
+    Counter(NETDEV, "carrier_changes", "port_carrier_changes", 32, (ETHERNET,), "all with a network device"),
+)
+_BY_FILE = {(fact.folder, fact.file): fact for fact in FACTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file to read. `name` is the exported metric, empty for a file that is read only for its side effect.
+
+    `full` is the count at which the counter stops, None if it does not stop or if that is unknown.
+    """
+
+    folder: str
+    file: str
+    name: str = ""
+    scale: int = 1
+    full: int | None = None
+
+
+def choose_counters(
+    listed: Mapping[str, Sequence[str]], link_layer: str, driver: str, counter_set: CounterSet
+) -> tuple[Wanted, ...]:
+    """The files to read out of those in `listed`, which has the names by folder, in the cheapest order.
+
+    Exported names are unique: if two files have the same name, the later one gets a number.
+    """
+    if counter_set == "none":
+        return ()
+    layer = INFINIBAND if link_layer == INFINIBAND else ETHERNET
+    chosen = [
+        _want(folder, file, driver)
+        for folder in FOLDERS
+        for file in listed.get(folder, ())
+        if (
+            _is_counter(file)
+            if counter_set == "all" and folder in FOLDER_PREFIXES
+            else _is_diagnostic(folder, file, layer, driver)
+        )
+    ]
+    first = [wanted for wanted in chosen if wanted.file == REFRESHING_FILE]
+    others = [wanted for wanted in chosen if wanted.file != REFRESHING_FILE]
+    hardware = any(wanted.folder == HW_COUNTERS for wanted in others)
+    if hardware and not first and REFRESHING_FILE in listed[HW_COUNTERS]:
+        first = [Wanted(HW_COUNTERS, REFRESHING_FILE)]
+    return tuple(_number_twins([*first, *others]))
+
+
+def _is_counter(file: str) -> bool:
+    return not any(fnmatchcase(file, pattern) for pattern in LEVELS)
+
+
+def _is_diagnostic(folder: str, file: str, layer: str, driver: str) -> bool:
+    fact = _BY_FILE.get((folder, file))
+    return fact is not None and layer in fact.layers and driver not in fact.silent
+
+
+def _want(folder: str, file: str, driver: str) -> Wanted:
+    fact = _BY_FILE.get((folder, file))
+    if fact is None:
+        return Wanted(folder, file, counter_name(stem_of_file(folder, file)))
+    return Wanted(folder, file, counter_name(fact.stem), fact.scale, _find_maximum(fact, driver))
+
+
+def _find_maximum(fact: Counter, driver: str) -> int | None:
+    if fact.folder == COUNTERS and driver in BROADCOM:
+        return None
+    if fact.bits < 64:
+        return (1 << fact.bits) - 1
+    # some devices have the legacy table, in which these have 32 bits; a wider counter is never exactly at this value
+    return (1 << 32) - 1 if fact.folder == COUNTERS else None
+
+
+def _number_twins(wanted: Sequence[Wanted]) -> Iterator[Wanted]:
+    taken: set[str] = set()
+    for one in wanted:
+        name, number = one.name, 2
+        while name and name in taken:
+            stem = one.name.removesuffix("_total")
+            name, number = f"{stem}_{number}_total", number + 1
+        taken.add(name)
+        yield one if name == one.name else Wanted(one.folder, one.file, name, one.scale, one.full)

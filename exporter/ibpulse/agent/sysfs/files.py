@@ -1,0 +1,117 @@
+"""Reads small sysfs files as text or as numbers; failures become values, not exceptions."""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ibpulse.base.text import natural_key
+
+LARGEST_FILE_BYTES = 4096
+NO_PMA = "N/A (no PMA)"
+ALL_ONES = 2**64 - 1
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
+SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE})
+"""Errors that say nothing about a file, because this process or the machine has run out of descriptors."""
+
+
+class ReadFault(enum.Enum):
+    """Why a file has no text: no fault, missing, unreadable, or the driver has no counters."""
+
+    NONE = ""
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    NO_PMA = "no PMA"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a file without its line end; empty with a `fault`, which `reason` describes.
+
+    `code` is the error number of a failed read, otherwise 0.
+    """
+
+    text: str = ""
+    fault: ReadFault = ReadFault.NONE
+    reason: str = ""
+    code: int = 0
+
+
+def read_text(path: str) -> Text:
+    """Text of the file `path`. Bytes that are not UTF-8 are replaced. Raises OSError only for a `SHORTAGE`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            raw = os.read(descriptor, LARGEST_FILE_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in SHORTAGE:
+            raise
+        fault = ReadFault.MISSING if error.errno in GONE else ReadFault.UNREADABLE
+        return Text(fault=fault, reason=f"cannot be read: {error.strerror}", code=error.errno or 0)
+    text = raw.decode(errors="replace").strip()
+    if text == NO_PMA:
+        return Text(fault=ReadFault.NO_PMA, reason=f"says '{NO_PMA}': the driver has no counters")
+    return Text(text)
+
+
+def read_value(folder: str, name: str) -> str:
+    """Text of the file `name` in `folder`; empty if it cannot be read."""
+    return read_text(os.path.join(folder, name)).text
+
+
+def parse_count(text: str) -> int | None:
+    """The unsigned decimal that a counter file holds, or None for any other text.
+
+    With all 64 bits set it is no count: drivers such as ionic show this for a counter that they could not read.
+    """
+    count = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else ALL_ONES
+    return count if count < ALL_ONES else None
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a name from a directory or a link is text; it could not be shown or exported otherwise."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def list_names(path: str) -> list[str]:
+    """Names in the directory `path` in natural order (2 before 10); empty if it cannot be listed.
+
+    Names that are not UTF-8 are left out. Raises OSError only for a `SHORTAGE`.
+    """
+    try:
+        return sorted(filter(is_utf8, os.listdir(path)), key=natural_key)
+    except OSError as error:
+        if error.errno in SHORTAGE:
+            raise
+        return []
+
+
+def read_inode(path: Path) -> int | None:
+    """Inode number of `path` after following links, or None if it does not exist."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def read_link(path: Path) -> str:
+    """Target of the symbolic link `path`, or an empty string if it is not a link."""
+    try:
+        return os.fspath(path.readlink())
+    except OSError:
+        return ""
+
+
+def read_link_name(folder: str, name: str) -> str:
+    """Last component of the target of the symbolic link `name` in `folder`; empty if it is not a link, or not UTF-8."""
+    target = os.path.split(read_link(Path(folder, name)))[1]
+    return target if is_utf8(target) else ""

@@ -1,0 +1,113 @@
+"""The job of a query: finds it by its id, and describes which ports it had and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field, WithJsonSchema
+
+from ibpulse.agent.web.parts import WebParts
+from ibpulse.base.text import first_names
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.answers.jobs import HoldingAnswer, JobPortsAnswer
+from ibpulse.core.http.problems import ProblemError, bad_parameter
+from ibpulse.core.jobs.claims import MOST_TEXT, Key
+from ibpulse.core.jobs.job_history import Holding, JobPorts, JobRecord, list_jobs
+from ibpulse.core.ring import layout as at
+
+NAMED_JOBS = 20
+MOST_KNOWN = 256
+# in a description, which is also in the header of an NPY answer, of which clients read at most 64 KiB
+MOST_HOLDINGS, MOST_PORT_NAMES = 32, 512
+
+OptionalJob = Annotated[
+    str | None,
+    Field(max_length=2 * MOST_TEXT),
+    WithJsonSchema({"type": "string", "maxLength": 2 * MOST_TEXT}),
+]
+JOB_HELP = (
+    "Id of a job: only the ports that it had in the span are included, and only while it had them. If two schedulers "
+    "have a job with this id, put the scheduler in front: slurm:42."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenJob:
+    """A job of a scheduler with its records, of which it has several if it came back, and when it had each port."""
+
+    key: Key
+    records: tuple[JobRecord, ...]
+    ports: JobPorts
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.key[1]
+
+    def describe(self, from_ns: int, to_ns: int) -> JobPortsAnswer:
+        """Its ports between two wall times; if they are very many, the newest."""
+        found = [holding for record in self.records for holding in record.holdings]
+        newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MOST_HOLDINGS - 1 : -1]
+        named = np.cumsum([len(each.ports) for each in newest])
+        kept = newest[: max(1, int(np.searchsorted(named, MOST_PORT_NAMES, side="right")))]
+        return JobPortsAnswer.model_construct(
+            job_id=self.id,
+            scheduler=self.key[0],
+            running=any(record.ended_ns is None for record in self.records),
+            had=[_describe(each) for each in reversed(kept)],
+        )
+
+
+def _describe(holding: Holding) -> HoldingAnswer:
+    since, until = holding.since, holding.until
+    return HoldingAnswer.model_construct(
+        ports=[str(port) for port in holding.ports],
+        from_ms=None if since is None else since.time_ns // MILLISECOND_NS,
+        from_uncertainty_ms=0 if since is None else -(-since.uncertainty_ns // MILLISECOND_NS),
+        to_ms=None if until is None else until.time_ns // MILLISECOND_NS,
+        to_uncertainty_ms=0 if until is None else -(-until.uncertainty_ns // MILLISECOND_NS),
+    )
+
+
+def known_jobs(parts: WebParts) -> tuple[JobRecord, ...]:
+    """The jobs that are running, and those that ended within the history of the ring, the last one first."""
+    reader, view = parts.node.reader, parts.node.jobs.view
+    oldest_ns = int(reader.wall_ns(np.array([reader.oldest_tick(parts.node.clock.time_ns())]))[0])
+    return list_jobs(view.records, view.jobs or (), oldest_ns)
+
+
+def choose_job(parts: WebParts, text: str | None) -> ChosenJob | None:
+    """The job of a query, by its id or by its scheduler and its id (`slurm:42`); None for None.
+
+    Raises:
+        ProblemError: there is no such job, or several schedulers have one.
+    """
+    if text is None:
+        return None
+    records = known_jobs(parts)
+    found = {record.job.claim.key for record in records if text in _names(record)}
+    if not found:
+        ids = list(dict.fromkeys(record.job.claim.id for record in records))
+        known = first_names(ids, NAMED_JOBS) or "none"
+        reason = f"No such job: {text[:64]!r}. Known jobs: {known}."
+        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MOST_KNOWN])
+    if len(found) > 1:
+        names = sorted(":".join(key) for key in found)
+        raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")
+    return job_of(parts, found.pop(), records)
+
+
+def job_of(parts: WebParts, key: Key, records: Iterable[JobRecord] | None = None) -> ChosenJob:
+    """A job of a scheduler, without records if it is not known any more; `records` are those of all jobs."""
+    every = known_jobs(parts) if records is None else records
+    # the order in which they ran
+    mine = tuple(record for record in every if record.job.claim.key == key)[::-1]
+    return ChosenJob(key, mine, JobPorts.of(mine, parts.node.reader.ring.words[at.H_CREATED_WALL_NS]))
+
+
+def _names(record: JobRecord) -> tuple[str, str]:
+    claim = record.job.claim
+    return claim.id, f"{claim.scheduler}:{claim.id}"

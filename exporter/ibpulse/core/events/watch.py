@@ -1,0 +1,295 @@
+"""Compares the ports of a node with those of the moment before, and records what changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from ibpulse.base.clocks import Clock
+from ibpulse.base.text import natural_key
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.events.event import Event, state_to_json
+from ibpulse.core.events.log import STARTED, EventLog
+from ibpulse.core.events.port_changes import DISAPPEARED, HUNG, UNREADABLE, SeenPort, find_changes, state_of
+from ibpulse.core.model import ByteSource, Port, PortId, PortIdentity, PortState
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.reader import RingReader
+
+RESET_TEXTS = {
+    "counter-reset": "a byte counter was lower than before: a counter reset",
+    "counter-jump": "a byte counter increased by more than the line can carry, which is not counted",
+}
+NOTICED_NOW = frozenset({UNREADABLE, "readable", "role-change", "interval-change"})
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPort:
+    """A port that exists, or that disappeared within the history of the ring.
+
+    `port` is the last scan's. `state` is the state in force, None for a port that disappeared. It holds since the wall
+    time `since_ns`, None if it did not change as far as the events go back. `problem` is a sentence, empty if all is
+    well. `down_seconds` and `state_changes` count from the start of this process.
+    """
+
+    port: Port
+    state: PortState | None
+    since_ns: int | None = None
+    problem: str = ""
+    down_seconds: float = 0.0
+    state_changes: int = 0
+
+    @property
+    def word(self) -> str:
+        """The state in one word: the kernel's word for the link, or the reason why nothing is known."""
+        if self.state is None:
+            return DISAPPEARED
+        return self.state.problem if self.state.problem in (UNREADABLE, HUNG) else self.state.state
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What is counted for one port."""
+
+    down_seconds: float = 0.0
+    state_changes: int = 0
+    last_downs: int | None = None
+    unexplained_downs: int = 0
+
+
+class PortWatch:
+    """Keeps the port history of an event log up to date, and records each change as an event."""
+
+    def __init__(self, log: EventLog, reader: RingReader, clock: Clock = time) -> None:
+        self._log, self._reader, self._clock = log, reader, clock
+        self._ring = reader.ring.words[at.H_CREATED_WALL_NS]
+        self._ports: dict[str, Port] = {}
+        self._problems: dict[str, str] = {}
+        self._totals: dict[str, _Totals] = {}
+        self._updated: float | None = None
+        self._since = _find_last_changes(log)
+        self._seen_ns: dict[str, int] = {}
+        self._segments = reader.ring.words[at.H_SEGMENTS]
+        self._listed_ns = self._updated_ns = find_last_sign(log, reader)
+
+    def update(self, seen: Sequence[SeenPort], listed_ns: int, silent: Collection[str] = ()) -> None:
+        """Record the changes since the last call.
+
+        The node's ports were listed at the wall time `listed_ns`. `silent` devices did not answer, so nothing is known
+        of their ports.
+        """
+        now = self._clock.monotonic()
+        elapsed, first = 0.0 if self._updated is None else now - self._updated, self._updated is None
+        self._updated = now
+        history = self._log.history
+        fresh = first and not history.names()
+        self._note_missing({str(each.port.id): each.time_ns for each in seen}, silent)
+        for each in seen:
+            name = str(each.port.id)
+            totals = self._totals.setdefault(name, _Totals())
+            before = history.now(name)
+            if before is not None and not before.active and not first:
+                totals.down_seconds += elapsed
+            since_ns = each.previous_ns or self._seen_ns.get(name, self._listed_ns)
+            if fresh:
+                history.begin(name, state_of(each, None))
+            elif before is None:
+                self._appear(each, since_ns)
+            else:
+                self._change(each, before, totals, since_ns)
+            self._ports[name] = each.port
+            self._problems[name] = each.reason or each.port.problem
+            self._seen_ns[name] = each.time_ns
+            totals.last_downs = each.downs
+        if first:
+            self._record_start()
+        self._listed_ns, self._updated_ns = listed_ns, self._clock.time_ns()
+        self._note_clock_steps()
+        history.forget_before(self._reader.oldest_tick())
+        for name in [name for name in self._ports if name not in history]:
+            for kept in (self._ports, self._problems, self._seen_ns, self._since, self._totals):
+                kept.pop(name, None)
+
+    def known_ports(self) -> tuple[KnownPort, ...]:
+        """The ports that exist, and those that disappeared within the history, in natural order."""
+        return tuple(self._describe(name) for name in self._log.history.names())
+
+    def _describe(self, name: str) -> KnownPort:
+        state, totals = self._log.history.now(name), self._totals.get(name, _Totals())
+        port = self._ports.get(name) or _remember(name)
+        problem = self._problems.get(name, "")
+        if state is None:
+            problem = "it disappeared: check the device, its driver and the kernel log"
+        return KnownPort(port, state, self._since.get(name), problem, totals.down_seconds, totals.state_changes)
+
+    # single changes
+
+    def _appear(self, seen: SeenPort, since_ns: int) -> None:
+        name, guid = str(seen.port.id), seen.port.identity.guid
+        old = next(
+            (
+                other
+                for other, port in self._ports.items()
+                if guid and port.identity.guid == guid and port.id.port == seen.port.id.port and other != name
+            ),
+            "",
+        )
+        text = f"{name} appeared" + (f"; it has the GUID of {old}" if old else "")
+        since_ns = max(since_ns, self._listed_ns)
+        self._record(seen, "appeared", text, None, state_of(seen, None), since_ns, {"guid": guid})
+
+    def _change(self, seen: SeenPort, before: PortState, totals: _Totals, since_ns: int) -> None:
+        wanted = state_of(seen, before)
+        totals.state_changes += self._count_downs(seen, before, wanted, totals, since_ns)
+        for change in find_changes(str(seen.port.id), before, wanted, seen.reason, self._reader.interval_ns):
+            totals.state_changes += change.kind in ("link-down", "link-up")
+            # a problem is seen at every look, even without a reading of the link
+            known_ns = self._seen_ns.get(str(seen.port.id), 0) if change.kind == "readable" else 0
+            self._record(seen, change.kind, change.text, before, change.after, max(since_ns, known_ns), {})
+            before = change.after
+
+    def _count_downs(self, seen: SeenPort, before: PortState, after: PortState, totals: _Totals, since_ns: int) -> int:
+        """Record a flap between two readings, which only `link_downed` shows; returns the changes of state in it."""
+        last = totals.last_downs
+        if last is None or seen.downs is None:
+            return 0
+        totals.unexplained_downs += max(0, seen.downs - last) - (before.active and not after.active)
+        if not after.active:
+            return 0
+        flaps, totals.unexplained_downs = max(0, totals.unexplained_downs), 0
+        if flaps:
+            text = f"{seen.port.id}: link went down and came back {_times(flaps)} between two readings"
+            self._record(seen, "link-flap", text, None, None, since_ns, {"link_downed": flaps})
+        return 2 * flaps
+
+    def _note_missing(self, seen: Mapping[str, int], silent: Collection[str]) -> None:
+        """Record the ports that are not among those `seen`, which come with the wall times of their readings."""
+        history = self._log.history
+        existing = history.existing()
+        # a renamed device disappears before it appears: who sees the new name does not see the old one
+        now_ns = min([self._clock.time_ns(), *(time_ns for name, time_ns in seen.items() if name not in existing)])
+        for name in sorted(existing - seen.keys(), key=natural_key):
+            before = history.now(name)
+            assert before is not None
+            gone = SeenPort(self._ports.get(name) or _remember(name), now_ns)
+            since_ns = max(self._listed_ns, self._seen_ns.get(name, 0))
+            if gone.port.id.device not in silent:
+                details = {"guid": gone.port.identity.guid}
+                # the open files of a renamed device can still be read, so only a listing shows that a name exists
+                self._record(gone, DISAPPEARED, f"{name} disappeared", before, None, self._listed_ns, details)
+            elif before.problem != HUNG:
+                text = f"{name}: a read of its device does not return"
+                self._problems[name] = "a read of its device does not return"
+                self._record(gone, UNREADABLE, text, before, replace(before, problem=HUNG), since_ns, {})
+
+    def _note_clock_steps(self) -> None:
+        """Record each new segment of the wall clock; the first one of a ring is no step."""
+        ring, interval_ns = self._reader.ring, self._reader.interval_ns
+        count = ring.words[at.H_SEGMENTS]
+        steps = count - max(1, self._segments)
+        self._segments = count
+        for (_, before), (tick, after) in list(pairwise(ring.segments()))[-steps:] if steps > 0 else ():
+            seconds = (before - after) * interval_ns / SECOND_NS
+            text = f"the wall clock was set {'forward' if seconds > 0 else 'back'} by {abs(seconds):g} s"
+            time_ns = (tick - after) * interval_ns
+            details = {"seconds": seconds}
+            self._log.add(Event(time_ns, "clock-step", "", text, interval_ns, None, None, details, tick, self._ring))
+
+    def _record_start(self) -> None:
+        history, now_ns = self._log.history, self._clock.time_ns()
+        found = {name: history.now(name) for name in history.names()}
+        states = {name: state_to_json(state) for name, state in found.items() if state is not None}
+        text = f"the daemon started with {len(states)} ports"
+        tick = self._reader.tick_at(now_ns)
+        self._log.add(Event(now_ns, STARTED, "", text, details={"ports": states}, tick=tick, ring=self._ring))
+
+    def _record(
+        self,
+        seen: SeenPort,
+        kind: str,
+        text: str,
+        before: PortState | None,
+        after: PortState | None,
+        since_ns: int,
+        details: Mapping[str, str | int],
+    ) -> None:
+        name = str(seen.port.id)
+        time_ns, since_ns = self._find_time(kind, seen, since_ns)
+        if before != after:
+            self._since[name] = time_ns
+        self._log.add(
+            Event(
+                time_ns,
+                kind,
+                name,
+                text,
+                max(0, time_ns - since_ns) if since_ns > 0 else 0,
+                before,
+                after,
+                {key: value for key, value in details.items() if value},
+                self._reader.tick_at(time_ns),
+                self._ring,
+            )
+        )
+
+    def _find_time(self, kind: str, seen: SeenPort, since_ns: int) -> tuple[int, int]:
+        """When a change was noticed, and the instant after which it happened; both wall time in ns.
+
+        A link changed before its reading. What the reading does not tell is noticed now: the counters of a port are
+        given up after several failures, and a hang and its end show after up to two seconds.
+        """
+        if kind not in NOTICED_NOW:
+            return seen.time_ns, since_ns
+        if kind == UNREADABLE:
+            since_ns = min(since_ns, self._updated_ns - SECOND_NS)
+        else:
+            since_ns = self._updated_ns - 2 * SECOND_NS
+        return self._clock.time_ns(), since_ns
+
+
+class CounterResets:
+    """Records the resets and jumps of byte counters, which the aggregator counts."""
+
+    def __init__(self, log: EventLog, reader: RingReader, clock: Clock = time) -> None:
+        self._log, self._reader, self._clock = log, reader, clock
+        self._noted: dict[str, Mapping[str, int]] = {}
+        self._noted_ns = self._clock.time_ns()
+
+    def note(self, resets: Mapping[str, int], jumps: Mapping[str, int]) -> None:
+        """Record the increase of each port's resets and jumps since the last call."""
+        now_ns, noted = self._clock.time_ns(), {"counter-reset": resets, "counter-jump": jumps}
+        for kind, numbers in noted.items():
+            before = self._noted.get(kind, {})
+            for name, number in numbers.items():
+                if number > before.get(name, 0):
+                    uncertainty_ns = max(0, now_ns - self._noted_ns) + SECOND_NS
+                    tick, ring = self._reader.tick_at(now_ns), self._reader.ring.words[at.H_CREATED_WALL_NS]
+                    text = f"{name}: {RESET_TEXTS[kind]}"
+                    self._log.add(Event(now_ns, kind, name, text, uncertainty_ns, tick=tick, ring=ring))
+        self._noted, self._noted_ns = noted, now_ns
+
+
+def _find_last_changes(log: EventLog) -> dict[str, int]:
+    """The wall time of the last event that changed the state of each port."""
+    return {event.subject: event.time_ns for event in log.events() if event.before != event.after}
+
+
+def find_last_sign(log: EventLog, reader: RingReader) -> int:
+    """The wall time until which an earlier daemon certainly watched the ports; 0 if there was none."""
+    newest = reader.ring.latest_tick()
+    sampled_ns = 0
+    if newest:
+        segments = reader.ring.segments() or [(0, 0)]
+        sampled_ns = (newest - segments[-1][1]) * reader.interval_ns
+    return max([sampled_ns, *(event.time_ns for event in log.events()[-1:])])
+
+
+def _remember(name: str) -> Port:
+    """A port of which only the name is known any more."""
+    device, _, number = name.rpartition(":")
+    return Port(PortId(device, int(number)), PortIdentity(), False, DISAPPEARED, None, ByteSource("", (), (), 1))
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"

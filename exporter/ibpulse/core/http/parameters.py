@@ -1,0 +1,105 @@
+"""Types of query parameters, the grammar of spans, and checks that FastAPI and pydantic do not offer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from ibpulse.base.values import INSTANT, SOME_TIME, Kind
+from ibpulse.core.http.problems import bad_parameter
+
+T = TypeVar("T")
+
+# The patterns are only for the OpenAPI document: the parsers give better messages than a failed pattern.
+DURATION_PATTERN = {"pattern": r"^([0-9]{1,19}(\.[0-9]{1,19})?(ns|us|µs|ms|s|m|h|d))+$"}
+INSTANT_PATTERN = {"pattern": r"^([0-9]{12,18}|[0-9]{1,12}\.[0-9]{1,20}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ].+)$"}
+INSTANT_FORMS = "Epoch milliseconds (1763683200000), epoch seconds with a fraction (1763683200.5) or RFC 3339. "
+
+_DURATION_SCHEMA = {"type": "string", "maxLength": 32, **DURATION_PATTERN}
+_INSTANT_SCHEMA = {"type": "string", "maxLength": 64, **INSTANT_PATTERN}
+
+# Optional types have their own schemas, because a query cannot contain null.
+Duration = Annotated[str, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
+OptionalDuration = Annotated[str | None, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
+OptionalInstant = Annotated[str | None, Field(max_length=64), WithJsonSchema(_INSTANT_SCHEMA)]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """Wall times in ns since the epoch from `from_ns` up to `to_ns`, exclusive.
+
+    `newest` spans were asked for by their length and end now.
+    """
+
+    from_ns: int
+    to_ns: int
+    newest: bool = False
+
+    @property
+    def length_ns(self) -> int:
+        """Length of the span."""
+        return self.to_ns - self.from_ns
+
+
+class SpanQuery(BaseModel):
+    """The query parameters that choose a span, unparsed: `last`, or `from` and `to`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    last: OptionalDuration = Field(None, description="Length of the newest span, like 5s or 1m.")
+    from_: OptionalInstant = Field(None, alias="from", description=INSTANT_FORMS + "Included.")
+    to: OptionalInstant = Field(None, description=INSTANT_FORMS + "Exclusive (default: now).")
+
+    def span(self, now_ns: int, default_last: str = "") -> TimeSpan:
+        """The span. Without `last` and `from` it is the newest `default_last`, or all before `to` if that is empty.
+
+        Raises:
+            ProblemError: a parameter is invalid, the combination is, `from` is in the future, or later than `to`.
+        """
+        if self.last is not None and (self.from_, self.to) != (None, None):
+            raise bad_parameter("last", "cannot be combined with from and to")
+        if self.last is not None or (self.from_ is None and default_last):
+            if self.to is not None:
+                raise bad_parameter("to", f"requires from; for the most recent data, use last={default_last}")
+            last_ns = read_parameter("last", default_last if self.last is None else self.last, SOME_TIME)
+            return TimeSpan(now_ns - last_ns, now_ns, newest=True)
+        to_ns = now_ns if self.to is None else read_parameter("to", self.to, INSTANT)
+        if self.from_ is None:
+            return TimeSpan(min(0, to_ns), to_ns)
+        from_ns = read_parameter("from", self.from_, INSTANT)
+        if from_ns > now_ns:
+            raise bad_parameter("from", f"{self.from_} is in the future; check both clocks")
+        if from_ns > to_ns:
+            raise bad_parameter("from", f"{self.from_} is later than to={self.to}; swap them")
+        return TimeSpan(from_ns, to_ns)
+
+
+def refuse_repeated(*repeatable: str) -> Any:
+    """A dependency that refuses parameters given more than once, except the `repeatable` ones.
+
+    FastAPI would use the last value and ignore the others.
+    """
+
+    async def check(request: Request) -> None:
+        counts = Counter(name for name, _ in request.query_params.multi_items())
+        if any(count > 1 for name, count in counts.items() if name not in repeatable):
+            but = f"; only {', '.join(repeatable)} may be repeated" if repeatable else ""
+            raise bad_parameter("query", f"a parameter is given more than once{but}")
+
+    return Depends(check)
+
+
+def read_parameter(parameter: str, text: str, kind: Kind[T]) -> T:
+    """The value of a parameter.
+
+    Raises:
+        ProblemError: the text is not of this kind.
+    """
+    try:
+        return kind.parse(text)
+    except ValueError as error:
+        raise bad_parameter(parameter, str(error)) from error

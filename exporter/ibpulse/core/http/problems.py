@@ -1,0 +1,172 @@
+"""Problem documents (RFC 9457), the format of every error response."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+
+from ibpulse.base.errors import RequestError
+from ibpulse.base.validation import explain
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemDocument(BaseModel):
+    """A refused request (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="Kind of problem, an anchor of /api/docs; about:blank if the status is sufficient.")
+    title: str = Field(description="Short description of the kind; the same for every problem of this kind.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="The rejected value, the limit, and how to fix the request.")
+
+
+class ProblemError(RequestError):
+    """A refused request, with its kind and additional machine-readable members."""
+
+    def __init__(self, kind: str, status: int, detail: str, **members: object) -> None:
+        super().__init__(status, KINDS[kind], detail)
+        self.kind = kind
+        self.members = members
+
+
+KINDS = {
+    "bad-parameter": "Invalid parameter",
+    "unknown-port": "No such port",
+    "unknown-job": "No such job",
+    "too-many-values": "Too many values in the window",
+    "too-busy": "Too many concurrent wide requests",
+    "too-many-viewers": "Too many viewers",
+    "query-too-long": "Query too long",
+    "writing-needs-user": "Write access requires a user",
+    "unknown-capture": "No such capture",
+    "too-many-captures": "Too many pending captures",
+    "no-captures": "Captures unavailable",
+    "bad-range": "Range not satisfiable",
+    "login-needed": "Authentication required",
+    "too-many-logins": "Too many pending logins",
+    "too-many-requests": "Rate limit exceeded",
+    "too-many-connections": "Too many connections",
+    "cross-site": "Cross-site write refused",
+    "wrong-host": "Host name not served",
+    "body-too-long": "Body too long",
+    "body-too-slow": "Body timeout",
+    "unknown-node": "No such node",
+    "no-answer": "No answer from the node",
+    "node-refused": "Refused by the node",
+    "bad-answer": "Unexpected answer from the node",
+}
+"""Kinds of problems and their titles."""
+
+SYNONYMS = {
+    **dict.fromkeys(("start", "start_ms", "start_time", "begin", "since", "after", "from_ms"), "from"),
+    **dict.fromkeys(("end", "end_ms", "end_time", "stop", "until", "before", "to_ms"), "to"),
+    **dict.fromkeys(("duration", "range", "span"), "last"),
+    **dict.fromkeys(("device", "subject"), "port"),
+    **dict.fromkeys(("job_id", "jobid", "slurm_job_id"), "job"),
+    **dict.fromkeys(("step", "interval", "bin"), "resolution"),
+    **dict.fromkeys(("points", "limit", "count"), "max_points"),
+    **dict.fromkeys(("type", "event"), "kind"),
+}
+"""Names of parameters in other programs, which are not spelt like ours."""
+
+
+def problem_response(
+    status: int,
+    detail: str,
+    title: str = "",
+    kind: str = "",
+    headers: Mapping[str, str] | None = None,
+    **members: object,
+) -> Response:
+    """A response with a problem document; `members` are additional ones."""
+    document = {
+        "type": f"/api/docs#{kind}" if kind else "about:blank",
+        "title": title or http.HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        **members,
+    }
+    return Response(orjson.dumps(document), status, headers, MEDIA_TYPE)
+
+
+def bad_parameter(parameter: str, reason: str) -> ProblemError:
+    """The error for one parameter; `reason` names its value and the remedy."""
+    return ProblemError(
+        "bad-parameter", 422, f"{parameter}: {reason}", errors=[{"parameter": parameter, "message": reason}]
+    )
+
+
+def invalid_parameters(faults: Sequence[Any], known: Iterable[str] = ()) -> ProblemError:
+    """The error for parameters or members rejected by pydantic; `known` are the accepted names."""
+    known = list(known)
+    errors = [{"parameter": str(fault["loc"][-1])[:64], "message": _explain(fault, known)} for fault in faults[:16]]
+    detail = "; ".join(f"{fault['parameter']}: {fault['message']}" for fault in errors)
+    return ProblemError("bad-parameter", 422, detail, errors=errors)
+
+
+def _explain(fault: Any, known: Sequence[str]) -> str:
+    meant = SYNONYMS.get(str(fault["loc"][-1]))
+    if fault["type"] == "extra_forbidden" and meant in known:
+        return f"no such name; did you mean {meant}?"
+    return explain(fault, known)
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Turn every error of `app` into a problem document."""
+    app.add_exception_handler(RequestError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+
+
+def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    if not isinstance(error, ProblemError):
+        return problem_response(error.status, error.detail, error.title)
+    headers = {"Retry-After": "1"} if error.status == 503 else None
+    return problem_response(error.status, error.detail, error.title, error.kind, headers, **error.members)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return _refused(request, invalid_parameters(error.errors(), _parameters(request)))
+
+
+def _parameters(request: Request) -> list[str]:
+    """The names of the query parameters of a request's route."""
+    described = request.app.openapi()["paths"].get(getattr(request.scope.get("route"), "path", ""), {})
+    parameters = described.get(request.method.lower(), {}).get("parameters", [])
+    return [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    detail = str(error.detail)
+    if error.status_code == 404:
+        detail = f"No such path: {request.url.path[:200]}. See / for the list of endpoints."
+    elif error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+        detail = f"{request.method[:32]} is not allowed here; use {' or '.join(_methods(request))}."
+    return problem_response(error.status_code, detail, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods allowed for a request's path; HEAD whenever GET is."""
+    routes = request.app.routes
+    found = [
+        method
+        for method in ("GET", "POST", "DELETE")
+        if any(route.matches({**request.scope, "method": method})[0] == Match.FULL for route in routes)
+    ]
+    return ["GET", "HEAD", *found[1:]] if "GET" in found else found

@@ -1,0 +1,212 @@
+"""The jobs of the past, as the event log tells of them, and when each had its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ibpulse.core.arrays import Bools
+from ibpulse.core.events.event import JOB_KINDS, SURROGATE, Event, is_port_name
+from ibpulse.core.jobs.claims import BASES, MOST_TEXT, Claim, Key, PlacedJob, is_job_id
+from ibpulse.core.model import PortId
+
+BEGAN, CHANGED, ENDED = JOB_KINDS
+# longer lists would make events longer than their readers accept
+MOST_PORTS = 256
+# a tick after every other one
+FOREVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The ports that a job had from one event up to another; None: since before the events go back, or until now."""
+
+    ports: tuple[PortId, ...]
+    since: Event | None = None
+    until: Event | None = None
+
+    def overlaps(self, from_ns: int, to_ns: int) -> bool:
+        """Whether any of it is between two wall times."""
+        begins = self.since is None or self.since.time_ns < to_ns
+        return begins and (self.until is None or self.until.time_ns > from_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job with the ports that it had last; it is running if `ended_ns` is None.
+
+    It began or ended at most the uncertainty before the wall times, when that was noticed. `began_ns` is None if it was
+    running already when it was first seen. `holdings` are all ports that it had, oldest first.
+    """
+
+    job: PlacedJob
+    began_ns: int | None
+    began_uncertainty_ns: int = 0
+    ended_ns: int | None = None
+    ended_uncertainty_ns: int = 0
+    holdings: tuple[Holding, ...] = ()
+
+    def changed(self, job: PlacedJob, event: Event) -> JobRecord:
+        """The record with other ports from an event on."""
+        return replace(self, job=job, holdings=(*self._closed(event), Holding(job.ports, event)))
+
+    def ended(self, event: Event) -> JobRecord:
+        """The record of the job that ended with an event."""
+        return replace(
+            self, ended_ns=event.time_ns, ended_uncertainty_ns=event.uncertainty_ns, holdings=self._closed(event)
+        )
+
+    def _closed(self, event: Event) -> tuple[Holding, ...]:
+        return (*self.holdings[:-1], *(replace(last, until=event) for last in self.holdings[-1:]))
+
+
+def job_details(job: PlacedJob, *, known: bool = True, with_cgroup: bool = False) -> dict[str, Any]:
+    """The details of an event about a job; `known` says whether it is known when it began."""
+    details: dict[str, Any] = {
+        **job.claim.members,
+        "ports": [str(port) for port in job.ports[:MOST_PORTS]],
+        "basis": job.basis,
+        "running_before": not known,
+        "cgroup": with_cgroup,
+    }
+    return {name: value for name, value in details.items() if value}
+
+
+def read_job(details: Mapping[str, Any]) -> PlacedJob | None:
+    """The job that the details of an event describe; None if they describe none. What the job holds is not in them."""
+    words = {name: details.get(name, "") for name in ("job_id", "scheduler", "source", "basis", "name", "namespace")}
+    ports = details.get("ports", [])
+    if not all(isinstance(word, str) for word in words.values()) or not isinstance(ports, list):
+        return None
+    if not is_job_id(words["job_id"]) or words["basis"] not in ("", *BASES):
+        return None
+    if any(len(word) > MOST_TEXT or SURROGATE.search(word) for word in words.values()):
+        return None
+    claim = Claim(words["job_id"], words["scheduler"], words["source"], words["name"], words["namespace"])
+    names = [name for name in ports if isinstance(name, str) and is_port_name(name) and not SURROGATE.search(name)]
+    split = (name.rpartition(":") for name in names[:MOST_PORTS])
+    return PlacedJob(claim, tuple(PortId(device, int(number)) for device, _, number in split), words["basis"])
+
+
+def trace_jobs(events: Iterable[Event], known: Sequence[JobRecord] = ()) -> tuple[JobRecord, ...]:
+    """The jobs in events, which are in the order in which they were noticed; jobs in the order in which they ended.
+
+    Those that are running come last. A job that came back under its id is two records. `known` are jobs of before.
+    """
+    ended = [record for record in known if record.ended_ns is not None]
+    # with the holdings as lists, because a file may have very many changes of a job
+    running = {record.job.claim.key: (record, [*record.holdings]) for record in known if record.ended_ns is None}
+    for event in events:
+        if event.kind not in JOB_KINDS or (job := read_job(event.details)) is None:
+            continue
+        key = job.claim.key
+        record, held = running.pop(key, (JobRecord(job, None), []))
+        if event.kind == ENDED:
+            ended.append(replace(record, holdings=tuple(held) or (Holding(job.ports),)).ended(event))
+        elif event.kind == CHANGED:
+            held[-1:] = [replace(last, until=event) for last in held[-1:]]
+            held.append(Holding(job.ports, event))
+            running[key] = replace(record, job=job), held
+        else:
+            times = (None, 0) if event.details.get("running_before") else (event.time_ns, event.uncertainty_ns)
+            running[key] = JobRecord(job, *times), [Holding(job.ports, event)]
+    return (*ended, *(replace(record, holdings=tuple(held)) for record, held in running.values()))
+
+
+def list_jobs(records: Sequence[JobRecord], running: Sequence[PlacedJob], since_ns: int) -> tuple[JobRecord, ...]:
+    """The jobs that are running now, as their sources describe them, then those that ended since a wall time.
+
+    Of the latter, the last one comes first. `records` are in the order of `trace_jobs`.
+    """
+    begun = {record.job.claim.key: record for record in records if record.ended_ns is None}
+    # a begin is forgotten after very many others
+    current = [
+        replace(begun.get(job.claim.key) or JobRecord(job, None, holdings=(Holding(job.ports),)), job=job)
+        for job in running
+    ]
+    past = [record for record in records if record.ended_ns is not None and record.ended_ns >= since_ns]
+    return (*current, *reversed(past))
+
+
+@dataclass(frozen=True, slots=True)
+class JobPorts:
+    """When a job had each port: spans of ticks of one ring, from the first up to the end, exclusive, by port name."""
+
+    spans: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Iterable[JobRecord], ring: int) -> JobPorts:
+        """The ports of the records of one job. What happened in another ring than this one is before its first tick."""
+
+        def tick(event: Event) -> int:
+            return event.tick if event.ring == ring else 0
+
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for holding in (holding for record in records for holding in record.holdings):
+            first = 0 if holding.since is None else tick(holding.since)
+            end = FOREVER if holding.until is None else tick(holding.until)
+            for port in holding.ports if first < end else ():
+                mine = spans.setdefault(str(port), [])
+                adjoins = bool(mine) and mine[-1][1] == first
+                mine.append((mine.pop()[0] if adjoins else first, end))
+        return cls(spans)
+
+    def within(self, first: int, end: int) -> JobPorts:
+        """The parts from tick `first` up to `end`, exclusive; without the ports that the job did not have then."""
+        cut = {
+            name: [(max(a, first), min(b, end)) for a, b in spans if max(a, first) < min(b, end)]
+            for name, spans in self.spans.items()
+        }
+        return JobPorts({name: spans for name, spans in cut.items() if spans})
+
+    def mask(self, names: Sequence[str], first: int, count: int) -> Bools:
+        """Whether the job had each port at the ticks from `first` on: (ports, ticks)."""
+        found = np.zeros((len(names), count), dtype=np.bool_)
+        for row, name in zip(found, names, strict=True):
+            for begin, end in self.spans.get(name, ()):
+                row[max(0, begin - first) : max(0, end - first)] = True
+        return found
+
+    def steady(self, first: int, end: int) -> tuple[int, int]:
+        """The longest span of ticks, from `first` up to `end`, in which it had some ports, and the same throughout.
+
+        It is empty if the job had none.
+        """
+        inside = self.within(first, end)
+        edges = sorted({edge for spans in inside.spans.values() for span in spans for edge in span})
+        best = (first, first)
+        for begin, stop in pairwise(edges):
+            if stop - begin > best[1] - best[0] and inside.within(begin, stop).spans:
+                best = (begin, stop)
+        return best
+
+
+def had_cgroup(events: Iterable[Event]) -> set[Key]:
+    """The jobs that had a cgroup when they began."""
+    noted = (event for event in events if event.kind == BEGAN and event.details.get("cgroup"))
+    return {job.claim.key for event in noted if (job := read_job(event.details)) is not None}
+
+
+def jobs_between(records: Iterable[JobRecord], begin_ns: int, end_ns: int) -> tuple[PlacedJob, ...]:
+    """The jobs that may have run at some time between two wall times, each with all ports that it had then."""
+    return tuple(
+        replace(record.job, ports=_ports_between(record, begin_ns, end_ns))
+        for record in records
+        if (record.began_ns is None or record.began_ns - record.began_uncertainty_ns < end_ns)
+        and (record.ended_ns is None or record.ended_ns > begin_ns)
+    )
+
+
+def _ports_between(record: JobRecord, begin_ns: int, end_ns: int) -> tuple[PortId, ...]:
+    # it may have had its first ports already before its begin was noticed
+    had = [each for each in record.holdings if each.overlaps(begin_ns, end_ns)] or record.holdings[:1]
+    return tuple(dict.fromkeys(port for each in had for port in each.ports)) if had else record.job.ports
+
+
+def find_running_jobs(events: Iterable[Event]) -> tuple[PlacedJob, ...]:
+    """The jobs that run, as far as events show."""
+    return tuple(record.job for record in trace_jobs(events) if record.ended_ns is None)

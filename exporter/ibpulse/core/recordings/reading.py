@@ -1,0 +1,282 @@
+"""Reads recordings from files.
+
+Files are untrusted, so every size is checked before memory is allocated for it. A file of a megabyte can hold a hundred
+million equal rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ibpulse.base import memory
+from ibpulse.base.errors import RecordingError
+from ibpulse.base.text import count_text, size_text
+from ibpulse.core.events import Event
+from ibpulse.core.recordings.file_format import (
+    COLUMNS,
+    KEY,
+    MAX_HEADER_BYTES,
+    decode,
+    first_time,
+    is_events,
+    last_time,
+    missing_column,
+    pa,
+    pq,
+    read_events,
+    read_header,
+)
+from ibpulse.core.recordings.recording import Recording, RecordingMeta, concatenate, meta_with
+
+PARTIAL = ".partial"
+# memory for everything that a report or a picture computes, measured: at most this much for each sample of a port, and
+# this much for each time at which ports were sampled
+ROW_BYTES = 220
+TICK_BYTES = 350
+# decoded at once; ibpulse writes 65,536
+MAX_GROUP_ROWS = 1_048_576
+_PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
+_OTHERWISE = "copy it again from its origin"
+_NO_SAMPLE = ("holds no sample", "record again, for longer")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingExtent:
+    """The extent of the recording in a file: wall time of its first sample, and number of samples per port."""
+
+    meta: RecordingMeta
+    start_ns: int
+    ticks: int
+
+
+def load(path: Path, first: int = 0, end: int | None = None) -> Recording:
+    """The recording in a file, or in `path`.partial if only that exists, because the recording was killed.
+
+    Only the samples from index `first` up to but not including `end`, if given; the metadata is that of the whole.
+
+    Raises:
+        RecordingError: the file does not exist, or is not a recording, damaged, of another version, or there is not
+            enough memory to analyse it.
+    """
+    extent = read_extent(path)
+    first, end, _ = slice(first, end).indices(extent.ticks)
+    _check_memory(path, end - first, len(extent.meta.ports))
+    with _as_recording_error(path):
+        return concatenate(list(_cut(scan(path), first, end)))
+
+
+def _cut(pieces: Iterator[Recording], first: int, end: int) -> Iterator[Recording]:
+    """The samples from `first` to before `end` of contiguous pieces."""
+    place = 0
+    for piece in pieces:
+        if place + piece.ticks > first:
+            yield piece.cut(max(0, first - place), min(piece.ticks, end - place))
+        place += piece.ticks
+        if place >= end:
+            return
+
+
+def _check_memory(path: Path, ticks: int, ports: int) -> None:
+    need_bytes, spare_bytes = ticks * (ports * ROW_BYTES + TICK_BYTES), memory.spare_bytes()
+    if need_bytes > spare_bytes:
+        _refuse(
+            path,
+            f"has {ticks} samples of {count_text(ports, 'port')} to analyse, which takes {size_text(need_bytes)} of "
+            f"memory; {size_text(spare_bytes)} can be spared",
+            "choose a shorter part with --from and --to, or use a machine with more memory",
+        )
+
+
+def read_extent(path: Path) -> RecordingExtent:
+    """The extent of the recording in a file.
+
+    Raises:
+        RecordingError: as `load`.
+    """
+    with _opened(path) as opened:
+        batch = next(opened.batches, None)
+        if batch is None:
+            _refuse(path, *_NO_SAMPLE)
+        first = decode(batch, opened.meta)
+        rows = opened.rows or batch.num_rows + sum(other.num_rows for other in opened.batches)
+        return RecordingExtent(opened.meta, first.start_ns, rows // len(opened.meta.ports))
+
+
+def scan(path: Path, meta: RecordingMeta | None = None) -> Iterator[Recording]:
+    """The recording in a file as contiguous pieces, at least one.
+
+    `meta` is the metadata with all events of a file that grew, if it is known; otherwise the file is read twice.
+
+    Raises:
+        RecordingError: as `load`, possibly after some pieces.
+    """
+    found = False
+    with _opened(path, meta) as opened:
+        for batch in opened.batches:
+            found = True
+            yield decode(batch, opened.meta)
+    if not found:
+        _refuse(path, *_NO_SAMPLE)
+
+
+def read_meta(path: Path) -> RecordingMeta:
+    """The metadata of the recording in a file, without reading its samples.
+
+    Raises:
+        RecordingError: as `load`.
+    """
+    with _opened(path) as opened:
+        return opened.meta
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The metadata of an open file, its batches of samples, and the number of their rows, 0 if it is not known yet."""
+
+    meta: RecordingMeta
+    batches: Iterator[Any]
+    rows: int = 0
+
+
+@contextmanager
+def _opened(path: Path, meta: RecordingMeta | None = None) -> Iterator[_Opened]:
+    """The content of the file."""
+    with _as_recording_error(path), _there(path).open("rb") as file:
+        begin = file.read(4)
+        if not begin:
+            _refuse(path, "is empty", "record again")
+        file.seek(0)
+        if begin == _PARQUET:
+            yield _open_parquet(path, file)
+        elif begin == _STREAM:
+            yield _open_stream(path, file, meta)
+        else:
+            _refuse(path, "is not a recording: it is neither a Parquet file nor an Arrow stream", "name another file")
+
+
+def _there(path: Path) -> Path:
+    partial = path.with_name(path.name + PARTIAL)
+    return partial if not path.exists() and partial.exists() else path
+
+
+def _open_parquet(path: Path, file: Any) -> _Opened:
+    limit = 2 * MAX_HEADER_BYTES
+    whole = pq.ParquetFile(file, thrift_string_size_limit=limit, pre_buffer=False)
+    about, names = whole.metadata, whole.schema_arrow.names
+    groups = range(about.num_row_groups)
+    rows = [about.row_group(group).num_rows for group in groups]
+    if max(rows, default=0) > MAX_GROUP_ROWS:
+        _refuse(path, f"has a row group of more than {MAX_GROUP_ROWS} rows", "use the file that ibpulse wrote")
+    meta = _check_schema(path, whole.schema_arrow)
+    # the name of a device is then kept once, and not in each row
+    parquet = pq.ParquetFile(
+        file, metadata=about, read_dictionary=["device"], thrift_string_size_limit=limit, pre_buffer=False
+    )
+    known = [name for name in names if name in COLUMNS]
+    batches = (batch for group in groups for batch in _whole(parquet.read_row_group(group, columns=known)))
+    return _Opened(meta, batches, sum(rows))
+
+
+def _whole(table: Any) -> list[Any]:
+    """The table as one batch."""
+    return list(table.combine_chunks().to_batches())
+
+
+def _open_stream(path: Path, file: Any, meta: RecordingMeta | None) -> _Opened:
+    if meta is None:
+        meta = _check_schema(path, _stream(file).schema)
+        file.seek(0)
+        meta = _meta_of_stream(path, file, meta)
+        file.seek(0)
+    return _Opened(meta, (batch for batch, metadata in _batches(path, _stream(file)) if not is_events(metadata)))
+
+
+def _meta_of_stream(path: Path, file: Any, meta: RecordingMeta) -> RecordingMeta:
+    """The metadata of a file that grew, with its events and jobs up to its last sample."""
+    events: list[Event] = []
+    begin_ns = end_ns = 0
+    for batch, metadata in _batches(path, _stream(file)):
+        if is_events(metadata):
+            events += read_events(metadata)
+        elif batch.num_rows:
+            begin_ns = begin_ns or first_time(batch)
+            end_ns = last_time(batch) + meta.interval_ns
+    return meta_with(meta, events, begin_ns, end_ns)
+
+
+def _stream(file: Any) -> Any:
+    return pa.ipc.open_stream(_Bounded(file), options=pa.ipc.IpcReadOptions(use_threads=False))
+
+
+class _Bounded:
+    """An open file for Arrow that allocates only for bytes that exist, whatever length the file claims.
+
+    The file is not mapped, because pages read from a mapping count as memory of the process.
+    """
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._bytes = os.fstat(file.fileno()).st_size
+
+    def read(self, count: int = -1) -> bytes:
+        """The next bytes: the requested number, or those that remain."""
+        left = self._bytes - self._file.tell()
+        return bytes(self._file.read(left if count < 0 else min(count, left)))
+
+
+def _batches(path: Path, stream: Any) -> Iterator[tuple[Any, Any]]:
+    """The batches of a stream and their metadata, up to its end, which may be cut off."""
+    while True:
+        try:
+            batch, metadata = stream.read_next_batch_with_custom_metadata()
+        except MemoryError:
+            # Arrow's is one of the following as well, but not the end of the file
+            raise
+        except (StopIteration, OSError, pa.ArrowException):
+            return
+        if batch.num_rows > MAX_GROUP_ROWS:
+            _refuse(path, f"has a batch of more than {MAX_GROUP_ROWS} rows", "use the file that ibpulse wrote")
+        yield batch, metadata
+
+
+def _check_schema(path: Path, found: Any) -> RecordingMeta:
+    raw = (found.metadata or {}).get(KEY)
+    if raw is None:
+        _refuse(path, f"is not a recording of ibpulse: it lacks the metadata {KEY.decode()}", "name another file")
+    meta = read_header(raw)
+    column = missing_column(found)
+    if column:
+        _refuse(path, f"lacks the column {column}, or has it with another type", "use the file that ibpulse wrote")
+    return meta
+
+
+def _refuse(path: Path, reason: str, otherwise: str) -> NoReturn:
+    raise RecordingError(f"recording {path} {reason}; {otherwise}")
+
+
+@contextmanager
+def _as_recording_error(path: Path) -> Iterator[None]:
+    """Convert errors of numpy, Arrow and the system to a RecordingError that names the file."""
+    try:
+        yield
+    except MemoryError as error:
+        raise RecordingError(
+            f"recording {path} takes more memory than the {size_text(memory.spare_bytes())} that can be spared, or is "
+            f"damaged; {_OTHERWISE}, or use a machine with more memory"
+        ) from error
+    except (pa.ArrowException, EOFError) as error:
+        reason = (str(error).splitlines() or ["unreadable"])[0][:200]
+        raise RecordingError(f"recording {path} is cut off or damaged: {reason}; {_OTHERWISE}") from error
+    except OSError as error:
+        if error.strerror is None:
+            raise RecordingError(f"recording {path} is cut off or damaged: {str(error)[:200]}; {_OTHERWISE}") from error
+        raise RecordingError(f"recording {path} cannot be read: {error.strerror}; name another file") from error
+    except ValueError as error:
+        raise RecordingError(f"recording {path} {error}") from error

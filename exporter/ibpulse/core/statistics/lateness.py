@@ -1,0 +1,299 @@
+"""How much later a node begins a step than its peers, from the edges of their steps.
+
+The ends of a collective coincide on all its members to a fraction of a millisecond, and correct the clocks in band: the
+silence between such an end and the first transmission of the next step is longer by as much as the node is late,
+whatever its clock says. Without any other node, a node that transmits later than it receives computes longer. Stages of
+a pipeline end at different times, so only nodes of one stage are peers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.arrays import Counts, Floats
+from ibpulse.core.defaults import FEWEST_PEERS
+from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.steps.edges import EdgeTimes, StepTimes
+
+FEWEST_STEPS = 3
+# a node is late by at least this much, and by this many robust standard deviations of its peers
+ENOUGH_MS, ENOUGH_Z = 2.0, 5.0
+# how far the ends of a collective lie apart on its members
+COINCIDE_MS = 0.5
+STANDARD_ERRORS = 3.0
+# with fewer peers, their spread is hardly known, so that the own edges of a late node must show its wait
+ENOUGH_PEERS = 6
+# of a normal distribution: its standard deviation over the median of absolute deviations, and the standard error of a
+# median over that of a mean
+MAD_TO_DEVIATION, MEDIAN_ERROR = 1.4826, 1.2533
+# the smallest deviation of peers that is believed
+LEAST_DEVIATION_MS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A time in ms, the most by which it may be wrong, and by how many robust standard deviations it differs from
+    that of the peers."""
+
+    ms: float
+    uncertainty_ms: float
+    z: float = math.nan
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether it is certainly positive, and large enough to report."""
+        return self.ms > ENOUGH_MS and self.ms > self.uncertainty_ms and self.z > ENOUGH_Z
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How late a node begins its steps, from `steps` of them that its peers have as well, usually `peers` of them.
+
+    `start` is its first transmission against that of the median of its peers, on the job's own clock. `own` is its
+    first transmission minus its own first receipt, None if one direction is unknown. `ends` is how much later its
+    traffic ends by the clocks as they were measured, None if they were not.
+    """
+
+    steps: int
+    peers: int
+    start: Estimate
+    own: Estimate | None
+    ends: Estimate | None
+
+    @property
+    def lateness_ms(self) -> float:
+        """How much later it begins, in ms."""
+        return self.start.ms
+
+    @property
+    def uncertainty_ms(self) -> float:
+        """The most by which that may be wrong."""
+        return self.start.uncertainty_ms
+
+    @property
+    def ends_apart(self) -> bool:
+        """Whether its traffic does not end with that of its peers: another stage, or a clock whose bound is wrong."""
+        return self.ends is not None and abs(self.ends.ms) > max(self.ends.uncertainty_ms, ENOUGH_MS)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its own edges show that it transmits later than it receives."""
+        return self.own is not None and self.own.stands_out
+
+    @property
+    def refuted(self) -> bool:
+        """Whether its own edges certainly show a shorter wait: it received as late as it transmitted."""
+        own, start = self.own, self.start
+        return own is not None and own.ms + own.uncertainty_ms < start.ms - start.uncertainty_ms
+
+    @property
+    def judged(self) -> bool:
+        """Whether it has enough peers to be called late."""
+        return self.peers >= FEWEST_PEERS
+
+    @property
+    def late(self) -> bool:
+        """Whether it is certainly late, and by enough to say so.
+
+        Where its ends are apart from those of its peers, they cannot correct its clock, so its own edges must agree.
+        """
+        agrees = self.waits or not (self.ends_apart or self.peers < ENOUGH_PEERS)
+        return self.judged and self.start.stands_out and agrees and not self.refuted
+
+
+def compare_nodes(
+    steps: Mapping[str, StepTimes], clocks: Mapping[str, ClockOffset] | None = None
+) -> dict[str, Lateness]:
+    """The lateness of each node against the median of its peers, over the steps that both have.
+
+    Times are after one origin, by the clock of each node. `clocks` say how far these are ahead, as far as known; that
+    tells which step of a node is which of another one, and whether the ends coincide. Nodes with too few common steps
+    are left out.
+    """
+    usual = {node: each for node, each in steps.items() if len(each) >= FEWEST_STEPS}
+    if len(usual) < 2:
+        return {}
+    known = clocks or {}
+    ahead = {node: float(known[node].offset_ns) if node in known else 0.0 for node in usual}
+    places = match_steps([each.end_before.at - ahead[node] for node, each in usual.items()])
+    series = _Series(list(usual.values()), places)
+    silences = series.difference("transmit", "end_before")
+    starts = _compare(silences, series.width("transmit", "end_before"), COINCIDE_MS)
+    own_delays = series.difference("transmit", "receive")
+    owns = _describe_own(own_delays, series.width("transmit", "receive"))
+    ends = _compare_ends(series, list(usual), known)
+    shared = ~np.isnan(_against_others(silences))
+    common = np.count_nonzero(shared, axis=1)
+    others = np.count_nonzero(~np.isnan(silences), axis=0) - 1
+    return {
+        node: Lateness(int(count), int(np.median(others[mine])), start, own, end)
+        for node, count, mine, start, own, end in zip(usual, common, shared, starts, owns, ends, strict=True)
+        if count >= FEWEST_STEPS and start is not None
+    }
+
+
+def match_steps(ends: Sequence[Floats]) -> Counts:
+    """Which step of each series of ends is which: (series, steps of the longest), -1 where it has none.
+
+    Steps match the nearest one of the longest series, at most a third of a step away.
+    """
+    reference = max(ends, key=lambda each: np.count_nonzero(~np.isnan(each)))
+    near = float(np.nanmedian(np.diff(reference))) / 3
+    found = np.full((len(ends), len(reference)), -1, dtype=np.int64)
+    for row, own in enumerate(ends):
+        known = np.flatnonzero(~np.isnan(own))
+        if not len(known):
+            continue
+        times = own[known]
+        after = np.clip(np.searchsorted(times, reference), 1, max(1, len(times) - 1))
+        choice = np.stack([after - 1, np.minimum(after, len(times) - 1)])
+        distance = np.abs(times[choice] - reference)
+        best = np.argmin(distance, axis=0)
+        near_enough = np.min(distance, axis=0) <= near
+        found[row, near_enough] = known[np.take_along_axis(choice, best[np.newaxis], axis=0)[0]][near_enough]
+    return found
+
+
+class _Series:
+    """Edges of the matched steps of several nodes, in ms: each (nodes, steps), NaN where a node lacks one."""
+
+    def __init__(self, nodes: Sequence[StepTimes], places: Counts) -> None:
+        self._nodes, self._places = nodes, places
+
+    def at(self, edge: str) -> Floats:
+        """The estimates of an edge."""
+        return self._take(edge, lambda times: times.at)
+
+    def difference(self, later: str, earlier: str) -> Floats:
+        """How much later one edge is than another of the same node."""
+        return self.at(later) - self.at(earlier)
+
+    def width(self, later: str, earlier: str) -> Floats:
+        """By how much such a difference may be wrong the same way in every step.
+
+        The middle of an unresolved edge is wrong by up to half its range. Where steps begin at all parts of a sample,
+        that error differs from step to step and shows in the scatter; what is left is as wide as the parts at which
+        none begins.
+        """
+        found = np.zeros(self._places.shape)
+        for edge in (later, earlier):
+            found += self._take(edge, lambda times: np.where(times.resolved, 0.0, (times.high - times.low) / 2))
+        alike = np.array([_measure_sameness(each) for each in self._nodes])
+        return np.asarray(found * alike[:, np.newaxis])
+
+    def _take(self, edge: str, values: Callable[[EdgeTimes], Floats]) -> Floats:
+        rows = []
+        for node, places in zip(self._nodes, self._places, strict=True):
+            times: EdgeTimes = getattr(node, edge)
+            own = np.append(values(times), np.nan)
+            rows.append(own[places] / MILLISECOND_NS)
+        return np.array(rows)
+
+
+def _measure_sameness(node: StepTimes) -> float:
+    """How alike the parts of a sample are at which the steps of a node end: 1 if they are the same, or unknown.
+
+    Twice the longest part of a sample without any, because the median of few different errors may be each of them.
+    """
+    ends = node.end_before.at[node.end_before.resolved]
+    if len(ends) < FEWEST_STEPS:
+        return 1.0
+    phases = np.sort(ends % node.interval_ns) / node.interval_ns
+    gaps = np.diff(phases, append=phases[0] + 1.0)
+    return float(min(1.0, 2.0 * gaps.max()))
+
+
+def _compare(values: Floats, widths: Floats, floor_ms: float) -> list[Estimate | None]:
+    """How much higher the values (nodes, steps) of each node are than those of the median of its peers.
+
+    The uncertainty is three standard errors of the median over the steps, `floor_ms`, and what may be wrong in all
+    steps alike.
+    """
+    against = _against_others(values)
+    systematic = (widths + medians_of_others(widths)) if widths.any() else np.zeros(values.shape)
+    return _describe(against, systematic, floor_ms)
+
+
+def _against_others(values: Floats) -> Floats:
+    return np.asarray(values - medians_of_others(values))
+
+
+def _describe(against: Floats, systematic: Floats, floor_ms: float) -> list[Estimate | None]:
+    scores, errors = _medians(against)
+    usual = medians_of_others(scores[:, np.newaxis])[:, 0]
+    spread = MAD_TO_DEVIATION * _deviations_of_others(scores)
+    scale = np.fmax(np.fmax(spread, errors), LEAST_DEVIATION_MS)
+    alike, _ = _medians(np.where(np.isnan(against), np.nan, systematic))
+    return [
+        None if math.isnan(score) else Estimate(float(score), float(unsure), float(z))
+        for score, unsure, z in zip(
+            scores, STANDARD_ERRORS * errors + floor_ms + alike, (scores - usual) / scale, strict=True
+        )
+    ]
+
+
+def _describe_own(delays: Floats, widths: Floats) -> list[Estimate | None]:
+    """The own delays (nodes, steps) as they are; z is against the peers, because all nodes of a pipeline have some."""
+    scores, errors = _medians(delays)
+    alike, _ = _medians(np.where(np.isnan(delays), np.nan, widths))
+    scale = np.fmax(np.fmax(MAD_TO_DEVIATION * _deviations_of_others(scores), errors), LEAST_DEVIATION_MS)
+    zs = (scores - medians_of_others(scores[:, np.newaxis])[:, 0]) / scale
+    return [
+        None if math.isnan(score) else Estimate(float(score), float(STANDARD_ERRORS * error + wide), float(z))
+        for score, error, wide, z in zip(scores, errors, alike, zs, strict=True)
+    ]
+
+
+def _compare_ends(series: _Series, nodes: Sequence[str], clocks: Mapping[str, ClockOffset]) -> list[Estimate | None]:
+    """How much later the traffic of each node ends than that of its peers, by the measured clocks."""
+    if len(clocks.keys() & set(nodes)) < 2:
+        return [None] * len(nodes)
+    ahead = np.array([clocks[node].offset_ns / MILLISECOND_NS if node in clocks else np.nan for node in nodes])
+    unsure = np.array([clocks[node].uncertainty_ns / MILLISECOND_NS if node in clocks else np.nan for node in nodes])
+    against = _against_others(series.at("end_before") - ahead[:, np.newaxis])
+    bounds = (unsure + medians_of_others(unsure[:, np.newaxis])[:, 0])[:, np.newaxis] * np.ones(against.shape)
+    return _describe(against, bounds, COINCIDE_MS)
+
+
+def _medians(values: Floats) -> tuple[Floats, Floats]:
+    """The median over the steps of each node, and its standard error: (nodes,), NaN without values."""
+    counts = np.count_nonzero(~np.isnan(values), axis=1)
+    scores, errors = np.full(len(values), np.nan), np.full(len(values), np.nan)
+    some = counts > 0
+    if some.any():
+        scores[some] = np.nanmedian(values[some], axis=1)
+        away = np.nanmedian(np.abs(values[some] - scores[some, np.newaxis]), axis=1)
+        errors[some] = MEDIAN_ERROR * MAD_TO_DEVIATION * away / np.sqrt(counts[some])
+    return scores, errors
+
+
+def _deviations_of_others(scores: Floats) -> Floats:
+    """For each node, the median of the absolute deviations of all others from their own median; 0 of fewer than 3."""
+    found = np.zeros(len(scores))
+    if np.count_nonzero(~np.isnan(scores)) < 4:
+        return found
+    for place in range(len(scores)):
+        others = np.delete(scores, place)
+        found[place] = np.nanmedian(np.abs(others - np.nanmedian(others)))
+    return found
+
+
+def medians_of_others(values: Floats) -> Floats:
+    """For each value (nodes, steps), the median of those of all other nodes in the same step; NaN if there are none."""
+    order = np.argsort(values, axis=0, kind="stable")
+    ranks = np.argsort(order, axis=0, kind="stable")
+    by_rank = np.take_along_axis(values, order, axis=0)
+    counts = np.count_nonzero(~np.isnan(values), axis=0)
+    halves = []
+    for shift in (2, 1):
+        middle = np.maximum(counts - shift, 0) // 2
+        # without a value, those after it are one place further ahead
+        place = np.minimum(middle + (middle >= ranks), len(values) - 1)
+        halves.append(np.take_along_axis(by_rank, place, axis=0))
+    found = (halves[0] + halves[1]) / 2
+    return np.where(np.isnan(values) | (counts < 2), np.nan, found)

@@ -1,0 +1,131 @@
+"""Labels traffic as `idle`, `dense_like`, `moe_like` or `unknown`, with a confidence.
+
+The label expresses similarity, not proof: it measures how close a few statistics of a window are to those of two
+published runs, both fully sharded (FSDP), neither with tokens routed between nodes. `moe_like` therefore means "large
+layers are gathered without a pause", not "experts". A dense model with equally large layers at the same speed has the
+same statistics, so the confidence of either label is limited to `ceiling`. Only `idle` can be certain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ibpulse.base.units import MILLISECOND_NS
+
+Label = Literal["idle", "dense_like", "moe_like", "unknown"]
+
+LABELS: tuple[Label, ...] = ("idle", "dense_like", "moe_like", "unknown")
+TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS)
+"""The time scales of the features, measured independently of the settings."""
+
+
+class Features(NamedTuple):
+    """Statistics of a node's bandwidth over a window; NaN if unknown.
+
+    Utilisations are relative to the line rate of the rails that carry traffic, both directions together, so that an
+    idle rail changes nothing. `peak_utilization` refers to single samples, `active_utilization` is the mean of the
+    active samples.
+    """
+
+    duty_cycle: float
+    cv_10ms: float
+    cv_50ms: float
+    cv_100ms: float
+    peak_utilization: float
+    active_utilization: float
+
+
+DENSE_RUN = Features(0.747, 0.20, 0.31, 0.385, 0.66, 0.386)
+"""Qwen2.5-7B on 2 nodes: the published table; the CVs at 50 and 100 ms, not published, are those of `dense`."""
+
+MOE_RUN = Features(0.916, 0.42, 0.25, 0.197, 0.94, 0.519)
+"""Mixtral-8x7B on 2 nodes: the published table; the CVs at 50 and 100 ms, not published, are those of `moe`."""
+
+EXPERT_PARALLEL = Features(1.0, 0.20, 0.04, 0.03, 0.57, 0.39)
+"""Tokens routed between nodes, from a published training profile, sampled at 10 ms. Easily mistaken for dense."""
+
+STEADY = Features(1.0, 0.0, 0.0, 0.0, 0.5, 0.5)
+"""A copy at a steady rate."""
+
+TOLERANCE = Features(0.06, 0.06, 0.08, 0.08, 0.12, 0.08)
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureOptions:
+    """Reference points of the labels and their tolerances.
+
+    `tolerance` is the distance, per feature, at which the resemblance drops to exp(-1/2). A label other than `unknown`
+    needs `least_features` known features and a confidence of at least `least_confidence`. `idle_duty` is the maximum
+    duty cycle of an `idle` window.
+    """
+
+    dense: Features = DENSE_RUN
+    moe: Features = MOE_RUN
+    others: tuple[Features, ...] = (EXPERT_PARALLEL, STEADY)
+    tolerance: Features = TOLERANCE
+    ceiling: float = 0.6
+    least_confidence: float = 0.3
+    least_features: int = 4
+    idle_duty: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The label and its confidence, 0..1; for `unknown`, the confidence of the best rejected label."""
+
+    label: Label
+    confidence: float
+
+
+def describe_features(
+    duty_cycle: float, active_mean: float, peak: float, variations: Mapping[int, float], line: float
+) -> Features:
+    """The features of the node's bandwidth, from statistics in bytes per second; NaN if unknown.
+
+    `peak` is the usual peak; `variations` maps time scales in nanoseconds to coefficients of variation; `line` is the
+    line rate of the rails that carry traffic.
+    """
+    rated = line > 0
+    cv_10ms, cv_50ms, cv_100ms = (variations.get(timescale_ns, math.nan) for timescale_ns in TIMESCALES_NS)
+    # a value above line rate comes from a sample that was read late
+    peak_utilization = float(np.minimum(peak / line, 1.0)) if rated else math.nan
+    active_utilization = active_mean / line if rated else math.nan
+    return Features(duty_cycle, cv_10ms, cv_50ms, cv_100ms, peak_utilization, active_utilization)
+
+
+def find_signature(features: Features, options: SignatureOptions | None = None) -> Signature:
+    """The label that the features resemble most, `unknown` if none is close enough.
+
+    The confidence of `dense_like` and `moe_like` is `ceiling` x resemblance x (1 - resemblance of the nearest other
+    reference point) x fraction of known features. The confidence of `idle` falls from 1 without active samples to 0 at
+    `idle_duty`.
+
+    Law: the result depends only on the features, so workloads with the same features get the same label.
+    """
+    chosen = options or SignatureOptions()
+    if features.duty_cycle < chosen.idle_duty:
+        sure = 1.0 - features.duty_cycle / chosen.idle_duty
+        return Signature("idle" if sure >= chosen.least_confidence else "unknown", sure)
+    known = sum(not math.isnan(value) for value in features)
+    if math.isnan(features.duty_cycle) or known < chosen.least_features:
+        return Signature("unknown", 0.0)
+    points: dict[Label, Features] = {"dense_like": chosen.dense, "moe_like": chosen.moe}
+    alike = {label: resemblance(features, point, chosen.tolerance) for label, point in points.items()}
+    label = max(alike, key=lambda one: alike[one])
+    rivals = [height for one, height in alike.items() if one != label]
+    rivals += [resemblance(features, point, chosen.tolerance) for point in chosen.others]
+    whole = known / len(features)
+    confidence = chosen.ceiling * alike[label] * (1.0 - max(rivals)) * whole
+    return Signature(label if confidence >= chosen.least_confidence else "unknown", confidence)
+
+
+def resemblance(features: Features, point: Features, tolerance: Features) -> float:
+    """exp(-d²/2), where d is the distance in tolerances over the known features: 1 at the point itself."""
+    distances = ((one - other) / width for one, other, width in zip(features, point, tolerance, strict=True))
+    # the product of a huge number is infinite, its power an error
+    return math.exp(-sum(distance * distance for distance in distances if not math.isnan(distance)) / 2)

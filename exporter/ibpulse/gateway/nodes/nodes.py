@@ -1,0 +1,221 @@
+"""Requests to many nodes in parallel: answers as they come, and a sentence for each node without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ibpulse.base.errors import DaemonError
+from ibpulse.core.answers.members import Part
+from ibpulse.core.client.transport import MAX_BYTES, SECONDS, HttpPeer, NodeAccess, PeerAnswer, Query, read_answer
+from ibpulse.gateway.nodes.targets import Target
+
+T = TypeVar("T")
+MAX_PARALLEL = 64
+PAGE_SECONDS = 2.0
+ANSWERED = "answered"
+
+
+MakePeer = Callable[[str, NodeAccess], HttpPeer]
+
+
+class Node:
+    """A node that can be asked, with the access to it; requests with one semaphore share a limit."""
+
+    def __init__(
+        self,
+        target: Target,
+        access: NodeAccess,
+        parallel: asyncio.Semaphore,
+        peer: HttpPeer | None = None,
+        outcomes: Counter[str] | None = None,
+        make_peer: MakePeer = HttpPeer,
+    ) -> None:
+        self._make_peer = make_peer
+        self.target = target
+        self.access = access
+        self._peer = peer or make_peer(target.url, access)
+        self._parallel = parallel
+        self._outcomes = Counter() if outcomes is None else outcomes
+
+    def limited_by(self, parallel: asyncio.Semaphore) -> Node:
+        """The same node and its connections, with another limit."""
+        return Node(self.target, self.access, parallel, self._peer, self._outcomes, self._make_peer)
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.target.name
+
+    async def post(self, path: str, content: bytes, *, seconds: float = SECONDS) -> PeerAnswer:
+        """The answer of the node to a POST request with JSON, which is sent once only.
+
+        Raises:
+            DaemonError: there is no answer, it is too long, or the node refuses.
+        """
+        async with self._peer.places, self._parallel:
+            with self._counted():
+                return await self._peer.post(path, content, seconds=seconds)
+
+    async def get(
+        self, path: str, query: Query = (), *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
+    ) -> PeerAnswer:
+        """The answer of the node, in at most this many seconds after a place is free.
+
+        Raises:
+            DaemonError: there is no answer, it is too long, or the node refuses.
+        """
+        async with self._peer.places, self._parallel:
+            with self._counted():
+                return await self._peer.get(path, query, max_bytes=max_bytes, seconds=seconds)
+
+    async def stream(
+        self, path: str, query: Query, media_type: str, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The parts of an answer without an end, on a connection of its own, so that no other request waits for it.
+
+        Raises:
+            DaemonError: it does not begin in time, breaks off, is of another media type, or the node refuses.
+        """
+        peer = self._make_peer(self.target.url, self.access)
+        try:
+            async with aclosing(peer.stream(path, query, media_type, headers)) as parts:
+                with self._counted():
+                    first = await anext(parts, b"")
+                yield first
+                async for part in parts:
+                    yield part
+        finally:
+            await peer.close()
+
+    async def close(self) -> None:
+        """Refuse later requests, and close the connections as soon as no request runs."""
+        await self._peer.close()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count how a request ends; a cancelled one does not count."""
+        try:
+            yield
+        except DaemonError as error:
+            self._outcomes[error.kind] += 1
+            raise
+        self._outcomes[ANSWERED] += 1
+
+
+async def ask_node(node: Node, model: type[Part], path: str, query: Query = (), max_bytes: int = MAX_BYTES) -> Part:
+    """The checked answer of a node at a path.
+
+    Raises:
+        DaemonError: there is no answer, the node refuses, or the answer is not the expected one.
+    """
+    return read_answer(model, await node.get(path, query, max_bytes=max_bytes))
+
+
+Ask = Callable[[Node], Awaitable[T]]
+
+
+@dataclass(slots=True)
+class FleetAnswers(Generic[T]):
+    """Answers by the name of the node, and for each node without one the reason as a sentence."""
+
+    answers: dict[str, T] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+class Nodes:
+    """The nodes of the discovery, with their connections, which last as long as the node stays the same."""
+
+    def __init__(self, make_peer: MakePeer = HttpPeer) -> None:
+        self._make_peer = make_peer
+        self._nodes: dict[str, Node] = {}
+        self._parallel = asyncio.Semaphore(MAX_PARALLEL)
+        self._closing: set[asyncio.Task[None]] = set()
+        self.outcomes: Counter[str] = Counter()
+        """The number of requests to nodes by how they ended, or streams began: `answered`, or the kind of the error."""
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def all(self) -> tuple[Node, ...]:
+        """All nodes, in the order of the discovery."""
+        return tuple(self._nodes.values())
+
+    def get(self, name: str) -> Node | None:
+        """A node by name."""
+        return self._nodes.get(name)
+
+    def update(self, targets: Iterable[Target], access: Callable[[Target], NodeAccess]) -> None:
+        """Keep the nodes that are listed unchanged, with the same access; add and close others."""
+        old, self._nodes = self._nodes, {}
+        for target in targets:
+            wanted = access(target)
+            known = old.get(target.name)
+            if (
+                known
+                and known.access is wanted
+                and (known.target.url, known.target.source) == (target.url, target.source)
+            ):
+                known.target = target
+                self._nodes[target.name] = old.pop(target.name)
+            else:
+                self._nodes[target.name] = Node(
+                    target, wanted, self._parallel, outcomes=self.outcomes, make_peer=self._make_peer
+                )
+        for node in old.values():
+            task = asyncio.create_task(node.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self.update((), lambda _: NodeAccess())
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def ask_each(
+        self, nodes: Iterable[Node], ask: Ask[T], seconds: float = PAGE_SECONDS
+    ) -> AsyncIterator[tuple[Node, T | DaemonError]]:
+        """Each node with its answer or the reason for having none, as they come, in at most this many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        tasks = {asyncio.ensure_future(_ask(ask, node)): node for node in nodes}
+        waiting = set(tasks)
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=max(0.0, deadline - loop.time()), return_when=asyncio.FIRST_COMPLETED
+                )
+                # a set has another order in every process
+                for task in sorted(done, key=lambda task: tasks[task].name):
+                    yield tasks[task], task.result()
+                if not done:
+                    break
+            for task in waiting:
+                yield tasks[task], DaemonError(f"no answer within the {seconds:g} s of the whole request")
+        finally:
+            for task in waiting:
+                task.cancel()
+            if waiting:
+                await asyncio.wait(waiting)
+
+    async def ask_all(self, nodes: Iterable[Node], ask: Ask[T], seconds: float = PAGE_SECONDS) -> FleetAnswers[T]:
+        """All answers within this many seconds, and the reasons of nodes without one."""
+        found: FleetAnswers[T] = FleetAnswers()
+        async for node, answer in self.ask_each(nodes, ask, seconds):
+            if isinstance(answer, DaemonError):
+                found.missing[node.name] = str(answer)
+            else:
+                found.answers[node.name] = answer
+        return found
+
+
+async def _ask(ask: Ask[T], node: Node) -> T | DaemonError:
+    """The answer, or the error as a value: a task whose exception nobody takes would be logged."""
+    try:
+        return await ask(node)
+    except DaemonError as error:
+        return error

@@ -1,0 +1,261 @@
+"""The report of a dataset as text, JSON and HTML: findings first, then tables of nodes, rails and places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ibpulse.base import document
+from ibpulse.base.document import Section, section_lines, wrap
+from ibpulse.base.instants import format_rfc3339
+from ibpulse.base.text import (
+    NOT_KNOWN,
+    count_text,
+    escape_controls,
+    first_names,
+    moment_text,
+    names_text,
+    percent,
+    rate_text,
+    size_text,
+)
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.statistics.lateness import Estimate
+from ibpulse.workbench.fleet.finding_sentences import find_sentences
+from ibpulse.workbench.fleet.fleet_finding import milliseconds_text
+from ibpulse.workbench.fleet.fleet_report import FleetReport, StepRow
+from ibpulse.workbench.fleet.peer_groups import Halves
+from ibpulse.workbench.fleet.report_source import FleetNode
+
+TEMPLATE = Path(__file__).parent / "fleet_report.html.j2"
+NAMED = 4
+REMARKS = (
+    "Bandwidth is transmit + receive of the rails, averaged over the samples with traffic; CV is theirs.",
+    "Late: first transmission against that of the median of the peers, on the job's own clock, which the ends of the "
+    "steps keep; ± is three standard errors of the median and 0.5 ms for ends that do not coincide.",
+    "Own: first transmission minus first receipt of the same node; it needs no other clock.",
+    "Ends: how much later its steps end by the clocks as they were measured; ± includes the bounds of the clocks.",
+)
+
+
+def render_text(report: FleetReport) -> str:
+    """The report in lines of at most 100 characters, except for tables."""
+    lines = [report_title(report), *([simulated_text(report)] if report.simulated else []), *about(report), ""]
+    for finding in find_sentences(report):
+        lines.append(wrap(finding.sentence, "- "))
+        lines += [wrap(f"Evidence: {finding.evidence}", "  ")] if finding.evidence else []
+        lines += [wrap(f"Limit: {finding.limit}", "  ")] if finding.limit else []
+    for table in make_tables(report):
+        lines += ["", *section_lines(table)]
+    return "\n".join([*lines, "", *map(wrap, REMARKS)]) + "\n"
+
+
+def render_page(report: FleetReport) -> str:
+    """The report as HTML.
+
+    Raises:
+        RecordingError: jinja2 is not installed.
+    """
+    return document.render_page(
+        report_title(report),
+        TEMPLATE,
+        warnings=[simulated_text(report)] if report.simulated else [],
+        abouts=about(report),
+        findings=find_sentences(report),
+        sections=[*make_tables(report), Section(lines=REMARKS)],
+    )
+
+
+def render_json(report: FleetReport) -> str:
+    """The report as one JSON object; unknown values are null. Times are those of the collector."""
+    members = {
+        "dataset": str(report.path),
+        "job": report.choice.job or None,
+        "begin": format_rfc3339(report.origin_ns),
+        "end": format_rfc3339(report.end_ns),
+        "simulated": report.simulated,
+        "findings": find_sentences(report),
+        "nodes": [_node_json(report, node) for node in report.nodes.values()],
+        "steps": [_step_json(row) for row in report.steps],
+        "rails": [
+            {"direction": way, "rails": _named(split.rails, split.rail), "nodes": _named(split.nodes, split.node)}
+            for way, split in zip(("transmit", "receive"), report.splits, strict=False)
+        ],
+        "stalls": report.stalls,
+        "places": report.places,
+        "missing": [
+            {"node": node, "begin": format_rfc3339(begin), "end": format_rfc3339(end), "reason": reason}
+            for node, begin, end, reason in report.missing
+        ],
+        "changes": None if report.changes is None else report.changes.changes,
+    }
+    return document.render_json("ibpulse_fleet_report_version", members)
+
+
+def _named(names: Sequence[str], factors: Any) -> dict[str, float]:
+    return {name: float(factor) for name, factor in zip(names, factors, strict=True)}
+
+
+def _node_json(report: FleetReport, node: FleetNode) -> dict[str, Any]:
+    numbers = report.numbers.get(node.name)
+    return {
+        "node": node.name,
+        "labels": dict(node.labels),
+        "jobs": list(node.jobs),
+        "clock_offset_ms": node.clock.offset_ns / MILLISECOND_NS if node.clock else None,
+        "clock_bound_ms": node.clock.uncertainty_ns / MILLISECOND_NS if node.clock else None,
+        "clock_synchronised": node.synchronised,
+        "line_rate_bytes_per_second": node.line_rate,
+        "active_bytes_per_second": numbers.active_bandwidth if numbers else None,
+        "variation": numbers.variation if numbers else None,
+        "silent_ratio": numbers.silent_ratio if numbers else None,
+        "missing_ratio": numbers.missing_ratio if numbers else None,
+        "partial_ratio": numbers.partial_ratio if numbers else None,
+    }
+
+
+def _step_json(row: StepRow) -> dict[str, Any]:
+    late = row.lateness
+    return {
+        "node": row.node,
+        "ports": list(row.ports),
+        "peers": row.peers,
+        "steps": row.steps,
+        "step_ms": row.step_ms,
+        "step_bytes": row.step_bytes,
+        "silent_ratio": row.silent_ratio,
+        "compared_with": row.compared_with,
+        "late": row.late is not None if late else None,
+        "halves": _halves_json(row.halves) if row.halves else None,
+        "start": _estimate_json(late.start) if late else None,
+        "own": _estimate_json(late.own) if late and late.own else None,
+        "ends": _estimate_json(late.ends) if late and late.ends else None,
+    }
+
+
+def _halves_json(halves: Halves) -> dict[str, Any]:
+    first, second = (_estimate_json(each.start) for each in (halves.first, halves.second))
+    return {"at_seconds": halves.at, "first": first, "second": second}
+
+
+def _estimate_json(estimate: Estimate) -> dict[str, float]:
+    return {"ms": estimate.ms, "uncertainty_ms": estimate.uncertainty_ms, "robust_deviations": estimate.z}
+
+
+def report_title(report: FleetReport) -> str:
+    """The name of the dataset and the choice."""
+    return escape_controls(f"{report.path}: {report.choice.text}")
+
+
+def simulated_text(report: FleetReport) -> str:
+    """A sentence that some of it is simulated."""
+    names = [name for name, node in report.nodes.items() if node.simulated]
+    which = "" if len(names) == len(report.nodes) else f" ({escape_controls(names_text(names))})"
+    return f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."
+
+
+def about(report: FleetReport) -> list[str]:
+    """Lines that identify what is reported."""
+    jobs = list(dict.fromkeys(job for node in report.nodes.values() for job in node.jobs))
+    intervals = sorted({node.interval_ns / MILLISECOND_NS for node in report.nodes.values()})
+    return [
+        f"{count_text(len(report.nodes), 'node')}, {report.seconds:.1f} s from {moment_text(report.origin_ns)}, every "
+        f"{' or '.join(f'{each:g} ms' for each in intervals)}",
+        f"Jobs: {escape_controls(first_names(jobs, NAMED)) or 'none chosen'}",
+    ]
+
+
+def make_tables(report: FleetReport) -> list[Section]:
+    """The tables below the findings."""
+    return [_node_table(report), _late_table(report), *_rail_tables(report), *_place_tables(report)]
+
+
+def _node_table(report: FleetReport) -> Section:
+    rows = []
+    for name, node in report.nodes.items():
+        numbers = report.numbers.get(name)
+        steps = [row for row in report.steps if row.node == name]
+        most = max(steps, key=lambda row: row.step_bytes or 0.0, default=None)
+        rows.append(
+            (
+                escape_controls(name),
+                *(escape_controls(node.labels.get(label, "")) or NOT_KNOWN for label in ("leaf", "rack", "stage")),
+                _known(most.step_ms if most else None, milliseconds_text),
+                _known(most.step_bytes if most else None, size_text),
+                _known(numbers.silent_ratio if numbers else None, percent),
+                _known(numbers.active_bandwidth if numbers else None, rate_text),
+                _known(numbers.variation if numbers else None, lambda value: f"{value:.2f}"),
+                _known(numbers.missing_ratio if numbers else None, percent),
+                _known(node.bound_ns, lambda bound: f"± {milliseconds_text(bound / MILLISECOND_NS)}"),
+            )
+        )
+    heads = ("node", "leaf", "rack", "stage", "step", "bytes/step", "silent", "bandwidth", "CV", "missing", "clock")
+    return Section("Nodes", heads, tuple(rows))
+
+
+def _known(value: float | None, text: Any) -> str:
+    return NOT_KNOWN if value is None else text(value)
+
+
+def _late_table(report: FleetReport) -> Section:
+    rows = []
+    for row in sorted(report.steps, key=lambda row: -(row.lateness.lateness_ms if row.lateness else -math.inf)):
+        late = row.lateness
+        rows.append(
+            (
+                escape_controls(row.node),
+                escape_controls(names_text(row.ports, 2)),
+                str(row.steps),
+                str(row.compared_with),
+                _estimate(late.start if late else None),
+                f"{late.start.z:.1f}" if late else NOT_KNOWN,
+                _estimate(late.own if late else None),
+                _estimate(late.ends if late else None),
+                _verdict(row),
+            )
+        )
+    heads = ("node", "ports", "steps", "peers", "late", "z", "own", "ends", "")
+    return Section("Lateness, the latest first", heads, tuple(rows))
+
+
+def _verdict(row: StepRow) -> str:
+    apart = row.lateness is not None and row.lateness.judged and row.lateness.ends_apart
+    if row.late is row.lateness:
+        return "late" if row.late else ""
+    return "late in a half" if row.late else "ends apart" if apart else ""
+
+
+def _estimate(estimate: Estimate | None) -> str:
+    return NOT_KNOWN if estimate is None else f"{estimate.ms:+.2f} ± {estimate.uncertainty_ms:.2f} ms"
+
+
+def _rail_tables(report: FleetReport) -> list[Section]:
+    if not report.splits:
+        return []
+    rails = report.splits[0].rails
+    rows = tuple(
+        (escape_controls(name), *(f"{split.rail[place]:.2f}" for split in report.splits))
+        for place, name in enumerate(rails)
+    )
+    return [Section("Rails, factor on all nodes (1 is usual)", ("rail", "transmit", "receive"), rows)]
+
+
+def _place_tables(report: FleetReport) -> list[Section]:
+    if not report.places:
+        return []
+    rows = tuple(
+        (
+            f"{place.kind} {escape_controls(place.name)}",
+            str(len(place.nodes)),
+            escape_controls(first_names(place.jobs, NAMED)) or NOT_KNOWN,
+            _known(place.active_bandwidth, rate_text),
+            _known(place.lateness_ms, lambda value: f"{value:+.2f} ms"),
+            str(len(place.late)),
+        )
+        for place in report.places
+    )
+    return [
+        Section("Places, medians over their nodes", ("place", "nodes", "jobs", "bandwidth", "late", "late nodes"), rows)
+    ]

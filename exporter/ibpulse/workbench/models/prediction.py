@@ -1,0 +1,255 @@
+"""Puts the parts of the model together: what a job sends, for how long, and what samples of 10 ms show.
+
+Everything is computed once per reading of the unknown inputs; the result is the range over the readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ibpulse.workbench.models.sampled_load import SampleStatistics, schedule_statistics
+from ibpulse.workbench.models.step_time import (
+    ATTENTION_SHARES,
+    MFU,
+    PEAK_SHARE,
+    Utilisation,
+    attention_operations,
+    bubble_share,
+    step_bounds,
+    step_operations,
+)
+from ibpulse.workbench.models.step_timelines import StepInputs, StepTimeline, step_timelines
+from ibpulse.workbench.models.traffic_sources import Flow, step_flows
+from ibpulse.workbench.models.training_job import Reading, TrainingJob, readings
+from ibpulse.workbench.models.wire_timing import MESSAGE_BYTES, Hardware, latency_seconds
+
+SAMPLES = (0.01, 0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """The least and the greatest value over all readings of what is unknown."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, values: Iterable[float]) -> ValueRange:
+        """The range of some values."""
+        found = list(values)
+        return cls(min(found), max(found))
+
+    def times(self, factor: float) -> ValueRange:
+        """Both ends multiplied by a positive factor."""
+        return ValueRange(self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source of traffic: bytes per step of a node, GPU and rail, network messages per rail, and seconds per step.
+
+    `formulas` has one entry per distinct reading.
+    """
+
+    source: str
+    operation: str
+    group_size: int
+    group_nodes: int
+    operations: ValueRange
+    node_bytes: ValueRange
+    gpu_bytes: ValueRange
+    rail_bytes: ValueRange
+    rail_messages: ValueRange
+    nvlink_gpu_bytes: ValueRange
+    wire_seconds: ValueRange
+    nvlink_seconds: ValueRange
+    latency_seconds: ValueRange
+    formulas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRow:
+    """What samples of one length show of a node's rails, transmit and receive together, in bytes per second."""
+
+    sample_seconds: float
+    peak: ValueRange
+    duty: ValueRange
+    cv: ValueRange
+
+
+@dataclass(frozen=True, slots=True)
+class StepPrediction:
+    """The length of a step in seconds; `given` if it was an input, else it follows from `utilisation`.
+
+    `compute` is known if the utilisation is that while computing. `bubble` is a share of the compute. Rates are of one
+    node.
+    """
+
+    given: bool
+    utilisation: Utilisation | None
+    compute: ValueRange | None
+    seconds: ValueRange
+    bubble: float
+    transmit_rate: ValueRange
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Everything that the model says of a job; bytes are those that a node sends, and as many are received."""
+
+    job: TrainingJob
+    hardware: Hardware
+    readings: int
+    sources: tuple[SourceRow, ...]
+    node_bytes: ValueRange
+    wire_seconds: ValueRange
+    communication_seconds: ValueRange
+    step: StepPrediction | None
+    sampled: tuple[SampledRow, ...]
+    timelines: tuple[StepTimeline, ...]
+    warnings: tuple[str, ...]
+
+
+def predict(job: TrainingJob, hardware: Hardware, inputs: StepInputs) -> Prediction:
+    """The traffic, the times and the samples of a job."""
+    choices = readings(job)
+    flows = [step_flows(job, reading) for reading in choices]
+    seconds = [sum(flow_seconds(flow, hardware) for flow in each) for each in flows]
+    node_bytes = ValueRange.over(sum(flow.wire for flow in each) for each in flows)
+    wire = node_bytes.times(1 / hardware.node_bytes_per_second)
+    step = _step(job, inputs, choices, seconds, [sum(flow.wire for flow in each) for each in flows])
+    timelines, left_out = step_timelines(job, hardware, inputs, choices, flows)
+    return Prediction(
+        job=job,
+        hardware=hardware,
+        readings=len(choices),
+        sources=_rows(flows, hardware),
+        node_bytes=node_bytes,
+        wire_seconds=wire,
+        communication_seconds=ValueRange.over(seconds),
+        step=step,
+        sampled=_sampled(timelines),
+        timelines=timelines,
+        warnings=(*(_impossible(job, step, wire) if step else ()), *left_out),
+    )
+
+
+def flow_seconds(flow: Flow, hardware: Hardware) -> float:
+    """Seconds of all operations of a source, one after another: latencies + max(wire, NVLink)."""
+    latency = flow.operations * latency_seconds(flow.operation, flow.group)
+    return latency + max(flow.wire / hardware.node_bytes_per_second, flow.nvlink / hardware.nvlink_bytes_per_second)
+
+
+def _rows(flows: Sequence[Sequence[Flow]], hardware: Hardware) -> tuple[SourceRow, ...]:
+    names = dict.fromkeys(flow.source for each in flows for flow in each)
+    return tuple(_row([flow for each in flows for flow in each if flow.source == name], hardware) for name in names)
+
+
+def _row(flows: Sequence[Flow], hardware: Hardware) -> SourceRow:
+    first = flows[0]
+
+    def over(value: Callable[[Flow], float]) -> ValueRange:
+        return ValueRange.over(map(value, flows))
+
+    node = over(lambda flow: flow.wire)
+    rail = node.times(1 / hardware.rails)
+    nvlink = over(lambda flow: flow.nvlink)
+    return SourceRow(
+        source=first.source,
+        operation=first.operation,
+        group_size=first.group.size,
+        group_nodes=first.group.nodes,
+        operations=over(lambda flow: flow.operations),
+        node_bytes=node,
+        gpu_bytes=node.times(1 / first.group.node_gpus),
+        rail_bytes=rail,
+        rail_messages=rail.times(1 / MESSAGE_BYTES),
+        nvlink_gpu_bytes=nvlink,
+        wire_seconds=node.times(1 / hardware.node_bytes_per_second),
+        nvlink_seconds=nvlink.times(1 / hardware.nvlink_bytes_per_second),
+        latency_seconds=over(lambda flow: flow.operations * latency_seconds(flow.operation, flow.group)),
+        formulas=tuple(dict.fromkeys(flow.formula for flow in flows)),
+    )
+
+
+def _step(
+    job: TrainingJob, inputs: StepInputs, choices: Sequence[Reading], seconds: Sequence[float], sent: Sequence[float]
+) -> StepPrediction | None:
+    """The step from its given length or its utilisation; while computing, between perfect and no overlap."""
+    bubble = bubble_share(job.pp, job.micro_batches, job.chunks)
+    used, compute = inputs.utilisation, None
+    if inputs.step_seconds is not None:
+        lengths = [(inputs.step_seconds, inputs.step_seconds)] * len(choices)
+    elif used is not None:
+        lengths = [_operation_seconds(job, used, reading) for reading in choices]
+    else:
+        return None
+    if used is not None and used.kind == PEAK_SHARE:
+        compute = ValueRange.over(one for pair in lengths for one in pair)
+        lengths = [
+            (step_bounds(low * (1 + bubble), wire)[0], step_bounds(high * (1 + bubble), wire)[1])
+            for (low, high), wire in zip(lengths, seconds, strict=True)
+        ]
+    return StepPrediction(
+        given=inputs.step_seconds is not None,
+        utilisation=used,
+        compute=compute,
+        seconds=ValueRange.over(length for pair in lengths for length in pair),
+        bubble=bubble,
+        transmit_rate=ValueRange.over(
+            amount / length for amount, pair in zip(sent, lengths, strict=True) for length in pair
+        ),
+    )
+
+
+def attention_per_token(job: TrainingJob) -> float:
+    """Operations per token for the scores of all pairs of tokens."""
+    model = job.model
+    return attention_operations(model.layers, model.attention_width or model.hidden, job.sequence)
+
+
+def _operation_seconds(job: TrainingJob, used: Utilisation, reading: Reading) -> tuple[float, float]:
+    """Seconds of the operations that a utilisation counts, with the fewest and the most attention scores."""
+    recompute = reading.recompute and used.kind != MFU
+    low, high = (
+        step_operations(
+            job.model.multiplied_parameters, job.step_tokens, share * attention_per_token(job), recompute=recompute
+        )
+        / (job.gpus * used.share * used.peak)
+        for share in ATTENTION_SHARES[used.attention]
+    )
+    return low, high
+
+
+def _impossible(job: TrainingJob, step: StepPrediction, wire: ValueRange) -> Iterator[str]:
+    """Warnings about steps that are too short for their bytes or their operations."""
+    if step.compute is None and wire.high > step.seconds.low:
+        yield (
+            f"the bytes need up to {wire.high:.4g} s at the full rate of all rails, but the step has "
+            f"{step.seconds.low:.4g} s; readings above the step are impossible"
+        )
+    used = step.utilisation
+    if used and used.kind == MFU and job.recompute == "full" and used.share * 4 / 3 > 1:
+        yield (
+            f"with full recomputation, an MFU of {100 * used.share:.4g} % needs {400 * used.share / 3:.4g} % of the "
+            "peak, which is impossible; if it counts recomputation, give hfu"
+        )
+
+
+def _sampled(timelines: Sequence[StepTimeline]) -> tuple[SampledRow, ...]:
+    """What samples show of the time lines, for each length of a sample."""
+    return tuple(
+        _sampled_row(length, [schedule_statistics(line.spans, line.period, length) for line in timelines])
+        for length in SAMPLES
+        if timelines
+    )
+
+
+def _sampled_row(length: float, found: Sequence[SampleStatistics]) -> SampledRow:
+    return SampledRow(
+        sample_seconds=length,
+        peak=ValueRange.over(2 * one.peak for one in found),
+        duty=ValueRange.over(one.duty for one in found),
+        cv=ValueRange.over(one.cv for one in found),
+    )

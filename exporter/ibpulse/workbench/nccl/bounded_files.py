@@ -1,0 +1,185 @@
+"""Reads benchmark files of unknown origin: bounded sizes, repaired JSON, errors without secrets."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import orjson
+
+from ibpulse.base.errors import BenchmarkError
+from ibpulse.base.files import ForeignFile
+from ibpulse.base.text import show, size_text
+
+MOST_DOCUMENT_BYTES = 64 << 20
+MOST_LOG_BYTES = 4 << 30
+MOST_LINE_BYTES = 1 << 20
+EMPTY_ADVICE = "give the file that the benchmark writes"
+LARGEST_COUNT = 2**62
+# a bound for rates and times that keeps every product finite
+LARGEST_NUMBER = 1e18
+# possessive, so that hostile text costs linear time; a string may be cut off by the end of the file
+_STRING = r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
+_TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],]", re.DOTALL)
+_CLOSING = {"{": "}", "[": "]"}
+MOST_DEPTH = 100
+_MISSING_COMMA = re.compile(r'(?<=["0-9}\]])[^\S\n]*\n\s*(?=")')
+# bare words that printf writes for infinity, other texts without quotes, a comma before a bracket
+_WORD = r"[A-Za-z_][\w./*+-]*+"
+_FAULT = re.compile(
+    rf"(?P<string>{_STRING})|-?\b(?P<word>inf|nan)\b|(?P<bare>{_WORD}(?:[ \t]++{_WORD})*+)|(?P<comma>,)(?=\s*+[}}\]])",
+    re.DOTALL,
+)
+_CONSTANTS = ("true", "false", "null")
+
+
+def refuse(path: Path, problem: str, way_out: str, line: int | None = None) -> NoReturn:
+    """Refuse a file.
+
+    Raises:
+        BenchmarkError: always.
+    """
+    _file(path).refuse(problem, way_out, line)
+
+
+def _file(path: Path) -> ForeignFile:
+    return ForeignFile(path, BenchmarkError, "benchmark file")
+
+
+def read_beginning(path: Path) -> str:
+    """The first characters of a file without leading space, empty for an empty file.
+
+    Raises:
+        BenchmarkError: the file cannot be read.
+    """
+    with _file(path).opened() as file:
+        return file.read(4096).decode("utf-8", "replace").lstrip()
+
+
+def read_document(path: Path) -> str:
+    """The text of a file of at most `MOST_DOCUMENT_BYTES`; bytes that are not UTF-8 are replaced.
+
+    Raises:
+        BenchmarkError: the file cannot be read, or is empty or too large.
+    """
+    content = _file(path).read(MOST_DOCUMENT_BYTES, "benchmark only the sizes you need")
+    if not content.strip():
+        refuse(path, "is empty", EMPTY_ADVICE)
+    return content.decode("utf-8", "replace")
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers from 1, without reading it whole.
+
+    Raises:
+        BenchmarkError: the file cannot be read, is larger than `MOST_LOG_BYTES`, or has a line that is too long.
+    """
+    total = 0
+    with _file(path).opened() as file:
+        for number, line in enumerate(iter(partial(file.readline, MOST_LINE_BYTES + 1), b""), 1):
+            total += len(line)
+            if len(line) > MOST_LINE_BYTES:
+                refuse(path, f"has a line of more than {size_text(MOST_LINE_BYTES)}", "it is no log", number)
+            if total > MOST_LOG_BYTES:
+                refuse(path, f"is larger than {size_text(MOST_LOG_BYTES)}", "split it", number)
+            yield number, line.decode("utf-8", "replace")
+
+
+def parse_document(path: Path, text: str) -> tuple[Any, list[str]]:
+    """The JSON object or list in a text, and remarks about what had to be repaired to read it.
+
+    Raises:
+        BenchmarkError: it is neither even when repaired; the message shows no content of the file.
+    """
+    remarks: list[str] = []
+    found = _parsed(text)
+    if found is None:
+        text, found = _repaired(text)
+        remarks.append("the file is not valid JSON; known faults of its writer were repaired")
+    if found is None:
+        found = _parsed(_closed(text))
+        remarks = ["the file ends early; everything up to its last complete value was read"]
+    if not isinstance(found, dict | list):
+        refuse(path, "is not JSON", "see `ibpulse nccl --help` for the formats that are read")
+    return found, remarks
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None
+
+
+def _repaired(text: str) -> tuple[str, Any]:
+    text = _FAULT.sub(_repair, text)
+    text = _MISSING_COMMA.sub(",\n", text)
+    return text, _parsed(text)
+
+
+def _repair(found: re.Match[str]) -> str:
+    match found.lastgroup:
+        case "word":
+            return "null"
+        case "comma":
+            return ""
+        case "bare" if found[0] not in _CONSTANTS:
+            return f'"{found[0]}"'
+    return found[0]
+
+
+def _closed(text: str) -> str:
+    """A truncated document without its last incomplete value, and with its open brackets closed."""
+    opened: list[str] = []
+    end, needed = 0, ""
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
+        if sign in _CLOSING:
+            opened.append(_CLOSING[sign])
+            end, needed = token.end(), "".join(reversed(opened))
+        elif sign in ("}", "]"):
+            if not opened or opened.pop() != sign:
+                return ""
+            end, needed = token.end(), "".join(reversed(opened))
+        elif sign == ",":
+            end, needed = token.start(), "".join(reversed(opened))
+        if len(opened) > MOST_DEPTH:
+            return ""
+    return text[:end] + needed
+
+
+def number_of(path: Path, where: str, value: object, line: int | None = None) -> float | None:
+    """A finite number that is not negative; None for null, `nan`, `N/A` and infinity.
+
+    Raises:
+        BenchmarkError: it is something else.
+    """
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("nan", "-nan", "inf", "-inf", "n/a", "")):
+        return None
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else -1.0
+    except (ValueError, OverflowError):
+        number = -1.0
+    if math.isnan(number) or math.isinf(number):
+        return None
+    if not 0 <= number <= LARGEST_NUMBER:
+        refuse(path, f"has {where} {show(value)}", "it must be a number from 0 on", line)
+    return number
+
+
+def count_of(
+    path: Path, where: str, value: object, line: int | None = None, least: int = 0, most: int = LARGEST_COUNT
+) -> int:
+    """A whole number from `least` to `most`.
+
+    Raises:
+        BenchmarkError: it is something else.
+    """
+    text = value.strip() if isinstance(value, str) else str(value) if type(value) is int else ""
+    if not re.fullmatch("[0-9]{1,19}", text) or not least <= int(text) <= most:
+        refuse(path, f"has {where} {show(value)}", f"it must be a whole number from {least} to {most}", line)
+    return int(text)

@@ -1,0 +1,75 @@
+"""Recordings as pictures: heatmap, animation, distribution.
+
+options           the options of a picture, and the file types of each kind
+picture_run       the drawn part of one recording: columns of samples, and the scale shared by all runs
+pictures_of_runs  still pictures of recordings, with the key numbers of their reports
+figure            the drawing libraries, or how to install them; colours; writing a figure to a file
+panels            the parts that several pictures share
+heatmap, distribution   the still pictures
+animation_layout  the static parts of an animation, and the positions of the moving ones
+frames            the frames of an animation
+animation         an animation as GIF or MP4
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ibpulse.base.late_names import late_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from ibpulse.workbench.pictures.options import PictureOptions
+    from ibpulse.workbench.pictures.picture_run import PictureRun
+    from ibpulse.workbench.pictures.pictures_of_runs import draw_report
+    from ibpulse.workbench.pictures.predicted_steps import PredictedPicture, predicted_steps_url, save_predicted_steps
+    from ibpulse.workbench.pictures.trace_picture import save_trace_picture
+
+__all__ = [
+    "PredictedPicture",
+    "draw_report",
+    "predicted_steps_url",
+    "render",
+    "save_predicted_steps",
+    "save_trace_picture",
+]
+
+__getattr__ = late_names(
+    __name__,
+    {
+        "PredictedPicture": "predicted_steps",
+        "draw_report": "pictures_of_runs",
+        "predicted_steps_url": "predicted_steps",
+        "save_predicted_steps": "predicted_steps",
+        "save_trace_picture": "trace_picture",
+    },
+)
+"""Matplotlib is optional and slow to import."""
+
+
+def render(
+    kind: str,
+    runs: Sequence[PictureRun],
+    output: Path,
+    options: PictureOptions,
+    announce: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Draw the runs as a picture of that kind into the file; `announce` gets a sentence if that takes long.
+
+    Raises:
+        PictureError: the picture cannot be drawn or written.
+    """
+    # matplotlib is slow to import, and optional
+    from ibpulse.workbench.pictures.distribution import draw_distribution
+    from ibpulse.workbench.pictures.figure import save_figure
+    from ibpulse.workbench.pictures.heatmap import draw_heatmap
+
+    if kind == "animation":
+        from ibpulse.workbench.pictures.animation import save_animation
+
+        save_animation(runs, output, options, announce)
+        return
+    draw = {"heatmap": draw_heatmap, "distribution": draw_distribution}[kind]
+    save_figure(draw(runs, options), output, options.theme)

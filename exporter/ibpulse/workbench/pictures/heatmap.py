@@ -1,0 +1,176 @@
+"""The heatmap: all rails over time, on one scale for all runs, with the bandwidth and the key numbers of each below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ibpulse.workbench.pictures.event_marks import STRIP_INCHES, EventMarks, gather_marks
+from ibpulse.workbench.pictures.figure import SMALL, THEMES, Axes, Figure, matplotlib, settings, ticker
+from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.panels import (
+    LEGEND_INCHES,
+    LINE_INCHES,
+    LINE_STEP,
+    Page,
+    describe_column,
+    draw_band,
+    draw_colour_bar,
+    draw_legend,
+    draw_rows,
+    facts_inches,
+    hatch_missing,
+    head_lines,
+    label_inches,
+    mark_missing,
+    plain,
+    time_unit,
+    wrap,
+)
+from ibpulse.workbench.pictures.picture_run import Columns, PictureRun, Scale, choose_scale, reduce
+
+MOST_MARKS = 8
+MARGIN, BETWEEN, RIGHT = 0.15, 0.35, 1.15
+HEAD, TITLE, ROW, LEAST_ROWS, NODE, AXIS = 0.55, 0.3, 0.22, 1.3, 1.3, 0.6
+FACT, GAP = 1.08, 0.12
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Positions in inches from the left and upper edge."""
+
+    lefts: tuple[float, ...]
+    width: float
+    rows: float
+    maps: tuple[str, ...]
+    head: float
+    reduced: bool
+    marks: tuple[EventMarks, ...]
+
+    @property
+    def maps_top(self) -> float:
+        return self.head + (STRIP_INCHES if any(self.marks) else 0.0)
+
+    @property
+    def node_top(self) -> float:
+        return self.maps_top + len(self.maps) * (TITLE + self.rows) + TITLE + (LINE_INCHES if self.reduced else 0.0)
+
+    @property
+    def facts_top(self) -> float:
+        return self.node_top + NODE + AXIS
+
+    def facts(self, run: PictureRun) -> int:
+        """The number of columns of key numbers that makes their rows even."""
+        count = max(1, len(run.node.facts))
+        rows = -(-count // max(2, int(self.width / FACT)))
+        return -(-count // rows)
+
+
+def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
+    """The picture of one or two runs.
+
+    A run with more samples than fit gets two maps: the highest sample and the mean of each column.
+
+    Raises:
+        PictureError: utilisation is requested, but a line rate is unknown.
+    """
+    scale, colours = choose_scale(runs, options), THEMES[options.theme]
+    with matplotlib.rc_context(settings(colours)):
+        plan = _make_plan(runs, options)
+        marks_top = plan.facts_top + max(facts_inches(run, plan.facts(run)) for run in runs)
+        below = (
+            marks_top + LINE_STEP * max(len(marks.lines) for marks in plan.marks) + (GAP if any(plan.marks) else 0.0)
+        )
+        foot = wrap(_foot(runs, scale), options.width_inches - 2 * MARGIN)
+        height = below + LEGEND_INCHES + LINE_STEP * len(foot) + 0.12
+        page = Page(options.width_inches, height, options.dpi, colours)
+        for left, run, marks in zip(plan.lefts, runs, plan.marks, strict=True):
+            page.head(left, 0.12, run, plan.width, plan.width)
+            _draw_maps(page, plan, left, run, scale, options)
+            axes = _draw_node(page, plan, left, run, scale, options)
+            if marks:
+                marks.draw_lines(axes, colours)
+                marks.draw_strip(page.axes(left, plan.head + TITLE, plan.width, STRIP_INCHES), colours)
+                marks.write(page, left, marks_top)
+            page.facts(left, plan.facts_top, plan.width, run, plan.facts(run))
+        bar = len(plan.maps) * (TITLE + plan.rows) - TITLE
+        where = page.axes(options.width_inches - RIGHT + 0.15, plan.maps_top + TITLE, 0.14, bar)
+        draw_colour_bar(where, scale, f"{scale.label}\nper {options.row}, {options.directions_text}")
+        draw_legend(page, MARGIN, below, runs)
+        for line, text in enumerate(foot):
+            page.write(MARGIN, below + LEGEND_INCHES + LINE_STEP * line, text, SMALL, color=colours.faint)
+    return page.figure
+
+
+def _most_columns(width_inches: float, dpi: int) -> int:
+    # at least one pixel, because rounding could lose narrower ones
+    return max(1, int(width_inches * dpi))
+
+
+def _make_plan(runs: Sequence[PictureRun], options: PictureOptions) -> _Plan:
+    labels = label_inches(runs)
+    room = options.width_inches - MARGIN - RIGHT
+    width = (room - labels * len(runs) - BETWEEN * (len(runs) - 1)) / len(runs)
+    lefts = tuple(MARGIN + labels + place * (width + BETWEEN + labels) for place in range(len(runs)))
+    reduced = any(run.ticks > _most_columns(width, options.dpi) for run in runs)
+    head = HEAD + 0.16 * (max(len(head_lines(run, width)) for run in runs) - 1)
+    maps = {"both": ("max", "mean"), "max": ("max",), "mean": ("mean",)}[options.statistic] if reduced else ("max",)
+    marks = tuple(gather_marks(run, width, MOST_MARKS) for run in runs)
+    rows = max(LEAST_ROWS, ROW * max(len(run.ports) for run in runs))
+    return _Plan(lefts, width, rows, maps, head, reduced, marks)
+
+
+def _draw_maps(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions) -> None:
+    columns = reduce(
+        scale.of_ports(run),
+        run.seconds,
+        _most_columns(plan.width, options.dpi),
+        run.down,
+        scale.of_ports(run, peaks=True),
+    )
+    for place, statistic in enumerate(plan.maps):
+        top = plan.maps_top + place * (TITLE + plan.rows) + TITLE
+        above = 0.2 + (plan.maps_top - plan.head if not place else 0.0)
+        page.write(left, top - above, _title(run, columns, statistic, options.row), SMALL)
+        axes = page.axes(left, top, plan.width, plan.rows)
+        hatch_missing(axes, page.colours)
+        draw_rows(axes, run, columns, statistic, scale.port, page.colours)
+        axes.tick_params(axis="x", labelbottom=False, length=0)
+
+
+def _title(run: PictureRun, columns: Columns, statistic: str, row: str) -> str:
+    tick = describe_column(run, 1)
+    if columns.ticks == 1:
+        return f"every {tick} sample of each {row}"
+    column = describe_column(run, columns.ticks)
+    if statistic == "max":
+        return f"highest {tick} sample in each column of {column}"
+    return f"mean of each column of {column}"
+
+
+def _draw_node(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions) -> Axes:
+    values = scale.of_node(run)[None]
+    peaks = scale.of_node(run, peaks=True)[None]
+    columns = reduce(values, run.node.seconds[None], _most_columns(plan.width, options.dpi), peaks=peaks)
+    size, sign = time_unit(run.span_seconds)
+    axes = page.axes(left, plan.node_top, plan.width, NODE)
+    column = columns.ticks * run.interval_seconds / size
+    draw_band(axes, columns, column, page.colours, describe_column(run, 1))
+    mark_missing(axes, columns.partly[0], column, page.colours)
+    axes.set_xlim(0.0, run.span_seconds / size)
+    axes.set_ylim(0.0, scale.node)
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
+    axes.set_xlabel(f"time since the beginning ({sign})")
+    above = 0.2 + (LINE_INCHES if plan.reduced else 0.0)
+    page.write(left, plan.node_top - above, f"{options.total} {scale.label}, {options.directions_text}", SMALL)
+    plain(axes)
+    if columns.ticks > 1:
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderpad=0.2, borderaxespad=0, handlelength=1.4
+        )
+    return axes
+
+
+def _foot(runs: Sequence[PictureRun], scale: Scale) -> list[str]:
+    parts = ["1 GB = 10⁹ bytes", "one colour scale for all" if len(runs) > 1 else "", scale.exceeded]
+    return [part for part in parts if part]

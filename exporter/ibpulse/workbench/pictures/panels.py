@@ -1,0 +1,286 @@
+"""The parts that several pictures share: page, axes, captions, headings and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from ibpulse.base.text import duration_text
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.arrays import Bools
+from ibpulse.core.statistics.steps.runs import find_runs
+from ibpulse.workbench.pictures.figure import (
+    COLOUR_MAP,
+    HATCH,
+    LARGE,
+    SMALL,
+    TINY,
+    USUAL,
+    Axes,
+    Colours,
+    Figure,
+    FigureCanvasAgg,
+    Polygon,
+    matplotlib,
+    ticker,
+)
+from ibpulse.workbench.pictures.picture_run import Columns, PictureRun, Scale
+
+SEPARATOR = " · "
+EVENT = "event, and the uncertainty of its time"
+TIME_UNITS = ((3 * 3600, 3600, "h"), (600, 60, "min"), (0, 1, "s"))
+LINE_INCHES, LINE_STEP = 0.2, 0.16
+LETTER_INCHES = 0.085
+# inches per point, for letters of average width
+LETTER, BOLD_LETTER = 0.0082, 0.0096
+GRADIENT = np.linspace(0, 1, 256)[:, None]
+# height of the line of a link that is down, at most, in rows and in inches
+DOWN_ROWS, DOWN_INCHES = 0.25, 0.06
+SWATCH_INCHES = 0.3
+LEGEND_INCHES = 0.24
+ARROW_INCHES = 0.12
+# share of the time line
+NARROW = 0.006
+
+
+def time_unit(span_seconds: float) -> tuple[int, str]:
+    """Seconds per unit, and the symbol of the unit, that make a span readable."""
+    return next((size, sign) for least, size, sign in TIME_UNITS if span_seconds >= least)
+
+
+def describe_run(run: PictureRun) -> str:
+    """Host, date, span and interval of a run, and the shares of missing data and of links that were down."""
+    return SEPARATOR.join(run_parts(run))
+
+
+def run_parts(run: PictureRun) -> list[str]:
+    """The parts of the description of a run."""
+    begin = datetime.fromtimestamp(run.begin_ns // SECOND_NS, UTC)
+    size, sign = time_unit(run.span_seconds)
+    span = f"{run.span_seconds / size:.4g} {sign}"
+    parts = [f"{begin:%Y-%m-%d %H:%M:%S} UTC", f"{span} at {duration_text(run.interval_ns)}"]
+    if run.host:
+        parts.insert(0, run.host)
+    if run.simulated:
+        parts.insert(0, "SIMULATED")
+    for ratio, what in ((run.missing_ratio, "missing"), (run.down_ratio, "link down")):
+        if ratio:
+            parts.append(f"{max(ratio * 100, 0.1):.1f} % {what}")
+    if run.too_much_missing and run.node.facts:
+        parts.append("too much missing for bursts, gaps, steps and peak")
+    if run.merged_samples:
+        parts.append(f"{run.merged_samples} samples merged, one above the line rate")
+    return parts
+
+
+def describe_column(run: PictureRun, ticks: int) -> str:
+    """The length of a column, such as `90 ms`."""
+    return duration_text(ticks * run.interval_ns)
+
+
+class Page:
+    """A figure with positions in inches from its left and upper edge."""
+
+    def __init__(self, width: float, height: float, dpi: int, colours: Colours) -> None:
+        self.width, self.height, self.colours = width, height, colours
+        self.figure = Figure(figsize=(width, height), dpi=dpi)
+        FigureCanvasAgg(self.figure)
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+        """Axes at that position."""
+        bottom = self.height - top - height
+        place = (left / self.width, bottom / self.height, width / self.width, height / self.height)
+        return self.figure.add_axes(place)
+
+    def write(self, left: float, top: float, text: str, size: float = USUAL, **style: Any) -> None:
+        """A text with its upper left corner at that position, unless its style says otherwise."""
+        chosen: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": size, "color": self.colours.text, **style}
+        self.figure.text(left / self.width, 1 - top / self.height, text, **chosen)
+
+    def head(self, left: float, top: float, run: PictureRun, name: float, rest: float) -> None:
+        """The name of a run, and its description below; both fit the width."""
+        self.write(left, top, shorten(run.name, name, LARGE), LARGE, weight="bold")
+        for line, text in enumerate(head_lines(run, rest)):
+            self.write(left, top + 0.24 + LINE_STEP * line, text, SMALL, color=self.colours.faint)
+
+    def facts(self, left: float, top: float, width: float, run: PictureRun, columns: int) -> None:
+        """The key numbers of a run in rows of `columns`."""
+        for place, (label, text) in enumerate(run.node.facts):
+            row, column = divmod(place, columns)
+            x, y = left + column * width / columns, top + row * 0.4
+            self.write(x, y, label, SMALL, color=self.colours.faint)
+            room = width * (columns - column) / columns
+            self.write(x, y + 0.15, shorten(text, room, USUAL), USUAL, weight="bold")
+
+
+def shorten(text: str, width: float, size: float) -> str:
+    """As much of a bold text as fits the width."""
+    most = max(2, int(width / (size * BOLD_LETTER)))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def head_lines(run: PictureRun, width: float) -> list[str]:
+    """The description of a run, in lines that fit the width."""
+    return wrap(run_parts(run), width)
+
+
+def wrap(parts: Iterable[str], width: float) -> list[str]:
+    """Parts in lines that fit the width; a number stays with its unit."""
+    most, lines = max(20, int(width / (SMALL * LETTER))), [""]
+    for part in parts:
+        shown = part if len(part) <= most else f"{part[: most - 1]}…"
+        if lines[-1] and len(lines[-1]) + len(SEPARATOR) + len(shown) > most:
+            lines.append("")
+        lines[-1] += f"{SEPARATOR if lines[-1] else ''}{shown}"
+    return lines
+
+
+def facts_inches(run: PictureRun, columns: int) -> float:
+    """Height of the facts of a run."""
+    return 0.4 * -(-len(run.node.facts) // columns)
+
+
+def label_inches(runs: Sequence[PictureRun]) -> float:
+    """Width of the longest name of a port."""
+    return LETTER_INCHES * max(len(port) for run in runs for port in run.ports) + 0.15
+
+
+def hatch_missing(axes: Axes, colours: Colours) -> None:
+    """Make missing data visible as the background of the axes."""
+    axes.set_facecolor(colours.hole)
+    axes.patch.set_hatch(HATCH)
+    axes.patch.set_edgecolor(colours.hatch)
+    axes.patch.set_linewidth(0)
+
+
+def draw_rows(axes: Axes, run: PictureRun, columns: Columns, statistic: str, highest: float, colours: Colours) -> None:
+    """Rows of colours over time, one per port, the first on top; missing data shows the background."""
+    size, _ = time_unit(run.span_seconds)
+    column = columns.ticks * run.interval_seconds / size
+    values = columns.highest if statistic == "max" else columns.mean
+    axes.imshow(
+        np.where(columns.down, np.nan, values),
+        cmap=matplotlib.colormaps[COLOUR_MAP],
+        vmin=0.0,
+        vmax=highest,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0.0, columns.count * column, len(run.ports), 0.0),
+    )
+    for row, down in enumerate(columns.down):
+        _draw_down(axes, down, column, row, colours)
+    axes.set_xlim(0.0, run.span_seconds / size)
+    axes.set_yticks(np.arange(len(run.ports)) + 0.5, run.ports)
+    axes.tick_params(axis="y", length=0)
+    for edge in range(1, len(run.ports)):
+        axes.axhline(edge, color=colours.background, linewidth=0.8)
+
+
+def _draw_down(axes: Axes, down: Bools, column: float, row: int, colours: Colours) -> None:
+    """A link that is down in some columns of a row: a line along its middle on the background."""
+    rows_per_inch = abs(axes.get_ylim()[1] - axes.get_ylim()[0]) / _inches(axes)
+    line = min(DOWN_ROWS, DOWN_INCHES * rows_per_inch)
+    first, end = find_runs(down)
+    places = list(zip((first * column).tolist(), ((end - first) * column).tolist(), strict=True))
+    for height, colour in ((1.0, colours.background), (line, colours.down)):
+        place = (row + (1 - height) / 2, height)
+        axes.broken_barh(places, place, facecolor=colour, linewidth=0, antialiased=False)
+
+
+def _inches(axes: Axes) -> float:
+    """Height of the axes."""
+    return float(axes.bbox.height / axes.figure.dpi)
+
+
+def draw_colour_bar(axes: Axes, scale: Scale, label: str) -> None:
+    """The colour scale, upright, with its unit; an arrow on top if there are higher values."""
+    axes.imshow(
+        GRADIENT,
+        cmap=matplotlib.colormaps[COLOUR_MAP],
+        aspect="auto",
+        origin="lower",
+        extent=(0.0, 1.0, 0.0, scale.port),
+    )
+    if scale.exceeded:
+        draw_arrow(axes)
+    axes.set_xticks([])
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
+    axes.set_ylabel(label)
+
+
+def draw_arrow(axes: Axes) -> None:
+    """An arrow above a colour scale: there are higher values."""
+    brightest = matplotlib.colormaps[COLOUR_MAP](1.0)
+    arrow = [(0.0, 1.0), (0.5, 1.0 + ARROW_INCHES / _inches(axes)), (1.0, 1.0)]
+    axes.add_patch(Polygon(arrow, transform=axes.transAxes, facecolor=brightest, edgecolor="none", clip_on=False))
+
+
+def draw_legend(page: Page, left: float, top: float, runs: Sequence[PictureRun]) -> None:
+    """What no traffic, missing data, a link that is down and an event look like."""
+    shown = [name for name in _SWATCHES if name != EVENT or any(run.events for run in runs)]
+    for name in shown:
+        axes = page.axes(left, top + 0.015, SWATCH_INCHES, 0.12)
+        axes.set_xlim(0.0, 1.0)
+        axes.set_ylim(1.0, 0.0)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set_linewidth(0.4)
+        _SWATCHES[name](axes, page.colours)
+        page.write(left + SWATCH_INCHES + 0.07, top, name, SMALL, color=page.colours.faint)
+        left += SWATCH_INCHES + 0.07 + len(name) * SMALL * LETTER + 0.2
+
+
+def _draw_event(axes: Axes, colours: Colours) -> None:
+    axes.set_axis_off()
+    axes.hlines(0.8, 0.0, 0.7, color=colours.text, linewidth=0.8)
+    axes.vlines(0.7, 0.5, 1.0, color=colours.text, linewidth=0.8)
+    axes.text(0.88, 1.0, "1", fontsize=TINY, weight="bold", color=colours.text, va="bottom", clip_on=False)
+
+
+_SWATCHES: Mapping[str, Callable[[Axes, Colours], None]] = {
+    "no traffic": lambda axes, _: axes.set_facecolor(matplotlib.colormaps[COLOUR_MAP](0.0)),
+    "missing data": hatch_missing,
+    "link down": lambda axes, colours: _draw_down(axes, np.array([True]), 1.0, 0, colours),
+    EVENT: _draw_event,
+}
+
+
+def draw_band(axes: Axes, columns: Columns, column: float, colours: Colours, tick: str) -> None:
+    """The mean of each column as a line, and a band up to its highest sample."""
+    mean, highest = columns.mean[0], columns.highest[0]
+    edges = np.arange(columns.count + 1) * column
+    if columns.ticks > 1:
+        base = np.nan_to_num(mean)
+        axes.stairs(
+            highest,
+            edges,
+            baseline=base,
+            fill=True,
+            color=colours.line,
+            alpha=0.3,
+            linewidth=0,
+            label=f"highest {tick} sample",
+        )
+    axes.stairs(mean, edges, baseline=None, color=colours.line, linewidth=0.8, label="mean")
+
+
+def plain(axes: Axes, *, grid: bool = True) -> None:
+    """Axes without clutter: no frame on top and right, a grid in the background."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(linewidth=0.6)
+
+
+def mark_missing(axes: Axes, missing: Bools, column: float, colours: Colours) -> None:
+    """Hatched spans, from top to bottom, over columns with missing data; `column` is their width."""
+    narrow = NARROW * column * len(missing)
+    for begin, end in zip(*((each * column).tolist() for each in find_runs(missing)), strict=True):
+        # hatching of a narrow span looks like a dashed line
+        hatch, colour = (None, colours.hatch) if end - begin < narrow else (HATCH, colours.hole)
+        axes.axvspan(begin, end, facecolor=colour, edgecolor=colours.hatch, hatch=hatch, linewidth=0, zorder=0.5)

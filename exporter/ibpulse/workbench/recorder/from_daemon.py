@@ -1,0 +1,406 @@
+"""The windows, ports, events and jobs of a daemon as a recording: as they arrive, or of the past.
+
+The API gives rates without their measured times, so each rate is assumed to cover one interval. The error of one sample
+is its jitter; over many samples it vanishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from ibpulse.base.errors import DaemonError, FabricError, RecordingError
+from ibpulse.base.text import show
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
+from ibpulse.core.answers.members import NOT_OURS
+from ibpulse.core.answers.ports import PortAnswer, PortsAnswer, Source
+from ibpulse.core.client.connection import WINDOW, DaemonConnection, ask_events, ask_ports
+from ibpulse.core.client.transport import Query
+from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.events import Event
+from ibpulse.core.events.event import JOB_KINDS
+from ibpulse.core.jobs.job_history import Holding, JobRecord, read_job
+from ibpulse.core.model import PROBLEMS
+from ibpulse.core.recordings.from_ring import MADE_BY, NO_PORT, SampleSource, mark_others
+from ibpulse.core.recordings.recorded_jobs import MOST_JOBS, limit_jobs
+from ibpulse.core.recordings.recording import (
+    MAX_PORTS,
+    RecordedPort,
+    Recording,
+    RecordingMeta,
+    concatenate,
+    limit_events,
+    meta_between,
+)
+from ibpulse.core.ring.window import ticks_to_settle, widest_stride
+from ibpulse.core.statistics.plausible import MOST_STEPS, STEPS
+
+log = logging.getLogger(__name__)
+
+# of one answer, so that it comes without delay: rates and uncertainties
+MAX_VALUES = 100_000
+# statuses of permanent refusals
+REFUSED = range(400, 500)
+TOO_MANY = 429
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# a daemon may notice an event this long after it happened, and lists it only then
+LATE_NS = 60 * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSamples:
+    """The samples that a daemon still has, all of them settled: from `begin_ns` to before `end_ns` by its clock."""
+
+    interval_ns: int
+    begin_ns: int
+    end_ns: int
+
+
+class DaemonSamples:
+    """The questions for the samples of a recording, and their answers as its pieces; asks nothing itself."""
+
+    def __init__(self, meta: RecordingMeta) -> None:
+        self.meta = meta
+        widest = widest_stride(port.stride for port in meta.ports)
+        self.settle_ns = ticks_to_settle(meta.interval_ns, widest) * meta.interval_ns
+        # rates and uncertainties of both directions
+        self.answer_ns = max(1, MAX_VALUES // (4 * len(meta.ports))) * meta.interval_ns
+
+    def query(self, begin_ns: int | None = None, end_ns: int = 0) -> Query:
+        """The parameters of `/api/v1/window` for each sample of a span, or of the newest second."""
+        span: list[tuple[str, str | int]] = [("last", "1s")]
+        if begin_ns is not None:
+            span = [("from", begin_ns // MILLISECOND_NS), ("to", -(-end_ns // MILLISECOND_NS))]
+        return [("statistic", "mean"), *span, ("uncertainty", "true")]
+
+    def cut(self, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
+        """The spans of the answers that together have the samples of a span."""
+        while begin_ns < end_ns:
+            yield begin_ns, min(begin_ns + self.answer_ns, end_ns)
+            begin_ns += self.answer_ns
+
+    def kept(self, newest: NodeArray) -> KeptSamples:
+        """The samples that the daemon had when it answered with its newest ones.
+
+        Raises:
+            DaemonError: as `check`.
+        """
+        self.check(newest)
+        end_ns = newest.newest_ns - self.settle_ns + self.meta.interval_ns
+        return KeptSamples(self.meta.interval_ns, newest.head.history.oldest_ms * MILLISECOND_NS, end_ns)
+
+    def check(self, window: NodeArray) -> None:
+        """Check that a window has the samples of the recording.
+
+        Raises:
+            DaemonError: the daemon has another interval, or answers something else.
+        """
+        head, interval_ns = window.head, self.meta.interval_ns
+        if head.interval_ms * MILLISECOND_NS != interval_ns:
+            raise DaemonError(
+                f"it now samples every {head.interval_ms} ms, but the recording has {interval_ns / 1e6:g} ms; "
+                "begin another recording",
+                kind="bad-answer",
+            )
+        if (window.step_ns, head.statistic, head.unit) != (interval_ns, "mean", "bytes_per_second"):
+            raise DaemonError(f"its answer does not have the rates of single samples; {NOT_OURS}", kind="bad-answer")
+
+    def read(self, window: NodeArray) -> Recording:
+        """The samples of a window as a piece, without events.
+
+        Raises:
+            DaemonError: as `check`.
+        """
+        self.check(window)
+        names = [str(port.id) for port in self.meta.ports]
+        rates = np.stack([window.both(name) for name in names]).astype(np.float64)
+        unsure = np.stack([window.both(name, "uncertainty") for name in names]).astype(np.float64)
+        steps = np.rint(np.minimum(np.nan_to_num(unsure), MOST_STEPS / STEPS) * STEPS).astype(np.uint16)
+        seconds = np.where(np.isnan(rates), 0.0, self.meta.interval_ns / SECOND_NS)
+        merged = np.stack([window.merged(name) for name in names])
+        return Recording(self.meta, window.start_ns, rates, seconds, steps, merged)
+
+
+def past_meta(
+    meta: RecordingMeta, events: Iterable[Event], jobs: Iterable[JobRecord], begin_ns: int, end_ns: int
+) -> RecordingMeta:
+    """The metadata of the samples of a past span: its events and jobs, and the ports as of its beginning.
+
+    `events` are those from the beginning up to now, after which `meta` has the ports, and `jobs` all that are known.
+    """
+    kept, left_out = limit_events(events)
+    kept_jobs, jobs_left_out = limit_jobs(jobs)
+    told = replace(meta, events=kept, events_left_out=left_out, jobs=kept_jobs, jobs_left_out=jobs_left_out)
+    return meta_between(told, begin_ns, end_ns)
+
+
+def fetch_recent(url: str, last_ns: int) -> Recording:
+    """The samples of the last `last_ns` of the daemon at a URL, or as many as it has, with their events and jobs.
+
+    Events that the daemon does not give are left out, which is logged.
+
+    Raises:
+        IbpulseError: it does not answer, or has no samples.
+    """
+    with closing(DaemonConnection(url)) as connection:
+        samples = DaemonSamples(ask_meta(connection))
+        newest = connection.ask_window(samples.query())
+        with connection.named(WINDOW):
+            end_ns = samples.kept(newest).end_ns
+        begin_ns = end_ns - last_ns
+        whole = ask_samples(connection, samples, begin_ns - begin_ns % samples.meta.interval_ns, end_ns)
+        known = np.flatnonzero(~np.isnan(whole.bytes_per_second).all(axis=(0, 1)))
+        if not known.size:
+            raise RecordingError(f"all samples of the last {last_ns / 1e9:g} s of {url} are missing; try again later")
+        kept = whole.cut(int(known[0]), whole.ticks)
+        events: Sequence[Event] = ()
+        try:
+            events = ask_events(connection, kept.start_ns).values
+        except DaemonError as error:
+            log.warning("%s; the events are left out", error)
+        return with_past(connection, kept, events)
+
+
+def ask_samples(connection: DaemonConnection, samples: DaemonSamples, begin_ns: int, end_ns: int) -> Recording:
+    """The samples of a span, without events; those from before the history are missing (NaN).
+
+    Raises:
+        DaemonError: the daemon does not answer, or has none.
+    """
+    pieces: list[Recording] = []
+    while begin_ns < end_ns:
+        window = connection.ask_window(samples.query(begin_ns, min(begin_ns + samples.answer_ns, end_ns)))
+        if not window.head.points:
+            break
+        with connection.named(WINDOW):
+            pieces.append(samples.read(window))
+        begin_ns = pieces[-1].end_ns
+    if not pieces:
+        raise DaemonError(f"{connection.place} has no samples of this time yet; try again in some seconds")
+    return concatenate(pieces)
+
+
+def with_past(connection: DaemonConnection, recording: Recording, events: Iterable[Event]) -> Recording:
+    """The samples that were just asked for, with their jobs and of the `events` since their beginning their own.
+
+    Raises:
+        DaemonError: the daemon does not answer.
+    """
+    begin_ns, end_ns = recording.start_ns, recording.end_ns
+    return replace(recording, meta=past_meta(recording.meta, events, ask_jobs(connection), begin_ns, end_ns))
+
+
+def ask_meta(connection: DaemonConnection) -> RecordingMeta:
+    """The metadata of a recording of a daemon that begins now: its ports, and the jobs that run.
+
+    Raises:
+        FabricError: the node has no ports that count bytes.
+        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
+    """
+    answer = ask_ports(connection)
+    ports = describe_answer(answer)
+    if not ports:
+        raise FabricError(f"the node at {connection.place} {NO_PORT}")
+    named = urlsplit(connection.place).hostname or ""
+    node = platform.node() if named in LOOPBACK else named
+    jobs = tuple(record for record in ask_jobs(connection) if record.ended_ns is None)
+    reason = f"from {connection.place}"
+    return RecordingMeta(node, answer.interval_ns, ports, MADE_BY, reason, simulated=answer.simulated, jobs=jobs)
+
+
+@asynccontextmanager
+async def daemon_source(url: str) -> AsyncIterator[DaemonSource]:
+    """The samples of the daemon at a URL from now on.
+
+    Raises:
+        IbpulseError: it does not answer, or has no ports.
+    """
+    with closing(DaemonConnection(url)) as connection:
+        meta = await asyncio.to_thread(ask_meta, connection)
+        yield DaemonSource(connection, meta)
+
+
+class DaemonFollower:
+    """Follows a daemon, each sample once and in order.
+
+    The first call finds the newest settled sample, and begins after it. `begin_ns` is the time of the first sample,
+    None before the first call.
+    """
+
+    def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
+        self._connection, self._samples = connection, DaemonSamples(meta)
+        self.begin_ns: int | None = None
+        self._next_ns: int | None = None
+        self._silent = False
+
+    def read(self) -> Iterator[Recording]:
+        """The samples settled since the last call; those that the daemon did not measure are missing (NaN).
+
+        If the daemon does not answer, the next call tries again and gets everything that is still in its ring.
+
+        Raises:
+            DaemonError: it has never answered, refuses the request, or has changed its interval.
+        """
+        while True:
+            window = self._ask()
+            piece = self._cut(window) if window else None
+            if window is None or piece is None:
+                return
+            yield piece
+            if window.newest_ns - piece.end_ns < self._samples.settle_ns + SECOND_NS:
+                return
+
+    def _ask(self) -> NodeArray | None:
+        try:
+            next_ns = self._next_ns
+            window = self._connection.ask_window(self._samples.query(next_ns, (next_ns or 0) + self._samples.answer_ns))
+        except DaemonError as error:
+            if self._next_ns is None or (error.status in REFUSED and error.status != TOO_MANY):
+                raise
+            if not self._silent:
+                log.warning("%s; retrying", error)
+            self._silent = True
+            return None
+        if self._silent:
+            log.info("%s answers again", self._connection.place)
+        self._silent = False
+        return window
+
+    def _cut(self, window: NodeArray) -> Recording | None:
+        """The settled part of a window; the first window only determines where to begin."""
+        samples, interval_ns = self._samples, self._samples.meta.interval_ns
+        with self._connection.named(WINDOW):
+            end_ns = samples.kept(window).end_ns
+        if self._next_ns is None:
+            self._next_ns = self.begin_ns = end_ns - end_ns % interval_ns
+            return None
+        count = min((end_ns - window.start_ns) // interval_ns, window.head.points)
+        if count <= 0:
+            return None
+        self._next_ns = window.start_ns + count * interval_ns
+        return samples.read(window).cut(0, count)
+
+
+class DaemonEvents:
+    """The events of a daemon's node since the beginning of a recording, each once.
+
+    The recording begins with the first sample of `follower`.
+    """
+
+    def __init__(self, connection: DaemonConnection, follower: DaemonFollower, ports: Iterable[RecordedPort]) -> None:
+        self._connection, self._follower = connection, follower
+        self._newest_ns = 0
+        self._names = {str(port.id) for port in ports}
+        self._seen: set[tuple[int, str, str, str]] = set()
+
+    async def read(self) -> Sequence[Event]:
+        """The events that the daemon lists since the last call; none while it does not answer."""
+        return await asyncio.to_thread(self._ask)
+
+    def _ask(self) -> Sequence[Event]:
+        first_ns = self._follower.begin_ns
+        if first_ns is None:
+            return []
+        # what happened to jobs since they were asked for is followed
+        begin_ns = max(0, max(first_ns, self._newest_ns) - LATE_NS)
+        try:
+            events = ask_events(self._connection, begin_ns).values
+        except DaemonError as error:
+            # the source of samples reports it if it lasts
+            log.debug("%s; retrying", error)
+            return []
+        fresh = [
+            event
+            for event in events
+            if _key(event) not in self._seen and (event.time_ns >= first_ns or event.kind in JOB_KINDS)
+        ]
+        self._seen = {_key(event) for event in events}
+        self._newest_ns = max([self._newest_ns, *(event.time_ns for event in events)])
+        return mark_others(fresh, self._names)
+
+
+class DaemonSource(SampleSource):
+    """The samples and events of a daemon from now on."""
+
+    def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
+        self.meta = meta
+        self._follower = DaemonFollower(connection, meta)
+        self._events = DaemonEvents(connection, self._follower, meta.ports)
+
+    def read(self) -> Iterator[Recording]:
+        """The pieces since the last call, as those of `DaemonFollower`."""
+        return self._follower.read()
+
+    async def read_events(self) -> Sequence[Event]:
+        """The events since the last call."""
+        return await self._events.read()
+
+    def check(self) -> None:
+        """A daemon that fails is asked again; `read` raises what is permanent."""
+
+
+def _key(event: Event) -> tuple[int, str, str, str]:
+    return event.time_ns, event.kind, event.subject, event.text
+
+
+def ask_jobs(connection: DaemonConnection) -> tuple[JobRecord, ...]:
+    """The jobs of a daemon's node: those that run and those that ended within its history.
+
+    Raises:
+        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
+    """
+    answer = connection.ask(JobsAnswer, "/api/v1/jobs")
+    try:
+        return tuple(map(job_from_answer, answer.jobs[:MOST_JOBS]))
+    except ValueError as error:
+        raise DaemonError(f"{connection.url}/api/v1/jobs: {error}; {NOT_OURS}", kind="bad-answer") from error
+
+
+def job_from_answer(answer: JobAnswer) -> JobRecord:
+    """A job that a daemon describes.
+
+    Raises:
+        ValueError: its id or its basis is none.
+    """
+    job = read_job(vars(answer))
+    if job is None:
+        raise ValueError(f"{show(answer.job_id)} is not a job")
+    return JobRecord(
+        job,
+        None if answer.began_ms is None else answer.began_ms * MILLISECOND_NS,
+        answer.began_uncertainty_ms * MILLISECOND_NS,
+        None if answer.ended_ms is None else answer.ended_ms * MILLISECOND_NS,
+        answer.ended_uncertainty_ms * MILLISECOND_NS,
+        (Holding(job.ports),),
+    )
+
+
+def describe_answer(answer: PortsAnswer) -> tuple[RecordedPort, ...]:
+    """The ports of an answer that count bytes, of which those that disappeared have no samples of now."""
+    counting = [(port, port.source) for port in answer.ports if port.source is not None and not port.disappeared]
+    return tuple(_describe(port, source, answer.interval_ns) for port, source in counting[:MAX_PORTS])
+
+
+def _describe(port: PortAnswer, source: Source, interval_ns: int) -> RecordedPort:
+    troubled = port.state in PROBLEMS
+    return RecordedPort(
+        port.device,
+        port.port,
+        port.rate_bytes_per_second,
+        rail=port.rail,
+        active=port.active,
+        state="" if troubled else port.state,
+        problem=port.state if troubled else "",
+        source=source.name,
+        stride=max(1, round(source.resolution_seconds * SECOND_NS / interval_ns)),
+        identity=port.identity.value,
+        role=port.role,
+    )

@@ -1,0 +1,296 @@
+"""A report as plain text, Markdown, HTML and JSON."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ibpulse.base import document
+from ibpulse.base.document import Section, align_rows, wrap
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.events import Event
+from ibpulse.core.events.event import state_to_json
+from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.workbench.reports.comparison import Changes, Report
+from ibpulse.workbench.reports.missing_samples import missing_text
+from ibpulse.workbench.reports.report_table import (
+    Cell,
+    TableSection,
+    about,
+    columns,
+    moment_sections,
+    next_notes,
+    remarks,
+    sections,
+    simulated_text,
+    step_notes,
+)
+from ibpulse.workbench.reports.run import Run
+from ibpulse.workbench.reports.step_comparison_text import look_next, steps_json
+
+TEMPLATE = Path(__file__).parent / "report.html.j2"
+WIDEST = 120
+MARK = " *"
+# cut names to leave room for two columns and their change
+LONGEST_NAME = 24
+
+
+def render_json(report: Report) -> str:
+    """The report as one JSON object; unknown values are null."""
+    options = report.options
+    members = {
+        "missing": missing_text(report),
+        "options": {
+            "trim": options.trim,
+            "active_bytes_per_second": options.active_bytes_per_second,
+            "timescales_seconds": [scale / SECOND_NS for scale in options.timescales_ns],
+            "least_change": options.least_change,
+            "level": options.level,
+            "resamples": options.resamples,
+            "seed": options.seed,
+            "gpu_active": list(options.gpu_active),
+        },
+        "rows": [
+            {name: getattr(row, name) for name in ("key", "section", "label", "unit", "definition")}
+            for row in report.rows
+        ],
+        "recordings": [_recording(report, name, run) for name, run in zip(report.names, report.runs, strict=True)],
+        "changes": [
+            _changes(report.names[0], name, changes)
+            for name, changes in zip(report.names[1:], report.changes, strict=True)
+        ],
+        "steps": report.steps and steps_json(report.steps),
+        "look_next": look_next(report),
+    }
+    return document.render_json("ibpulse_report_version", members)
+
+
+def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
+    keys = [row.key for row in report.rows]
+    intervals: dict[str, tuple[Any, Any]] = {
+        key: run.spreads[key].interval(report.options.level) for key in keys if key in run.spreads
+    }
+    if run.missing_ratio:
+        least = {row.key: run.values[row.key] for row in report.rows if row.at_least}
+        intervals |= {key: (value, None) for key, value in least.items() if value is not None}
+    return {
+        "name": name,
+        "file": str(run.path),
+        "host": run.meta.host,
+        "source": run.meta.source,
+        "reason": run.meta.reason,
+        "labels": dict(run.meta.labels),
+        "complete": run.meta.complete,
+        "simulated": run.meta.simulated,
+        "interval_seconds": run.meta.interval_ns / SECOND_NS,
+        "begin": _instant(run.start_ns),
+        "end": _instant(run.end_ns),
+        "cut_before_seconds": run.cut_seconds[0],
+        "cut_after_seconds": run.cut_seconds[1],
+        "recorded": [way for way, there in zip(("transmit", "receive"), run.recorded, strict=True) if there],
+        "resampled": {"unit": run.units or None, "count": run.unit_count, "mean_seconds": run.unit_seconds},
+        "values": {key: run.values[key] for key in keys},
+        "intervals": intervals,
+        "ports": run.ports,
+        "compared": run.compared,
+        "jobs": [_job(record) for record in run.jobs],
+        "jobs_left_out": run.meta.jobs_left_out,
+        "events": [_event(event) for event in run.events],
+        "events_left_out": run.events_left_out,
+        "merged_samples": run.merged_samples,
+        "assumed_rates": list(run.assumed_rates),
+        "phases": [_phase(run, phase) for phase in run.phases.phases],
+        "phase_remarks": list(run.phases.remarks),
+    }
+
+
+def _phase(run: Run, phase: Phase) -> dict[str, Any]:
+    interval_ns = run.meta.interval_ns
+    return {
+        "kind": phase.kind,
+        "begin": _instant(run.start_ns + phase.first * interval_ns),
+        "end": _instant(run.start_ns + phase.end * interval_ns),
+        "uncertainty_seconds": phase.uncertainty * interval_ns / SECOND_NS,
+        "certain": phase.certain,
+        "doubt": phase.doubt,
+        "silent_seconds": phase.silent_seconds,
+        "transmitted_bytes": phase.transmitted,
+        "received_bytes": phase.received,
+    }
+
+
+def _job(record: JobRecord) -> dict[str, Any]:
+    """A job with its ports in the covered part; a time that is not known or still to come is null."""
+    return {
+        **record.job.claim.members,
+        "basis": record.job.basis,
+        "began": None if record.began_ns is None else _instant(record.began_ns),
+        "began_uncertainty_seconds": record.began_uncertainty_ns / SECOND_NS,
+        "ended": None if record.ended_ns is None else _instant(record.ended_ns),
+        "ended_uncertainty_seconds": record.ended_uncertainty_ns / SECOND_NS,
+        "had": [
+            {
+                "ports": [str(port) for port in each.ports],
+                "from": None if each.since is None else _instant(each.since.time_ns),
+                "to": None if each.until is None else _instant(each.until.time_ns),
+            }
+            for each in record.holdings
+        ],
+    }
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "time": _instant(event.time_ns),
+        "uncertainty_seconds": event.uncertainty_ns / SECOND_NS,
+        "kind": event.kind,
+        "subject": event.subject,
+        "text": event.text,
+        "before": event.before and state_to_json(event.before),
+        "after": event.after and state_to_json(event.after),
+        "details": dict(event.details),
+    }
+
+
+def _changes(base: str, name: str, changes: Changes) -> dict[str, Any]:
+    return {
+        "base": base,
+        "name": name,
+        "level_of_each": changes.level,
+        "values": changes.by_key,
+    }
+
+
+def _instant(time_ns: int) -> str:
+    seconds, rest = divmod(time_ns, SECOND_NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def _warnings(report: Report) -> list[str]:
+    """Sentences that stand before everything else."""
+    return [text for text in (missing_text(report), simulated_text(report)) if text]
+
+
+def render_markdown(report: Report) -> str:
+    """The report as one table; significant changes are bold."""
+    heads = columns(report)
+    lines = [_row("", [escape(head) for head in heads]), _row("---", ["---:"] * len(heads))]
+    for section in sections(report):
+        lines.append(_row(f"**{escape(section.title)}**", [""] * len(heads)))
+        lines += [_row(escape(line.label), [_cell(cell) for cell in line.cells]) for line in section.lines]
+    for notes in (*moment_sections(report), *step_notes(report)):
+        lines += _list(notes)
+    abouts = [f"- {escape(about(run))}" for run in report.runs]
+    abouts += [f"- {escape(remark)}" for remark in remarks(report)]
+    for notes in next_notes(report):
+        abouts += _list(notes)
+    head = [line for text in _warnings(report) for line in (f"**{escape(text)}**", "")]
+    return "\n".join(["# Report", "", *head, *lines, "", *abouts]) + "\n"
+
+
+def _list(notes: Section) -> list[str]:
+    return ["", f"**{escape(notes.title)}**", "", *(f"- {escape(line.strip())}" for line in notes.lines)]
+
+
+def escape(text: str) -> str:
+    """The text with the special characters of Markdown and HTML escaped."""
+    for sign in "\\`*_[]<>|#":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("\n", " ")
+
+
+def _cell(cell: Cell) -> str:
+    text = escape(cell.text)
+    return f"**{text}** \\*" if cell.differs else text
+
+
+def _row(label: str, texts: Sequence[str]) -> str:
+    return f"| {' | '.join([label, *texts])} |"
+
+
+@dataclass(frozen=True, slots=True)
+class PagePicture:
+    """A picture of the recordings for a page, as PNG in light and dark colours, and a caption."""
+
+    light: bytes
+    dark: bytes
+    caption: str = ""
+
+
+def render_page(report: Report, picture: PagePicture | None = None) -> str:
+    """The report as HTML, with a picture below the heading if there is one.
+
+    Raises:
+        RecordingError: jinja2 is not installed.
+    """
+    return document.render_page(
+        ", ".join(report.names),
+        TEMPLATE,
+        picture=picture and (_inline(picture.light), _inline(picture.dark), picture.caption),
+        warnings=_warnings(report),
+        abouts=[about(run) for run in report.runs],
+        columns=columns(report),
+        sections=sections(report),
+        notes=[*moment_sections(report), *step_notes(report), Section(lines=remarks(report)), *next_notes(report)],
+    )
+
+
+def _inline(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def render_text(report: Report) -> str:
+    """The report in lines of at most 120 characters; columns that do not fit next to the first run follow below."""
+    heads = [_short(head) for head in columns(report)]
+    found = sections(report)
+    heading = [wrap(text) for text in (*_warnings(report), *map(about, report.runs))]
+    parts = ["\n".join(heading)]
+    parts += [_table(heads, found, chosen) for chosen in _groups(heads, found)]
+    parts += map(_notes, (*moment_sections(report), *step_notes(report)))
+    parts.append("\n".join(map(wrap, remarks(report))))
+    parts += map(_notes, next_notes(report))
+    return "\n\n".join(parts) + "\n"
+
+
+def _notes(notes: Section) -> str:
+    return "\n".join([wrap(f"{notes.title}:"), *(wrap(line, "  ", 4) for line in notes.lines)])
+
+
+def _short(head: str) -> str:
+    return head if len(head) <= LONGEST_NAME else "…" + head[1 - LONGEST_NAME :]
+
+
+def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[int]]:
+    """Groups of columns that fit next to each other: the first run in each group, with as many others as possible."""
+    groups: list[list[int]] = [[0]]
+    for other in range(1, len(heads), 2):
+        pair = [other, other + 1]
+        if len(groups[-1]) > 1 and max(map(len, _aligned(heads, found, [*groups[-1], *pair]))) > WIDEST:
+            groups.append([0])
+        groups[-1] += pair
+    return groups
+
+
+def _marked(cell: Cell) -> str:
+    return cell.text + MARK if cell.differs else cell.text
+
+
+def _table(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> str:
+    rows = iter(_aligned(heads, found, chosen))
+    lines = [next(rows)]
+    for section in found:
+        lines += ["", section.title, *islice(rows, len(section.lines))]
+    return "\n".join(lines)
+
+
+def _aligned(heads: Sequence[str], found: Sequence[TableSection], chosen: Sequence[int]) -> list[str]:
+    """The heads and the lines of all sections, in columns of the same width."""
+    lines = (line for section in found for line in section.lines)
+    rows = [[f"  {line.label}", *(_marked(line.cells[column]) for column in chosen)] for line in lines]
+    return align_rows([["", *(heads[column] for column in chosen)], *rows], left=range(len(chosen) + 1))

@@ -1,0 +1,295 @@
+"""A sysfs tree of plain files whose counters advance in real time, in the sampler's phase."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from ibpulse.base.errors import ConfigError
+from ibpulse.base.files import ForeignFile
+from ibpulse.base.units import SECOND_NS
+from ibpulse.workbench.simulate.faults import HEALTHY, DeviceFaults, parse_faults
+from ibpulse.workbench.simulate.nic import Nic
+from ibpulse.workbench.simulate.pacing import Pace, Slips, Stop
+from ibpulse.workbench.simulate.shared_job import SharedTraffic, Traffic
+from ibpulse.workbench.simulate.simulated_jobs import (
+    JOBS_FOLDER,
+    SimulatedJob,
+    SimulatedJobs,
+    find_job_errors,
+    plan_jobs,
+)
+from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
+from ibpulse.workbench.simulate.tree import list_function, make_devices
+from ibpulse.workbench.simulate.tree_files import CounterReads, clear_tree, write_listing
+from ibpulse.workbench.simulate.workloads import Constant, Idle, Stretched, make_workload
+
+log = logging.getLogger(__name__)
+
+FAULTS_FILE = "faults.json"
+MAX_FAULTS_BYTES = 1_000_000
+FAULTS_EVERY_NS = 250_000_000
+SLOW_EVERY_NS = 1_000_000_000
+MANAGEMENT_BYTES_PER_SECOND = 12e6
+
+
+CONTROL_EXAMPLE = '{"name": "dense", "stretch": 1.1}'
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The content of the faults file: the faults of each device that has any, workload and jobs (None: the initial).
+
+    The file holds `{"workload": "moe"}` or `{"workload": {"name": "dense", "stretch": 1.1}}` next to the faults, and
+    `{"jobs": {"7": {"workload": "moe", "devices": ["mlx5_0"]}}}`; devices without a job are then silent.
+    """
+
+    faults: Mapping[str, DeviceFaults]
+    workload: Workload | None = None
+    jobs: Mapping[str, SimulatedJob] | None = None
+
+
+def parse_control(text: str, devices: Collection[str], place: str) -> Control:
+    """The parsed content. An empty text means no faults and the initial workload.
+
+    Raises ConfigError with every error in the text, each naming `place`.
+    """
+    try:
+        document = json.loads(text or "{}")
+    except json.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict) or not document.keys() & {"workload", "jobs"}:
+        return Control(parse_faults(text, devices, place))
+    workload = _parse_workload(document.pop("workload"), place) if "workload" in document else None
+    jobs = _parse_jobs(document.pop("jobs"), devices, place) if "jobs" in document else None
+    return Control(parse_faults(json.dumps(document), devices, place), workload, jobs)
+
+
+def _parse_jobs(entry: object, devices: Collection[str], place: str) -> Mapping[str, SimulatedJob]:
+    if wrong := find_job_errors(entry, devices, place):
+        raise ConfigError(wrong)
+    assert isinstance(entry, dict)
+    return {
+        name: SimulatedJob(_parse_workload(job["workload"], f"{place}: jobs: {name}"), tuple(job["devices"]))
+        for name, job in entry.items()
+    }
+
+
+def _parse_workload(entry: object, place: str) -> Workload:
+    named = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(named, dict) or not isinstance(named.get("name"), str) or named.keys() - {"name", "stretch"}:
+        raise ConfigError(
+            [f"{place}: workload: {json.dumps(entry)} is not valid; give a name, or for example {CONTROL_EXAMPLE}"]
+        )
+    factor = named.get("stretch", 1.0)
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0.1 <= factor <= 10:
+        raise ConfigError(
+            [f"{place}: workload: stretch: {json.dumps(factor)} is not valid; give a number between 0.1 and 10"]
+        )
+    try:
+        workload = make_workload(named["name"])
+    except ConfigError as error:
+        raise ConfigError([f"{place}: {fault}" for fault in error.faults]) from error
+    return workload if factor == 1 else Stretched(workload, float(factor))
+
+
+class SimulatedFabric:
+    """The tree in `directory`, one device per rail of the schedule, whose clock is the wall clock (ns).
+
+    `management` adds an Ethernet NIC with a trickle of traffic; `jobs` is how many jobs `plan_jobs` plans. Faults, a
+    new workload and other jobs are read from `faults.json` in the directory. A job with the workload of a schedule that
+    several nodes share has that schedule. `reads` may be shared by several fabrics.
+    Raises FabricError if the directory holds anything but an earlier fabric.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        schedule: Traffic,
+        interval_ns: int,
+        management: bool = False,
+        jobs: int = 0,
+        reads: CounterReads | None = None,
+    ) -> None:
+        self.directory = directory
+        self.schedule: Traffic = schedule
+        self._first_workload = schedule.workload
+        self.interval_ns = interval_ns
+        trickle = Schedule(Constant(MANAGEMENT_BYTES_PER_SECOND), schedule.seed, 1, schedule.start_ns)
+        self.devices = make_devices(schedule.rails, management)
+        # opened before all other files: `select` takes no high descriptor
+        self._reads = reads or CounterReads()
+        self._watched: set[int] = set()
+        watch = self._watch
+        self._rails = [Nic(directory, device, schedule, watch) for device in self.devices if device.rail is not None]
+        self._others = [Nic(directory, device, trickle, watch) for device in self.devices if device.rail is None]
+        self._names = [device.name for device in self.devices]
+        shared = schedule if isinstance(schedule, SharedTraffic) else None
+        self._jobs = SimulatedJobs(directory / JOBS_FOLDER, self.devices, schedule.seed, shared)
+        self._planned = jobs
+        self._wanted = Control({})
+        self._silence: Traffic | None = None
+        """The schedule of devices without a job; None while no jobs are simulated."""
+        self._begun_ns = 0
+        self._faults_seen: tuple[int, int] = (0, 0)
+        self._faults_due = self._slow_due = self._written_ns = 0
+
+    @property
+    def faults_file(self) -> Path:
+        """The file that switches faults on and off while the fabric runs."""
+        return self.directory / FAULTS_FILE
+
+    def build(self, at_ns: int, faults: Mapping[str, object] | None = None) -> None:
+        """Write the whole tree with its state at an instant, and the faults file.
+
+        Raises ConfigError for invalid faults, FabricError for a directory with other content.
+        """
+        text = json.dumps(faults or {})
+        parse_control(text, self._names, "faults")
+        clear_tree(self.directory)
+        self.faults_file.write_text(text + "\n")
+        for nic in (*self._rails, *self._others):
+            write_listing(self.directory, list_function(nic.device))
+            nic.create(at_ns)
+        self._begun_ns = at_ns
+        self.write(at_ns)
+
+    def write(self, at_ns: int) -> None:
+        """Write the counters of an instant, after checking the faults file if that is due."""
+        if at_ns >= self._faults_due:
+            self._faults_due = at_ns + FAULTS_EVERY_NS
+            self._read_faults(at_ns)
+            self._follow_jobs(at_ns)
+        slow = at_ns >= self._slow_due
+        if slow:
+            self._slow_due = at_ns + SLOW_EVERY_NS
+        self._written_ns = at_ns
+        flowed = {schedule: schedule.cumulative_bytes(at_ns).tolist() for schedule in self._schedules()}
+        for nic in self._rails:
+            transmitted, received = flowed[nic.schedule][nic.position]
+            nic.write(at_ns, (transmitted, received), slow)
+        for nic in self._others:
+            nic.write(at_ns, nic.flowed(at_ns), slow)
+
+    def advance(self, at_ns: int, line_ns: int) -> int:
+        """Write the counters of an instant, or of the latest until which no port moves more than in `line_ns` at the
+        line rate; returns that instant."""
+        most_bytes = LINE_BYTES_PER_SECOND * line_ns / SECOND_NS
+        # building a large tree takes longer than an interval
+        at_ns = min(at_ns, self._written_ns + self.interval_ns)
+        for schedule in self._schedules():
+            at_ns = schedule.latest_within(self._written_ns, at_ns, most_bytes)
+        self.write(at_ns)
+        return at_ns
+
+    def run(
+        self,
+        stop: Stop,
+        wall: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+        pause: Callable[[float], Set[int] | None] | None = None,
+    ) -> Slips:
+        """Keep the tree up to date until `stop` is set; call `build` first. Clocks are in ns.
+
+        When the wall clock is set, the traffic continues unaffected: no counter jumps or falls. When the process is
+        late, the traffic pauses.
+        """
+        pace = Pace(self.advance, self.interval_ns, pause or self._reads.pause, wall, monotonic)
+        pace.run(stop)
+        return pace.slips
+
+    def pace(self, slips: Slips, wall: Callable[[], int]) -> Pace:
+        """The pace of this fabric among others, with their slips and this wall clock (ns)."""
+        return Pace(self.advance, self.interval_ns, wall=wall, slips=slips, ports=self._watched)
+
+    def _watch(self, path: Path) -> None:
+        self._watched.add(self._reads.watch(path))
+
+    def close(self) -> None:
+        """Close the descriptors; the files stay."""
+        self._reads.close()
+        for nic in (*self._rails, *self._others):
+            nic.close()
+
+    def _read_faults(self, at_ns: int) -> None:
+        try:
+            status = self.faults_file.stat()
+            seen = (status.st_mtime_ns, status.st_size)
+            if seen == self._faults_seen:
+                return
+            self._faults_seen = seen
+            text = ForeignFile(self.faults_file, ConfigError).read_text(MAX_FAULTS_BYTES)
+            wanted = parse_control(text, self._names, str(self.faults_file))
+        except FileNotFoundError:
+            self._faults_seen, wanted = (0, 0), Control({})
+        except ConfigError as error:
+            log.error("faults file rejected, keeping the current faults: %s", error)
+            return
+        self._wanted = wanted
+        self.apply(wanted.faults, at_ns)
+        self.play(wanted.workload or self._first_workload, at_ns)
+
+    def play(self, workload: Workload, at_ns: int) -> None:
+        """From an instant on, the rails carry this workload, from its first step if it is a new one."""
+        if workload != self.schedule.workload:
+            log.info("workload: %s", workload.name)
+            self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
+            if self._silence is None:
+                self._follow_schedule(at_ns)
+
+    def _follow_schedule(self, at_ns: int) -> None:
+        for rail, nic in enumerate(self._rails):
+            nic.follow(self.schedule, at_ns, rail)
+
+    def _follow_jobs(self, at_ns: int) -> None:
+        """Begin and end jobs; each device follows that of its job, and without any jobs the workload."""
+        jobs = self._wanted.jobs
+        if jobs is None and not self._planned:
+            if self._silence is not None:
+                self._jobs.follow({}, at_ns)
+                self._silence, workload = None, self.schedule.workload
+                self.schedule = Schedule(workload, self.schedule.seed, self.schedule.rails, at_ns)
+                self._follow_schedule(at_ns)
+            return
+        if jobs is None:
+            names = [nic.device.name for nic in self._rails]
+            jobs = plan_jobs(self._planned, self.schedule.workload, names, at_ns - self._begun_ns)
+        if self._jobs.follow(jobs, at_ns) or self._silence is None:
+            self._silence = self._silence or Schedule(Idle(), rails=1, start_ns=at_ns)
+            for nic in self._rails:
+                schedule, position = self._jobs.find(nic.device.name) or (self._silence, 0)
+                if nic.schedule is not schedule:
+                    nic.follow(schedule, at_ns, position)
+
+    def _schedules(self) -> set[Traffic]:
+        return {nic.schedule for nic in self._rails}
+
+    def apply(self, faults: Mapping[str, DeviceFaults], at_ns: int) -> None:
+        """From an instant on, each device has exactly these faults."""
+        for nic in (*self._rails, *self._others):
+            wanted = faults.get(nic.device.name, HEALTHY)
+            if wanted != nic.counters.faults:
+                log.info("%s: %s", nic.device.name, wanted)
+                nic.apply(wanted, at_ns)
+
+
+def run_fabric(
+    directory: Path,
+    schedule: Schedule,
+    interval_ns: int,
+    stop: Stop,
+    management: bool = False,
+    faults: Mapping[str, object] | None = None,
+    jobs: int = 0,
+) -> None:
+    """Builds a fabric and keeps it up to date until stopped."""
+    fabric = SimulatedFabric(directory, schedule, interval_ns, management, jobs)
+    try:
+        fabric.build(time.time_ns(), faults)
+        fabric.run(stop)
+    finally:
+        fabric.close()
