@@ -13,7 +13,7 @@ from bench.report import Budget, Panel, Picture, Section, Table, microseconds, m
 from bench.sampler import running_sampler, watch
 from bench.served import cpu_shares, memory_bytes, running_daemon
 from bench.snapshots import INTERVAL_NS, build_snapshot, open_aggregator
-from ibpulse.agent import exposition
+from ibpulse.agent.metrics.page import render
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 HISTORY_SECONDS = 60
@@ -100,7 +100,7 @@ def _measure(bench: Bench, ports: int) -> tuple[float, float]:
         begun = time.perf_counter()
         snapshot = build_snapshot(reader, aggregator, ports, end - left * SECOND_TICKS)
         middle = time.perf_counter()
-        exposition.render(snapshot, registry)
+        render(snapshot, registry)
         renderings.append(time.perf_counter() - middle)
         updates.append(middle - begun)
     return median(updates), median(renderings)

@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table, milliseconds
 from bench.snapshots import build_snapshot, open_aggregator
-from ibpulse.agent import exposition
+from ibpulse.agent.metrics.page import render
+from ibpulse.core.metrics.text import compress, process_registry
 
 LIMIT_SECONDS, FASTER = 1e-3, 10
 METHOD = f"""\
@@ -39,25 +40,25 @@ def run(bench: Bench) -> Section:
     folder = bench.new_folder("ring")
     reader, aggregator = open_aggregator(folder, PORTS, history_seconds=300)
     snapshot = build_snapshot(reader, aggregator, PORTS, reader.ring.latest_tick())
-    empty, own = CollectorRegistry(), exposition.process_registry()
-    text, _ = exposition.render(snapshot, empty)
+    empty, own = CollectorRegistry(), process_registry()
+    text, _ = render(snapshot, empty)
     families = list(text_string_to_metric_families(text.decode()))
     generic = CollectorRegistry(auto_describe=False)
     generic.register(Ready(families))
     rounds = 40 if bench.quick else 200
     ours, theirs, whole, squeezed = _times(
         rounds,
-        lambda: exposition.render(snapshot, empty),
+        lambda: render(snapshot, empty),
         lambda: generate_latest(generic),
-        lambda: exposition.render(snapshot, own),
-        lambda: exposition.compress(text),
+        lambda: render(snapshot, own),
+        lambda: compress(text),
     )
     samples = sum(len(family.samples) for family in families)
     rows = [
         ["ibpulse's renderer", milliseconds(ours), f"{len(text) / 1e3:.0f} kB"],
         ["client library's renderer", milliseconds(theirs), f"{len(generate_latest(generic)) / 1e3:.0f} kB"],
         ["ibpulse's `/metrics` with the process's own metrics", milliseconds(whole), ""],
-        ["gzip of it", milliseconds(squeezed), f"{len(exposition.compress(text)) / 1e3:.0f} kB"],
+        ["gzip of it", milliseconds(squeezed), f"{len(compress(text)) / 1e3:.0f} kB"],
     ]
     budgets = [
         Budget(f"`/metrics` at {PORTS} ports", "≤ 1 ms to render", milliseconds(whole), whole <= LIMIT_SECONDS),

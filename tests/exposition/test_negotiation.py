@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.agent.exposition.page import TextFormat, accepts_gzip, choose_format
+from ibpulse.core.metrics.text import TextFormat, accepts_gzip, choose_format
 
 TEXT, OPENMETRICS = TextFormat.PROMETHEUS, TextFormat.OPENMETRICS
 

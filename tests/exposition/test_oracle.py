@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from ibpulse.agent.aggregator import Snapshot
-from ibpulse.agent.exposition import render
+from ibpulse.agent.metrics.page import render
 from ibpulse.core.metrics import web
 from tests.aggregator.rings import port
 from tests.exposition.oracle import ServerCollector, SnapshotCollector

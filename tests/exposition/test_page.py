@@ -13,14 +13,14 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.job_totals import MOST_JOBS
 from ibpulse.agent.aggregator.port_totals import CounterTotals
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
-from ibpulse.agent.exposition import compress, process_registry, render
-from ibpulse.agent.exposition.page import escape_label, format_number
 from ibpulse.agent.metrics import job_rows
 from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
+from ibpulse.agent.metrics.page import render
 from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.core.jobs.claims import MOST_JOBS as MOST_CONSIDERED
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import read_families
+from ibpulse.core.metrics.text import compress, escape_label, format_number, process_registry
 from tests.aggregator.rings import Ring, port
 from tests.exposition.snapshots import SERVER, mlx5_readings, node, simulated, snapshot_of
 

@@ -15,13 +15,13 @@ from typing import Any
 import httpx
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.agent import exposition
 from ibpulse.agent.aggregator import Snapshot
 from ibpulse.agent.flightrecorder.recorder import FlightRecorder
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.http.server import serve
+from ibpulse.core.metrics.text import process_registry
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.reader import RingReader
@@ -90,7 +90,7 @@ async def serving(directory: Path, name: str, clock: Callable[[Node], int], **ch
     recorder.note(replace(made.snapshot, fabric=fabric))
     parts = made.node.parts(
         fabric=lambda: fabric,
-        registry=exposition.process_registry(),
+        registry=process_registry(),
         snapshot=lambda: made.snapshot,
         counts=made.counts,
         wall_clock_ns=lambda: clock(made.node),

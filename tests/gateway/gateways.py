@@ -18,11 +18,11 @@ from typing import Any
 import httpx
 import yaml
 
-from ibpulse.agent import exposition
 from ibpulse.base.clocks import Clock
 from ibpulse.core.client.transport import HttpPeer
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
+from ibpulse.core.metrics.text import process_registry
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.node_config import NodeConfigFile
@@ -49,7 +49,7 @@ class Gateway:
             nodes=self.nodes,
             table=self.table,
             version=VERSION,
-            registry=exposition.process_registry(),
+            registry=process_registry(),
             clock=clock,
         )
         if web_config:

@@ -18,12 +18,12 @@ from typing import Any
 import orjson
 
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.agent.exposition.page import TextFormat, table_text
 from ibpulse.agent.jobs.job_sources import merge
 from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.jobs.owners import place_jobs
 from ibpulse.agent.metrics import job_rows
 from ibpulse.agent.web.routes.jobs_route import describe_jobs
+from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.model import Port
 from tests.exposition.snapshots import node as make_snapshot
 from tests.jobs.job_nodes import NodeTree

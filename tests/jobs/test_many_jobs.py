@@ -18,13 +18,13 @@ import pytest
 from ibpulse.agent.aggregator.job_totals import MOST_JOBS, JobTotals
 from ibpulse.agent.aggregator.options import AggregatorOptions
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.agent.exposition.page import TextFormat, table_text
 from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
 from ibpulse.agent.jobs.job_watch import JobWatch
 from ibpulse.agent.metrics import job_rows
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.event_file import EventFile, read_events
 from ibpulse.core.jobs.job_history import trace_jobs
+from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ibpulse.agent.exposition import process_registry
 from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS
 from ibpulse.core.metrics import web
+from ibpulse.core.metrics.text import process_registry
 
 
 def exported_names() -> list[str]:

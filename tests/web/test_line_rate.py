@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.agent.exposition.page import render
+from ibpulse.agent.metrics.page import render
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.model import PortState

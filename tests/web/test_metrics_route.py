@@ -7,8 +7,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ibpulse.agent.exposition.page import TextFormat, table_text
 from ibpulse.core.metrics import web
+from ibpulse.core.metrics.text import TextFormat, table_text
 from tests.web.conftest import make_client
 from tests.web.rings import Node
 

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.agent.aggregator.snapshot import Histogram
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebLimits, WebParts
 from ibpulse.agent.web.stream import hub
 from ibpulse.agent.web.stream.hub import Feed, Viewer
 from ibpulse.agent.web.stream.messages import describe_second
 from ibpulse.core.http.server import serve
+from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import Fabric
 from tests.exposition.snapshots import node as snapshot_of_a_node

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ibpulse.agent.exposition import process_registry
 from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.core.metrics.text import process_registry
 from tools.grafana import recording_rules
 
 # series that Prometheus creates itself

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client import Metric as LibraryFamily
 
-from ibpulse.agent.exposition import process_registry
 from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, STATE_ROWS
 from ibpulse.agent.metrics.metric_table import TABLE
 from ibpulse.agent.sysfs.byte_counters import SOURCES, ByteCounterRow
@@ -15,6 +14,7 @@ from ibpulse.agent.sysfs.error_counters import FACTS, INFINIBAND, Counter, Count
 from ibpulse.agent.sysfs.speed import ETHERNET
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.metrics.row import Metric
+from ibpulse.core.metrics.text import process_registry
 from ibpulse.workbench.simulate.tree import COUNTERS as MLX5_COUNTERS
 from ibpulse.workbench.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
 from tools.grafana.alerts import ALERTS

@@ -8,12 +8,11 @@ from typing import get_args
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.agent.exposition.page import END_MARK, TextFormat, choose_format, registry_text, table_text
 from ibpulse.base.errors import DaemonFault
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.http.schemas import operation, text
-from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import Labels, Subject
+from ibpulse.core.metrics.text import render_page
 from ibpulse.core.statistics.clock_offsets import ClockOffset
 from ibpulse.gateway.nodes.discovery import SourceState
 from ibpulse.gateway.nodes.node_table import STATES
@@ -98,20 +97,7 @@ def gateway_metrics_router(parts: GatewayParts) -> APIRouter:
     )
     async def metrics(request: Request) -> Response:
         """Metrics for Prometheus."""
-        body, media_type = render_metrics(parts, request.headers.get("accept"))
+        body, media_type = render_page(ROWS, parts, parts.registry, parts.counts, request.headers.get("accept"))
         return Response(body, headers={"Content-Type": media_type})
 
     return router
-
-
-def render_metrics(parts: GatewayParts, accept: str | None) -> tuple[bytes, str]:
-    """Body and content type of `/metrics`."""
-    text_format = choose_format(accept)
-    pages = [
-        table_text(ROWS, parts, text_format, ()).encode(),
-        registry_text(parts.registry, text_format),
-        table_text(web.ROWS, parts.counts, text_format, ()).encode(),
-    ]
-    if text_format is TextFormat.OPENMETRICS:
-        pages.append(END_MARK)
-    return b"".join(pages), text_format.value

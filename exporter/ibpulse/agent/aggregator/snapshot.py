@@ -14,6 +14,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.statistics import DirectionStatistics, NodeConclusions, NodeRails, NodeWindow, RailStatistics
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.jobs.claims import Key
+from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.core.ring import layout
 from ibpulse.core.statistics.steps.phase import Phase
@@ -29,15 +30,6 @@ LATENESS_BUCKETS = tuple(bound / SECOND_NS for bound in layout.LATENESS_BOUNDS_N
 TICK_DURATION_BUCKETS = tuple(bound / SECOND_NS for bound in layout.DURATION_BOUNDS_NS)
 # the states of a rail in one second
 CARRYING, QUIET, IDLE, DOWN = "carrying", "quiet", "idle", "down"
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Cumulative counts, the last of which is the total; `bounds` are the finite upper bounds."""
-
-    bounds: tuple[float, ...]
-    cumulative: tuple[int, ...]
-    total: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from ibpulse.agent.aggregator.snapshot import (
     TICK_DURATION_BUCKETS,
     UTILIZATION_BUCKETS,
     DirectionSnapshot,
-    Histogram,
     PortSnapshot,
     SamplerSnapshot,
     UtilizationMoments,
@@ -31,6 +30,7 @@ from ibpulse.agent.aggregator.totals import RunningTotals
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.statistics import DirectionStatistics
 from ibpulse.core.arrays import Rows
+from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile

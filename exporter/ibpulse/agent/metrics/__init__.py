@@ -1,1 +1,1 @@
-"""Every exported metric in one row: name, type, help, unit, labels, buckets and how to get its values."""
+"""Every exported metric in one row: name, help, unit, labels and how to get its values; `page` is `/metrics`."""

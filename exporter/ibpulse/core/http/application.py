@@ -10,13 +10,13 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from ibpulse import __version__
-from ibpulse.agent.exposition import process_registry
 from ibpulse.core.http.auth.access import AccessControl
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.host_names import HostCheck
 from ibpulse.core.http.middleware import OuterMiddleware
 from ibpulse.core.http.problems import install_problem_handlers
 from ibpulse.core.http.schemas import problems
+from ibpulse.core.metrics.text import process_registry
 from ibpulse.core.metrics.web import WebCounts
 
 REFUSALS = problems(401, 414, 421, 429)

@@ -18,7 +18,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
 from starlette.types import Scope
 
-from ibpulse.agent.exposition import accepts_gzip
+from ibpulse.core.metrics.text import accepts_gzip
 
 STYLE = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

@@ -1,1 +1,6 @@
-"""Metrics that agent and gateway share: the `row` of a metric, and the rows and counts of a `web` server."""
+"""Metrics that agent and gateway share.
+
+row     the row of a metric in a table, and the function that reads its samples
+text    rows and the families of the client library in the Prometheus text formats
+web     the rows of a web server, and the counts behind them
+"""

@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ibpulse.agent.aggregator.snapshot import Histogram
-
 MetricType = Literal["counter", "gauge", "histogram", "summary", "info"]
 Labels = tuple[str, ...]
 Source = TypeVar("Source")
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Cumulative counts, the last of which is the total; `bounds` are the finite upper bounds."""
+
+    bounds: tuple[float, ...]
+    cumulative: tuple[int, ...]
+    total: float
 
 
 @dataclass(frozen=True, slots=True)

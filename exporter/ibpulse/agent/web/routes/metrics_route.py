@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from ibpulse.agent.exposition import accepts_gzip, compress, render
+from ibpulse.agent.metrics.page import render
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.core.http.schemas import operation, problems, text
+from ibpulse.core.metrics.text import accepts_gzip, compress
 
 
 def metrics_router(parts: WebParts) -> APIRouter:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ibpulse.agent.aggregator.snapshot import Histogram, PortSnapshot, Snapshot
+from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import JobPortsAnswer
 from ibpulse.core.answers.members import AnswerPart
@@ -36,6 +36,7 @@ from ibpulse.core.events import Event
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import PortState
 
 BYTES_PER_MEGABYTE = 1e6

@@ -1,4 +1,4 @@
-"""Renders the `/metrics` page: the families of the snapshot, of the process and of the web server.
+"""Writes metrics in the Prometheus text formats: rows of a table, and the families of the client library.
 
 The two text formats differ only in the headers. Everything before a value is cached, because only the numbers change
 from scrape to scrape.
@@ -15,10 +15,8 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client import Metric as LibraryFamily
 from prometheus_client.exposition import choose_encoder
 
-from ibpulse.agent.aggregator.snapshot import Histogram, Snapshot
-from ibpulse.agent.metrics.metric_table import rows_of
 from ibpulse.core.metrics import web
-from ibpulse.core.metrics.row import CountAndSum, Labels, Metric, Sample, read_families
+from ibpulse.core.metrics.row import CountAndSum, Histogram, Labels, Metric, Sample, read_families
 
 # numbers that Python spells differently
 _ODD = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
@@ -163,23 +161,21 @@ def process_registry() -> CollectorRegistry:
     return registry
 
 
-def render(
-    snapshot: Snapshot | None,
+def render_page(
+    rows: Iterable[Metric],
+    source: object,
     registry: CollectorRegistry,
+    counts: web.WebCounts | None,
     accept: str | None = None,
-    names: Sequence[str] = (),
-    counts: web.WebCounts | None = None,
+    names: Collection[str] = (),
 ) -> tuple[bytes, str]:
-    """Body and content type of `/metrics`.
+    """Body and content type of a page: the rows of a source, then the families of the process and of the web server.
 
     `accept` is the request's `Accept` header. `names` are the values of `name[]`; if there are any, the body contains
-    only the families and samples with these names. Without `counts`, the families of the web server are omitted,
-    without a snapshot, all families that come from it.
+    only the families and samples with these names. Without `counts`, the families of the web server are omitted.
     """
-    text_format = choose_format(accept)
-    wanted = frozenset(names)
-    parts = [] if snapshot is None else [table_text(rows_of(snapshot), snapshot, text_format, wanted).encode()]
-    parts.append(registry_text(registry, text_format, wanted))
+    text_format, wanted = choose_format(accept), frozenset(names)
+    parts = [table_text(rows, source, text_format, wanted).encode(), registry_text(registry, text_format, wanted)]
     if counts is not None:
         parts.append(table_text(web.ROWS, counts, text_format, wanted).encode())
     if text_format is TextFormat.OPENMETRICS:
