@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ibpulse.agent.web.stream.hub import QUEUE_BYTES, Viewer
 from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.http.stream import QUEUE_BYTES, Viewer
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.node_feed import KEPT_BYTES, Recent

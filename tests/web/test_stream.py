@@ -13,9 +13,10 @@ import pytest
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebLimits, WebParts
 from ibpulse.agent.web.stream import hub
-from ibpulse.agent.web.stream.hub import Feed, Viewer
+from ibpulse.agent.web.stream.hub import Feed
 from ibpulse.agent.web.stream.messages import describe_second
 from ibpulse.core.http.server import serve
+from ibpulse.core.http.stream import Viewer
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import Fabric
@@ -333,7 +334,7 @@ async def answer_slowly(node: Node, slow: Slow, counts: WebCounts, **changes: An
 async def test_the_oldest_events_are_dropped_for_a_slow_viewer_and_it_is_told(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "QUEUE_EVENTS", 2)
+    monkeypatch.setattr("ibpulse.core.http.stream.QUEUE_EVENTS", 2)
     slow, counts = Slow(), WebCounts()
     task = await answer_slowly(node, slow, counts)
     while counts.stream_dropped_events < 3:

@@ -10,9 +10,10 @@ import pytest
 
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.agent.web.stream import hub
-from ibpulse.agent.web.stream.hub import Feed, Viewer
+from ibpulse.agent.web.stream.hub import Feed
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.http.stream import Viewer
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import PortState
 from tests.loop_clock import pause, until

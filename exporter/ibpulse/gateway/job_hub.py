@@ -10,11 +10,10 @@ from typing import Any
 
 import orjson
 
-from ibpulse.agent.web.stream.hub import HEARTBEAT_SECONDS, Viewer
-from ibpulse.agent.web.stream.messages import HEARTBEAT, RETRY, event, gap_event
 from ibpulse.base.clocks import Clock
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.http.stream import HEARTBEAT, HEARTBEAT_SECONDS, RETRY, Viewer, event, gap_event
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.gateway.job_node import find_lateness

@@ -11,7 +11,6 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ibpulse.agent.web.routes.events_route import EventsQuery
-from ibpulse.agent.web.routes.stream_route import MEDIA_TYPE, EventStream, LastEventId
 from ibpulse.base.clocks import Clock
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import INSTANT
@@ -20,6 +19,7 @@ from ibpulse.core.http.parameters import INSTANT_FORMS, OptionalInstant, read_pa
 from ibpulse.core.http.parameters import refuse_repeated as once
 from ibpulse.core.http.problems import bad_parameter
 from ibpulse.core.http.schemas import operation, problems
+from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
 from ibpulse.gateway.job_captures import captures_router, captures_writing_router
 from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.job_list import describe_jobs

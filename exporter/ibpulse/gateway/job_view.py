@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ibpulse.agent.web.stream.messages import batch_event, event, gap_event
 from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.http.stream import batch_event, event, gap_event
 from ibpulse.gateway.job_polls import KEPT_MS, JobPolls
 from ibpulse.gateway.job_rows import MAX_ROWS, Row, describe_row, rows_of
 from ibpulse.gateway.job_summary import JobNumbers, describe_rows

@@ -10,11 +10,10 @@ from contextlib import aclosing
 
 import orjson
 
-from ibpulse.agent.web.stream.hub import MAX_LOG_EVENTS, Viewer
-from ibpulse.agent.web.stream.messages import HEARTBEAT, RETRY, event
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.stream import StreamBatch, StreamEvents, StreamPorts, StreamSummary
+from ibpulse.core.http.stream import HEARTBEAT, MAX_LOG_EVENTS, RETRY, Viewer, event
 from ibpulse.gateway.nodes.nodes import PAGE_SECONDS, Node
 from ibpulse.gateway.nodes.stream_answers import STREAM_TYPE, read_events
 

@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass, field
 
 from ibpulse.agent.flightrecorder.alertmanager import COOLDOWN_NS
-from ibpulse.agent.web.stream.hub import Viewer
 from ibpulse.base.clocks import Clock
 from ibpulse.core.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
 from ibpulse.core.http.admission import Viewers
 from ibpulse.core.http.application import RequestLimits, ServerParts
+from ibpulse.core.http.stream import Viewer
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.node_table import NodeTable
 from ibpulse.gateway.nodes.nodes import Nodes

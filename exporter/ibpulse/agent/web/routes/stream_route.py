@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from ibpulse.agent.web.job_choice import JOB_HELP, OptionalJob, choose_job
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.stream.hub import Hub, Viewer
+from ibpulse.agent.web.stream.hub import Hub
 from ibpulse.base.values import INSTANT, duration
 from ibpulse.core.answers.stream import EVENTS
-from ibpulse.core.http.admission import requesting_client
-from ibpulse.core.http.middleware import HEAD
-from ibpulse.core.http.parameters import (
-    INSTANT_FORMS,
-    Duration,
-    OptionalInstant,
-    read_parameter,
-    refuse_repeated,
-)
+from ibpulse.core.http.parameters import INSTANT_FORMS, Duration, OptionalInstant, read_parameter, refuse_repeated
 from ibpulse.core.http.problems import bad_parameter
 from ibpulse.core.http.schemas import inline_parts, operation, problems
+from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
 
 PERIOD = duration("100ms", "250ms")
-MEDIA_TYPE = "text/event-stream"
 
 _ANSWER: dict[str, Any] = {
     "description": "Events `ports`, `batch`, `events`, `summary`, `gap`, `dropped` and `end`, each with a JSON object.",
@@ -58,13 +47,6 @@ class StreamQuery(BaseModel):
         description=INSTANT_FORMS + "Start there, at most a minute ago (default: now). Last-Event-ID takes precedence.",
     )
     job: OptionalJob = Field(None, description=f"{JOB_HELP} `summary` has its numbers in place of the node's.")
-
-
-LastEventId = Annotated[
-    str | None,
-    Header(alias="Last-Event-ID", description="Id of the last batch received; the stream continues after it."),
-    WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,18}$"}),
-]
 
 
 def stream_router(parts: WebParts) -> APIRouter:
@@ -101,41 +83,3 @@ def _resume_tick(parts: WebParts, identity: str, begin: str | None) -> int | Non
     if begin_ns > parts.node.clock.time_ns():
         raise bad_parameter("from", f"{begin} is in the future; check both clocks")
     return parts.node.reader.tick_at(begin_ns)
-
-
-class EventStream(Response):
-    """The response: `join` gets the address of the client when it is sent, and `leave` the viewer however it ends."""
-
-    media_type = MEDIA_TYPE
-
-    def __init__(self, join: Callable[[str], Viewer], leave: Callable[[Viewer], None]) -> None:
-        # makes buffering proxies pass on events immediately (nginx reads X-Accel-Buffering)
-        super().__init__(headers={"X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._join, self._leave = join, leave
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the client disconnects, another takes its place, or the server stops."""
-        if scope.get(HEAD):
-            await self._begin(send)
-            await send({"type": "http.response.body", "body": b""})
-            return
-        viewer = self._join(requesting_client(scope))
-        leaving = asyncio.create_task(_wait_for_leave(receive, viewer))
-        try:
-            await self._begin(send)
-            while events := await viewer.take():
-                await send({"type": "http.response.body", "body": events, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            self._leave(viewer)
-            leaving.cancel()
-
-    async def _begin(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-
-
-async def _wait_for_leave(receive: Receive, viewer: Viewer) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    viewer.end()

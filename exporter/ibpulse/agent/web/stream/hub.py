@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -15,38 +14,30 @@ import numpy as np
 from ibpulse.agent.aggregator.snapshot import Snapshot
 from ibpulse.agent.web.job_choice import ChosenJob, job_of, known_jobs
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.stream.messages import (
-    END,
-    HEARTBEAT,
-    RETRY,
-    batch_event,
-    describe_second,
-    dropped_event,
-    gap_event,
-    log_event,
-    ports_event,
-    summary_event,
-)
+from ibpulse.agent.web.stream.messages import describe_second, log_event, ports_event
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.admission import Viewers
+from ibpulse.core.http.stream import (
+    HEARTBEAT,
+    HEARTBEAT_SECONDS,
+    MAX_LOG_EVENTS,
+    RETRY,
+    Viewer,
+    batch_event,
+    gap_event,
+    summary_event,
+)
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.jobs.job_history import FOREVER
-from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import PortState
 from ibpulse.core.ring.window import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride
 
 # The longest interruption that is replayed; older samples come from /api/v1/window.
 RESUME_SECONDS = 60
-# the newest of each port, and of the log
+# the newest of each port
 MAX_STATES = 200
-MAX_LOG_EVENTS = 1000
-# about ten seconds of messages, the longest that a viewer may fall behind
-QUEUE_EVENTS = 64
-# those of a gateway come from nodes, which may send long ones
-QUEUE_BYTES = 4_000_000
-HEARTBEAT_SECONDS = 10.0
 
 
 class Feed:
@@ -194,76 +185,6 @@ def _logged(events: Sequence[Event]) -> bytes:
 
 
 log = logging.getLogger(__name__)
-
-
-class Viewer:
-    """One viewer and its queued events, after the `first`. Not thread-safe; use it only in the event loop.
-
-    With `job` it views the ports of this job. `counts` has the number of dropped events.
-    """
-
-    def __init__(
-        self, first: Iterator[bytes], counts: WebCounts, period_ns: int = SECOND_NS, job: Key | None = None
-    ) -> None:
-        self._first, self._counts = first, counts
-        self.period_ns, self.job = period_ns, job
-        self._ports = b""
-        self._queue: deque[bytes] = deque()
-        self._queued_bytes = 0
-        self._ready = asyncio.Event()
-        self._dropped = 0
-        self._ended = False
-
-    def offer(self, events: Sequence[bytes]) -> None:
-        """Queue events; drops the oldest if the viewer does not keep up."""
-        for event in events:
-            while self._queue and (len(self._queue) >= QUEUE_EVENTS or self._queued_bytes + len(event) > QUEUE_BYTES):
-                self._queued_bytes -= len(self._queue.popleft())
-                self._drop(1)
-            self._queue.append(event)
-            self._queued_bytes += len(event)
-            self._ready.set()
-
-    def update(self, ports: bytes) -> None:
-        """Tell the viewer other states of the same ports before the queued events; none of them is dropped."""
-        self._ports = ports
-        self._ready.set()
-
-    def restart(self, ports: bytes) -> None:
-        """Start over with other ports; drops queued events, which describe the old ones."""
-        self._drop(len(self._queue))
-        self._queue.clear()
-        self._queued_bytes = 0
-        self.update(ports)
-
-    def end(self) -> None:
-        """Close the queue; the viewer can still take queued events."""
-        self._ended = True
-        self._ready.set()
-
-    def close(self) -> None:
-        """End the stream with the event `end`."""
-        self.offer([END])
-        self.end()
-
-    async def take(self) -> bytes:
-        """Wait for events and return all of them, joined; empty after the end of the stream."""
-        if not self._ended:
-            for event in self._first:
-                return event
-        if not self._queue and not self._ports and not self._ended:
-            self._ready.clear()
-            await self._ready.wait()
-        events = [dropped_event(self._dropped)] if self._dropped else []
-        events += [self._ports, *self._queue]
-        self._ports, self._dropped = b"", 0
-        self._queue.clear()
-        self._queued_bytes = 0
-        return b"".join(events)
-
-    def _drop(self, events: int) -> None:
-        self._dropped += events
-        self._counts.stream_dropped_events += events
 
 
 class Hub:

@@ -7,21 +7,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import orjson
-
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import JobPortsAnswer
-from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.statistics import NO_RAIL
 from ibpulse.core.answers.stream import (
     StreamDirections,
-    StreamDropped,
     StreamEntry,
     StreamEvents,
-    StreamGap,
     StreamJob,
     StreamJobSpan,
     StreamPort,
@@ -34,17 +27,12 @@ from ibpulse.core.answers.stream import (
 )
 from ibpulse.core.events import Event
 from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.http.stream import answer_event
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.jobs.job_history import JobRecord
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import PortState
 
-BYTES_PER_MEGABYTE = 1e6
-# reconnection delay of clients
-RETRY = b"retry: 2000\n\n"
-# a comment, which keeps proxies from closing a quiet connection
-HEARTBEAT = b":\n\n"
-END = b"event: end\ndata: {}\n\n"
 PART = 0.99
 DISAPPEARED = "disappeared"
 STATE_MEMBERS = ("state", "physical", "active", "rate_bytes_per_second", "rail", "role", "problem")
@@ -52,12 +40,6 @@ STATE_MEMBERS = ("state", "physical", "active", "rate_bytes_per_second", "rail",
 EVENT_DETAILS: Mapping[str, Sequence[str]] = {"capture": ("name",)}
 # on a node with very many short jobs, the newest
 MOST_JOB_SPANS = 500
-
-
-def event(name: str, data: bytes, identity: int | None = None) -> bytes:
-    """One event; a client that reconnects sends the last `identity` it received."""
-    head = b"" if identity is None else b"id: %d\n" % identity
-    return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 
 
 def ports_event(
@@ -88,11 +70,7 @@ def ports_event(
         jobs=_describe_jobs(jobs, since_ns),
         **chosen,
     )
-    return _event("ports", data)
-
-
-def _event(name: str, data: AnswerPart, identity: int | None = None) -> bytes:
-    return event(name, data.encode_given(), identity)
+    return answer_event("ports", data)
 
 
 def _describe(known: KnownPort, states: Sequence[tuple[int, PortState | None]]) -> StreamPort:
@@ -144,7 +122,7 @@ def _members(state: PortState | None) -> dict[str, Any]:
 
 def log_event(events: Iterable[Event]) -> bytes:
     """Events of the log as in `/api/v1/events`, without the states of ports, which `ports` has."""
-    return _event("events", StreamEvents.model_construct(events=[_entry(each) for each in events]))
+    return answer_event("events", StreamEvents.model_construct(events=[_entry(each) for each in events]))
 
 
 def _entry(found: Event) -> StreamEntry:
@@ -156,46 +134,6 @@ def _entry(found: Event) -> StreamEntry:
         text=found.text,
         details={name: found.details[name] for name in EVENT_DETAILS.get(found.kind, ()) if name in found.details},
     )
-
-
-def batch_event(
-    last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.float64], merged: Sequence[tuple[int, int, int]]
-) -> bytes:
-    """The rates of some samples in whole MB/s, null for missing data; its identity is the last tick.
-
-    `merged` are the places of merged samples: series, first sample, number of samples. The members of `StreamBatch`
-    are written without one, which takes half the time: a batch comes ten times a second.
-    """
-    numbers = _whole_numbers(np.rint(bytes_per_second / BYTES_PER_MEGABYTE))
-    more = b',"merged":%b' % orjson.dumps(merged) if merged else b""
-    data = b'{"start_ms":%d,"megabytes_per_second":%b%b}' % (start_ns // MILLISECOND_NS, numbers, more)
-    return event("batch", data, last_tick)
-
-
-def _whole_numbers(values: npt.NDArray[np.float64]) -> bytes:
-    """Values as JSON without fractions, null for NaN."""
-    lost = np.isnan(values)
-    if not lost.any():
-        return orjson.dumps(values.astype(np.int32, order="C"), option=orjson.OPT_SERIALIZE_NUMPY)
-    whole = np.where(lost, 0, values).astype(np.int32).astype(object)
-    whole[lost] = None
-    return orjson.dumps(whole.tolist())
-
-
-def gap_event(start_ns: int, end_ns: int) -> bytes:
-    """A requested time span that is too old to be sent."""
-    span = StreamGap.model_construct(start_ms=start_ns // MILLISECOND_NS, end_ms=end_ns // MILLISECOND_NS)
-    return _event("gap", span)
-
-
-def dropped_event(events: int) -> bytes:
-    """The number of events dropped because the viewer was too slow."""
-    return _event("dropped", StreamDropped.model_construct(events=events))
-
-
-def summary_event(summary: StreamSummary) -> bytes:
-    """The node's statistics of one second."""
-    return _event("summary", summary)
 
 
 def describe_second(snapshot: Snapshot, job: Key | None = None, names: Sequence[str] = ()) -> StreamSummary:
