@@ -7,16 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from ibpulse.agent.flightrecorder.alertmanager import (
-    REMEMBERED,
-    Alert,
-    AlertReceiver,
-    host_of,
-    is_own_address,
-    join_labels,
-    make_trigger,
-    parse_start,
-)
+from ibpulse.agent.flightrecorder.alertmanager import AlertReceiver, is_own_address, make_trigger
+from ibpulse.core.alerts import REMEMBERED, Alert, host_of, join_labels, parse_start
 
 NOW_NS = 1_763_683_200 * 10**9
 MINUTE_NS = 60 * 10**9

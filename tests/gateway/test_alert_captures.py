@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ibpulse.agent.flightrecorder.alertmanager import Alert
 from ibpulse.base.internal_errors import Occurrences
+from ibpulse.core.alerts import Alert
 from ibpulse.gateway import alert_captures
 from ibpulse.gateway.alert_captures import LOGGED_PROBLEMS, AlertGroup
 from ibpulse.gateway.app import create_gateway

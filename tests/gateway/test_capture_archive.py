@@ -11,9 +11,9 @@ import pytest
 from fastapi import Request
 from starlette.responses import StreamingResponse
 
-from ibpulse.agent.web.routes.capture_download import MEDIA_TYPE
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.captures import CapturesAnswer
+from ibpulse.core.capture_names import MEDIA_TYPE
 from ibpulse.core.client.transport import NodeAccess
 from ibpulse.gateway import capture_archive
 from ibpulse.gateway.capture_archive import MAX_NODE_BYTES, ArchiveMember, send_archive

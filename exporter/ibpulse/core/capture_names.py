@@ -12,6 +12,7 @@ from ibpulse.base.units import MILLISECOND_NS
 REASON_LENGTH = 64
 _NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([A-Za-z0-9][A-Za-z0-9-]{0,63})-([0-9a-f]{8})\.parquet", re.ASCII)
 _FORMAT = "%Y%m%dT%H%M%S"
+MEDIA_TYPE = "application/vnd.apache.parquet"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -15,23 +15,23 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.agent.flightrecorder.alertmanager import NODE_LABELS, Alert, Cooldown, host_of, join_labels
-from ibpulse.agent.web.routes.capture_bodies import (
+from ibpulse.base.clocks import Clock
+from ibpulse.base.internal_errors import Occurrences
+from ibpulse.base.text import first_names
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.alerts import NODE_LABELS, Alert, Cooldown, host_of, join_labels
+from ibpulse.core.answers.captures import PendingAnswer
+from ibpulse.core.defaults import HISTORY_NS
+from ibpulse.core.http.capture_requests import (
     MAX_LABELS,
     Notification,
+    check_writer,
     json_response,
     read_alerts,
     read_body,
     refusals,
     request_schema,
 )
-from ibpulse.agent.web.routes.captures_route import check_writer
-from ibpulse.base.clocks import Clock
-from ibpulse.base.internal_errors import Occurrences
-from ibpulse.base.text import first_names
-from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.captures import PendingAnswer
-from ibpulse.core.defaults import HISTORY_NS
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.job_captures import (

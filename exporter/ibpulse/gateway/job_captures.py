@@ -20,14 +20,20 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.agent.web.routes.capture_bodies import CaptureRequest, json_response, read_body, refusals, request_schema
-from ibpulse.agent.web.routes.captures_route import check_writer
 from ibpulse.base.clocks import Clock
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import SOME_TIME
 from ibpulse.core.answers.captures import CapturesAnswer, PendingAnswer, StoredAnswer
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.http.admission import ParallelRequests
+from ibpulse.core.http.capture_requests import (
+    CaptureRequest,
+    check_writer,
+    json_response,
+    read_body,
+    refusals,
+    request_schema,
+)
 from ibpulse.core.http.parameters import read_parameter
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.schemas import operation

@@ -6,13 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
-from ibpulse.agent.web.routes.events_route import EventsQuery
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.http.parameters import OptionalDuration, SpanQuery
+from ibpulse.core.http.parameters import EventsQuery, OptionalDuration, SpanQuery
 from ibpulse.core.http.problems import bad_parameter
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs

@@ -10,12 +10,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from ibpulse.agent.web.routes.events_route import EventsQuery
 from ibpulse.base.clocks import Clock
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import INSTANT
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.parameters import INSTANT_FORMS, OptionalInstant, read_parameter
+from ibpulse.core.http.parameters import INSTANT_FORMS, EventsQuery, OptionalInstant, read_parameter
 from ibpulse.core.http.parameters import refuse_repeated as once
 from ibpulse.core.http.problems import bad_parameter
 from ibpulse.core.http.schemas import operation, problems

@@ -9,10 +9,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from ibpulse.agent.web.routes.captures_route import may_write
-from ibpulse.agent.web.routes.pages_route import reference_body
+from ibpulse.core.http.capture_requests import may_write
 from ibpulse.core.http.page_parts import PageFiles, page
 from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.http.reference import reference_body
 from ibpulse.core.http.schemas import operation, text
 from ibpulse.gateway.gateway_pages import job_page, node_page, nodes_page, refused_page
 from ibpulse.gateway.job_nodes import list_jobs

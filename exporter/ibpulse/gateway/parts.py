@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from ibpulse.agent.flightrecorder.alertmanager import COOLDOWN_NS
 from ibpulse.base.clocks import Clock
+from ibpulse.core.alerts import COOLDOWN_NS
 from ibpulse.core.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
 from ibpulse.core.http.admission import Viewers
 from ibpulse.core.http.application import RequestLimits, ServerParts

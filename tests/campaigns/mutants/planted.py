@@ -322,7 +322,7 @@ PLANTED = (
     ),
     Fault(
         "alerts-without-fingerprints",
-        WEB + "routes/capture_bodies.py",
+        HTTP + "capture_requests.py",
         "alert.fingerprint or repr(sorted(alert.labels.items()))",
         "alert.fingerprint",
         "the second of two different alerts takes no capture",

@@ -10,7 +10,7 @@ from pathlib import Path
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.aggregator.options import TIMESCALES_NS, WINDOWS_NS
 from ibpulse.agent.config import Settings
-from ibpulse.agent.flightrecorder.alertmanager import COOLDOWN_NS, AlertReceiver
+from ibpulse.agent.flightrecorder.alertmanager import AlertReceiver
 from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.flightrecorder.recorder import FlightRecorder, WriteCapture
 from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions
@@ -29,6 +29,7 @@ from ibpulse.agent.sysfs.state_poller import StatePoller
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.units import SECOND_NS
+from ibpulse.core.alerts import COOLDOWN_NS
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.event_file import NAME as EVENTS_NAME
 from ibpulse.core.events.event_file import EventFile

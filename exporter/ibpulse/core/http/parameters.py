@@ -10,6 +10,8 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from ibpulse.base.values import INSTANT, SOME_TIME, Kind
+from ibpulse.core.answers.events import MAX_EVENTS
+from ibpulse.core.events import KINDS
 from ibpulse.core.http.problems import bad_parameter
 
 T = TypeVar("T")
@@ -26,6 +28,7 @@ _INSTANT_SCHEMA = {"type": "string", "maxLength": 64, **INSTANT_PATTERN}
 Duration = Annotated[str, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
 OptionalDuration = Annotated[str | None, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
 OptionalInstant = Annotated[str | None, Field(max_length=64), WithJsonSchema(_INSTANT_SCHEMA)]
+DEFAULT_LIMIT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +106,16 @@ def read_parameter(parameter: str, text: str, kind: Kind[T]) -> T:
         return kind.parse(text)
     except ValueError as error:
         raise bad_parameter(parameter, str(error)) from error
+
+
+class EventsQuery(SpanQuery):
+    """The query parameters of `/api/v1/events`, unparsed."""
+
+    last: OptionalDuration = Field(None, description="Length of the newest span, like 5m (default: all events).")
+    kind: Annotated[
+        list[str], WithJsonSchema({"type": "array", "items": {"type": "string", "enum": list(KINDS)}, "default": []})
+    ] = Field(default_factory=list, description="Kind of event; repeatable (default: all kinds).")
+    port: Annotated[str | None, WithJsonSchema({"type": "string"})] = Field(
+        None, description="A port (mlx5_0:1) with the events of its device, or a device (mlx5_0) (default: all)."
+    )
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_EVENTS, description="Maximum number of events; the newest are kept.")

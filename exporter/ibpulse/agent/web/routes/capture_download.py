@@ -17,11 +17,10 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from ibpulse.agent.flightrecorder.store import CaptureStore
-from ibpulse.core.capture_names import CaptureName
+from ibpulse.core.capture_names import MEDIA_TYPE, CaptureName
 from ibpulse.core.http.middleware import HEAD
 from ibpulse.core.http.problems import KINDS, problem_response
 
-MEDIA_TYPE = "application/vnd.apache.parquet"
 CHUNK_BYTES = 262_144
 _RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.ASCII)
 

@@ -13,24 +13,22 @@ from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.flightrecorder.recorder import Pending
 from ibpulse.agent.flightrecorder.rules import Trigger
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.routes.capture_bodies import (
-    PATH,
+from ibpulse.agent.web.routes.capture_bodies import PATH, describe_pending, list_captures, make_request_trigger
+from ibpulse.agent.web.routes.capture_download import send_capture
+from ibpulse.base.errors import CaptureError
+from ibpulse.core.answers.captures import CapturesAnswer, NotificationAnswer, PendingAnswer
+from ibpulse.core.capture_names import MEDIA_TYPE, CaptureName, parse_name
+from ibpulse.core.http.auth.access import USER
+from ibpulse.core.http.capture_requests import (
     CaptureRequest,
     Notification,
-    describe_pending,
+    check_writer,
     json_response,
-    list_captures,
-    make_request_trigger,
     read_alerts,
     read_body,
     refusals,
     request_schema,
 )
-from ibpulse.agent.web.routes.capture_download import MEDIA_TYPE, send_capture
-from ibpulse.base.errors import CaptureError
-from ibpulse.core.answers.captures import CapturesAnswer, NotificationAnswer, PendingAnswer
-from ibpulse.core.capture_names import CaptureName, parse_name
-from ibpulse.core.http.auth.access import USER
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.schemas import operation
 
@@ -181,26 +179,6 @@ def _take_alerts(parts: WebParts, captures: Captures, notification: Notification
     pending = _ask(captures, make_trigger(chosen, now_ns, now_ns - reach_ns))
     captures.alert_receiver.remember(chosen, now_ns)
     return json_response(200, NotificationAnswer.model_construct(capture=str(pending.name), alerts=len(chosen)))
-
-
-def may_write(request: Request, *, allow_unauthenticated: bool) -> bool:
-    """Whether the client may take and delete captures."""
-    return allow_unauthenticated or bool(request.scope.get(USER))
-
-
-def check_writer(request: Request, *, allow_unauthenticated: bool) -> None:
-    """Check that the client may write.
-
-    Raises:
-        ProblemError: the request has no user, and anonymous writes are not allowed.
-    """
-    if not may_write(request, allow_unauthenticated=allow_unauthenticated):
-        raise ProblemError(
-            "writing-needs-user",
-            403,
-            "Taking and deleting captures requires a user: set up users or client certificates in --web.config.file, "
-            "or allow anyone with --capture.allow-unauthenticated=true.",
-        )
 
 
 def _ask(captures: Captures, trigger: Trigger) -> Pending:

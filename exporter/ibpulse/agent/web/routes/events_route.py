@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
 from ibpulse.agent.web.parts import WebParts
@@ -16,28 +15,14 @@ from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.text import natural_key
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import unknown_word
-from ibpulse.core.answers.events import MAX_EVENTS, EventsAnswer
+from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.events import KINDS, Event
-from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, refuse_repeated
+from ibpulse.core.http.parameters import EventsQuery, refuse_repeated
 from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.http.schemas import operation, problems
 
-DEFAULT_LIMIT = 1000
 # encoding this many takes less than 10 ms; more are encoded in a thread
 MAX_IN_LOOP = 1000
-
-
-class EventsQuery(SpanQuery):
-    """The query parameters of `/api/v1/events`, unparsed."""
-
-    last: OptionalDuration = Field(None, description="Length of the newest span, like 5m (default: all events).")
-    kind: Annotated[
-        list[str], WithJsonSchema({"type": "array", "items": {"type": "string", "enum": list(KINDS)}, "default": []})
-    ] = Field(default_factory=list, description="Kind of event; repeatable (default: all kinds).")
-    port: Annotated[str | None, WithJsonSchema({"type": "string"})] = Field(
-        None, description="A port (mlx5_0:1) with the events of its device, or a device (mlx5_0) (default: all)."
-    )
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_EVENTS, description="Maximum number of events; the newest are kept.")
 
 
 def events_router(parts: WebParts) -> APIRouter:
