@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -15,7 +14,7 @@ from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import HoldingAnswer, JobPortsAnswer
 from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.jobs.claims import MOST_TEXT, Key
-from ibpulse.core.jobs.job_history import Holding, JobPorts, JobRecord, list_jobs
+from ibpulse.core.jobs.job_history import ChosenJob, Holding, JobPorts, JobRecord, list_jobs
 from ibpulse.core.ring import layout as at
 
 NAMED_JOBS = 20
@@ -34,31 +33,18 @@ JOB_HELP = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenJob:
-    """A job of a scheduler with its records, of which it has several if it came back, and when it had each port."""
-
-    key: Key
-    records: tuple[JobRecord, ...]
-    ports: JobPorts
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-        return self.key[1]
-
-    def describe(self, from_ns: int, to_ns: int) -> JobPortsAnswer:
-        """Its ports between two wall times; if they are very many, the newest."""
-        found = [holding for record in self.records for holding in record.holdings]
-        newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MOST_HOLDINGS - 1 : -1]
-        named = np.cumsum([len(each.ports) for each in newest])
-        kept = newest[: max(1, int(np.searchsorted(named, MOST_PORT_NAMES, side="right")))]
-        return JobPortsAnswer.model_construct(
-            job_id=self.id,
-            scheduler=self.key[0],
-            running=any(record.ended_ns is None for record in self.records),
-            had=[_describe(each) for each in reversed(kept)],
-        )
+def describe_ports(job: ChosenJob, from_ns: int, to_ns: int) -> JobPortsAnswer:
+    """The ports of a job between two wall times; if they are very many, the newest."""
+    found = [holding for record in job.records for holding in record.holdings]
+    newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MOST_HOLDINGS - 1 : -1]
+    named = np.cumsum([len(each.ports) for each in newest])
+    kept = newest[: max(1, int(np.searchsorted(named, MOST_PORT_NAMES, side="right")))]
+    return JobPortsAnswer.model_construct(
+        job_id=job.id,
+        scheduler=job.key[0],
+        running=any(record.ended_ns is None for record in job.records),
+        had=[_describe(each) for each in reversed(kept)],
+    )
 
 
 def _describe(holding: Holding) -> HoldingAnswer:

@@ -15,6 +15,8 @@ MAX_PLACES = 1000
 
 Place = Annotated[list[Count], Field(min_length=3, max_length=3)]
 Values = Annotated[list[Amount | None], at_most(MAX_VALUES)]
+NPY_TYPE = "application/x-npy"
+NPY_HEADER = "X-Ibpulse-Window"
 
 
 class Implausible(AnswerPart):

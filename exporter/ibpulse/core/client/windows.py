@@ -13,13 +13,13 @@ import numpy.typing as npt
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import NOT_OURS, read_members
-from ibpulse.core.answers.window import WindowAnswer, WindowHead
+from ibpulse.core.answers.window import NPY_HEADER, NPY_TYPE, WindowAnswer, WindowHead
 from ibpulse.core.arrays import Singles
 from ibpulse.core.client.transport import PeerAnswer, read_answer
 from ibpulse.core.model import DIRECTIONS
 
-WINDOW_HEADER = "x-ibpulse-window"
-NPY_TYPE = "application/x-npy"
+# names of headers are in lower case here
+WINDOW_HEADER = NPY_HEADER.lower()
 # as NumPy writes it; its own reader takes much more, and fails in many ways
 _NPY_HEAD = re.compile(
     rb"\x93NUMPY\x01\x00(..)\{'descr': '<f4', 'fortran_order': False, 'shape': \(([0-9]{1,5}), ([0-9]{1,7})\), \} *\n",

@@ -210,3 +210,17 @@ def _ports_between(record: JobRecord, begin_ns: int, end_ns: int) -> tuple[PortI
 def find_running_jobs(events: Iterable[Event]) -> tuple[PlacedJob, ...]:
     """The jobs that run, as far as events show."""
     return tuple(record.job for record in trace_jobs(events) if record.ended_ns is None)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenJob:
+    """A job of a scheduler with its records, of which it has several if it came back, and when it had each port."""
+
+    key: Key
+    records: tuple[JobRecord, ...]
+    ports: JobPorts
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.key[1]

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from ibpulse.agent.web.job_choice import JOB_HELP, ChosenJob, OptionalJob, choose_job
+from ibpulse.agent.web.job_choice import JOB_HELP, OptionalJob, choose_job, describe_ports
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.base.values import SOME_SECONDS
@@ -17,6 +17,7 @@ from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, TimeSpan, read_parameter, refuse_repeated
 from ibpulse.core.http.problems import bad_parameter
 from ibpulse.core.http.schemas import operation, problems
+from ibpulse.core.jobs.job_history import ChosenJob
 from ibpulse.core.ring.window import place_ports, settled_tick, widest_stride
 
 DEFAULT_LAST = "1m"
@@ -57,7 +58,7 @@ def answer_summary(parts: WebParts, seconds: int, end_ns: int | None, job: Chose
     found = parts.node.summarize(seconds, end_ns, None if job is None else job.ports)
     if job is None:
         return Response(found.encode(), media_type="application/json")
-    described = job.describe(found.start_ms * MILLISECOND_NS, found.end_ms * MILLISECOND_NS)
+    described = describe_ports(job, found.start_ms * MILLISECOND_NS, found.end_ms * MILLISECOND_NS)
     answer = SummaryAnswer.model_construct(**vars(found), job=described)
     return Response(answer.encode(), media_type="application/json")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ibpulse.agent.aggregator.snapshot import Snapshot
-from ibpulse.agent.web.job_choice import ChosenJob, job_of, known_jobs
+from ibpulse.agent.web.job_choice import describe_ports, job_of, known_jobs
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.agent.web.stream.messages import describe_second, log_event, ports_event
 from ibpulse.base.units import SECOND_NS
@@ -30,7 +30,7 @@ from ibpulse.core.http.stream import (
     summary_event,
 )
 from ibpulse.core.jobs.claims import Key
-from ibpulse.core.jobs.job_history import FOREVER
+from ibpulse.core.jobs.job_history import FOREVER, ChosenJob
 from ibpulse.core.model import PortState
 from ibpulse.core.ring.window import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride
 
@@ -159,7 +159,7 @@ class Feed:
             self._parts.node.fabric().simulated,
             known_jobs(self._parts),
             oldest_ns,
-            None if self._job is None else self._job.describe(oldest_ns, now_ns),
+            None if self._job is None else describe_ports(self._job, oldest_ns, now_ns),
         )
 
     def _span_ns(self) -> tuple[int, int]:

@@ -1,1 +1,1 @@
-"""Windows of raw samples: query, values and encodings."""
+"""Windows of raw samples: query and encodings; `ibpulse.core.window` reads them."""

@@ -11,17 +11,16 @@ import numpy as np
 import orjson
 from starlette.responses import Response
 
+from ibpulse.agent.web.job_choice import describe_ports
 from ibpulse.agent.web.window.query import Format
-from ibpulse.agent.web.window.values import UNCERTAINTY, WindowValues
 from ibpulse.base.text import csv_text, first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import AnswerPart
-from ibpulse.core.answers.window import History, Implausible, WindowAnswer, WindowGrid, WindowHead
+from ibpulse.core.answers.window import NPY_HEADER, NPY_TYPE, History, Implausible, WindowAnswer, WindowGrid, WindowHead
+from ibpulse.core.window import UNCERTAINTY, WindowValues
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 CSV_TYPE = "text/csv; charset=utf-8"
-NPY_TYPE = "application/x-npy"
-NPY_HEADER = "X-Ibpulse-Window"
 NAMED_PORTS = 8
 
 
@@ -38,7 +37,7 @@ def _grid(window: WindowValues) -> WindowGrid:
     plan, marks, holes = window.plan, window.marks, window.holes()
     step_ms = plan.bins.width * plan.interval_ns // MILLISECOND_NS
     edges_ns = plan.bins.first * plan.interval_ns, plan.bins.end * plan.interval_ns
-    job: dict[str, Any] = {"job": plan.job.describe(*edges_ns)} if plan.job else {}
+    job: dict[str, Any] = {"job": describe_ports(plan.job, *edges_ns)} if plan.job else {}
     return WindowGrid.model_construct(
         interval_ms=plan.interval_ns // MILLISECOND_NS,
         resolution_ms=step_ms,

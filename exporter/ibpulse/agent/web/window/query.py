@@ -9,7 +9,6 @@ from pydantic import Field, WithJsonSchema
 
 from ibpulse.agent.web.job_choice import JOB_HELP, OptionalJob, choose_job
 from ibpulse.agent.web.parts import WebLimits, WebParts
-from ibpulse.agent.web.window.values import Bins, Unit, WindowPlan, bins_between, newest_bins
 from ibpulse.base.units import format_duration
 from ibpulse.base.values import SOME_TIME
 from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, read_parameter
@@ -17,6 +16,7 @@ from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.window import widest_stride
 from ibpulse.core.statistics.bins import Statistic
+from ibpulse.core.window import Bins, Unit, WindowPlan, bins_between, newest_bins
 
 DEFAULT_LAST = "5s"
 Direction = Literal["transmit", "receive", "both"]

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.agent.web.job_choice import ChosenJob
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.arrays import Singles
 from ibpulse.core.events import PortHistory
+from ibpulse.core.jobs.job_history import ChosenJob
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.window import TickRun, read_series, runs_of_wall_time, ticks_to_complete
