@@ -23,13 +23,13 @@ from ibpulse.agent.flightrecorder.recorder import WriteCapture
 from ibpulse.agent.node.current_snapshot import CurrentSnapshot
 from ibpulse.agent.node.wiring import make_node
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
-from ibpulse.agent.sampler.scheduling import allow_open_files
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base import memory, owned_files
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import call_all
 from ibpulse.base.errors import RingError
+from ibpulse.base.open_files import allow_open_files
 from ibpulse.base.own_command import own_command
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.host_names import HostCheck

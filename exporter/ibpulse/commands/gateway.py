@@ -16,7 +16,8 @@ from ibpulse.base.errors import ConfigError
 from ibpulse.commands import VERBS, simulate
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.parser import parse
-from ibpulse.gateway.service import run_gateway
+from ibpulse.gateway.parts import GatewayCaptures
+from ibpulse.gateway.service import GatewayOptions, run_gateway
 from ibpulse.workbench.demo_nodes import (
     NODES_FILE,
     demo_folder,
@@ -42,13 +43,28 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         settings = replace(settings, web=replace(settings.web, listen_address=ADDRESS.parse(LISTEN_ADDRESS)))
     check(arguments, settings)
     if arguments.demo is None:
-        return run_gateway(settings)
+        return run_gateway(gateway_options(settings))
     # before the nodes start, which takes a while
     find_ports(settings.web.listen_address.host, settings.web.listen_address.port, 1)
     with demo(arguments.demo) as path:
         if path is None:
             return 0
-        return run_gateway(replace(settings, nodes=replace(settings.nodes, sources=(str(path),))))
+        return run_gateway(replace(gateway_options(settings), sources=(str(path),)))
+
+
+def gateway_options(settings: Settings) -> GatewayOptions:
+    """The gateway of these settings."""
+    web, nodes, capture = settings.web, settings.nodes, settings.capture
+    return GatewayOptions(
+        host=web.listen_address.host,
+        port=web.listen_address.port,
+        sources=nodes.sources,
+        node_config=nodes.config_file,
+        web_config=web.config_file,
+        hosts=web.hosts,
+        captures=GatewayCaptures(capture.before, capture.after),
+        allow_unauthenticated=capture.allow_unauthenticated,
+    )
 
 
 def check(arguments: argparse.Namespace, settings: Settings) -> None:

@@ -6,17 +6,18 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from ibpulse import __version__
-from ibpulse.agent.config import Settings
-from ibpulse.agent.sampler.scheduling import allow_open_files
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
+from ibpulse.base.open_files import allow_open_files
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.host_names import HostCheck
 from ibpulse.core.http.server import plain, serve
@@ -70,7 +71,21 @@ class LookupLoop(uvloop.Loop):
             lookup.exception()
 
 
-def run_gateway(settings: Settings) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """What a gateway is made from: its address, the sources of its nodes, and its files of configuration."""
+
+    host: str
+    port: int
+    sources: Sequence[str]
+    node_config: Path | None
+    web_config: Path | None
+    hosts: tuple[str, ...]
+    captures: GatewayCaptures
+    allow_unauthenticated: bool
+
+
+def run_gateway(options: GatewayOptions) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code.
 
     Raises:
@@ -78,33 +93,32 @@ def run_gateway(settings: Settings) -> int:
     """
     allow_open_files(OPEN_FILES)
     with asyncio.Runner(loop_factory=LookupLoop) as runner:
-        return runner.run(Gateway(settings).run())
+        return runner.run(Gateway(options).run())
 
 
 class Gateway:
     """One gateway over the nodes of all sources."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, options: GatewayOptions) -> None:
         """Put its parts together.
 
         Raises:
             ConfigError: a source of nodes or the web configuration is invalid.
         """
-        self._address = settings.web.listen_address
+        self._options = options
         self.errors = InternalErrors(parts=GATEWAY_PARTS)
-        discovery = make_discovery(settings.nodes.sources, settings.nodes.config_file, self.errors)
+        discovery = make_discovery(options.sources, options.node_config, self.errors)
         counts, nodes = WebCounts(internal_errors=self.errors), Nodes()
-        web_config, capture = settings.web.config_file, settings.capture
-        self._web_config = WebConfigReloader(web_config, counts) if web_config else None
+        self._web_config = WebConfigReloader(options.web_config, counts) if options.web_config else None
         self._parts = GatewayParts(
             discovery=discovery,
             nodes=nodes,
             table=NodeTable(discovery, nodes, self.errors),
             counts=counts,
-            captures=GatewayCaptures(capture.before, capture.after),
+            captures=options.captures,
             web_config=self._web_config,
-            hosts=HostCheck(self._address.host, settings.web.hosts),
-            allow_unauthenticated=capture.allow_unauthenticated,
+            hosts=HostCheck(options.host, options.hosts),
+            allow_unauthenticated=options.allow_unauthenticated,
         )
 
     async def run(self) -> int:
@@ -135,7 +149,7 @@ class Gateway:
 
     async def _serve(self) -> None:
         tls = self._web_config.tls if self._web_config else plain
-        server = await serve(create_gateway(self._parts), self._address.host, self._address.port, tls=tls)
+        server = await serve(create_gateway(self._parts), self._options.host, self._options.port, tls=tls)
         host = "localhost" if server.host in ("::", "0.0.0.0") else server.host
         shown = f"[{host}]" if ":" in host else host
         scheme = "https" if tls() else "http"

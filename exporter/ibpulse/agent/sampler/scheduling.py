@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import resource
 import signal
 from pathlib import Path
 
@@ -55,19 +54,6 @@ def pin_to_cpu(cpu: int) -> int:
     except (OverflowError, ValueError):
         return errno.EINVAL
     return 0
-
-
-def allow_open_files(count: int) -> int:
-    """Raise the soft limit of open files to this number, or to the hard limit; returns the limit in force."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return count if soft == resource.RLIM_INFINITY else soft
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):
-        return soft
-    return wanted
 
 
 def runqueue_wait_ns(process: int, root: Path = Path("/")) -> int | None:
