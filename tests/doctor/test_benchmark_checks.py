@@ -12,6 +12,7 @@ from ibpulse.agent.doctor import Finding, Level, examine
 from ibpulse.cli import main
 from ibpulse.core.model import DevicePlace, Port, Topology
 from ibpulse.workbench.nccl.measurement import BenchmarkRun, Measurement
+from ibpulse.workbench.nccl.node_benchmarks import judge_benchmarks
 from tests.doctor.making import make_facts, make_port
 from tests.nccl.benchmark_writers import nccl_json
 
@@ -26,7 +27,7 @@ def findings(
     run = BenchmarkRun(Path("/secret/run.json"), "nccl-tests JSON", (row,), ranks=32, nodes=4)
     topology = Topology(places, distances=((),) * len(places))
     facts = make_facts(ports, fabric={"topology": topology})
-    return list(examine(replace(facts, benchmarks=(run,)), ["nccl"]))
+    return list(examine(replace(facts, benchmarks=judge_benchmarks([run], facts.fabric)), ["nccl"]))
 
 
 def test_nothing_is_said_without_a_file() -> None:

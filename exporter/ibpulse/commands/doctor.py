@@ -20,6 +20,7 @@ from ibpulse.base.document import json_text
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import format_duration
 from ibpulse.workbench.nccl.benchmark_files import read_benchmark
+from ibpulse.workbench.nccl.node_benchmarks import judge_benchmarks
 
 CLEAR = "\033[H\033[2J"
 
@@ -44,7 +45,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Sequence[str]) -> int:
     runs = tuple(run for path in arguments.nccl for run in read_benchmark(path))
-    facts = replace(find_facts_in_child(request), benchmarks=runs)
+    facts = find_facts_in_child(request)
+    facts = replace(facts, benchmarks=judge_benchmarks(runs, facts.fabric))
     findings = examine(facts, names)
     if arguments.format == "json":
         indent = None if arguments.watch is not None else 2

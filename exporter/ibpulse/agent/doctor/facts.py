@@ -15,7 +15,6 @@ from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_
 from ibpulse.core.events.event import Event, started_states
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.model import Fabric, PortId, SamplerHealth
-from ibpulse.workbench.nccl.measurement import BenchmarkRun
 
 SYSFS = "sysfs"
 # links that flap and clocks that are set are reported for so long
@@ -318,6 +317,16 @@ class GpuDirectFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchmarkFacts:
+    """A result that was given to doctor, as judged by the rails of this node; `suspects` may explain a poor one."""
+
+    name: str
+    sentence: str
+    poor: bool = False
+    suspects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All input of the checks.
 
@@ -334,4 +343,4 @@ class Facts:
     machine: Machine = field(default_factory=Machine)
     events: EventFacts | None = None
     gpudirect: GpuDirectFacts = field(default_factory=GpuDirectFacts)
-    benchmarks: tuple[BenchmarkRun, ...] = ()
+    benchmarks: tuple[BenchmarkFacts, ...] = ()
