@@ -86,6 +86,15 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @as_a_process
+def test_a_gateway_loads_no_part_of_an_agent_but_its_settings() -> None:
+    code = "import sys, ibpulse.commands.gateway; print(*(name for name in sys.modules if name.startswith('ibpulse.')))"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert "ibpulse.gateway.service" in loaded
+    others = [name for name in loaded if name.startswith(("ibpulse.agent.", "ibpulse.workbench."))]
+    assert {name.split(".")[2] for name in others} == {"config"}
+
+
+@as_a_process
 def test_a_verb_loads_only_what_it_uses(tmp_path: Path) -> None:
     save(tmp_path / "a.parquet", record(wave(10e9, 20, 30, 30)))
     probe = (

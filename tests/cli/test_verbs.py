@@ -93,9 +93,9 @@ def test_an_interrupted_verb_exits_with_130(probe: Probe, capsys: pytest.Capture
     assert capsys.readouterr() == ("", "")
 
 
-def test_with_an_argument_in_measured_another_module_runs(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_an_argument_in_variants_another_module_runs(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ibpulse.commands.probe_measured", SimpleNamespace(run=lambda *_: 9))
-    monkeypatch.setitem(VERBS, "probe", replace(VERBS["probe"], measured=("slow",)))
+    monkeypatch.setitem(VERBS, "probe", replace(VERBS["probe"], variants={"slow": "measured"}))
     assert (main(["probe", "/x"], {}), main(["probe", "/x", "--slow"], {})) == (0, 9)
 
 

@@ -60,7 +60,7 @@ async def test_a_part_that_fails_is_logged_once_counted_and_tried_again(
     config.write_text("rate_limit: {interval: 1ms, burst: 1000}\n")
     given = {"web.listen-address": "127.0.0.1:0", "nodes.sources": str(nodes), "web.config.file": str(config)}
     settings = load({name: [text] for name, text in given.items()} | {"capture.allow-unauthenticated": ["true"]}, {})
-    gateway = Gateway(gateway_options(settings))
+    gateway = Gateway(gateway_options(settings, {"web.listen-address": "flag"}))
     running = asyncio.create_task(gateway.run())
     await until(lambda: gateway.errors.counts() == dict.fromkeys(GATEWAY_PARTS, 2), 0.5)
     (port,) = {record.args[3] for record in caplog.records if "serving" in record.msg and record.args}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Verb:
     verb, or in `module`; it is imported only when the verb runs. `settings` lists groups or single names. `reads_files`
     marks verbs that read files of unknown origin, with bounded memory, and `writes_files` those that write recordings.
     A verb that `checks_flags` gets what is wrong with their values as `arguments.faults`, and reports it together with
-    what is wrong with their combination. With one of the arguments in `measured`, `run` is that of a module of its own,
-    because it needs much more than without.
+    what is wrong with their combination. With one of the arguments in `variants`, `run` is that of a module of its own,
+    whose name has this word at its end, because it needs much more than without.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Verb:
     reads_files: bool = False
     writes_files: bool = False
     checks_flags: bool = False
-    measured: tuple[str, ...] = ()
+    variants: Mapping[str, str] = field(default_factory=dict)
 
     def load_options(self) -> Sequence[Any]:
         """The table of its options."""
@@ -61,8 +61,8 @@ class Verb:
             ModuleNotFoundError: a package that it needs is not installed.
         """
         module = self.module or self.name.replace(" ", "_")
-        if any(getattr(arguments, name) for name in self.measured):
-            module += "_measured"
+        variants = [word for name, word in self.variants.items() if getattr(arguments, name)]
+        module = "_".join([module, *variants[:1]])
         code: int = self._load(module).run(arguments, settings)
         return code
 
@@ -94,6 +94,7 @@ VERBS = {
             "ibpulse gateway --nodes.sources=dns+ibpulse.monitoring.svc:10055",
             settings=("nodes", *GATEWAY_WEB, *GATEWAY_CAPTURES, "log"),
             options="run",
+            variants={"demo": "demo"},
         ),
         Verb(
             "simulate",
@@ -166,7 +167,7 @@ VERBS = {
             settings=("analysis.active-threshold",),
             options="explain",
             reads_files=True,
-            measured=("against", "url", "last"),
+            variants=dict.fromkeys(("against", "url", "last"), "measured"),
         ),
         Verb(
             "model experts",
