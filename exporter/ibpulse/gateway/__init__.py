@@ -1,6 +1,6 @@
 """The web application in front of many nodes.
 
-app              assembles the application; parts: its interface to the command
+service          the running gateway; app: its application; parts: their interface; nodes: the nodes
 gateway_pages    the pages; page_routes: their routes, the API reference and the probes
 node_list        all nodes
 node_data        the data of one node
@@ -10,6 +10,5 @@ job_hub          the streams of jobs: job_polls asks the nodes, job_view encodes
 job_window       windows of a job; line_rates: the line rates of the past; job_spans: its numbers and events in a span
 job_summary      the numbers of a job, from what job_node knows of each node, and its node_samples
 job_captures     the captures of jobs; capture_archive: their files; alert_captures: Alertmanager's notifications
-viewers          the viewers of all streams; places: how many requests ask all nodes of a job in parallel
 gateway_metrics  the metrics of the gateway itself
 """

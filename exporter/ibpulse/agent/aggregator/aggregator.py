@@ -20,11 +20,11 @@ from ibpulse.agent.aggregator.snapshot_ports import port_snapshots, read_sampler
 from ibpulse.agent.aggregator.summary import summarize
 from ibpulse.agent.aggregator.totals import SECONDS_AT_ONCE, RunningTotals
 from ibpulse.agent.aggregator.traffic import Conclusion, coarsest_rail
-from ibpulse.agent.jobs import PlacedJob
 from ibpulse.base.units import SECOND_NS, format_duration, format_rate
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
+from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.jobs.job_history import JobPorts, JobRecord
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.doctor.facts import PortSamples, Reads
-from ibpulse.agent.jobs import PlacedJob
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.model import Fabric, PortId
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile

@@ -22,7 +22,6 @@ from ibpulse.agent.flightrecorder.known_ports import KnownPorts
 from ibpulse.agent.flightrecorder.rules import Trigger, ports_of
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.agent.flightrecorder.writer import Job
-from ibpulse.agent.jobs import PlacedJob
 from ibpulse.agent.jobs.job_watch import JobWatch
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads
@@ -32,6 +31,7 @@ from ibpulse.base.missing_packages import how_to_install
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.capture_names import CaptureName, make_name
 from ibpulse.core.events import Event, EventLog
+from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.jobs.job_history import JobRecord, list_jobs, trace_jobs
 from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.core.recordings import RecordedPort, RecordingMeta

@@ -1,11 +1,7 @@
 """Which jobs run on this node, and which of its ports carry their traffic.
 
-`claims` has the values. `job_directory` reads directories of small files whose writers are trusted. Four sources find
-jobs, each a function of a directory: `slurm_cgroups`, `slurm_mapping`, `job_documents` and `pod_cgroups`.
-`job_sources` reads them in threads and merges what they find, `owners` leads from GPUs to ports, `job_watch` compares
-each reading with the one before and records events, `job_history` reads the jobs of the past from the events.
+`job_directory` reads directories of small files whose writers are trusted. Four sources find jobs, each a function of a
+directory: `slurm_cgroups`, `slurm_mapping`, `job_documents` and `pod_cgroups`. `job_sources` reads them in threads and
+merges what they find, `owners` leads from GPUs to ports, `job_watch` compares each reading with the one before and
+records events.
 """
-
-from ibpulse.core.jobs.claims import PlacedJob
-
-__all__ = ["PlacedJob"]

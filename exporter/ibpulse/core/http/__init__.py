@@ -6,5 +6,6 @@ admission   limits on all connections, requests and viewers together, and per cl
 middleware  headers, errors and the server's own metrics, for every request
 auth        the web configuration file: TLS, passwords, rate limit; host_names: the names that are served
 parameters, schemas, problems   query parameters, what OpenAPI says of routes, error documents
-page_parts  what all pages are made of; static: the live page's scripts and styles
+stream      viewers of server-sent events; capture_requests: requests for captures, and alerts
+page_parts  what all pages are made of; reference: that of the API; static: the live page's scripts and styles
 """

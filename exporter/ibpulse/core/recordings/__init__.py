@@ -3,10 +3,7 @@
 recording   the value; neither pyarrow nor pydantic. recorded_jobs: its jobs
 file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
-counter_log logs of other programs as samples; resampling brings them to a regular grid
 from_ring   samples and events of a ring
-from_daemon windows, ports, events and jobs of a daemon
-session     pieces into a growing file, and its progress
 """
 
 from __future__ import annotations
