@@ -6,7 +6,7 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run stack test contract compare-versions coverage check check-format check-lint check-types check-imports check-generated bench docs docs-site previews accuracy chart generated format lock clean
+.PHONY: help setup run stack test contract compare-versions coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart generated format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,7 +39,7 @@ coverage: $(VENV)/dev.stamp ## Run the unit tests and fail below 95 % of stateme
 
 PYTHON_FILES := exporter tools tests bench docker docs/conf.py
 
-check: check-format check-lint check-types check-imports check-generated ## Check format, lint, types, import layers and generated files
+check: check-format check-lint check-types check-imports check-sizes check-generated ## Check format, lint, types, import layers, sizes and generated files
 
 check-format: $(VENV)/dev.stamp
 	@$(BIN)/ruff format --quiet --check $(PYTHON_FILES)
@@ -52,6 +52,9 @@ check-types: $(VENV)/dev.stamp
 
 check-imports: $(VENV)/dev.stamp
 	@found=$$($(BIN)/lint-imports) || { echo "$$found"; exit 1; }
+
+check-sizes: $(VENV)/dev.stamp
+	@$(BIN)/python -m tools.wings
 
 # in a copy, because a check changes no file
 check-generated: $(VENV)/dev.stamp

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [".venv/bin/python", "-m", "pytest", "--quiet", "--no-header"]
 WORKERS = min(os.cpu_count() or 1, 8)
-CHECKS = ("format", "lint", "types", "imports", "generated")
+CHECKS = ("format", "lint", "types", "imports", "sizes", "generated")
 PARALLEL = f"--numprocesses={WORKERS}"
 UNIT = ["tests", "--ignore=tests/smoke", "--ignore=tests/campaigns", PARALLEL, "--dist=loadfile"]
 SMOKE = ["tests/smoke", PARALLEL]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.docs.test_facts import section
-from tools.reference.packages_picture import layers, package_imports, packages_svg
+from tools.reference.packages_picture import WINGS, imports, layers, packages_svg
 
 PAGE = ROOT / "docs" / "architecture.md"
 WALKS = {
@@ -42,7 +42,7 @@ def stops(heading: str) -> list[Stop]:
     return found
 
 
-def imports(path: str) -> Iterator[str]:
+def imported_files(path: str) -> Iterator[str]:
     """The files that a module imports, also inside functions."""
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -61,7 +61,7 @@ def are_connected(first: str, second: str) -> bool:
     if first.endswith(".tpl"):
         (name,) = re.findall(r'define "(ibpulse\.rules)"', (ROOT / first).read_text())
         return f'include "{name}"' in (ROOT / second).read_text()
-    return second in imports(first) or first in imports(second)
+    return second in imported_files(first) or first in imported_files(second)
 
 
 @pytest.mark.parametrize("heading", WALKS)
@@ -104,15 +104,24 @@ def picture() -> str:
     return packages_svg()
 
 
-def test_the_picture_has_every_part_of_the_package_and_its_imports(picture: str) -> None:
-    parts = {name for layer in layers() for name in layer}
-    present = {path.stem for path in (ROOT / "exporter/ibpulse").iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert parts == present - {"__init__", "__pycache__"}
-    assert all(re.search(rf"[>· ]{name}[<· ]", picture) for name in parts)
-    assert "<title>sampler imports " in picture
-    found = package_imports()
-    assert {("sampler", "ring"), ("web", "ring"), ("cli", "commands")} <= found
-    assert not any(source in ("analysis", "units") and target == "web" for source, target in found)
+def test_the_picture_has_every_package_and_its_imports(picture: str) -> None:
+    for wing, rows in layers().items():
+        folder = ROOT / "exporter/ibpulse" / wing
+        present = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+        present -= {"__init__", "__pycache__"}
+        assert not rows or {name for row in rows for name in row} == {f"{wing}.{name}" for name in present}
+        assert all(re.search(rf"[>· ]{name}[<· ]", picture) for name in present), wing
+    assert "<title>agent.sampler imports agent.sysfs, " in picture
+    assert {("agent.sampler", "core.ring"), ("agent.web", "core.window")} <= imports(2)
+
+
+def test_the_wings_import_each_other_downwards() -> None:
+    found = imports(1)
+    assert {(a, b) for a, b in found if a in WINGS and b in WINGS} == {
+        *((wing, "base") for wing in ("core", "agent", "gateway", "workbench")),
+        *((wing, "core") for wing in ("agent", "gateway", "workbench")),
+        *(("workbench", wing) for wing in ("agent", "gateway")),
+    }
 
 
 def test_no_arrow_of_the_picture_leads_upwards(picture: str) -> None:

@@ -135,10 +135,19 @@ def test_the_design_names_every_command() -> None:
 
 
 def test_the_layers_of_the_design_are_those_that_are_kept() -> None:
-    kept = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    kept = {contract["containers"][0]: contract["layers"] for contract in contracts if contract["type"] == "layers"}
     (drawn,) = [block for block in blocks(DESIGN) if block.startswith("__main__")]
-    packages = [re.findall(r"[a-z_]+(?=/| \||$)", line.split("  ")[0]) for line in drawn.splitlines() if line[0] != " "]
-    assert [sorted(line) for line in packages] == [sorted(layer.split(" | ")) for layer in kept]
+    wings: list[str] = []
+    packages: dict[str, list[list[str]]] = {}
+    for indent, names in re.findall(r"(?m)^(  )?(\S+(?: \| \S+)*)", drawn):
+        found = [name.rstrip("/") for name in names.split(" | ")]
+        if indent:
+            packages.setdefault(f"ibpulse.{wings[-1]}", []).append(sorted(found))
+        else:
+            wings += found
+    assert sorted(wings) == sorted(name for layer in kept.pop("ibpulse") for name in layer.split(" | "))
+    assert packages == {name: [sorted(layer.split(" | ")) for layer in layers] for name, layers in kept.items()}
 
 
 def test_the_design_names_every_package_that_the_program_needs() -> None:

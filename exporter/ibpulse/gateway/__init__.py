@@ -1,4 +1,4 @@
-"""The web application in front of many nodes.
+"""In front of many nodes: their pages and data at one address, and jobs across nodes.
 
 service          the running gateway; app: its application; parts: their interface; nodes: the nodes
 gateway_pages    the pages; page_routes: their routes, the API reference and the probes
