@@ -15,9 +15,9 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.errors import TraceError
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import measure_overlap
-from ibpulse.overlap.kineto_trace import read_trace
+from ibpulse.overlap.exposed import measure_overlap
+from ibpulse.overlap.kernels import CommunicationNames
+from ibpulse.overlap.trace import read_trace
 from tests.overlap.played_traces import PlayedTrace, document
 from tests.recordings.damage import damage
 

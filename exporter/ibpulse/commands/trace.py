@@ -7,12 +7,11 @@ import argparse
 from ibpulse import pictures
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError, TraceError
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import measure_overlap
-from ibpulse.overlap.kineto_trace import KinetoTrace, read_trace
-from ibpulse.overlap.trace_report import TraceOverlap, render_json, render_text
-from ibpulse.overlap.waiting_time import split_exposed
-from ibpulse.overlap.wire_activity import WireActivity, read_wire
+from ibpulse.overlap.exposed import measure_overlap, split_exposed
+from ibpulse.overlap.kernels import CommunicationNames
+from ibpulse.overlap.report import TraceOverlap, render_json, render_text
+from ibpulse.overlap.trace import KinetoTrace, read_trace
+from ibpulse.overlap.wire import WireActivity, read_wire
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

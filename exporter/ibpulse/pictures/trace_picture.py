@@ -10,8 +10,8 @@ import numpy as np
 from ibpulse.arrays import Counts, Floats
 from ibpulse.errors import PictureError
 from ibpulse.overlap.intervals import IntervalSet
-from ibpulse.overlap.trace_report import TraceOverlap
-from ibpulse.overlap.wire_activity import WireActivity
+from ibpulse.overlap.report import TraceOverlap
+from ibpulse.overlap.wire import WireActivity
 from ibpulse.pictures.figure import (
     LARGE,
     SMALL,

@@ -1,7 +1,7 @@
-"""Which GPU kernels communicate: a table of names, with the source of each.
+"""Recognises GPU kernels that communicate, by a table of names with the source of each.
 
 A kernel that is not in the table counts as computation, so a library that is missing makes exposed communication too
-small. Kernels whose names look like communication are told to the user; `--communication` adds patterns.
+small. Kernels whose names look like communication are reported to the user; `--communication` adds patterns.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def function_name(kernel: str) -> str:
 
 @dataclass(slots=True)
 class CommunicationNames:
-    """Tells communication kernels from others by the table and by patterns of the user."""
+    """Recognises communication kernels by the table and by patterns of the user."""
 
     added: Sequence[str] = ()
     _table: list[tuple[re.Pattern[str], str]] = field(init=False)

@@ -1,4 +1,4 @@
-"""`ibpulse trace`: text, JSON and picture; refusals are one line and show no secret of the file."""
+"""`ibpulse trace`: JSON against the truth, picture and refusals; `tests/contract` has the text."""
 
 from __future__ import annotations
 
@@ -53,25 +53,6 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str, code: int = 1) -> s
     return found.err.removeprefix("ibpulse: ").strip()
 
 
-def test_the_text_has_the_whole_the_steps_and_the_communicators(
-    capsys: pytest.CaptureFixture[str], trace: str, against: str
-) -> None:
-    lines = run(capsys, trace, against).splitlines()
-    assert lines[0] == f"{trace}, device 0, rank 0 of 16:"
-    assert lines[1] == "  24 kernels, 12 of them communication"
-    assert lines[2].startswith("  wire: ")
-    assert "ms later than the trace, correlation 1.00 (next best 0.00)" in lines[2]
-    _, _, moving, waiting = PLAYED.timeline()
-    cells = {line.split("  ")[0] or line.split()[0]: line.split() for line in lines if line}
-    exposed = next(line.split() for line in lines if line.startswith("  exposed"))
-    assert float(exposed[1].replace(",", "")) == pytest.approx((moving + waiting) / 1e6, abs=0.0006)
-    shown = next(line for line in lines if line.startswith("    waiting"))
-    assert "between" in shown
-    assert [cells[str(number)][0] for number in range(4)] == ["0", "1", "2", "3"]
-    assert any(line.startswith("EXPERT_DATA_PARALLEL_GROUP 7") for line in lines)
-    assert lines[-1] == "note: SIMULATED: the recording is from a simulator or a replay, not from hardware"
-
-
 def test_json_has_exact_nanoseconds_and_ranges(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
     found = json.loads(run(capsys, trace, against, "--format=json"))
     (device,) = found["devices"]
@@ -91,7 +72,7 @@ def test_json_has_exact_nanoseconds_and_ranges(capsys: pytest.CaptureFixture[str
     assert alone["exposed_ns"] == device["exposed_ns"]
 
 
-def test_several_ranks_end_with_a_table(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
+def test_several_ranks_have_a_summary_table(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
     other = write_trace(folder / "rank1.json", PLAYED.timeline()[0], distributedInfo={"rank": 1, "world_size": 16})
     text = run(capsys, trace, str(other))
     table = text[text.index("all devices") :].splitlines()
@@ -99,7 +80,7 @@ def test_several_ranks_end_with_a_table(capsys: pytest.CaptureFixture[str], fold
     assert table[3].startswith(f"  {other}, device 0, rank 1 of 16")
 
 
-def test_remarks_say_what_limits_the_numbers(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_notes_state_limits_of_the_numbers(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     path = write_trace(folder / "alone.json", [compute(0, MS)])
     text = run(capsys, str(path))
     assert "note: no kernel is known to communicate; add the names of yours with --communication" in text
@@ -107,7 +88,7 @@ def test_remarks_say_what_limits_the_numbers(capsys: pytest.CaptureFixture[str],
 
 
 @pytest.mark.parametrize(("name", "words"), [("whole.png", ()), ("step.svg", ("--step=1", "--theme=dark"))])
-def test_a_picture_shows_the_trace_above_its_wire(
+def test_the_picture_has_trace_and_wire(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str, against: str, name: str, words: tuple[str, ...]
 ) -> None:
     output = tmp_path / name
@@ -179,7 +160,7 @@ def test_a_trace_without_wall_time_is_not_compared(
     assert "has no wall time, neither in ts nor in baseTimeNanoseconds" in refusal(capsys, str(path), against)
 
 
-def test_arguments_that_make_no_sense_are_listed(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+def test_all_invalid_arguments_are_listed(capsys: pytest.CaptureFixture[str], trace: str) -> None:
     words = ("--communication=(", "--gpus-per-node=0", "--port=mlx5_0", "--step=1")
     assert main(["trace", trace, *words], {}) == 2
     faults = capsys.readouterr().err
@@ -188,16 +169,12 @@ def test_arguments_that_make_no_sense_are_listed(capsys: pytest.CaptureFixture[s
     assert "neither .png nor .svg" in refusal(capsys, trace, "-o", "x.gif", code=2)
 
 
-def test_a_step_that_is_not_there_cannot_be_drawn(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str
-) -> None:
+def test_an_unknown_step_cannot_be_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str) -> None:
     assert main(["trace", trace, "-o", str(tmp_path / "x.png"), "--step=9"], {}) == 1
     assert "has no step 9; omit --step" in capsys.readouterr().err
 
 
-def test_names_from_the_file_stay_on_their_line_and_secrets_stay_inside(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_output_escapes_names_and_hides_secrets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def renamed(one: dict[str, Any]) -> dict[str, Any]:
         details = {**one["args"], "Process Group Description": "a\nnote: fine\x1b[31m", "user": "secret-user"}
         return {**one, "args": details}

@@ -1,4 +1,4 @@
-"""The overlap of traces as text and as JSON. Names from files are escaped and shortened."""
+"""Shows the overlap of traces as text and as JSON. Names from files are escaped and shortened."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Any
 
 from ibpulse.base import document
 from ibpulse.base.document import Section
-from ibpulse.overlap.exposed_time import CommunicatorTime, DeviceOverlap, ExposedTime
-from ibpulse.overlap.kineto_trace import KinetoTrace
-from ibpulse.overlap.waiting_time import ExposedOnWire, WireSplit
+from ibpulse.overlap.exposed import CommunicatorTime, DeviceOverlap, ExposedOnWire, ExposedTime, WireSplit
+from ibpulse.overlap.trace import KinetoTrace
 from ibpulse.text import NOT_KNOWN, count_text, escape_controls, percent, size_text
 
-MOST_STEPS, MOST_COMMUNICATORS = 40, 40
-LEAST_EXPLAINED = 0.8
+MAX_STEPS, MAX_COMMUNICATORS = 40, 40
+MIN_EXPLAINED = 0.8
+TIMES = (
+    "length_ns", "computation_ns", "communication_ns", "overlap_ns", "overlap_ratio", "exposed_ns", "idle_ns",
+    "copying_ns",
+)  # fmt: skip
+"""Members of `ExposedTime` in the JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceOverlap:
-    """One device of a trace: its times, and what the wire did, if a recording was given."""
+    """One device of a trace: its times, and the activity of the wire, if a recording was given."""
 
     trace: KinetoTrace
     overlap: DeviceOverlap
@@ -53,12 +57,13 @@ def render_text(reports: Sequence[TraceOverlap], recording: Path | None = None) 
 
 def _device_sections(report: TraceOverlap, recording: Path | None) -> Iterator[Section]:
     whole, wire = report.overlap.whole, report.wire
-    communication = sum(each.kernels for each in report.overlap.communicators)
+    communication = sum(each.work.kernels for each in report.overlap.communicators)
     about = [f"{count_text(report.overlap.device.kernels, 'kernel')}, {communication} of them communication"]
     if wire:
         match = wire.match
+        shift = f" its times {wire.shift_ns / 1e6:+.2f} ms," if wire.shift_ns else ""
         about.append(
-            f"wire: {recording},{_shift_text(wire.shift_ns)} {match.lag_ns / 1e6:+.2f} ms later than the trace, "
+            f"wire: {recording},{shift} {match.lag_ns / 1e6:+.2f} ms later than the trace, "
             f"correlation {match.correlation:.2f} (next best {match.rival:.2f})"
         )
     yield Section(report.title, lines=about)
@@ -70,10 +75,6 @@ def _device_sections(report: TraceOverlap, recording: Path | None) -> Iterator[S
     remarks = [f"note: {remark}" for remark in find_remarks(report)]
     if remarks:
         yield Section(lines=remarks)
-
-
-def _shift_text(shift_ns: int) -> str:
-    return f" its times {shift_ns / 1e6:+.2f} ms," if shift_ns else ""
 
 
 def _whole_rows(whole: ExposedTime, split: WireSplit | None) -> Iterator[tuple[str, ...]]:
@@ -112,7 +113,7 @@ def _steps(report: TraceOverlap) -> Section:
         )
         for (step, time), split in zip(report.overlap.steps, splits, strict=True)
     ]
-    return Section("", head, rows, limit=MOST_STEPS)
+    return Section("", head, rows, limit=MAX_STEPS)
 
 
 def _communicators(report: TraceOverlap) -> Section:
@@ -122,17 +123,17 @@ def _communicators(report: TraceOverlap) -> Section:
     head = ("communicator", "ranks", "kernels", "payload", "communication", "exposed")
     rows = [
         (
-            escape_controls(each.communicator.label),
-            str(each.communicator.size or NOT_KNOWN),
-            str(each.kernels),
-            NOT_KNOWN if each.payload_bytes is None else size_text(each.payload_bytes),
-            _ms(each.communication_ns),
+            escape_controls(each.work.communicator.label),
+            str(each.work.communicator.size or NOT_KNOWN),
+            str(each.work.kernels),
+            NOT_KNOWN if each.work.payload_bytes is None else size_text(each.work.payload_bytes),
+            _ms(each.work.active.total_ns),
             _ms(each.exposed.total_ns),
             *(_wire_cells(split) if report.wire else ()),
         )
         for each, split in ((found[place], splits[place]) for place in order)
     ]
-    return Section("", (*head, *(_WIRE_HEAD if report.wire else ())), rows, limit=MOST_COMMUNICATORS)
+    return Section("", (*head, *(_WIRE_HEAD if report.wire else ())), rows, limit=MAX_COMMUNICATORS)
 
 
 _WIRE_HEAD = ("moving", "waiting")
@@ -156,7 +157,7 @@ def _device_row(report: TraceOverlap) -> tuple[str, ...]:
 
 
 def find_remarks(report: TraceOverlap) -> Iterator[str]:
-    """What limits the numbers of a device, a sentence each."""
+    """Sentences about limits of the numbers of a device."""
     overlap, wire = report.overlap, report.wire
     yield from report.trace.notes
     if not overlap.communicators:
@@ -172,15 +173,15 @@ def find_remarks(report: TraceOverlap) -> Iterator[str]:
         return
     if wire.simulated:
         yield "SIMULATED: the recording is from a simulator or a replay, not from hardware"
-    apart = [each.communicator.inside_node(report.gpus_per_node) for each in overlap.communicators]
+    apart = [each.work.communicator.inside_node(report.gpus_per_node) for each in overlap.communicators]
     if any(apart):
         yield (
             f"ranks are assumed to fill nodes of {report.gpus_per_node} GPUs in order, so {sum(apart)} of "
             f"{count_text(len(apart), 'communicator')} stay inside a node; change it with --gpus-per-node"
         )
-    if any(not each.communicator.ranks for each in overlap.communicators):
+    if any(not each.work.communicator.ranks for each in overlap.communicators):
         yield "communicators with unknown ranks count as using the wire; their time on links between GPUs is in waiting"
-    if wire.explained_ratio is not None and wire.explained_ratio < LEAST_EXPLAINED:
+    if wire.explained_ratio is not None and wire.explained_ratio < MIN_EXPLAINED:
         yield (
             f"this device communicates in only {percent(wire.explained_ratio)} of the time in which the wire is "
             "active: other ranks or jobs of the node count as moving"
@@ -216,24 +217,32 @@ def _device_json(report: TraceOverlap) -> dict[str, Any]:
         "communicators": [
             _communicator_json(report, each, split) for each, split in zip(overlap.communicators, groups, strict=True)
         ],
-        "clock": _clock_json(wire) if wire else None,
+        "clock": {
+            "shift_ns": wire.shift_ns,
+            "lag_ns": wire.match.lag_ns,
+            "correlation": wire.match.correlation,
+            "next_best_correlation": wire.match.rival,
+            "explained_ratio": wire.explained_ratio,
+        }
+        if wire
+        else None,
         "simulated": bool(wire and wire.simulated),
         "notes": list(find_remarks(report)),
     }
 
 
 def _communicator_json(report: TraceOverlap, each: CommunicatorTime, split: WireSplit | None) -> dict[str, Any]:
-    group = each.communicator
+    group = each.work.communicator
     return {
         "name": group.name,
         "description": group.description,
         "library": group.library,
-        "ranks": list(group.ranks),
+        "ranks": group.ranks,
         "size": group.size or None,
         "inside_node": group.inside_node(report.gpus_per_node) if group.ranks and report.gpus_per_node else None,
-        "kernels": each.kernels,
-        "payload_bytes": each.payload_bytes,
-        "communication_ns": each.communication_ns,
+        "kernels": each.work.kernels,
+        "payload_bytes": each.work.payload_bytes,
+        "communication_ns": each.work.active.total_ns,
         "exposed_ns": each.exposed.total_ns,
         "wire": _split_json(split),
         "steps": [
@@ -244,17 +253,7 @@ def _communicator_json(report: TraceOverlap, each: CommunicatorTime, split: Wire
 
 
 def _time_json(time: ExposedTime, split: WireSplit | None) -> dict[str, Any]:
-    return {
-        "length_ns": time.length_ns,
-        "computation_ns": time.computation_ns,
-        "communication_ns": time.communication_ns,
-        "overlap_ns": time.overlap_ns,
-        "overlap_ratio": time.overlap_ratio,
-        "exposed_ns": time.exposed_ns,
-        "idle_ns": time.idle_ns,
-        "copying_ns": time.copying_ns,
-        "wire": _split_json(split),
-    }
+    return {**{name: getattr(time, name) for name in TIMES}, "wire": _split_json(split)}
 
 
 def _split_json(split: WireSplit | None) -> dict[str, Any] | None:
@@ -267,16 +266,6 @@ def _split_json(split: WireSplit | None) -> dict[str, Any] | None:
         "waiting_range_ns": [split.waiting_low_ns, split.waiting_high_ns],
         "inside_node_ns": split.inside_node_ns,
         "unmeasured_ns": split.unmeasured_ns,
-    }
-
-
-def _clock_json(wire: ExposedOnWire) -> dict[str, Any]:
-    return {
-        "shift_ns": wire.shift_ns,
-        "lag_ns": wire.match.lag_ns,
-        "correlation": wire.match.correlation,
-        "next_best_correlation": wire.match.rival,
-        "explained_ratio": wire.explained_ratio,
     }
 
 

@@ -9,13 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.overlap.clock_match import match_clocks
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import DeviceOverlap, measure_overlap
+from ibpulse.overlap.exposed import DeviceOverlap, ExposedOnWire, measure_overlap, split_exposed
 from ibpulse.overlap.intervals import union
-from ibpulse.overlap.kineto_trace import read_trace
-from ibpulse.overlap.waiting_time import ExposedOnWire, split_exposed
-from ibpulse.overlap.wire_activity import WireActivity, wire_activity
+from ibpulse.overlap.kernels import CommunicationNames
+from ibpulse.overlap.trace import read_trace
+from ibpulse.overlap.wire import WireActivity, match_clocks, wire_activity
 from ibpulse.recordings import Recording
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.timeline import Schedule
@@ -57,7 +55,7 @@ def check_sums(found: ExposedOnWire, overlap: DeviceOverlap) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_waiting_and_moving_come_out_within_two_percent(tmp_path: Path, seed: int) -> None:
+def test_waiting_and_moving_are_right_within_two_percent(tmp_path: Path, seed: int) -> None:
     played = PlayedTrace(seed=seed)
     events, _, moving, waiting = played.timeline()
     overlap = overlap_of(tmp_path, events)
@@ -72,7 +70,7 @@ def test_waiting_and_moving_come_out_within_two_percent(tmp_path: Path, seed: in
     assert found.explained_ratio == pytest.approx(1.0, abs=0.01)
 
 
-def test_the_files_of_a_simulated_node_give_the_same(tmp_path: Path) -> None:
+def test_counters_of_a_simulated_node_give_the_same(tmp_path: Path) -> None:
     """Counters are read from the files of a simulated fabric, 0.1 ms late, at instants that the test chooses."""
     played = PlayedTrace(seed=2)
     events, spans, moving, waiting = played.timeline()
@@ -98,7 +96,7 @@ def test_the_files_of_a_simulated_node_give_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shift_ns", [4 * MS, -4 * MS, 10 * MS, -10 * MS])
-def test_a_small_difference_of_clocks_is_found_and_corrected(overlap: DeviceOverlap, shift_ns: int) -> None:
+def test_a_small_clock_offset_is_corrected(overlap: DeviceOverlap, shift_ns: int) -> None:
     found = split_exposed(overlap, wire_activity(record(PLAYED, shift_ns=shift_ns), [0, 1], THRESHOLD), 4)
     assert found.match.lag_ns == pytest.approx(shift_ns, abs=0.2 * MS)
     check_sums(found, overlap)
@@ -120,7 +118,7 @@ def test_another_clock_is_refused(overlap: DeviceOverlap, shift_ns: int, problem
     assert re.match(problem, found.match.problem), found.match.problem
 
 
-def test_communication_that_is_too_regular_is_not_aligned(tmp_path: Path, wire: WireActivity) -> None:
+def test_regular_communication_is_not_aligned(tmp_path: Path, wire: WireActivity) -> None:
     """Every 20 ms a burst of 8 ms: shifted by 20 ms, it looks the same."""
     events = [compute(0, MS), *(collective(n * 20 * MS, 8 * MS) for n in range(100))]
     overlap = overlap_of(tmp_path, events)
@@ -129,7 +127,7 @@ def test_communication_that_is_too_regular_is_not_aligned(tmp_path: Path, wire: 
     assert "not clear, communication is too regular" in match_clocks(overlap.device.communication, regular).problem
 
 
-def test_what_cannot_be_compared_says_why(overlap: DeviceOverlap, wire: WireActivity) -> None:
+def test_reasons_for_unaligned_clocks(overlap: DeviceOverlap, wire: WireActivity) -> None:
     busy = overlap.device.communication
     silent = replace(wire, shares=np.zeros_like(wire.shares))
     assert "no communication kernel uses the wire" in match_clocks(busy - busy, wire).problem
@@ -137,7 +135,7 @@ def test_what_cannot_be_compared_says_why(overlap: DeviceOverlap, wire: WireActi
     assert "less than 20 samples of the time of the trace" in match_clocks(busy.shift(10**13), wire).problem
 
 
-def test_exposed_time_without_samples_is_not_taken_for_waiting(overlap: DeviceOverlap, recording: Recording) -> None:
+def test_missing_samples_are_not_waiting(overlap: DeviceOverlap, recording: Recording) -> None:
     half = recording.cut(0, recording.ticks // 2)
     rates = half.bytes_per_second.copy()
     rates[:, :, 40:60], seconds = np.nan, half.seconds.copy()
@@ -154,7 +152,7 @@ def test_exposed_time_without_samples_is_not_taken_for_waiting(overlap: DeviceOv
     assert found.waiting.total_ns == found.whole.waiting_ns
 
 
-def test_communication_inside_the_node_is_apart(tmp_path: Path, wire: WireActivity) -> None:
+def test_communication_inside_the_node_is_separate(tmp_path: Path, wire: WireActivity) -> None:
     """Kernels of a group on one node run while the wire is silent; they do not wait."""
     events = PLAYED.timeline()[0]
     quiet = [collective(20 * MS, 30 * MS, INSIDE, 24), collective(60 * MS, 10 * MS, INSIDE, 24)]
@@ -213,7 +211,7 @@ def test_missing_samples_are_neither_active_nor_silent() -> None:
     assert np.isnan(found.shares).tolist() == [True, False, False, True, False, False]
 
 
-def test_a_sample_that_one_port_lacks_counts_if_the_others_are_active() -> None:
+def test_a_partly_missing_sample_can_be_active() -> None:
     base = record(replace(PLAYED, steps=1))
     rates = np.zeros((2, 2, 6))
     rates[0, 0] = [0, 40e9, 40e9, 40e9, 0, 0]

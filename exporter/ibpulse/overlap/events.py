@@ -28,12 +28,12 @@ Event = dict[str, Any]
 
 PIECE_BYTES = 1 << 16
 """Larger pieces are slower, because their events no longer fit the cache."""
-MOST_EVENT_BYTES = 16 << 20
-MOST_MEMBER_BYTES = 16 << 20
+MAX_EVENT_BYTES = 16 << 20
+MAX_MEMBER_BYTES = 16 << 20
 """For everything in front of the events, and for everything behind them."""
-MOST_OPEN_BYTES = 1 << 20
-"""An event that has not ended after so many bytes, and in which another one begins, is damaged."""
-MOST_STARTS = 8
+MAX_OPEN_BYTES = 1 << 20
+"""An event that has not ended after this many bytes, and in which another one begins, is damaged."""
+MAX_STARTS = 8
 _GZIP = b"\x1f\x8b"
 _PACK = "unpack it, or compress it with gzip"
 _OTHER_FORMATS = {
@@ -78,7 +78,7 @@ class TraceFile:
         self._end = self._damaged_members = ""
 
     def notes(self) -> Iterator[str]:
-        """What was mended or left out, a sentence each, once all batches were read."""
+        """Sentences about what was mended or left out, once all batches were read."""
         if self._mended:
             values = "values such as nan, inf or N/A count as unknown"
             yield f"{self._mended} of {count_text(self._count, 'event')} mended, not valid JSON: {values}"
@@ -113,8 +113,8 @@ class TraceFile:
                 if not fresh and not used:
                     self._end = source.fault or "ends early"
                     break
-                if len(buffer) > MOST_EVENT_BYTES:
-                    size = size_text(MOST_EVENT_BYTES)
+                if len(buffer) > MAX_EVENT_BYTES:
+                    size = size_text(MAX_EVENT_BYTES)
                     self._file.refuse(f"has an event of more than {size} after {self._count} events", _AGAIN)
                 wanted = PIECE_BYTES if used else max(PIECE_BYTES, len(buffer))
             if not self._count and self._end:
@@ -143,7 +143,7 @@ class TraceFile:
                 return self._skip(buffer, begin, events)
             else:
                 self._left_out += 1
-        if not closed and (last or len(buffer) - used > MOST_OPEN_BYTES):
+        if not closed and (last or len(buffer) - used > MAX_OPEN_BYTES):
             return self._skip(buffer, used, events)
         return events, used, closed
 
@@ -181,7 +181,7 @@ class TraceFile:
             return True
         while True:
             starts = list(_START.finditer(head))
-            for start in starts[:MOST_STARTS]:
+            for start in starts[:MAX_STARTS]:
                 try:
                     self._keep(_load(head[: start.start()] + b'"traceEvents":[]}')[0])
                 except ValueError:
@@ -190,7 +190,7 @@ class TraceFile:
                 return False
             more = source.read(max(PIECE_BYTES, len(head)))
             head += more
-            if not more or len(starts) >= MOST_STARTS or len(head) > MOST_MEMBER_BYTES + MOST_EVENT_BYTES:
+            if not more or len(starts) >= MAX_STARTS or len(head) > MAX_MEMBER_BYTES + MAX_EVENT_BYTES:
                 break
         likely = _LIKELY_START.search(head)
         if likely is None:
@@ -215,11 +215,11 @@ class TraceFile:
 
     def _read_tail(self, rest: bytes, source: _Source) -> None:
         """Keep everything behind the events."""
-        tail = rest + source.read(MOST_MEMBER_BYTES)
+        tail = rest + source.read(MAX_MEMBER_BYTES)
         if _START.search(tail):
             self._file.refuse("has two lists traceEvents", "keep one of them")
-        if len(tail) > MOST_MEMBER_BYTES:
-            self._salvage(tail, f"has more than {size_text(MOST_MEMBER_BYTES)} behind its events")
+        if len(tail) > MAX_MEMBER_BYTES:
+            self._salvage(tail, f"has more than {size_text(MAX_MEMBER_BYTES)} behind its events")
             return
         try:
             self._keep(_load(b'{"end":0' + tail)[0])
@@ -267,7 +267,7 @@ class _Source:
         self._kept = io.BytesIO(content)
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer only at the end."""
+        """The next `size` bytes, fewer only at the end."""
         pieces = [self._kept.read(size)]
         missing = size - len(pieces[0])
         while missing > 0 and not self.fault:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ibpulse.overlap.communication_kernels import ADDED, TABLE, CommunicationNames
+from ibpulse.overlap.kernels import ADDED, TABLE, CommunicationNames
 from tests.tables import for_each
 
 NAMES = {
@@ -91,17 +91,17 @@ def test_kernels_that_communicate_are_known_by_name(name: str, library: str) -> 
 
 
 @for_each([(name, True) for name in RESEMBLING] + [(name, False) for name in (*NOT_RESEMBLING, *NAMES)])
-def test_unknown_kernels_that_look_like_communication_are_told(name: str, told: bool) -> None:
+def test_kernels_resembling_communication_are_reported(name: str, told: bool) -> None:
     assert bool(CommunicationNames().resembling(name)) == told
 
 
-def test_an_added_pattern_is_searched_in_the_whole_name() -> None:
+def test_added_patterns_match_the_whole_name() -> None:
     names = CommunicationNames(("collective::CollectiveMma",))
     assert names.library_of("void cutlass::Kernel<collective::CollectiveMma<int>>(int)") == ADDED
     # names are remembered, long ones by their hash
     assert [names.library_of("x" * 3000 + "my_all_reduce"), names.library_of("x" * 3000)] == ["", ""]
 
 
-def test_each_row_of_the_table_has_a_source_and_a_kernel_that_it_knows() -> None:
+def test_each_row_has_a_source_and_an_example() -> None:
     assert all(row.source for row in TABLE)
     assert {row.library for row in TABLE} == {library for library in NAMES.values() if library}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ibpulse.overlap import kineto_trace
-from ibpulse.overlap.communication_kernels import CommunicationNames
-from ibpulse.overlap.exposed_time import measure_overlap
-from ibpulse.overlap.kineto_trace import KinetoTrace, read_trace
+from ibpulse.overlap import trace as reading
+from ibpulse.overlap.exposed import measure_overlap
+from ibpulse.overlap.kernels import CommunicationNames
+from ibpulse.overlap.trace import KinetoTrace, read_trace
 from tests.overlap.played_traces import BEGIN_NS, GROUP, MS, collective, compute, document, event, step
 from tests.tables import for_each
 
@@ -143,7 +143,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
 
 
 @for_each({name: (name, *case) for name, case in FAULTS.items()})
-def test_faults_of_the_profiler_do_not_hide_what_is_whole(name: str, content: bytes, note: str, tmp_path: Path) -> None:
+def test_faults_of_the_profiler_leave_the_rest(name: str, content: bytes, note: str, tmp_path: Path) -> None:
     assert FAULTS[name]
     trace = read(tmp_path, content)
     check(trace, SAME, note)
@@ -151,7 +151,7 @@ def test_faults_of_the_profiler_do_not_hide_what_is_whole(name: str, content: by
     assert (trace.devices[0].begin_ns, trace.devices[0].kernels) == (BEGIN_NS + BEGIN, 6)
 
 
-def test_a_list_of_events_alone_is_a_trace(tmp_path: Path) -> None:
+def test_a_bare_event_list_is_a_trace(tmp_path: Path) -> None:
     for content in (json.dumps(EVENTS), json.dumps(EVENTS, indent=1) + "\n", json.dumps(EVENTS)[:-1]):
         trace = read(tmp_path, content.encode())
         check(trace, SAME, "" if content.rstrip()[-1] == "]" else "the file ends early")
@@ -159,14 +159,14 @@ def test_a_list_of_events_alone_is_a_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("base", [-1, "now", 2**62, None, [1]])
-def test_a_base_without_sense_leaves_no_wall_time(tmp_path: Path, base: Any) -> None:
+def test_an_invalid_base_gives_no_wall_time(tmp_path: Path, base: Any) -> None:
     trace = read(tmp_path, text(baseTimeNanoseconds=base))
     check(trace, SAME, f"baseTimeNanoseconds '{base}' is no time, so there is no wall time")
     assert not trace.absolute
 
 
 @pytest.mark.parametrize("base", [str(BEGIN_NS), float(BEGIN_NS)])
-def test_a_base_may_be_text_or_have_a_point(tmp_path: Path, base: Any) -> None:
+def test_the_base_may_be_text_or_float(tmp_path: Path, base: Any) -> None:
     assert read(tmp_path, text(baseTimeNanoseconds=base)).devices[0].begin_ns == BEGIN_NS + BEGIN
 
 
@@ -186,14 +186,14 @@ FAR: dict[str, tuple[bytes, tuple[int, int, int], str]] = {
 
 
 @for_each({name: (name, *case) for name, case in FAR.items()})
-def test_work_far_from_the_rest_is_left_out(
+def test_stray_work_is_left_out(
     name: str, content: bytes, times: tuple[int, int, int], note: str, tmp_path: Path
 ) -> None:
     assert FAR[name]
     check(read(tmp_path, content), times, note)
 
 
-def test_the_payload_of_a_communicator_with_stray_kernels_is_unknown(tmp_path: Path) -> None:
+def test_stray_kernels_make_the_payload_unknown(tmp_path: Path) -> None:
     (work,) = read(tmp_path, text(collective(12, 5))).devices[0].communicators
     assert (work.kernels, work.payload_bytes) == (3, None)
 
@@ -204,7 +204,7 @@ def test_sizes_of_groups_and_payloads_may_be_text(tmp_path: Path) -> None:
     assert (work.communicator.size, work.payload_bytes) == (4, 8000)
 
 
-def test_unknown_libraries_are_told_by_function_longest_first(tmp_path: Path) -> None:
+def test_unknown_libraries_are_noted_longest_first(tmp_path: Path) -> None:
     names = [f"void lib{n}::all_to_all<float>(float*)" for n in range(5)]
     trace = read(tmp_path, text(*(event(name, "kernel", BEGIN, n * MS) for n, name in enumerate(names, 1))))
     assert [said[:32] for said in trace.notes[:3]] == [f"1 kernel lib{n}::all_to_all ({n + 1}.000" for n in (4, 3, 2)]
@@ -221,12 +221,12 @@ def big_groups(ranks: str) -> bytes:
 
 
 def test_members_of_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto_trace, "MOST_RANKS", 100)
+    monkeypatch.setattr(reading, "MAX_RANKS", 100)
     trace = read(tmp_path, big_groups(str([*range(30)])))
     # three lists of 30 fit
     assert [len(work.communicator.ranks) for work in trace.devices[0].communicators].count(0) == 6
     assert trace.notes == ("members of 6 groups are unknown: all groups have more than 100 members",)
     # texts that are longer than any list of members are no list
-    monkeypatch.setattr(kineto_trace, "MOST_RANKS_BYTES", 50)
+    monkeypatch.setattr(reading, "MAX_RANKS_BYTES", 50)
     found = read(tmp_path, big_groups(" " * 60)).devices[0].communicators
     assert [work.communicator.ranks for work in found if work.communicator.ranks] == [(0, 4, 8, 12)]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ibpulse.errors import TraceError
-from ibpulse.overlap import trace_file
-from ibpulse.overlap.trace_file import TraceFile
+from ibpulse.overlap import events as reading
+from ibpulse.overlap.events import TraceFile
 from tests.overlap.played_traces import MS, collective, compute, document, event, step, write_trace
 
 TRICKY = [
@@ -31,10 +31,10 @@ def events_of(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 1000, 1 << 16])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_events_are_those_of_the_whole_file_wherever_pieces_are_cut(
+def test_events_do_not_depend_on_piece_boundaries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, indent: int | None
 ) -> None:
-    monkeypatch.setattr(trace_file, "PIECE_BYTES", piece)
+    monkeypatch.setattr(reading, "PIECE_BYTES", piece)
     path = tmp_path / "trace.json"
     whole = document(TRICKY * 3, comment='"traceEvents": [{"ph": "X"}]')
     path.write_text(json.dumps(whole, indent=indent))
@@ -47,7 +47,7 @@ def test_events_are_those_of_the_whole_file_wherever_pieces_are_cut(
     }
 
 
-def test_members_behind_the_events_are_read_and_secrets_are_not_kept(tmp_path: Path) -> None:
+def test_members_after_events_are_read_without_secrets(tmp_path: Path) -> None:
     whole = document(TRICKY)
     whole["baseTimeNanoseconds"] = whole.pop("baseTimeNanoseconds")
     path = tmp_path / "trace"
@@ -58,21 +58,21 @@ def test_members_behind_the_events_are_read_and_secrets_are_not_kept(tmp_path: P
     assert "secret-user" not in str(file.members)
 
 
-def test_what_json_excludes_and_profilers_write_is_read(tmp_path: Path) -> None:
+def test_invalid_json_of_profilers_is_read(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     text = json.dumps(document([event("a", "kernel", 0, 1), event("b", "kernel", 2, 3, occupancy=float("inf"))]))
     path.write_bytes(text.replace('"a"', '"\tA"').encode().replace(b"\tA", b"\t\xff"))
     assert [one["name"] for one in events_of(path)] == ["\t\ufffd", "b"]
 
 
-def test_a_time_with_more_digits_than_a_float_keeps_them(tmp_path: Path) -> None:
+def test_times_keep_more_digits_than_floats(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text('{"traceEvents": [{"ts": 1712345678901234.567, "dur": 1.5}, {"ts": 12.5}]}')
     assert [one["ts"] for one in events_of(path)] == ["1712345678901234.567", 12.5]
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_trace_cut_anywhere_keeps_its_whole_events(tmp_path: Path, compressed: bool) -> None:
+def test_a_truncated_trace_keeps_complete_events(tmp_path: Path, compressed: bool) -> None:
     path = tmp_path / "trace"
     whole = document(TRICKY)
     content = json.dumps(whole).encode()
@@ -118,7 +118,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+def test_hostile_files_are_refused_in_one_line(tmp_path: Path, name: str) -> None:
     content, problem = HOSTILE[name]
     path = tmp_path / "hostile"
     path.write_bytes(content)
@@ -132,8 +132,8 @@ def test_a_hostile_file_is_refused_in_one_line(tmp_path: Path, name: str) -> Non
 
 
 def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_file, "MOST_EVENT_BYTES", 100_000)
-    monkeypatch.setattr(trace_file, "MOST_MEMBER_BYTES", 100_000)
+    monkeypatch.setattr(reading, "MAX_EVENT_BYTES", 100_000)
+    monkeypatch.setattr(reading, "MAX_MEMBER_BYTES", 100_000)
     path = tmp_path / "large"
     for content, problem in (
         (b'{"traceEvents": [{"a": "' + b"x" * 300_000 + b'"}]}', "has an event of more than 100 kB after 0 events"),

@@ -1,22 +1,107 @@
-"""Splits exposed communication into waiting and moving, by whether the wire of the node was active."""
+"""Measures exposed communication, overlap and idle time of a trace, and splits exposed time into waiting and moving.
+
+Communication is exposed while a communication kernel runs and no other kernel; copies are neither. The overlap is the
+share of communication during which another kernel runs (HolisticTraceAnalysis, communication_analysis.py).
+Times are exact to the nanosecond, for the whole trace, each step and each communicator.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ibpulse.arrays import Counts
-from ibpulse.overlap.clock_match import ClockMatch, match_clocks
-from ibpulse.overlap.exposed_time import DeviceOverlap
 from ibpulse.overlap.intervals import EMPTY, IntervalSet, union
-from ibpulse.overlap.kineto_trace import union_of
-from ibpulse.overlap.wire_activity import WireActivity
+from ibpulse.overlap.trace import CommunicatorWork, DeviceTrace, TraceStep, union_of
+from ibpulse.overlap.wire import ClockMatch, WireActivity, match_clocks
+
+
+@dataclass(frozen=True, slots=True)
+class ExposedTime:
+    """The use of a span of `length_ns`. Without rounding, length = computation + exposed + idle.
+
+    `idle_ns` is without any kernel; `copying_ns` is the part of it with a memory copy.
+    """
+
+    length_ns: int
+    computation_ns: int
+    communication_ns: int
+    exposed_ns: int
+    copying_ns: int
+
+    @property
+    def overlap_ns(self) -> int:
+        """Communication during computation."""
+        return self.communication_ns - self.exposed_ns
+
+    @property
+    def idle_ns(self) -> int:
+        """Time without any kernel."""
+        return self.length_ns - self.computation_ns - self.exposed_ns
+
+    @property
+    def overlap_ratio(self) -> float | None:
+        """Overlap ÷ communication, None without communication."""
+        return self.overlap_ns / self.communication_ns if self.communication_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicatorTime:
+    """Communication of one communicator: `exposed` are its exposed times, `step_exposed_ns` their length in each step.
+
+    Communicators may run at the same time, so their times add up to more than those of the device.
+    """
+
+    work: CommunicatorWork
+    exposed: IntervalSet
+    step_communication_ns: tuple[int, ...]
+    step_exposed_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOverlap:
+    """A device's times from its first kernel to its last, in each step, and of each communicator.
+
+    `exposed` has the times of exposed communication. `outside_ns` is the communication in none of the steps.
+    """
+
+    device: DeviceTrace
+    whole: ExposedTime
+    steps: tuple[tuple[TraceStep, ExposedTime], ...]
+    communicators: tuple[CommunicatorTime, ...]
+    exposed: IntervalSet
+    outside_ns: int
+
+
+def measure_overlap(device: DeviceTrace, steps: Sequence[TraceStep]) -> DeviceOverlap:
+    """The times of one device; steps without any of its time are left out."""
+    shown = [step for step in steps if step.end_ns > device.begin_ns and step.begin_ns < device.end_ns]
+    begins = np.array([device.begin_ns, *(step.begin_ns for step in shown)], dtype=np.int64)
+    ends = np.array([device.end_ns, *(step.end_ns for step in shown)], dtype=np.int64)
+    communication = device.communication
+    exposed = communication - device.computation
+    busy = device.computation | communication
+    parts = (device.computation, communication, exposed, device.copies - busy)
+    lengths = np.stack([ends - begins, *(part.lengths_ns(begins, ends) for part in parts)], axis=1)
+    whole, *each = (ExposedTime(*map(int, row)) for row in lengths)
+    communicators = tuple(_measure_communicator(device, work, begins[1:], ends[1:]) for work in device.communicators)
+    outside = (communication - union(begins[1:], ends[1:])).total_ns
+    return DeviceOverlap(device, whole, tuple(zip(shown, each, strict=True)), communicators, exposed, outside)
+
+
+def _measure_communicator(
+    device: DeviceTrace, work: CommunicatorWork, begins: Counts, ends: Counts
+) -> CommunicatorTime:
+    exposed = work.active - device.computation
+    lengths = (tuple(part.lengths_ns(begins, ends).tolist()) for part in (work.active, exposed))
+    return CommunicatorTime(work, exposed, *lengths)
 
 
 @dataclass(frozen=True, slots=True)
 class WireSplit:
-    """Exposed time by what the wire did: exposed = moving + waiting + inside_node + unmeasured.
+    """Exposed time split by the activity of the wire: exposed = moving + waiting + inside_node + unmeasured.
 
     `moving_ns` is the estimate; it is at least `moving_low_ns` and at most `moving_high_ns`. `inside_node_ns` is the
     exposed time in which only communicators without a member on another node run, which the wire does not show.

@@ -1,4 +1,4 @@
-"""The GPU work of a Kineto trace: intervals of computation, of copies and of each communicator, and the steps.
+"""Reads the GPU work of a Kineto trace: intervals of computation, of copies and of each communicator, and the steps.
 
 Times are integers in nanoseconds since 1970: `baseTimeNanoseconds` plus `ts`, which is in microseconds; older traces
 have no base and an absolute `ts` (pytorch/kineto libkineto/src/output_json.cpp).
@@ -19,10 +19,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ibpulse.errors import TraceError
-from ibpulse.overlap.communication_kernels import CommunicationNames
+from ibpulse.overlap.events import Event, TraceFile
 from ibpulse.overlap.intervals import EMPTY, IntervalSet, merge, union
-from ibpulse.overlap.stray_work import find_core
-from ibpulse.overlap.trace_file import Event, TraceFile
+from ibpulse.overlap.kernels import CommunicationNames
 from ibpulse.text import count_text, escape_controls, show
 
 STEP = re.compile(r"ProfilerStep#([0-9]{1,9})$")
@@ -30,18 +29,23 @@ KERNELS = ("kernel", "Kernel")
 COPIES = ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset")
 GPU_ANNOTATION = "gpu_user_annotation"
 LAUNCHES = ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime")
-MOST_DEVICES, MOST_COMMUNICATORS, MOST_STEPS = 64, 4096, 100_000
+MAX_DEVICES, MAX_COMMUNICATORS, MAX_STEPS = 64, 4096, 100_000
 MERGED_AT = 1 << 20
-MOST_INTERVALS = 10_000_000
-MOST_KINDS = 100
-MOST_CONFIG_BYTES = 1_000_000
-MOST_RANKS_BYTES, MOST_RANKS = 100_000, 1_000_000
-"""Of the text of the members of a group, and of the members of all groups."""
-MOST_RESEMBLING, SHOWN_RESEMBLING = 1000, 3
+MAX_INTERVALS = 10_000_000
+MAX_KINDS = 100
+MAX_CONFIG_BYTES = 1_000_000
+MAX_RANKS_BYTES, MAX_RANKS = 100_000, 1_000_000
+"""Length of the text of a group's members, and number of members of all groups."""
+MAX_RESEMBLING, SHOWN_RESEMBLING = 1000, 3
 # a hanging collective is aborted sooner
-MOST_EVENT_NS = 86_400 * 10**9
+MAX_EVENT_NS = 86_400 * 10**9
 # 2**61 ns are 73 years since 1970, and sums of two such times fit into 64 bits
 LATEST_NS = 2**61
+FAR_NS = 10**9
+FAR_FROM_STEPS, FAR_FROM_WORK = 1, 10
+"""Stray work is farther away than this multiple of the length of the rest, with steps and without."""
+MAX_STRAY = 0.01
+"""Without steps, more work than this share of the rest is no error."""
 _NO_NAMES = ("", "undefined")
 # c10/core/ScalarType.h; the profiler writes the names of torch
 DTYPE_BYTES = {
@@ -128,7 +132,7 @@ class DeviceTrace:
 class KinetoTrace:
     """A trace of one process. `absolute` is false if its times have no known relation to the wall clock.
 
-    `notes` say what was left out of the file or is uncertain, a sentence each.
+    `notes` are sentences about what was left out of the file or is uncertain.
     """
 
     path: Path
@@ -161,9 +165,9 @@ def read_trace(path: Path, names: CommunicationNames) -> KinetoTrace:
 
 
 class _Intervals:
-    """Intervals as they come, merged from time to time so that memory follows the result.
+    """Collects intervals and merges them from time to time, so that memory follows the result.
 
-    `instants` counts those that last no time at all, `counts` those in each interval of `times`.
+    `instants` is the number of empty ones, `counts` that of the intervals in each one of `times`.
     """
 
     def __init__(self) -> None:
@@ -192,7 +196,7 @@ class _Intervals:
         self.times, self.counts = merge(*(np.array(each, dtype=np.int64) for each in given))
 
     def cut(self, begin: int, end: int) -> int:
-        """Leave out what is not between both times; returns how many intervals that were."""
+        """Drop what is not between both times; returns the number of dropped intervals."""
         inside = (self.times.starts >= begin) & (self.times.ends <= end)
         dropped = int(self.counts[~inside].sum())
         self.times = IntervalSet(self.times.starts[inside], self.times.ends[inside])
@@ -201,7 +205,7 @@ class _Intervals:
 
     @property
     def count(self) -> int:
-        """How many are in `times`, and instants."""
+        """The number of intervals, with empty ones."""
         return self.instants + int(self.counts.sum())
 
     def __len__(self) -> int:
@@ -210,7 +214,7 @@ class _Intervals:
 
 @dataclass(slots=True)
 class _Work:
-    """Communication of one communicator; `payload_bytes` is None once a kernel does not say it."""
+    """Communication of one communicator; `payload_bytes` is None once that of a kernel is unknown."""
 
     intervals: _Intervals = field(default_factory=_Intervals)
     payload_bytes: int | None = 0
@@ -228,7 +232,7 @@ class _Device:
 
 
 class _Reader:
-    """Sorts events into what they occupy. Times are relative to the base until the end of the file."""
+    """Sorts events by device and communicator. Times are relative to the base until the end of the file."""
 
     def __init__(self, path: Path, names: CommunicationNames) -> None:
         self._path, self._names = path, names
@@ -243,7 +247,7 @@ class _Reader:
         self._resembling: dict[str, list[int]] = {}
 
     def add(self, event: Event) -> None:
-        """Take an event into account if it is GPU work or a step."""
+        """Count an event if it is GPU work or a step."""
         if not isinstance(event, dict) or event.get("ph") != "X":
             return
         kind, name = event.get("cat"), event.get("name")
@@ -255,7 +259,7 @@ class _Reader:
                 self._device(event).copies.add(*span)
         elif kind != GPU_ANNOTATION and isinstance(name, str) and name.startswith("ProfilerStep"):
             self._add_step(event, name)
-        elif len(self._kinds) < MOST_KINDS:
+        elif len(self._kinds) < MAX_KINDS:
             self._kinds[str(kind)[:40]] += 1
 
     def _add_kernel(self, event: Event, name: str) -> None:
@@ -269,7 +273,7 @@ class _Reader:
             return
         device.computation.add(*span)
         function = self._names.resembling(name)
-        if function and (function in self._resembling or len(self._resembling) < MOST_RESEMBLING):
+        if function and (function in self._resembling or len(self._resembling) < MAX_RESEMBLING):
             found = self._resembling.setdefault(function, [0, 0])
             found[0] += 1
             found[1] += span[1] - span[0]
@@ -278,8 +282,8 @@ class _Reader:
         details = event.get("args")
         details = details if isinstance(details, dict) else {}
         work = device.groups.setdefault(self._communicator(details, library, event.get("tid")), _Work())
-        if len(device.groups) > MOST_COMMUNICATORS:
-            self._refuse(f"has more than {MOST_COMMUNICATORS} communicators", "trace fewer steps")
+        if len(device.groups) > MAX_COMMUNICATORS:
+            self._refuse(f"has more than {MAX_COMMUNICATORS} communicators", "trace fewer steps")
         work.intervals.add(start, end)
         payload = _payload(details)
         work.payload_bytes = None if payload is None or work.payload_bytes is None else work.payload_bytes + payload
@@ -292,19 +296,18 @@ class _Reader:
         if found is None:
             members = _ranks(ranks)
             self._members += len(members)
-            if self._members > MOST_RANKS:
+            if self._members > MAX_RANKS:
                 self._senseless["group"] += 1
                 members = ()
+            named = isinstance(description, str) and description not in _NO_NAMES
             found = Communicator(
                 escape_controls(str(name)[:80] if name else f"{library} on stream {str(stream)[:20]}"),
-                escape_controls(description[:80])
-                if isinstance(description, str) and description not in _NO_NAMES
-                else "",
+                escape_controls(str(description)[:80]) if named else "",
                 library,
                 size or len(members),
                 members,
             )
-            if len(self._known) < MOST_COMMUNICATORS:
+            if len(self._known) < MAX_COMMUNICATORS:
                 self._known[key] = found
         return found
 
@@ -315,15 +318,15 @@ class _Reader:
             self._senseless["step"] += 1
         elif span:
             self._steps[int(number[1]), span[0]] = span[1]
-            if len(self._steps) > MOST_STEPS:
-                self._refuse(f"has more than {MOST_STEPS} steps", "trace fewer steps")
+            if len(self._steps) > MAX_STEPS:
+                self._refuse(f"has more than {MAX_STEPS} steps", "trace fewer steps")
 
     def _device(self, event: Event) -> _Device:
         name = escape_controls(str(event.get("pid"))[:20])
         found = self._devices.get(name)
         if found is None:
-            if len(self._devices) >= MOST_DEVICES:
-                self._refuse(f"has kernels of more than {MOST_DEVICES} devices", "give the trace of one process")
+            if len(self._devices) >= MAX_DEVICES:
+                self._refuse(f"has kernels of more than {MAX_DEVICES} devices", "give the trace of one process")
             found = self._devices[name] = _Device()
         return found
 
@@ -333,7 +336,7 @@ class _Reader:
         if self._work % MERGED_AT == 0:
             self._check_size()
         start, lasts = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur"))
-        if start is not None and lasts is not None and lasts <= MOST_EVENT_NS and (start or lasts):
+        if start is not None and lasts is not None and lasts <= MAX_EVENT_NS and (start or lasts):
             return start, start + lasts
         self._senseless[what] += 1
         self._example = self._example or f"ts {show(event.get('ts'))} and dur {show(event.get('dur'))}"
@@ -341,11 +344,11 @@ class _Reader:
 
     def _check_size(self) -> None:
         kept = sum(len(each) for device in self._devices.values() for each in device.all_intervals())
-        if kept > MOST_INTERVALS:
-            self._refuse(f"has more than {MOST_INTERVALS} separate spans of GPU work", "trace fewer steps")
+        if kept > MAX_INTERVALS:
+            self._refuse(f"has more than {MAX_INTERVALS} separate spans of GPU work", "trace fewer steps")
 
     def finish(self, members: Mapping[str, Any], notes: Iterable[str]) -> KinetoTrace:
-        """The trace, with what the rest of the file says of it, and with notes about the file."""
+        """The trace, with the other members of the file and with notes about it."""
         self._check_size()
         given = members.get("baseTimeNanoseconds", 0)
         base = _count(given, LATEST_NS)
@@ -382,7 +385,7 @@ class _Reader:
         if not work.starts.size:
             return ()
         begins = np.array([start for _, start in self._steps], dtype=np.int64)
-        begin, end = find_core(work, union(begins, np.array([*self._steps.values()], dtype=np.int64)))
+        begin, end = _find_core(work, union(begins, np.array([*self._steps.values()], dtype=np.int64)))
         for group in (group for device in self._devices.values() for group in device.groups.values()):
             if group.intervals.times.starts.size and not (
                 begin <= group.intervals.times.starts[0] and group.intervals.times.ends[-1] <= end
@@ -395,7 +398,7 @@ class _Reader:
         return (said,) if dropped else ()
 
     def _notes(self) -> Iterator[str]:
-        """What was left out or is uncertain."""
+        """Sentences about what was left out or is uncertain."""
         left_out = [count_text(self._senseless[what], what) for what in ("kernel", "transfer", "step")]
         left_out = [text for text in left_out if not text.startswith("0 ")]
         if left_out:
@@ -403,7 +406,7 @@ class _Reader:
             yield f"{', '.join(left_out)} without sensible times or number{example}: left out"
         if self._senseless["group"]:
             few = self._senseless["group"]
-            yield f"members of {count_text(few, 'group')} are unknown: all groups have more than {MOST_RANKS} members"
+            yield f"members of {count_text(few, 'group')} are unknown: all groups have more than {MAX_RANKS} members"
         most = sorted(self._resembling.items(), key=lambda item: -item[1][1])
         for function, (number, lasts) in most[:SHOWN_RESEMBLING]:
             yield (
@@ -433,6 +436,30 @@ class _Reader:
         raise TraceError(f"trace {self._path} {problem}; {way_out}")
 
 
+def _find_core(work: IntervalSet, steps: IntervalSet) -> tuple[int, int]:
+    """Begin and end of the work, which is not empty, without what has wrong times and so is far from all other."""
+    every = work | steps
+    cuts = np.flatnonzero(every.starts[1:] - every.ends[:-1] > FAR_NS)
+    begins = every.starts[np.concatenate(([0], cuts + 1))]
+    ends = every.ends[np.concatenate((cuts, [every.ends.size - 1]))]
+    busy = work.lengths_ns(begins, ends)
+    in_steps = steps.lengths_ns(begins, ends) > 0
+    first = last = int(busy.argmax())
+    while True:
+        length = int(ends[last] - begins[first])
+        reach = max(FAR_NS, length * (FAR_FROM_STEPS if in_steps[first : last + 1].any() else FAR_FROM_WORK))
+        before = int(begins[first] - ends[first - 1]) if first else reach + 1
+        after = int(begins[last + 1] - ends[last]) if last + 1 < begins.size else reach + 1
+        if min(before, after) > reach:
+            break
+        first, last = (first - 1, last) if before <= after else (first, last + 1)
+    inside = int(busy[first : last + 1].sum())
+    # if the steps are elsewhere, or the rest is much, all of it is work of the program
+    if not in_steps[first : last + 1].any() and (in_steps.any() or int(busy.sum()) - inside > MAX_STRAY * inside):
+        return int(work.starts[0]), int(work.ends[-1])
+    return int(begins[first]), int(ends[last])
+
+
 def _device_trace(name: str, device: _Device, base: int, ranks: Mapping[str, tuple[int, ...]]) -> DeviceTrace:
     groups = tuple(
         CommunicatorWork(
@@ -453,7 +480,7 @@ def _device_trace(name: str, device: _Device, base: int, ranks: Mapping[str, tup
 
 def _configured_ranks(value: object) -> dict[str, tuple[int, ...]]:
     """Members of process groups by name, from a list or from the text of a Python list."""
-    if isinstance(value, str) and len(value) <= MOST_CONFIG_BYTES:
+    if isinstance(value, str) and len(value) <= MAX_CONFIG_BYTES:
         try:
             value = ast.literal_eval(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -469,25 +496,18 @@ def _nanoseconds(value: object) -> int | None:
         if exact:
             found = int(exact[1]) * 1000 + int(f"{exact[2] or '':0<3}"[:3])
             return found if found < LATEST_NS else None
-        value = _float(value)
-    if type(value) is int:
-        found = value * 1000
-    elif type(value) is float:
-        found = round(value * 1000) if 0 <= value < LATEST_NS else -1
-    else:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if type(value) not in (int, float) or not 0 <= value < LATEST_NS:  # type: ignore[operator]
         return None
-    return found if 0 <= found < LATEST_NS else None
-
-
-def _float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    found = round(value * 1000)  # type: ignore[operator]
+    return found if found < LATEST_NS else None
 
 
 def _short(value: object) -> str | bytes:
-    """The text of a value, of a long one a digest."""
+    """The text of a value, or a digest of a long text."""
     text = value if isinstance(value, str) else str(value)
     return text if len(text) <= 200 else blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -501,15 +521,15 @@ def _payload(details: Mapping[str, Any]) -> int | None:
 
 
 def _ranks(value: object) -> tuple[int, ...]:
-    """Ranks from a list, or from its text; empty if there are none, or if the profiler shortened them."""
-    if isinstance(value, str) and len(value) <= MOST_RANKS_BYTES:
+    """Ranks in ascending order from a list or its text; empty if there are none, or if the profiler shortened them."""
+    if isinstance(value, str) and len(value) <= MAX_RANKS_BYTES:
         try:
             value = ast.literal_eval(value) if re.fullmatch(r"\[[0-9, ]*\]", value) else None
         except (ValueError, SyntaxError, MemoryError):
             return ()
     if (
         not isinstance(value, list)
-        or len(value) > MOST_RANKS_BYTES
+        or len(value) > MAX_RANKS_BYTES
         or not all(type(rank) is int and 0 <= rank < 2**31 for rank in value)
     ):
         return ()
