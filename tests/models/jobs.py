@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ibpulse.models.architecture import Architecture
-from ibpulse.models.training_job import TrainingJob
-from ibpulse.models.wire_timing import Hardware
+from ibpulse.models.catalogue import Architecture
+from ibpulse.models.collectives import Hardware
+from ibpulse.models.job import TrainingJob
 
 EIGHT_RAILS = Hardware(8, 47e9, 370e9)
 SEVEN_RAILS = Hardware(7, 47e9, 370e9)

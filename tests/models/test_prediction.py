@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ibpulse.models.job import TrainingJob, readings
 from ibpulse.models.prediction import Prediction, StepInputs, predict
-from ibpulse.models.step_time import Utilisation
-from ibpulse.models.training_job import TrainingJob, readings
+from ibpulse.models.step import Utilisation
 from tests.models.jobs import DENSE, EIGHT_RAILS, MANY_EXPERTS, MOE, SEVEN_RAILS, TIED, known
 
 COMPUTING = Utilisation("peak-share", 0.4, 1000e12, "none")
@@ -71,7 +71,7 @@ def test_gradients_and_parameters_by_sharding() -> None:
         assert sent(job, "parameters") == pytest.approx(2 * sent(job, "gradients")) == pytest.approx(4 * size * share)
 
 
-def test_what_repeats_with_micro_batches() -> None:
+def test_traffic_that_repeats_with_micro_batches() -> None:
     for sharding, once, often in (("zero1", 1, 1), ("zero2", 1, 4), ("fsdp", 1, 4)):
         job = known(DENSE, 2, sharding=sharding)
         each, last = replace(job, micro_batches=4), replace(job, micro_batches=4, reduction="once")
@@ -89,7 +89,7 @@ def test_hybrid_sharding_reduces_a_shard_over_replicas() -> None:
     assert sent(job, "gradients of replicas") == pytest.approx(8 * 2 * (2 * 7.6156e9 / 8) * 3 / 4)
 
 
-def test_tensor_parallel_traffic_stays_on_a_node_until_the_degree_exceeds_it() -> None:
+def test_tensor_parallel_traffic_beyond_a_node() -> None:
     inside, across = (known(DENSE, 2, tp=tp, sequence=2048) for tp in (8, 16))
     assert sent(inside, "tensor parallel") == 0
     size = 2048 * 3584 * 2
@@ -101,7 +101,7 @@ def test_tensor_parallel_traffic_stays_on_a_node_until_the_degree_exceeds_it() -
     )
 
 
-def test_context_parallel_traffic_is_keys_and_values_around_the_ring() -> None:
+def test_context_parallel_traffic_is_a_ring_of_keys() -> None:
     # 15 hops forward and 30 backward, of K and V of 512 tokens each, over one boundary per node
     size = 2 * (8192 / 16) * 512 * 2
     assert sent(known(DENSE, 2, cp=16, sequence=8192), "context parallel") == pytest.approx(45 * 28 * size)
@@ -125,7 +125,7 @@ def test_pipeline_traffic_of_every_stage(stages: int, chunks: int) -> None:
     assert row.node_bytes.high == pytest.approx(max(counts) * size)
 
 
-def test_tied_embeddings_are_reduced_between_the_ends_of_the_pipeline() -> None:
+def test_tied_embeddings_are_reduced_between_pipeline_ends() -> None:
     # two ranks of a ring send half of the array twice
     assert sent(known(TIED, 2, pp=2, sharding="zero1"), "tied embeddings") == pytest.approx(8 * 100_000 * 4096 * 4)
 
@@ -197,7 +197,7 @@ def test_shares_of_gpus_and_rails_add_up_to_the_node(job: TrainingJob) -> None:
 
 
 @given(JOBS)
-def test_a_step_of_unknown_length_is_between_perfect_overlap_and_none(job: TrainingJob) -> None:
+def test_a_computed_step_is_within_its_overlap_bounds(job: TrainingJob) -> None:
     found = predict(job, EIGHT_RAILS, StepInputs(utilisation=COMPUTING))
     assert found.step is not None
     assert found.step.compute is not None
@@ -236,7 +236,7 @@ def test_samples_of_a_step_with_a_single_burst() -> None:
     assert ten.peak.low == pytest.approx(2 * EIGHT_RAILS.node_bytes_per_second)
 
 
-def test_samples_that_are_not_predicted_say_why() -> None:
+def test_unpredicted_samples_give_a_reason() -> None:
     found = prediction(known(MANY_EXPERTS, 2, ep=16), 30.0)
     assert found.sampled == ()
     assert found.warnings == ("samples are not predicted with traffic of experts on the wire",)
@@ -247,7 +247,7 @@ def test_nothing_is_sampled_on_one_node() -> None:
         assert prediction(known(DENSE, 1, sharding=sharding), 0.3).sampled == ()
 
 
-def test_a_step_that_is_shorter_than_its_bytes_is_warned_about() -> None:
+def test_a_step_shorter_than_its_bytes_warns() -> None:
     found = prediction(known(DENSE, 2), 0.05)
     assert found.sampled == ()
     assert found.warnings[0].startswith("the bytes need up to 0.1139 s at the full rate of all rails, but the step has")
@@ -264,7 +264,7 @@ def test_a_step_that_is_shorter_than_its_bytes_is_warned_about() -> None:
         ({"chunks": 2}, "chunks: 2 virtual stages need pp above 1"),
     ],
 )
-def test_jobs_that_cannot_be_are_refused(named: dict[str, int], sentence: str) -> None:
+def test_impossible_jobs_are_refused(named: dict[str, int], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         known(MOE, 2, **named)
 
@@ -279,7 +279,7 @@ def test_context_parallelism_needs_the_width_of_keys() -> None:
         known(replace(DENSE, kv_width=0), 2, cp=2)
 
 
-def test_collectives_within_a_node_take_their_latencies_and_the_time_of_nvlink() -> None:
+def test_times_of_collectives_within_a_node() -> None:
     """Eight GPUs of one node: 4 all-reduces in each of 28 layers, around a ring of 14 hops."""
     found = prediction(known(DENSE, 1, tp=8))
     (row,) = found.sources

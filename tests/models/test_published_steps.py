@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from ibpulse.base.values import GivenText
-from ibpulse.models.assumptions import assumptions
-from ibpulse.models.job_file import JobFile
-from ibpulse.models.job_inputs import JobInputs, read_inputs
+from ibpulse.models.inputs import JobFile, JobInputs, read_inputs
 from ibpulse.models.prediction import Prediction, StepPrediction, predict
+from ibpulse.models.report import assumptions
 from tests.docs.pages import ROOT
 from tests.models.published_steps import A100, H100, PUBLISHED, PublishedStep
 from tests.tables import for_each
@@ -75,14 +74,14 @@ def test_utilisation_with_and_without_attention_as_published() -> None:
         assert found.low == found.high == pytest.approx(60.1, rel=0.005)
 
 
-def test_operations_with_half_and_all_of_the_attention_as_published() -> None:
+def test_operations_with_causal_and_full_attention() -> None:
     """DeepSeek-V3 has 385 and 432 TFLOP/s with and without a causal mask, in steps of 19.926 s (arXiv 2505.09343)."""
     for rate, attention in ((385e12, "causal"), (432e12, "full")):
         found = step(without_utilisation(DEEPSEEK), mfu=str(rate / H100), attention=attention).seconds
         assert found.low == pytest.approx(19.926, rel=0.005)
 
 
-def test_operations_of_a_small_model_do_not_count_its_embeddings() -> None:
+def test_operations_exclude_input_embeddings() -> None:
     """Qwen3-30B-A3B: 244.039 TFLOP/s of the model in steps of 24.71 s (Megatron-Bridge); embeddings would add 8 %."""
     texts = {"job": "qwen3-30b-a3b-ep16", "mfu": str(244.039e12 / H100), "attention": "causal"}
     assert step(texts).seconds.low == pytest.approx(24.71, rel=0.005)
@@ -109,7 +108,7 @@ def test_recomputation_is_counted_by_hfu_alone() -> None:
         assert (found.low, found.high) == pytest.approx((factors[0] * model.low, factors[1] * model.high))
 
 
-def test_communication_and_bubble_add_to_a_share_while_computing() -> None:
+def test_communication_and_bubble_extend_compute() -> None:
     texts = without_utilisation(MTNLG) | {"peak-share": "0.5", "attention": "none", "algorithm": "ring"}
     parameters = 530e9
     compute = 8 * parameters * TOKENS["mtnlg"] / (2240 * 0.5 * A100)
@@ -131,7 +130,7 @@ def test_rates_follow_from_the_step_of_a_utilisation() -> None:
     assert (sent.low, sent.high) == pytest.approx((found.node_bytes.low / seconds, found.node_bytes.high / seconds))
 
 
-def test_a_utilisation_that_cannot_be_is_warned_about() -> None:
+def test_impossible_utilisations_warn() -> None:
     texts = without_utilisation(MTNLG)
     (warning,) = prediction(texts, mfu="0.8").warnings
     assert warning.startswith("with full recomputation, an MFU of 80 % needs 106.7 % of the peak")
@@ -141,7 +140,7 @@ def test_a_utilisation_that_cannot_be_is_warned_about() -> None:
     assert "readings above the step are impossible" in slow.warnings[0]
 
 
-def test_what_a_utilisation_counts_is_said() -> None:
+def test_assumptions_state_counted_operations() -> None:
     texts = without_utilisation(MTNLG)
 
     def told(**more: str) -> str:

@@ -30,8 +30,7 @@ import pyarrow.parquet
 from ibpulse import cli, memory
 from ibpulse.base.values import GivenText
 from ibpulse.errors import BenchmarkError, ConfigError, RecordingError
-from ibpulse.models.job_file import read_job_file
-from ibpulse.models.job_inputs import read_inputs
+from ibpulse.models.inputs import read_inputs, read_job_file
 from ibpulse.models.prediction import Prediction, predict
 from ibpulse.nccl.benchmark_files import read_benchmark
 from ibpulse.nccl.measurement import BenchmarkRun

@@ -12,8 +12,7 @@ import pytest
 
 from ibpulse.base.values import GivenText
 from ibpulse.cli import main
-from ibpulse.models.job_file import JobFile
-from ibpulse.models.job_inputs import read_inputs
+from ibpulse.models.inputs import JobFile, read_inputs
 from ibpulse.models.prediction import Prediction, ValueRange, predict
 from ibpulse.recordings import Recording, save
 from ibpulse.reports.measured_traffic import measure_traffic

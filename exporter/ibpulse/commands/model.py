@@ -13,12 +13,10 @@ from ibpulse.base.document import Section, render_page, render_text
 from ibpulse.base.values import GivenText
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError, PictureError
-from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import JobFile, read_job_file
-from ibpulse.models.job_inputs import JobInputs, read_inputs
-from ibpulse.models.load_sensitivity import LoadSensitivity, load_sensitivity
-from ibpulse.models.prediction import Prediction, predict
-from ibpulse.models.prediction_sections import assumption_sections, prediction_sections, render_json
+from ibpulse.models.inputs import JobFile, JobInputs, read_inputs, read_job_file
+from ibpulse.models.keys import KEYS
+from ibpulse.models.prediction import LoadSensitivity, Prediction, load_sensitivity, predict
+from ibpulse.models.report import assumption_sections, prediction_sections, render_json
 from ibpulse.pictures.options import PictureOptions
 
 PICTURES = (".png", ".svg")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ibpulse.config import Settings
-from ibpulse.models.megatron_rules import check_run
-from ibpulse.models.rule_check_text import render_json, render_text
-from ibpulse.models.run_options import read_run_options
+from ibpulse.models.check import check_run, read_run_options, render_json, render_text
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -6,9 +6,9 @@ import argparse
 
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError
-from ibpulse.models.load_table import read_load_table
-from ibpulse.models.skew_report import SkewInputs, describe_skew
-from ibpulse.models.skew_text import render_json, render_text
+from ibpulse.models.experts import SkewInputs, describe_skew
+from ibpulse.models.inputs import read_load_table
+from ibpulse.models.report import skew_json, skew_text
 from ibpulse.units import SECOND_NS
 
 
@@ -34,5 +34,5 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         report = describe_skew(rows, inputs)
     except ValueError as error:
         raise ConfigError([f"{arguments.file}: {error}"]) from None
-    print(render_json(report) if arguments.format == "json" else render_text(report), end="")
+    print(skew_json(report) if arguments.format == "json" else skew_text(report), end="")
     return 0

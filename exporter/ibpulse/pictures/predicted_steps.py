@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ibpulse.arrays import Floats
-from ibpulse.models.step_timelines import StepTimeline
+from ibpulse.models.step import StepTimeline
 from ibpulse.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, save_figure, settings
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.panels import Page, plain

@@ -6,7 +6,7 @@ from typing import Any
 
 from ibpulse.base.document import Section
 from ibpulse.models.prediction import ValueRange
-from ibpulse.models.prediction_sections import range_text
+from ibpulse.models.report import range_text
 from ibpulse.reports.model_comparison import ComparedValue, ModelComparison
 from ibpulse.text import NOT_KNOWN, count_text, significant, statistic_text
 

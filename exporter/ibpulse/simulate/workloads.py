@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.errors import ConfigError
-from ibpulse.models.published_jobs import SAMPLED_JOBS
+from ibpulse.models.catalogue import SAMPLED_JOBS
 from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.predicted_job import PREFIX, PredictedJob
 from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Step, Workload, build_step, even_weights

@@ -381,10 +381,10 @@ PLANTED = (
     ),
     Fault(
         "model-send-within-a-node",
-        MODELS + "wire_timing.py",
+        MODELS + "collectives.py",
         """\
     if not group.crosses_wire:
-        within, between = within + between, 0
+        between = 0
 """,
         "",
         "a send within a node is as slow as over the network",

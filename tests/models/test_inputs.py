@@ -1,4 +1,4 @@
-"""Inputs from flags and files: what is refused, with its place and the way out, and which one counts."""
+"""Inputs from flags, files, published jobs and recordings: their order, and refusals with place and way out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from ibpulse.base.values import GivenText
 from ibpulse.errors import ConfigError
-from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import JobFile, read_job_file
-from ibpulse.models.job_inputs import JobInputs, read_inputs
-from ibpulse.models.step_time import Utilisation
+from ibpulse.models.catalogue import CLUSTERS, JOBS, MODELS, SAMPLED_JOBS
+from ibpulse.models.inputs import JobFile, JobInputs, read_inputs, read_job_file
+from ibpulse.models.keys import KEYS
+from ibpulse.models.prediction import predict
+from ibpulse.models.report import assumptions
+from ibpulse.models.step import Utilisation
 
 LEAST = {"model": "qwen2.5-7b", "nodes": "2"}
 SHAPE = {"parameters": "7e9", "layers": "32", "hidden": "4096", "nodes": "2"}
@@ -42,7 +44,7 @@ def written(directory: Path, text: str) -> Path:
     return path
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_defaults_of_missing_inputs() -> None:
     inputs = from_flags(LEAST)
     assert (inputs.job.node_gpus, inputs.hardware.rails, inputs.job.dp) == (8, 8, 16)
     assert inputs.hardware.rail_bytes_per_second == pytest.approx(47e9)
@@ -149,7 +151,7 @@ def test_a_model_is_described_by_figures() -> None:
         ("expert-loads", "1," * 100_000, "has 100001 numbers; give at most 100000"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(name: str, text: str, sentence: str) -> None:
+def test_invalid_values_are_refused(name: str, text: str, sentence: str) -> None:
     assert faults_of({**LEAST, name: text}) == (f"flag --{name}: {sentence}",)
 
 
@@ -220,7 +222,7 @@ def test_values_that_make_no_sense_are_refused(name: str, text: str, sentence: s
         ),
     ],
 )
-def test_inputs_that_do_not_fit_together_are_refused(texts: dict[str, str], fault: str) -> None:
+def test_contradicting_inputs_are_refused(texts: dict[str, str], fault: str) -> None:
     assert faults_of(texts) == (fault,)
 
 
@@ -266,16 +268,77 @@ def test_a_file_is_read_and_flags_take_precedence(tmp_path: Path) -> None:
         ("a: [\n", "{path}:2: not YAML: "),
     ],
 )
-def test_files_that_make_no_sense_are_refused(tmp_path: Path, text: str, fault: str) -> None:
+def test_invalid_files_are_refused(tmp_path: Path, text: str, fault: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ConfigError) as refusal:
         from_flags({"model": "qwen2.5-7b"}, read_job_file(path))
     assert refusal.value.faults[0].startswith(fault.format(path=path))
 
 
+def inputs(file: JobFile | None = None, **given: str) -> JobInputs:
+    return from_flags({name.replace("_", "-"): text for name, text in given.items()}, file)
+
+
+def test_presets_have_sources_and_valid_texts() -> None:
+    for preset in (*JOBS.values(), *CLUSTERS.values()):
+        assert preset.source
+        assert set(preset.chosen) <= set(preset.texts)
+        for name, text in preset.texts.items():
+            KEYS[name].kind.parse(text)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_published_jobs_are_complete(name: str) -> None:
+    found = inputs(job=name)
+    assert any(JOBS[name].source in sentence for sentence in assumptions(found))
+    timelines = predict(found.job, found.hardware, found.step).timelines
+    # the simulator plays the only reading
+    assert len(timelines) == (1 if name in SAMPLED_JOBS else 0)
+
+
+def test_bytes_of_the_published_expert_parallel_job() -> None:
+    found = inputs(job="qwen3-30b-a3b-ep16")
+    rows = {row.source: row for row in predict(found.job, found.hardware, found.step).sources}
+    assert rows["experts"].gpu_bytes.low / 1e9 == pytest.approx(824.6, rel=1e-3)
+
+
+def test_files_and_flags_override_a_published_job() -> None:
+    file = JobFile({"rails": GivenText("8", "job.yaml:1: rails"), "step": GivenText("2s", "job.yaml:2: step")})
+    found = inputs(file, job="mixtral-8x7b-fsdp", step="3s", nodes="4")
+    assert (found.job.nodes, found.hardware.rails, found.step.step_seconds) == (4, 8, 3.0)
+    by_share = inputs(file, job="mixtral-8x7b-fsdp", mfu="0.3").step
+    assert (by_share.step_seconds, by_share.utilisation and by_share.utilisation.kind) == (None, "mfu")
+    assert inputs(JobFile({}, MODELS["qwen2.5-7b"]), job="mixtral-8x7b-fsdp").job.model is MODELS["qwen2.5-7b"]
+
+
+def test_a_cluster_has_its_nodes_and_its_network() -> None:
+    found = inputs(cluster="llama-3", model="llama-3.1-405b", tp="8", pp="16")
+    assert found.job.gpus == 24_576
+    assert found.network is not None
+    # 24,576 links of 0.94 x 50 GB/s, halved, at 1:7
+    assert found.network.bytes_per_second == pytest.approx(24_576 * 47e9 / 14)
+    assert inputs(cluster="deepseek-v3", model="mixtral-8x7b").hardware.nvlink_bytes_per_second == pytest.approx(160e9)
+
+
+def test_a_recording_has_the_lowest_precedence() -> None:
+    seen = {"step": GivenText("1s", "recording"), "rails": GivenText("6", "recording")}
+    flags = {"model": GivenText("qwen2.5-7b", "x"), "nodes": GivenText("2", "x")}
+    assert read_inputs(flags, JobFile(), seen).step.step_seconds == 1.0
+    found = read_inputs({**flags, "mfu": GivenText("0.4", "x")}, JobFile(), seen)
+    assert (found.step.step_seconds, found.hardware.rails) == (None, 6)
+    assert read_inputs({"job": GivenText("qwen2.5-7b-fsdp", "x")}, JobFile(), seen).hardware.rails == 7
+
+
+def test_an_unknown_job_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"flag --job: unknown value 'mixtral-8x7b-fsd'; did you mean mixtral-8x7b-fsdp[?]"
+    ):
+        inputs(job="mixtral-8x7b-fsd")
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(KEYS)), st.one_of(st.text(max_size=12), st.integers(-3, 300).map(str))))
-def test_whatever_is_given_is_a_job_or_is_refused(texts: dict[str, str]) -> None:
+def test_any_input_is_a_job_or_refused(texts: dict[str, str]) -> None:
     try:
         inputs = from_flags({**LEAST, **texts})
     except ConfigError:

@@ -7,27 +7,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from ibpulse.base.values import YAML_TRUTH, Kind, above_zero, choice, number, one, whole
-from ibpulse.models.bisection_inputs import NETWORKS
-from ibpulse.models.expert_traffic import DISPATCHERS
-from ibpulse.models.presets import DEFAULT_NODE, MODELS, NODES
-from ibpulse.models.published_jobs import CLUSTERS, JOBS
-from ibpulse.models.step_time import ATTENTION_SHARES
-from ibpulse.models.training_job import NCCL_ALGORITHMS, SHARDINGS, UNKNOWN
+from ibpulse.models.catalogue import CLUSTERS, DEFAULT_NODE, JOBS, MODELS, NODES
+from ibpulse.models.collectives import NETWORK_FIGURES
+from ibpulse.models.job import DISPATCHERS, NCCL_ALGORITHMS, SHARDINGS, UNKNOWN
+from ibpulse.models.step import ATTENTION_SHARES
 from ibpulse.units import SECOND_NS, parse_duration, parse_rate, parse_size
 
-MOST = 10_000_000
-MOST_LOADS = 100_000
+MAX_COUNT = 10_000_000
+MAX_LOADS = 100_000
 _LOAD = number(0, None, "N", "120")
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     parts = text.replace(" ", "").split(",")
-    if len(parts) > MOST_LOADS:
-        raise ValueError(f"has {len(parts)} numbers; give at most {MOST_LOADS}")
+    if len(parts) > MAX_LOADS:
+        raise ValueError(f"has {len(parts)} numbers; give at most {MAX_LOADS}")
     return tuple(map(_LOAD.parse, parts))
 
 
-COUNT = whole(1, MOST, "N")
+COUNT = whole(1, MAX_COUNT, "N")
 AMOUNT = number(0, 1e30, "N", "7.6e9", some=True)
 SHARE = number(0, 1, "RATIO", "0.4", some=True)
 ELEMENT_BYTES = number(0.5, 8, "N", "1.03")
@@ -130,7 +128,7 @@ KEYS: Mapping[str, InputKey] = {
         InputKey("prefetch", whole(1, 64, "N"), "Units that FSDP gathers ahead of the compute", "1 to 3"),
         InputKey("units", whole(1, 1000, "N"), "Units that FSDP gathers one by one", "the layers"),
         InputKey("expert-loads", NUMBERS, "Measured tokens per expert, for the cost of uneven routing"),
-        InputKey("network", _name(*NETWORKS), f"Kind of network: {_names(NETWORKS)}"),
+        InputKey("network", _name(*NETWORK_FIGURES), f"Kind of network: {_names(tuple(NETWORK_FIGURES))}"),
         InputKey("oversubscription", AMOUNT, "Oversubscription of a fat tree, 7 for 1:7", "1"),
         InputKey("dimensions", NUMBERS, "Dimensions of a torus"),
         InputKey("groups", COUNT, "Groups of a dragonfly"),

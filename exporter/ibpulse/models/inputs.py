@@ -1,30 +1,48 @@
-"""Puts the inputs together: published jobs and clusters, then the file, then flags; the last one counts."""
+"""Reads the inputs of a prediction from published jobs, files and flags, and tables of expert loads.
+
+Of published jobs and clusters, the file, and flags, the last one counts. Files may come from anywhere: size and depth
+are limited by `YamlFile`, numbers by their parsers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ibpulse.base.values import GivenText
+from ibpulse.base.files import ForeignFile
+from ibpulse.base.values import GivenText, advice
+from ibpulse.base.yaml import YamlFile, is_empty, is_mapping, texts_of
 from ibpulse.errors import ConfigError
-from ibpulse.models.architecture import Architecture
-from ibpulse.models.bisection import Bisection
-from ibpulse.models.bisection_inputs import network_bisection
-from ibpulse.models.input_keys import KEYS
-from ibpulse.models.job_file import JobFile
-from ibpulse.models.presets import DEFAULT_NODE, MODELS, NODES, NodeKind
-from ibpulse.models.published_jobs import CLUSTERS, JOBS, Preset
-from ibpulse.models.step_time import UTILISATIONS, Utilisation
-from ibpulse.models.step_timelines import StepInputs
-from ibpulse.models.training_job import UNKNOWN, TrainingJob
-from ibpulse.models.wire_timing import Hardware
+from ibpulse.models.catalogue import CLUSTERS, DEFAULT_NODE, JOBS, MODELS, NODES, Architecture, NodeKind, Preset
+from ibpulse.models.collectives import NETWORK_FIGURES, Bisection, Hardware, network_bisection
+from ibpulse.models.experts import LoadRow
+from ibpulse.models.hub import read_hub_config
+from ibpulse.models.job import UNKNOWN, TrainingJob
+from ibpulse.models.keys import KEYS
+from ibpulse.models.megatron import MODEL_ARGS, other_program, read_model_args, read_run_config
+from ibpulse.models.step import UTILISATIONS, StepInputs, Utilisation
+from ibpulse.text import escape_controls, show
 
-SHAPE_KEYS = (
-    "parameters", "layers", "hidden", "kv-width", "attention-width", "vocabulary", "tied", "expert-parameters",
-    "moe-layers", "experts", "experts-per-token",
-)  # fmt: skip
-NETWORK_FIGURES = ("oversubscription", "dimensions", "groups", "global-links")
+if TYPE_CHECKING:
+    import yaml
+
+ADVICE = (
+    "give the run_config.yaml of a checkpoint of Megatron-Bridge, a file with MODEL_ARGS of Megatron-LM, or a file of "
+    "ibpulse with the name of a model"
+)
+JOB_EXAMPLE = "{model: mixtral-8x7b, nodes: 2, step: 1444ms}"
+SHAPE_FIELDS: Mapping[str, str] = {
+    "parameters": "parameters", "layers": "layers", "hidden": "hidden", "kv-width": "kv_width",
+    "attention-width": "attention_width", "vocabulary": "vocabulary", "tied": "tied",
+    "expert-parameters": "expert_parameters", "moe-layers": "moe_layers", "experts": "experts",
+    "experts-per-token": "chosen_experts",
+}  # fmt: skip
+"""Inputs that are fields of an `Architecture`."""
 JOB_FIELDS: Mapping[str, str] = {
     "tp": "tp", "cp": "cp", "pp": "pp", "ep": "ep", "etp": "etp", "virtual-stages": "chunks", "sharding": "sharding",
     "shard-ranks": "shard", "micro-batch": "micro_batch", "sequence": "sequence", "algorithm": "algorithm",
@@ -34,6 +52,130 @@ JOB_FIELDS: Mapping[str, str] = {
 """Inputs that are fields of a `TrainingJob` as they are."""
 STEP_INPUTS = ("step", *UTILISATIONS)
 """Each of them determines the time of a step."""
+MAX_TABLE_BYTES = 16_000_000
+MAX_CELLS = 2_000_000
+MAX_LOAD = 1e18
+LAYER, WINDOWS = "layer", ("window", "step", "time", "iteration")
+"""Columns that name a row instead of holding loads."""
+TABLE_EXAMPLE = "a row for each layer and a column for each expert, such as 90,132,40,61"
+
+
+def read_load_table(path: Path) -> list[LoadRow]:
+    """The rows of a table, all with the same number of experts.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not such a table; names the first fault.
+    """
+    rows = _csv_rows(path)
+    if not rows:
+        _refuse(path, f"has no loads; write {TABLE_EXAMPLE}")
+    for row in rows:
+        if len(row.loads) != len(rows[0].loads):
+            _refuse(row.place, f"has {len(row.loads)} loads, but the first row has {len(rows[0].loads)}")
+    return rows
+
+
+def _refuse(place: object, problem: str) -> NoReturn:
+    raise ConfigError([f"{place}: {problem}"]) from None
+
+
+def _csv_rows(path: Path) -> list[LoadRow]:
+    file = ForeignFile(path, ConfigError, access="check the path and its permissions")
+    text = file.read_text(MAX_TABLE_BYTES, "give fewer rows")
+    try:
+        lines = [(at, line) for at, line in enumerate(csv.reader(io.StringIO(text)), 1) if any(map(str.strip, line))]
+    except csv.Error as error:
+        _refuse(path, f"is not CSV: {error}; write {TABLE_EXAMPLE}")
+    cells = sum(len(line) for _, line in lines)
+    if cells > MAX_CELLS:
+        _refuse(path, f"has {cells} values, more than {MAX_CELLS}; give fewer rows")
+    names: Sequence[str] = ()
+    if lines and not _is_number(lines[0][1][-1]):
+        names = [name.strip().lower() for name in lines.pop(0)[1]]
+    rows = []
+    for layer, (at, line) in enumerate(lines):
+        if names and len(line) != len(names):
+            _refuse(f"{path}:{at}", f"has {len(line)} columns, but the header has {len(names)}")
+        rows.append(_row(f"{path}:{at}", str(layer), names or [""] * len(line), line))
+    return rows
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _row(place: str, layer: str, names: Sequence[str], values: Sequence[str]) -> LoadRow:
+    """A row whose columns have names: those of a layer or a time name it, the others are loads."""
+    loads = []
+    for name, value in zip(names, values, strict=True):
+        if name == LAYER:
+            layer = value.strip()
+        elif name not in WINDOWS:
+            load = float(value) if _is_number(value) else math.nan
+            if not 0 <= load <= MAX_LOAD:
+                _refuse(place, f"{escape_controls(show(value))} is not a load; give a number from 0 to {MAX_LOAD:g}")
+            loads.append(load)
+    if len(loads) < 2:
+        _refuse(place, f"has {len(loads)} loads; give those of two or more experts")
+    if not any(loads):
+        _refuse(place, "has only loads of 0; leave the row out")
+    return LoadRow(layer, tuple(loads), place)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """The content of a file: a model, if it describes the layers of one, and the texts of inputs by name.
+
+    `lack` are the faults because of which the model of a file is not known.
+    """
+
+    texts: Mapping[str, GivenText] = field(default_factory=dict)
+    model: Architecture | None = None
+    lack: tuple[str, ...] = ()
+
+
+def read_job_file(path: Path) -> JobFile:
+    """The inputs in a file of any of these kinds.
+
+    Raises:
+        ConfigError: it cannot be read, is not YAML, or has keys or values that cannot be used; lists all faults.
+    """
+    file = YamlFile(path)
+    root = file.compose("check the path and its permissions")
+    if root is not None and not is_mapping(root):
+        file.faults.append(f"{path}: is not a mapping; write it like {JOB_EXAMPLE}")
+    if file.faults or not is_mapping(root):
+        raise ConfigError(file.faults or [f"{path}: is empty; write it like {JOB_EXAMPLE}"])
+    entries = {entry.name: entry for entry in file.entries(root)}
+    if MODEL_ARGS in entries:
+        result = JobFile(*read_model_args(file, root))
+    elif "model" in entries and is_mapping(entries["model"].value):
+        if other := other_program(file, root):
+            raise ConfigError([f"{path}: is a configuration of {other}, which is not read; {ADVICE}"])
+        result = JobFile(*read_run_config(file, root))
+    elif entries.keys() & {"model_type", "num_hidden_layers", "architectures"}:
+        result = JobFile({}, read_hub_config(file, root))
+    else:
+        given = [entry for entry in entries.values() if not is_empty(entry.value)]
+        result = JobFile({entry.name: _given(file, *entry) for entry in given})
+    if file.faults:
+        raise ConfigError(file.faults)
+    return result
+
+
+def _given(file: YamlFile, name: str, line: int, node: yaml.Node) -> GivenText:
+    shown = escape_controls(name)
+    texts = texts_of(node)
+    if name not in KEYS:
+        file.refuse(line, f"{shown}: no such key; {advice(name, KEYS, 'docs/models.md lists all keys')}")
+    elif texts is None:
+        file.refuse(line, f"{shown}: not a single value; write it like {shown}: 8")
+    text = texts if isinstance(texts, str) else ",".join(texts or ())
+    return GivenText(text, f"{file.path}:{line}: {shown}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +203,14 @@ def read_inputs(
     """
     presets = _presets({**file.texts, **flags})
     layers = (observed or {}, _preset_texts(presets, file.model is not None), file.texts, flags)
-    faults = [fault for layer in layers for fault in _step_faults(layer)]
+    faults = []
+    for layer in layers:
+        twice = [name for name in STEP_INPUTS if name in layer]
+        if len(twice) > 1:
+            faults.append(
+                f"{layer[twice[1]].place}: the time of the step already follows from {twice[0]}; give only one of "
+                f"{', '.join(STEP_INPUTS)}"
+            )
     given = _overridden(layers)
     values: dict[str, Any] = {}
     for name, one in given.items():
@@ -78,16 +227,6 @@ def read_inputs(
         return _assemble(model, values, given, tuple(presets.values()))
     except ValueError as error:
         raise ConfigError([_placed(str(error), given)]) from None
-
-
-def _step_faults(layer: Mapping[str, GivenText]) -> Iterator[str]:
-    """A fault of inputs that come from one place and determine the step twice."""
-    found = [name for name in STEP_INPUTS if name in layer]
-    if len(found) > 1:
-        yield (
-            f"{layer[found[1]].place}: the time of the step already follows from {found[0]}; give only one of "
-            f"{', '.join(STEP_INPUTS)}"
-        )
 
 
 def _overridden(layers: Iterable[Mapping[str, GivenText]]) -> dict[str, GivenText]:
@@ -178,7 +317,8 @@ def _micro_batches(job: TrainingJob, values: Mapping[str, Any]) -> int:
 
 
 def _network(job: TrainingJob, hardware: Hardware, values: Mapping[str, Any]) -> Bisection | None:
-    figures = {name: values[name] for name in NETWORK_FIGURES if name in values}
+    named = dict.fromkeys(name for names in NETWORK_FIGURES.values() for name in names)
+    figures = {name: values[name] for name in named if name in values}
     if "network" not in values:
         for name in figures:
             raise ValueError(f"{name}: needs network, the kind of network that it describes")
@@ -193,7 +333,7 @@ def _model(values: Mapping[str, Any], given: Mapping[str, GivenText], file: JobF
     Raises:
         ConfigError: none of them, two of them, or incomplete figures.
     """
-    shape, found = [name for name in SHAPE_KEYS if name in values], file.model
+    shape, found = [name for name in SHAPE_FIELDS if name in values], file.model
     if ("model" in values) + (found is not None) + bool(shape) > 1:
         name = "model" if "model" in values else shape[0]
         raise ConfigError([f"{given[name].place}: the model is described twice; give a name, a file or figures"])
@@ -224,18 +364,5 @@ def _described(values: Mapping[str, Any], given: Mapping[str, GivenText]) -> Arc
     if embeddings >= dense:
         place = given["vocabulary"].place
         raise ConfigError([f"{place}: its embeddings have {embeddings:.4g} parameters, of {dense:.4g} dense ones"])
-    return Architecture(
-        name="model",
-        parameters=values["parameters"],
-        layers=values["layers"],
-        hidden=values["hidden"],
-        source="given",
-        kv_width=values.get("kv-width", 0),
-        attention_width=values.get("attention-width", 0),
-        vocabulary=values.get("vocabulary", 0),
-        tied=values.get("tied", False),
-        expert_parameters=values.get("expert-parameters", 0.0),
-        moe_layers=values.get("moe-layers", 0),
-        experts=values.get("experts", 0),
-        chosen_experts=values.get("experts-per-token", 0),
-    )
+    figures = {field: values[name] for name, field in SHAPE_FIELDS.items() if name in values}
+    return Architecture(name="model", source="given", **figures)

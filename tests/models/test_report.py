@@ -1,4 +1,4 @@
-"""`ibpulse model` as a command: text, JSON, files, refusals, and what it imports."""
+"""`ibpulse model` as a command: published runs, text, refusals and imports; `tests/contract` has whole outputs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_job_of_unknown_algorithm_has_a_range(capsys: pytest.CaptureFixture[st
     assert any(one.startswith("algorithm unknown") for one in found["assumptions"])
 
 
-def test_a_residual_is_shown_and_never_forced_to_zero(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_residual_is_measured_minus_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer([*DENSE, "--measured=39.5GB"], capsys)["residual"]
     assert found["measured_node_bytes"] == 39.5e9
     assert found["unexplained_bytes"]["low"] == pytest.approx(39.5e9 - 42.838e9, rel=1e-3)
@@ -86,7 +86,7 @@ def test_the_text_has_every_part(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert part in output, part
 
 
-def test_what_a_range_shows_is_one_number_if_nothing_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_range_without_unknowns_is_one_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model", *DENSE], {}) == 0
     output = capsys.readouterr().out
     assert "mean of a node: 136.0 GB/s sent, 272.0 GB/s sent and received\n" in output
@@ -113,7 +113,7 @@ def test_loads_that_are_all_zero_are_refused(tmp_path: Path, capsys: pytest.Capt
     )
 
 
-def test_a_name_in_a_file_cannot_write_lines_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_file_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a\x1b[31m\n.yaml"
     path.write_text("model: mixtral-8x7b\nnodes: 2\n")
     for form in ("text", "json"):
@@ -133,7 +133,7 @@ def test_the_command_starts_without_slow_imports() -> None:
     assert done.stderr == "[]\n"
 
 
-def test_the_worked_example_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_worked_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     command, output = blocks(ROOT / "docs/models.md")[:2]
     assert main(command.split()[1:], {}) == 0
     assert capsys.readouterr().out == output

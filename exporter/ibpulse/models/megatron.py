@@ -1,25 +1,66 @@
 """Reads the job and the model of Megatron: `run_config.yaml` of Megatron-Bridge, or `MODEL_ARGS` of Megatron-LM.
 
-Only decoders whose layers are all of the form of `LayerShape` are counted. Missing arguments of Megatron-LM have their
-defaults (megatron/training/arguments.py at d98e8a64); its vocabulary is that of a tokenizer, which the file only names.
+`MODEL_ARGS` are a mapping of flags, a list of flags, or the text of a command line. Missing arguments of Megatron-LM
+have their defaults (megatron/training/arguments.py at d98e8a64); its vocabulary is that of a tokenizer, which the file
+only names. Only decoders whose layers are all of the form of `LayerShape` are counted.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ibpulse.base.values import GivenText
-from ibpulse.base.yaml import YamlFile, is_sequence
-from ibpulse.models.architecture import Architecture, LatentAttention, LayerShape
-from ibpulse.models.config_fields import FLAGS, MOST_LAYERS, OTHERWISE, ConfigFields
-from ibpulse.models.megatron_flags import MODEL_ARGS, flag_entries
+from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence
+from ibpulse.models.catalogue import Architecture, LatentAttention, LayerShape
+from ibpulse.models.hub import FLAGS, MAX_LAYERS, OTHERWISE, ConfigFields
 
 if TYPE_CHECKING:
     import yaml
+
+
+MODEL_ARGS = "MODEL_ARGS"
+
+
+def flag_entries(file: YamlFile, node: yaml.Node) -> dict[str, YamlEntry]:
+    """The flags by their name in `snake_case`; the last of several counts, as for argparse."""
+    return {entry.name.lstrip("-").replace("-", "_"): entry for entry in _entries(file, node)}
+
+
+def _entries(file: YamlFile, node: yaml.Node) -> Iterator[YamlEntry]:
+    if is_mapping(node):
+        yield from file.entries(node)
+        return
+    items = node.value if is_sequence(node) else [node]
+    words: list[tuple[str, yaml.Node]] = []
+    for item in items:
+        if is_mapping(item):
+            yield from file.entries(item)
+        elif is_scalar(item):
+            words += [(word, item) for word in item.value.replace("\\\n", " ").split()]
+    yield from _parsed(words)
+
+
+def _parsed(words: list[tuple[str, yaml.Node]]) -> Iterator[YamlEntry]:
+    """The flags of a command line: `--flag`, `--flag=value`, or `--flag value ...`."""
+    import yaml
+
+    at = 0
+    while at < len(words):
+        word, node = words[at]
+        at += 1
+        if not word.startswith("--"):
+            continue
+        name, _, value = word.partition("=")
+        values = [value] if value else []
+        while at < len(words) and not words[at][0].startswith("--"):
+            values.append(words[at][0].strip("\"'"))
+            at += 1
+        text = " ".join(values) or "true"
+        yield YamlEntry(name, node.start_mark.line + 1, yaml.ScalarNode("", text, node.start_mark, node.end_mark))
+
 
 BRIDGE_TARGET = "megatron.bridge."
 """Class names in a run_config.yaml begin like this."""
@@ -36,15 +77,6 @@ _LM_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MegatronJob:
-    """What a file says of a job: texts of inputs with their places, and the model, or faults why it is not known."""
-
-    texts: Mapping[str, GivenText]
-    model: Architecture | None
-    lack: tuple[str, ...] = ()
-
-
 def other_program(file: YamlFile, root: yaml.Node) -> str:
     """The program whose file this is, if it is like one of Megatron but of another; empty if not."""
     top = ConfigFields(file, root)
@@ -58,15 +90,17 @@ def other_program(file: YamlFile, root: yaml.Node) -> str:
     return "another program" if model.entries else ""
 
 
-def read_run_config(file: YamlFile, root: yaml.Node) -> MegatronJob:
-    """The job and the model of a run_config.yaml of Megatron-Bridge; faults are added to the file."""
+def read_run_config(file: YamlFile, root: yaml.Node) -> tuple[Mapping[str, GivenText], Architecture | None]:
+    """Texts of inputs and the model of a run_config.yaml of Megatron-Bridge; faults are added to the file."""
     top = ConfigFields(file, root)
     model = top.section("model")
-    return MegatronJob(_texts(model, top.section("train"), top.section("ddp")), _model(model))
+    return _texts(model, top.section("train"), top.section("ddp")), _model(model)
 
 
-def read_model_args(file: YamlFile, root: yaml.Node) -> MegatronJob:
-    """The job and the model of `MODEL_ARGS`; the model is not known if one of its figures is missing."""
+def read_model_args(
+    file: YamlFile, root: yaml.Node
+) -> tuple[Mapping[str, GivenText], Architecture | None, tuple[str, ...]]:
+    """Texts of inputs and the model of `MODEL_ARGS`, and faults because of which the model is not known."""
     args = ConfigFields(file, root).entries[MODEL_ARGS]
     flags = ConfigFields(file, None, FLAGS)
     flags.line, flags.entries = args.line, flag_entries(file, args.value)
@@ -77,7 +111,7 @@ def read_model_args(file: YamlFile, root: yaml.Node) -> MegatronJob:
     model.line, model.entries = args.line, dict(flags.entries)
     _put_defaults(model)
     found = _model(model)
-    return MegatronJob(texts, found, tuple(fault.replace(OTHERWISE, "give it, or --model") for fault in apart.faults))
+    return texts, found, tuple(fault.replace(OTHERWISE, "give it, or --model") for fault in apart.faults)
 
 
 def _put_defaults(model: ConfigFields) -> None:
@@ -143,7 +177,7 @@ def _model(model: ConfigFields) -> Architecture | None:
     biased = not model.flag("disable_bias_linear") if lm else model.flag("add_bias_linear")
     centered = model.text("normalization", "LayerNorm" if lm else "RMSNorm") == "LayerNorm"
     hidden, heads = model.whole("hidden_size"), model.whole("num_attention_heads")
-    layers = model.whole("num_layers", high=MOST_LAYERS)
+    layers = model.whole("num_layers", high=MAX_LAYERS)
     experts = model.whole("num_moe_experts") if model.has("num_moe_experts") else 0
     dense = _dense_layers(model, layers) if experts else 0
     # of experts as well, where their own is missing
@@ -234,4 +268,4 @@ def _pattern(text: str) -> list[str] | None:
     found = [_REPEATED.fullmatch(part) for part in parts]
     if not all(found):
         return None
-    return [entry for part in found if part for entry in part[1].split(",") * min(MOST_LAYERS, int(part[2] or 1))]
+    return [entry for part in found if part for entry in part[1].split(",") * min(MAX_LAYERS, int(part[2] or 1))]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.models.input_keys import KEYS
-from ibpulse.models.presets import MODELS, NODES
+from ibpulse.models.catalogue import MODELS, NODES
+from ibpulse.models.keys import KEYS
 from tests.docs.pages import ROOT
 
 PUBLISHED = {
@@ -31,13 +31,13 @@ def test_every_figure_has_a_source() -> None:
     assert all(one.source for one in (*MODELS.values(), *NODES.values()))
 
 
-def test_usable_rates_are_those_that_maintainers_call_good() -> None:
+def test_usable_rates_of_nodes() -> None:
     assert NODES["dgx-h100"].rail_bytes_per_second == pytest.approx(47e9)
     assert NODES["dgx-h100"].nvlink_bytes_per_second == pytest.approx(370e9)
     assert NODES["dgx-a100"].rail_bytes_per_second == pytest.approx(23.5e9)
 
 
-def test_peaks_are_those_of_dense_bf16() -> None:
+def test_peak_operations_of_nodes() -> None:
     peaks = {name: node.operations_per_second / 1e12 for name, node in NODES.items()}
     assert peaks == {"dgx-a100": 312, "dgx-h100": 989, "h800": 989, "dgx-b200": 2250}
 

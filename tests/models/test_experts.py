@@ -8,14 +8,28 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ibpulse.cli import main
 from ibpulse.errors import ConfigError
-from ibpulse.models.expert_load import measured_penalty, rank_loads
-from ibpulse.models.expert_skew import describe_loads, persistence, placed_loads, rank_correlation
-from ibpulse.models.load_table import read_load_table
-from ibpulse.models.rail_skew import DEDUPLICATED, PXN, WITHOUT_PXN, hottest, rail_loads
+from ibpulse.models.experts import (
+    DEDUPLICATED,
+    PXN,
+    WITHOUT_PXN,
+    chance_cv,
+    describe_loads,
+    hottest,
+    largest_of,
+    measured_penalty,
+    penalty,
+    persistence,
+    placed_loads,
+    rail_loads,
+    rank_correlation,
+    rank_loads,
+)
+from ibpulse.models.inputs import read_load_table
 from tests.docs.pages import ROOT, blocks
 
 # loads of 12 experts in 2 layers, and a placement of 16 replicas on 8 GPUs: the example in the README of EPLB
@@ -56,7 +70,7 @@ def test_unevenness_against_chance() -> None:
 
 
 @pytest.mark.parametrize("ranks", [8, 64])
-def test_uniform_routing_is_not_called_skewed_and_popular_experts_are(ranks: int) -> None:
+def test_only_popular_experts_are_skewed(ranks: int) -> None:
     rng = random.Random(ranks)
     tokens, skewed, worst = 128 * ranks, 0, 0.0
     for _ in range(40):
@@ -103,6 +117,82 @@ def test_a_hot_expert_on_the_rails() -> None:
     assert ways[DEDUPLICATED].receive == ((8, 8, 8, 8), (16, 16, 16, 16), (8, 8, 8, 8))
     with pytest.raises(ValueError, match="12 ranks do not divide by 5 nodes"):
         rail_loads(loads, 5)
+
+
+BLOM = {2: 0.589, 4: 1.049, 8: 1.434, 16: 1.769, 32: 2.067, 64: 2.337, 128: 2.585, 256: 2.815, 512: 3.031, 1024: 3.234}
+
+
+@pytest.mark.parametrize(("count", "expected"), BLOM.items())
+def test_expected_maximum(count: int, expected: float) -> None:
+    assert largest_of(count) == pytest.approx(expected, abs=1e-3)
+    drawn = np.random.default_rng(count).standard_normal((20_000, count)).max(axis=1).mean()
+    assert largest_of(count) == pytest.approx(float(drawn), abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "copies", "formula", "simulated"),
+    [(64, 4096, 1.290, 1.304), (64, 8192, 1.205, 1.214), (128, 131_072, 1.081, 1.082), (64, 2_097_152, 1.013, 1.013)],
+)
+def test_penalty_of_chance(ranks: int, copies: int, formula: float, simulated: float) -> None:
+    found = penalty(ranks, chance_cv(ranks, copies))
+    assert found == pytest.approx(formula, abs=1e-3)
+    assert found == pytest.approx(simulated, rel=0.03)
+    draws = np.random.default_rng(3).multinomial(copies, [1 / ranks] * ranks, size=2000)
+    assert found == pytest.approx(float((draws.max(axis=1) / draws.mean(axis=1)).mean()), rel=0.03)
+
+
+@pytest.mark.parametrize(("held", "normal"), [(1, 3.34), (2, 2.65), (4, 2.17)])
+def test_normal_penalty_of_popular_experts(held: int, normal: float) -> None:
+    assert penalty(64, 1 / held**0.5) == pytest.approx(normal, abs=0.005)
+
+
+@pytest.mark.parametrize(("held", "simulated"), [(1, 5.27), (2, 3.83), (4, 2.82)])
+def test_penalty_of_measured_loads(held: int, simulated: float) -> None:
+    """Lognormal popularity with a CV of 1: the normal form is far too small, measured loads are not."""
+    random = np.random.default_rng(5)
+    draws = random.lognormal(0, np.log(2) ** 0.5, size=(3000, 64 * held))
+    found = np.mean([measured_penalty(rank_loads(draw.tolist(), 64)) for draw in draws])
+    assert found == pytest.approx(simulated, rel=0.03)
+
+
+@pytest.mark.parametrize(("held", "normal", "simulated"), [(1, 1.70, 1.92), (4, 1.35, 1.41)])
+def test_mild_popularity_is_skewed_too(held: int, normal: float, simulated: float) -> None:
+    """A lognormal popularity with a CV of 0.3."""
+    assert penalty(64, 0.3 / held**0.5) == pytest.approx(normal, abs=0.005)
+    random = np.random.default_rng(6)
+    draws = random.lognormal(0, np.log(1.09) ** 0.5, size=(1000, 64 * held))
+    found = np.mean([measured_penalty(rank_loads(draw.tolist(), 64)) for draw in draws])
+    assert found == pytest.approx(simulated, rel=0.03)
+
+
+@pytest.mark.parametrize("count", [32, 64, 256, 1024])
+def test_expected_maximum_approaches_the_gumbel_form(count: int) -> None:
+    """And not sqrt(2 ln n), which is 23 % too high for 64."""
+    root = (2 * np.log(count)) ** 0.5
+    gumbel = root - (np.log(np.log(count)) + np.log(4 * np.pi)) / (2 * root) + 0.5772 / root
+    assert largest_of(count) == pytest.approx(gumbel, abs=0.07)
+    assert root > 1.15 * largest_of(count)
+
+
+def test_equal_loads_have_no_penalty() -> None:
+    assert measured_penalty(rank_loads([2.0] * 12, 4)) == 1.0
+
+
+@pytest.mark.parametrize("loads", [[], [0.0, 0.0], [-1.0, 2.0], [float("nan")], [float("inf"), 1.0]])
+def test_invalid_loads_are_refused(loads: list[float]) -> None:
+    with pytest.raises(ValueError, match="loads are numbers of 0 or more"):
+        measured_penalty(loads)
+
+
+def test_indivisible_loads_are_refused() -> None:
+    with pytest.raises(ValueError, match="10 loads do not divide by 4 ranks"):
+        rank_loads([1.0] * 10, 4)
+    with pytest.raises(ValueError, match="1 loads have no expected maximum"):
+        largest_of(1)
+
+
+def test_fairness_is_the_share_of_equal_loads() -> None:
+    assert describe_loads([1.0] * 7 + [0.0], None).jain == pytest.approx(0.875)
 
 
 def test_the_command_with_a_placement(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +270,7 @@ def test_shares_have_no_chance_without_tokens(tmp_path: Path, capsys: pytest.Cap
         (b"1," * 1_000_000 + b"1\n" + b"1," * 1_000_001, "x.csv: has 2000003 values, more than 2000000"),
     ],
 )
-def test_a_table_that_cannot_be_used_gets_one_error(tmp_path: Path, content: bytes, sentence: str) -> None:
+def test_invalid_tables_get_one_error(tmp_path: Path, content: bytes, sentence: str) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as refusal:
