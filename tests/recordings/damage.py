@@ -32,8 +32,8 @@ from ibpulse.base.values import GivenText
 from ibpulse.errors import BenchmarkError, ConfigError, RecordingError
 from ibpulse.models.inputs import read_inputs, read_job_file
 from ibpulse.models.prediction import Prediction, predict
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.nccl.measurement import BenchmarkRun
+from ibpulse.nccl.formats import read_benchmark
+from ibpulse.nccl.results import BenchmarkRun
 from ibpulse.recordings import Recording, RecordingWriter, load, save
 from ibpulse.recordings.counter_log import LogColumns, read_log
 from ibpulse.recordings.resampling import GridOptions, resample

@@ -17,7 +17,7 @@ from ibpulse.doctor import CHECKS, DoctorOptions, Level, document, examine, page
 from ibpulse.doctor.child_process import FactsRequest, find_facts_in_child
 from ibpulse.doctor.facts import Facts
 from ibpulse.errors import ConfigError
-from ibpulse.nccl.benchmark_files import read_benchmark
+from ibpulse.nccl.formats import read_benchmark
 from ibpulse.node.wiring import make_inventory, supervisor_options
 from ibpulse.units import format_duration
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from ibpulse.commands.sources import load_against
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError
-from ibpulse.nccl.bandwidth_theory import KnownHardware
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.nccl.benchmark_report import compare_with_wire, describe_benchmark, render_json, render_text
+from ibpulse.nccl.formats import read_benchmark
+from ibpulse.nccl.grades import KnownHardware
+from ibpulse.nccl.report import compare_with_wire, describe_benchmark, render_json, render_text
 from ibpulse.recordings import Recording
 from ibpulse.reports.span import ReportOptions
 

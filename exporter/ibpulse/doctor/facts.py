@@ -14,7 +14,7 @@ from ibpulse.events.event import Event, started_states
 from ibpulse.jobs.claims import Key
 from ibpulse.kernel_clock import ClockState
 from ibpulse.model import Fabric, PortId, SamplerHealth
-from ibpulse.nccl.measurement import BenchmarkRun
+from ibpulse.nccl.results import BenchmarkRun
 from ibpulse.units import SECOND_NS
 
 SYSFS = "sysfs"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ibpulse.models.prediction import Prediction, ValueRange
-from ibpulse.nccl.wire_factors import header_factors
+from ibpulse.nccl.wire import header_factors
 from ibpulse.reports.measured_traffic import MeasuredTraffic
 from ibpulse.text import link_rate_text, percent, time_text
 

@@ -1,10 +1,14 @@
-"""Reads benchmark files of unknown origin: bounded sizes, repaired JSON, errors without secrets."""
+"""Results of a benchmark in SI units, and the bounded reading of files of unknown origin.
+
+None is a value that the file does not have. Truncated and damaged JSON is repaired; errors contain no secrets.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,20 +17,103 @@ import orjson
 
 from ibpulse.base.files import ForeignFile
 from ibpulse.errors import BenchmarkError
-from ibpulse.text import show, size_text
+from ibpulse.text import count_text, show, size_text
 
-MOST_DOCUMENT_BYTES = 64 << 20
-MOST_LOG_BYTES = 4 << 30
-MOST_LINE_BYTES = 1 << 20
+OUT_OF_PLACE, IN_PLACE = "out-of-place", "in-place"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One row: `size_bytes` of the full array as nccl-tests counts it, `seconds` per operation, rates in bytes/s.
+
+    `size_bytes` of AllGather and ReduceScatter is the sum over the ranks, of all-to-all and SendRecv that of one rank.
+    `collective` is a key of `wire_factors.COLLECTIVES`, the name of a point-to-point test, or empty if unknown.
+    `wrong` counts elements with a wrong value, None if they were not checked. `operations` is the number of operations
+    behind the row. `algorithm` and `protocol` are NCCL's words in lower case, empty if unknown.
+    """
+
+    collective: str
+    size_bytes: int
+    seconds: float | None
+    algorithm_bytes_per_second: float | None
+    bus_bytes_per_second: float | None
+    placement: str = ""
+    wrong: float | None = None
+    operations: int | None = None
+    ranks: int | None = None
+    nodes: int | None = None
+    algorithm: str = ""
+    protocol: str = ""
+
+
+GRAPHS = "the run used CUDA graphs: how many operations its trains have is not known"
+
+
+def left_out(count: int, what: str) -> list[str]:
+    """The remark about rows that a reader left out, none if there are none."""
+    return [f"{count_text(count, what)} left out: not whole, or with an invalid value"] if count else []
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """How nccl-tests measures: operations per size and placement, and the sizes of its warm-up.
+
+    `warmups` operations for each of the sizes `first_bytes`, doubled up to `last_bytes`; then for each size and
+    placement one operation to synchronise, `iterations` times `aggregated` timed ones and `checks` verified ones.
+    """
+
+    first_bytes: int
+    last_bytes: int
+    warmups: int
+    iterations: int
+    aggregated: int
+    checks: int
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkRun:
+    """The results of one run. `form` names its format, `version` that of its writer.
+
+    `ranks` and `nodes` are those of one group; `groups` of them ran in parallel. `complete` is false if the file ends
+    early. `remarks` are sentences about what was inferred, repaired or left out.
+    """
+
+    path: Path
+    form: str
+    measurements: tuple[Measurement, ...]
+    version: str = ""
+    ranks: int | None = None
+    nodes: int | None = None
+    groups: int = 1
+    plan: RunPlan | None = None
+    device: str = ""
+    directions: int = 1
+    link_layer: str = ""
+    mtu_bytes: int | None = None
+    complete: bool = True
+    remarks: tuple[str, ...] = ()
+
+
+def without_rows(runs: tuple[BenchmarkRun, ...], others: int, what: str) -> tuple[BenchmarkRun, ...]:
+    """The runs of a file; the first says how many others have no row."""
+    if not runs or not others:
+        return runs
+    remark = f"{count_text(others, f'further {what}')} of this file left out: without a whole row"
+    return (replace(runs[0], remarks=(*runs[0].remarks, remark)), *runs[1:])
+
+
+MAX_DOCUMENT_BYTES = 64 << 20
+MAX_LOG_BYTES = 4 << 30
+MAX_LINE_BYTES = 1 << 20
 EMPTY_ADVICE = "give the file that the benchmark writes"
-LARGEST_COUNT = 2**62
+MAX_COUNT = 2**62
 # a bound for rates and times that keeps every product finite
-LARGEST_NUMBER = 1e18
+MAX_NUMBER = 1e18
 # possessive, so that hostile text costs linear time; a string may be cut off by the end of the file
 _STRING = r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
 _TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],]", re.DOTALL)
 _CLOSING = {"{": "}", "[": "]"}
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 _MISSING_COMMA = re.compile(r'(?<=["0-9}\]])[^\S\n]*\n\s*(?=")')
 # bare words that printf writes for infinity, other texts without quotes, a comma before a bracket
 _WORD = r"[A-Za-z_][\w./*+-]*+"
@@ -61,12 +148,12 @@ def read_beginning(path: Path) -> str:
 
 
 def read_document(path: Path) -> str:
-    """The text of a file of at most `MOST_DOCUMENT_BYTES`; bytes that are not UTF-8 are replaced.
+    """The text of a file of at most `MAX_DOCUMENT_BYTES`; bytes that are not UTF-8 are replaced.
 
     Raises:
         BenchmarkError: the file cannot be read, or is empty or too large.
     """
-    content = _file(path).read(MOST_DOCUMENT_BYTES, "benchmark only the sizes you need")
+    content = _file(path).read(MAX_DOCUMENT_BYTES, "benchmark only the sizes you need")
     if not content.strip():
         refuse(path, "is empty", EMPTY_ADVICE)
     return content.decode("utf-8", "replace")
@@ -76,16 +163,16 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file with their numbers from 1, without reading it whole.
 
     Raises:
-        BenchmarkError: the file cannot be read, is larger than `MOST_LOG_BYTES`, or has a line that is too long.
+        BenchmarkError: the file cannot be read, is larger than `MAX_LOG_BYTES`, or has a line that is too long.
     """
     total = 0
     with _file(path).opened() as file:
-        for number, line in enumerate(iter(partial(file.readline, MOST_LINE_BYTES + 1), b""), 1):
+        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
             total += len(line)
-            if len(line) > MOST_LINE_BYTES:
-                refuse(path, f"has a line of more than {size_text(MOST_LINE_BYTES)}", "it is no log", number)
-            if total > MOST_LOG_BYTES:
-                refuse(path, f"is larger than {size_text(MOST_LOG_BYTES)}", "split it", number)
+            if len(line) > MAX_LINE_BYTES:
+                refuse(path, f"has a line of more than {size_text(MAX_LINE_BYTES)}", "it is no log", number)
+            if total > MAX_LOG_BYTES:
+                refuse(path, f"is larger than {size_text(MAX_LOG_BYTES)}", "split it", number)
             yield number, line.decode("utf-8", "replace")
 
 
@@ -147,7 +234,7 @@ def _closed(text: str) -> str:
             end, needed = token.end(), "".join(reversed(opened))
         elif sign == ",":
             end, needed = token.start(), "".join(reversed(opened))
-        if len(opened) > MOST_DEPTH:
+        if len(opened) > MAX_DEPTH:
             return ""
     return text[:end] + needed
 
@@ -166,13 +253,13 @@ def number_of(path: Path, where: str, value: object, line: int | None = None) ->
         number = -1.0
     if math.isnan(number) or math.isinf(number):
         return None
-    if not 0 <= number <= LARGEST_NUMBER:
+    if not 0 <= number <= MAX_NUMBER:
         refuse(path, f"has {where} {show(value)}", "it must be a number from 0 on", line)
     return number
 
 
 def count_of(
-    path: Path, where: str, value: object, line: int | None = None, least: int = 0, most: int = LARGEST_COUNT
+    path: Path, where: str, value: object, line: int | None = None, least: int = 0, most: int = MAX_COUNT
 ) -> int:
     """A whole number from `least` to `most`.
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from ibpulse.model import PortIdentity
-from ibpulse.nccl.bandwidth_theory import GPU_LINKS, NETWORK, KnownHardware, bound_of, judge
-from ibpulse.nccl.measurement import BenchmarkRun, Measurement
-from ibpulse.nccl.rail_suspects import find_suspects
-from ibpulse.nccl.wire_factors import (
+from ibpulse.nccl.grades import GPU_LINKS, NETWORK, KnownHardware, bound_of, find_suspects, grade
+from ibpulse.nccl.results import BenchmarkRun, Measurement
+from ibpulse.nccl.wire import (
     PROTOCOLS,
     bus_factor,
     collective_of_program,
@@ -49,7 +48,7 @@ def test_trees_and_hierarchies_send_less(nodes: int, factor: float) -> None:
 
 
 @pytest.mark.parametrize(("nodes", "bound"), [(2, 90.0), (3, 69.0), (4, 62.0), (8, 54.0), (16, 50.8), (64, 48.7)])
-def test_the_bound_of_all_to_all_at_48_gb_per_second_and_rail(nodes: int, bound: float) -> None:
+def test_the_bound_of_all_to_all(nodes: int, bound: float) -> None:
     theory = bound_of(row("alltoall"), 8 * nodes, nodes, KnownHardware(rails=8, rail_rate=48e9))
     assert theory.low == theory.high == pytest.approx(bound * 1e9, abs=0.06e9)
 
@@ -72,7 +71,7 @@ def test_headers_add_their_share(mtu: int, infiniband: float, roce: float) -> No
     assert header_factors() == (1 + 24 / 4096, 1 + 82 / 1024)
 
 
-def test_payload_that_a_rail_of_400_gigabits_can_carry() -> None:
+def test_payload_of_a_rail_of_400_gigabits() -> None:
     assert 50 / header_factors("InfiniBand", 4096)[1] == pytest.approx(49.7, abs=0.05)
     assert 50 / header_factors("Ethernet", 4096)[1] == pytest.approx(49.0, abs=0.05)
 
@@ -100,7 +99,7 @@ def test_the_slower_tier_is_the_bottleneck() -> None:
     assert (theory.tier, theory.low) == (GPU_LINKS, 200e9)
 
 
-def test_a_tree_sends_less_over_the_links_between_nodes_than_over_those_of_gpus() -> None:
+def test_a_tree_is_bound_by_gpu_links() -> None:
     """A GPU sends 2 S (G-1)/G within its node, the bus bandwidth is 2 S (n-1)/n over the time."""
     theory = bound_of(
         row("all_reduce", algorithm="tree"), 16, 2, KnownHardware(rails=8, rail_rate=50e9, gpu_rate=450e9)
@@ -114,16 +113,16 @@ def test_protocols_add_their_flags() -> None:
 
 def test_small_operations_have_no_grade() -> None:
     run = BenchmarkRun(Path("x"), "nccl-tests JSON", (row("all_reduce", size=999_999_999),), ranks=32, nodes=4)
-    judged = judge(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9, algorithm="ring"))
-    assert (judged.grade, judged.reason) == ("", "below 1 GB")
+    result = grade(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9, algorithm="ring"))
+    assert (result.grade, result.reason) == ("", "below 1 GB")
 
 
 def test_an_unknown_algorithm_gives_a_range_and_no_grade() -> None:
     run = BenchmarkRun(Path("x"), "nccl-tests JSON", (row("all_reduce"),), ranks=16, nodes=2)
-    judged = judge(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9))
-    assert (judged.theory.low, judged.theory.high) == (400e9, pytest.approx(750e9))
-    assert judged.ratios == (pytest.approx(0.4), 0.75)
-    assert (judged.grade, judged.reason) == ("", "algorithm unknown")
+    result = grade(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9))
+    assert (result.theory.low, result.theory.high) == (400e9, pytest.approx(750e9))
+    assert result.ratios == (pytest.approx(0.4), 0.75)
+    assert (result.grade, result.reason) == ("", "algorithm unknown")
 
 
 @pytest.mark.parametrize(
@@ -133,17 +132,17 @@ def test_an_unknown_algorithm_gives_a_range_and_no_grade() -> None:
 def test_published_rates_have_their_grades(collective: str, nodes: int, bound: float, good: float, poor: float) -> None:
     """Rings over several nodes reach 350 to 375 of 400 GB/s, all-to-all 0.9 of its bound."""
     hardware = KnownHardware(rails=8, rail_rate=50e9, algorithm="" if collective == "alltoall" else "ring")
-    for rate, grade in ((good, "good"), (poor, "poor")):
+    for rate, expected in ((good, "good"), (poor, "poor")):
         run = BenchmarkRun(Path("x"), "nccl-tests text", (row(collective, rate * 1e9),), ranks=8 * nodes, nodes=nodes)
-        judged = judge(run, run.measurements[0], hardware)
-        assert judged.theory.low == judged.theory.high == pytest.approx(bound * 1e9)
-        assert judged.grade == grade
+        result = grade(run, run.measurements[0], hardware)
+        assert result.theory.low == result.theory.high == pytest.approx(bound * 1e9)
+        assert result.grade == expected
 
 
-@pytest.mark.parametrize(("rate", "grade"), [(360e9, "good"), (320e9, "fair"), (290e9, "poor"), (410e9, "")])
-def test_a_ring_over_four_nodes_is_graded(rate: float, grade: str) -> None:
+@pytest.mark.parametrize(("rate", "expected"), [(360e9, "good"), (320e9, "fair"), (290e9, "poor"), (410e9, "")])
+def test_a_ring_over_four_nodes_is_graded(rate: float, expected: str) -> None:
     run = BenchmarkRun(Path("x"), "nccl-tests JSON", (row("all_reduce", rate),), ranks=32, nodes=4)
-    assert judge(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9, algorithm="ring")).grade == grade
+    assert grade(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9, algorithm="ring")).grade == expected
 
 
 def test_unknown_inputs_are_named() -> None:

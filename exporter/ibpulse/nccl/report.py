@@ -4,44 +4,25 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from ibpulse.base import document
 from ibpulse.base.document import Section
-from ibpulse.nccl.bandwidth_theory import Judged, KnownHardware, judge
-from ibpulse.nccl.measurement import BenchmarkRun
-from ibpulse.nccl.rail_suspects import Suspect, find_suspects
-from ibpulse.nccl.train_alignment import Alignment, Matched, align, total_bytes
-from ibpulse.nccl.wire_factors import explain, explanations, header_factors
-from ibpulse.recordings import RecordedPort, Recording
+from ibpulse.nccl.grades import GradedResult, KnownHardware, Suspect, find_suspects, grade
+from ibpulse.nccl.results import BenchmarkRun
+from ibpulse.nccl.trains import WireComparison, compare_trains
+from ibpulse.recordings import Recording
 from ibpulse.text import NOT_KNOWN, count_text, percent, size_text, statistic_text, time_text
 
 _HEADINGS = ("collective", "size", "placement", "time", "busbw", "bound", "achieved", "tier", "grade", "wrong")
 
 
 @dataclass(frozen=True, slots=True)
-class WireComparison:
-    """A run against a recording: trains with their explanations, bytes of the whole run, and shares of the rails.
-
-    `expected_bytes` is the payload of all rails in the whole run, None if unknown; `recorded_bytes` what they sent.
-    """
-
-    alignment: Alignment
-    causes: tuple[tuple[str, ...], ...]
-    expected_bytes: float | None
-    recorded_bytes: float
-    missing_ratio: float
-    rails: tuple[tuple[str, float | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class BenchmarkReport:
-    """A run with its judged rows, the comparison with a recording if there is one, and suspects."""
+    """A run with its result rows, the comparison with a recording if there is one, and suspects."""
 
     run: BenchmarkRun
-    rows: tuple[Judged, ...]
+    rows: tuple[GradedResult, ...]
     hardware: KnownHardware
     wire: WireComparison | None = None
     suspects: tuple[Suspect, ...] = ()
@@ -49,55 +30,19 @@ class BenchmarkReport:
 
 def describe_benchmark(run: BenchmarkRun, hardware: KnownHardware) -> BenchmarkReport:
     """The report of a run without a recording."""
-    return BenchmarkReport(run, tuple(judge(run, row, hardware) for row in run.measurements), hardware)
+    return BenchmarkReport(run, tuple(grade(run, row, hardware) for row in run.measurements), hardware)
 
 
 def compare_with_wire(
     report: BenchmarkReport, recording: Recording, threshold: float, mtu_bytes: int | None
 ) -> BenchmarkReport:
     """The report with the traffic of one of the run's nodes; `threshold` is the least rate of traffic, in bytes/s."""
-    run = report.run
-    rows = [row for row, port in enumerate(recording.meta.ports) if port.rail]
-    ranks, nodes = report.hardware.ranks or run.ranks, report.hardware.nodes or run.nodes
-    if not rows or not ranks or not nodes or ranks % nodes:
-        problem = "it has no rail" if not rows else "ranks and nodes are unknown; give --ranks and --nodes"
-        alignment = Alignment(problem=problem)
-    else:
-        alignment = align(run, ranks, nodes, recording, rows, threshold)
-    ports = [recording.meta.ports[row] for row in rows]
-    headers = header_factors(_link_layer(ports), mtu_bytes)
-    causes = tuple(
-        tuple(explain(found.ratio, explanations(found.train.row.collective, ranks or 1, nodes or 1), headers))
-        for found in alignment.found
-    )
-    sent = recording.bytes_per_second[rows, 0] * recording.seconds[rows, 0]
-    shares = _shares(alignment.found, len(ports))
-    expected = None
-    if run.plan and ranks and nodes and not ranks % nodes:
-        expected = total_bytes(run, run.plan, ranks, nodes)
-    wire = WireComparison(
-        alignment,
-        causes,
-        expected,
-        float(np.nansum(sent)),
-        float(np.isnan(sent).mean()) if sent.size else 1.0,
-        tuple((str(port.id), share) for port, share in zip(ports, shares, strict=True)),
-    )
-    suspects = () if {row.grade for row in report.rows} - {""} == {"good"} else tuple(find_suspects(ports, shares))
-    return BenchmarkReport(run, report.rows, report.hardware, wire, suspects)
-
-
-def _link_layer(ports: Sequence[RecordedPort]) -> str:
-    layers = {port.identity.link_layer for port in ports}
-    return layers.pop() if len(layers) == 1 else ""
-
-
-def _shares(found: Sequence[Matched], rails: int) -> list[float | None]:
-    """The share of each rail in the bytes of all trains, None without trains."""
-    total = sum(sum(one.rail_bytes) for one in found)
-    if not total:
-        return [None] * rails
-    return [sum(one.rail_bytes[rail] for one in found) / total for rail in range(rails)]
+    ranks, nodes = report.hardware.ranks or report.run.ranks, report.hardware.nodes or report.run.nodes
+    wire = compare_trains(report.run, ranks, nodes, recording, threshold, mtu_bytes)
+    good = {row.grade for row in report.rows} - {""} == {"good"}
+    rails = [port for port in recording.meta.ports if port.rail]
+    suspects = () if good else tuple(find_suspects(rails, [share for _, share in wire.rails]))
+    return replace(report, wire=wire, suspects=suspects)
 
 
 def render_text(report: BenchmarkReport) -> str:
@@ -133,13 +78,13 @@ def _hardware_text(hardware: KnownHardware) -> str:
     return f"rails {rails}, rate {rate}, GPU links {gpu_rate}, algorithm {hardware.algorithm or NOT_KNOWN}"
 
 
-def _cells(judged: Judged) -> tuple[str, ...]:
-    row, theory = judged.row, judged.theory
-    low, high = judged.ratios
+def _cells(result: GradedResult) -> tuple[str, ...]:
+    row, theory = result.row, result.theory
+    low, high = result.ratios
     bounds = [_rate(each) for each in dict.fromkeys((theory.low, theory.high)) if each is not None]
     if theory.low is not None and theory.high is None:
         bounds.append("unknown")
-    achieved = [percent_of(each) for each in dict.fromkeys((low, high)) if each is not None]
+    achieved = [_percent(each) for each in dict.fromkeys((low, high)) if each is not None]
     return (
         row.collective or NOT_KNOWN,
         statistic_text(row.size_bytes, "bytes"),
@@ -149,12 +94,12 @@ def _cells(judged: Judged) -> tuple[str, ...]:
         " to ".join(bounds) or NOT_KNOWN,
         " to ".join(achieved) or NOT_KNOWN,
         theory.tier or NOT_KNOWN,
-        judged.grade or f"({judged.reason})",
+        result.grade or f"({result.reason})",
         NOT_KNOWN if row.wrong is None else f"{row.wrong:g}",
     )
 
 
-def percent_of(ratio: float) -> str:
+def _percent(ratio: float) -> str:
     """A ratio in percent, which may be above 100."""
     return f"{100 * ratio:.1f} %"
 
@@ -221,8 +166,8 @@ def _as_json(report: BenchmarkReport) -> dict[str, object]:
     }
 
 
-def _row_as_json(judged: Judged) -> dict[str, object]:
-    row = judged.row
+def _row_as_json(result: GradedResult) -> dict[str, object]:
+    row = result.row
     names = ("size_bytes", "seconds", "algorithm_bytes_per_second", "bus_bytes_per_second", "wrong", "operations")
     return {
         "collective": row.collective or None,
@@ -230,12 +175,12 @@ def _row_as_json(judged: Judged) -> dict[str, object]:
         **{name: getattr(row, name) for name in names},
         "algorithm": row.algorithm or None,
         "protocol": row.protocol or None,
-        "bound_bytes_per_second": [judged.theory.low, judged.theory.high],
-        "achieved_ratio": list(judged.ratios),
-        "tier": judged.theory.tier or None,
-        "unknown": list(judged.theory.missing),
-        "grade": judged.grade or None,
-        "reason": judged.reason or None,
+        "bound_bytes_per_second": [result.theory.low, result.theory.high],
+        "achieved_ratio": list(result.ratios),
+        "tier": result.theory.tier or None,
+        "unknown": list(result.theory.missing),
+        "grade": result.grade or None,
+        "reason": result.reason or None,
     }
 
 

@@ -1,41 +1,50 @@
-"""Reads what the programs of nccl-tests and rccl-tests print.
+"""Reads the output of nccl-tests and rccl-tests, and the JSON files of nccl-tests (`-J FILE`).
 
 Source: NVIDIA/nccl-tests, src/util.cu and src/common.cu at a0b82b22 (version 2.19.6), and ROCm/rccl-tests,
-src/common.cpp at 233482bd. The header line decides the meaning of the columns: older files (`error` for `#wrong`, no
-`root`, no `redop` of AllGather), files with `-C` (`cputime`), `-I` (four columns of single iterations) and `-S` (a time
-stamp), and those of rccl-tests with one placement (`-O`) or with algorithms (`-M`). Times are microseconds per
-operation, rates GB/s of 10^9 bytes. Lines may have a prefix of mpirun, srun, torchrun or kubectl. A row that a message
-interrupts is left out and counted. Host names and process ids are counted, not kept.
+src/common.cpp at 233482bd. Times are microseconds per operation, rates GB/s of 10^9 bytes. Host names, process ids,
+environment and arguments, which may hold secrets, are counted or skipped, not kept; of the arguments only the name of
+the program is used.
+
+The header line of the text decides the meaning of the columns: older files (`error` for `#wrong`, no `root`, no `redop`
+of AllGather), files with `-C` (`cputime`), `-I` (four columns of single iterations) and `-S` (a time stamp), and those
+of rccl-tests with one placement (`-O`) or with algorithms (`-M`). Lines may have a prefix of mpirun, srun, torchrun or
+kubectl. A row that a message interrupts is left out and counted. JSON is read in versions 1 to 3 of the file; its
+devices list the first GPU of each process.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from ibpulse.errors import BenchmarkError
-from ibpulse.nccl.bounded_files import count_of, number_of, read_lines, refuse
-from ibpulse.nccl.measurement import (
+from ibpulse.nccl.results import (
     GRAPHS,
     IN_PLACE,
     OUT_OF_PLACE,
     BenchmarkRun,
     Measurement,
     RunPlan,
+    count_of,
     left_out,
+    number_of,
+    parse_document,
+    read_lines,
+    refuse,
     without_rows,
 )
-from ibpulse.nccl.wire_factors import collective_of_program
+from ibpulse.nccl.wire import collective_of_program
 from ibpulse.text import count_text
 
 TYPES = frozenset(("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"))
 TYPES |= {"f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2", "char", "int"}
-MOST_ROWS = 100_000
-MOST_RANKS = 1_000_000
+MAX_ROWS = 100_000
+MAX_RANKS = 1_000_000
 _NCCL = re.compile(r"# nccl-tests version ([0-9.]{1,20})\b")
 _RCCL = re.compile(r"\brccl-tests: Version ([\w.:+-]{1,60})")
 _PROGRAM = re.compile(r"Collective test starting: (\S{1,200})")
@@ -168,8 +177,8 @@ class _Reading:
         except BenchmarkError as error:
             self.run.broken += 1
             self.first_fault = self.first_fault or error
-        if self.row_count > MOST_ROWS:
-            refuse(self.path, f"has more than {MOST_ROWS} rows", "split it", number)
+        if self.row_count > MAX_ROWS:
+            refuse(self.path, f"has more than {MAX_ROWS} rows", "split it", number)
 
     def _take_setting(self, number: int, line: str) -> bool:
         """Whether a line says how a run was made."""
@@ -216,8 +225,8 @@ class _Reading:
         run, rank = self._begin(), (int(found[2] or 0), int(found[1]))
         run.listed[rank] += 1
         run.hosts[rank] = hash(found[3])
-        if len(run.hosts) > MOST_RANKS:
-            refuse(self.path, f"lists more than {MOST_RANKS} ranks", "it is no log of nccl-tests", number)
+        if len(run.hosts) > MAX_RANKS:
+            refuse(self.path, f"lists more than {MAX_RANKS} ranks", "it is no log of nccl-tests", number)
 
     def _take_row(self, number: int, found: re.Match[str], *, whole: bool) -> None:
         """Read a row.
@@ -237,7 +246,7 @@ class _Reading:
             if not words or not _WHOLE.fullmatch(words[0]):
                 self._interrupted(number)
             del words[0]
-        halves = self._halves(number)
+        halves = self._columns_of_halves(number)
         values = list(takewhile(_VALUE.fullmatch, words))
         needed, after = sum(map(len, halves.values())), any(name in self.columns for name in _AFTER_HALVES)
         if len(halves) == 2 and len(values) == needed // 2:
@@ -255,7 +264,7 @@ class _Reading:
     def _interrupted(self, number: int) -> None:
         refuse(self.path, "has a row that is not whole", "keep messages of other programs out of the file", number)
 
-    def _halves(self, number: int) -> dict[str, list[str]]:
+    def _columns_of_halves(self, number: int) -> dict[str, list[str]]:
         """The columns of each placement, in order."""
         begins = [at for at, name in enumerate(self.columns) if name in _TIMES]
         after = (at for at, name in enumerate(self.columns) if name in _AFTER_HALVES)
@@ -321,3 +330,130 @@ def read_text(path: Path) -> tuple[BenchmarkRun, ...]:
     for number, line in read_lines(path):
         reading.take(number, line)
     return reading.results()
+
+
+NEWEST_VERSION = 3
+_PLAN_KEYS = ("minimum_bytes", "maximum_bytes", "warmup_iters", "iterations", "aggregated_iterations", "validation")
+_HALVES = (("out_of_place", OUT_OF_PLACE), ("in_place", IN_PLACE))
+
+
+def read_json(path: Path, text: str) -> BenchmarkRun:
+    """The run in the text of a file.
+
+    Raises:
+        BenchmarkError: it is no such file, or a value is invalid.
+    """
+    document, remarks = parse_document(path, text)
+    if not isinstance(document, dict) or "version" not in document or "results" not in document:
+        refuse(path, "is of no known benchmark", "see `ibpulse nccl --help` for the formats that are read")
+    version = count_of(path, "the version", document.get("version"), least=1)
+    if version > NEWEST_VERSION:
+        remarks.append(f"version {version} of the format is newer than {NEWEST_VERSION}, the newest known here")
+    if "end_time" not in document and not remarks:
+        remarks.append("the file has no end_time: the run was interrupted")
+    config = _mapping(path, "config", document.get("config", {}))
+    rows = document.get("results")
+    if not isinstance(rows, list) or not rows:
+        refuse(path, "has no results", "the run ended before its first size")
+    if len(rows) > MAX_ROWS:
+        refuse(path, f"has more than {MAX_ROWS} results", "split the run")
+    plan = _plan(path, config)
+    if count_of(path, "graph", config.get("graph", 0)):
+        plan = None
+        remarks.append(GRAPHS)
+    found = _rows(path, document, rows, plan, remarks)
+    ranks, nodes, groups = _placement(path, config, remarks)
+    return BenchmarkRun(
+        path,
+        "nccl-tests JSON",
+        tuple(found),
+        version=str(version),
+        ranks=ranks,
+        nodes=nodes,
+        groups=groups,
+        plan=plan,
+        complete="end_time" in document,
+        remarks=tuple(remarks),
+    )
+
+
+def _rows(
+    path: Path, document: Mapping[str, Any], rows: list[Any], plan: RunPlan | None, remarks: list[str]
+) -> list[Measurement]:
+    """The placements of all rows that are whole."""
+    found: list[Measurement] = []
+    faults: list[BenchmarkError] = []
+    for row in rows:
+        try:
+            found += _measurements(path, _mapping(path, "a result", row), document, plan)
+        except BenchmarkError as error:
+            faults.append(error)
+    remarks += left_out(len(faults), "result")
+    if not found and faults:
+        raise faults[0]
+    if not found:
+        refuse(path, "has no result with a time", "the run ended before its first size")
+    return found
+
+
+def _mapping(path: Path, name: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        refuse(path, f"has {name} that is not an object", "give the file as nccl-tests wrote it")
+    return value
+
+
+def _plan(path: Path, config: Mapping[str, Any]) -> RunPlan | None:
+    if any(name not in config for name in _PLAN_KEYS):
+        return None
+    return RunPlan(*(count_of(path, name, config[name]) for name in _PLAN_KEYS))
+
+
+def _collective(document: Mapping[str, Any]) -> str:
+    args = document.get("args")
+    program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
+    return collective_of_program(program)
+
+
+def _measurements(
+    path: Path, row: Mapping[str, Any], document: Mapping[str, Any], plan: RunPlan | None
+) -> list[Measurement]:
+    """The placements of one row that were measured; a null is left out."""
+    found = []
+    for key, placement in _HALVES:
+        if row.get(key) is None:
+            continue
+        values = _mapping(path, key, row[key])
+        found.append(
+            Measurement(
+                collective=_collective(document),
+                size_bytes=count_of(path, "the size", row.get("size")),
+                # cpu_time is not the time of the operation
+                seconds=scaled(number_of(path, "time", values.get("time")), 1e-6),
+                algorithm_bytes_per_second=scaled(number_of(path, "alg_bw", values.get("alg_bw")), 1e9),
+                bus_bytes_per_second=scaled(number_of(path, "bus_bw", values.get("bus_bw")), 1e9),
+                placement=placement,
+                wrong=number_of(path, "nwrong", values.get("nwrong")),
+                operations=plan.iterations * plan.aggregated if plan else None,
+            )
+        )
+    return found
+
+
+def _placement(path: Path, config: Mapping[str, Any], remarks: list[str]) -> tuple[int | None, int | None, int]:
+    """Ranks and nodes of one group, and the number of groups."""
+    devices = config.get("devices")
+    if not isinstance(devices, list) or not devices or "nthreads" not in config or "ngpus" not in config:
+        return None, None, 1
+    threads, gpus = (count_of(path, name, config[name], least=1, most=MAX_RANKS) for name in ("nthreads", "ngpus"))
+    processes: dict[int, int] = {}
+    hosts: dict[int, set[int]] = {}
+    for device in devices:
+        group = count_of(path, "group", _mapping(path, "a device", device).get("group", 0))
+        processes[group] = processes.get(group, 0) + 1
+        # only to count the nodes
+        hosts.setdefault(group, set()).add(hash(str(device.get("hostname"))))
+    ranks, nodes = set(processes.values()), {len(each) for each in hosts.values()}
+    if len(ranks) > 1 or len(nodes) > 1:
+        remarks.append("groups of different size ran in parallel; give --ranks and --nodes of one of them")
+        return None, None, len(processes)
+    return ranks.pop() * threads * gpus, nodes.pop(), len(processes)

@@ -1,18 +1,21 @@
-"""The bound that the hardware sets to a result, and the grade of the result against it.
+"""Bounds that the hardware sets to results, grades of results, and rails that may explain a poor one.
 
 Two tiers: the network, with the line rate of all rails of a node, and the links between GPUs of a node. The tier with
 the lower bound is the bottleneck. Limits of the grades are ratios of published measurements on nodes with 8 × 400 Gb/s:
 NCCL's maintainers name 350 to 375 GB/s of 400 for rings over 4 nodes or more (NVIDIA/nccl-tests issues 283 and 290),
 0.9 of the bound for all-to-all (issue 130), and 370 of 450 within a node (issue 212); Azure's node health checks
 (Azure/azurehpc-health-checks at 0e0a1ac2) demand 380 of 400 Gb/s from `ib_write_bw`.
+
+A suspect is a guess with its evidence. Topology alone does not prove that a path is slow.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ibpulse.nccl.measurement import BenchmarkRun, Measurement
-from ibpulse.nccl.wire_factors import (
+from ibpulse.nccl.results import BenchmarkRun, Measurement
+from ibpulse.nccl.wire import (
     ALGORITHMS,
     COLLNET,
     HIERARCHICAL,
@@ -22,23 +25,21 @@ from ibpulse.nccl.wire_factors import (
     node_bytes,
     plain_algorithm,
 )
+from ibpulse.recordings import RecordedPort
+from ibpulse.text import link_rate_text, percent
 
 NETWORK, GPU_LINKS, PORT = "network", "GPU links", "port"
-LEAST_GRADED_BYTES = 10**9
+MIN_GRADED_BYTES = 10**9
 """Smaller operations are limited by latency."""
 # at least this share of the bound is good, less than the other is poor
-GRADES = {
-    (NETWORK, False): (350 / 400, 300 / 400),
-    (NETWORK, True): (0.9, 0.6),
-    (GPU_LINKS, False): (370 / 450, 330 / 450),
-    (GPU_LINKS, True): (370 / 450, 330 / 450),
-    (PORT, False): (380 / 400, 360 / 400),
-}
+GRADES = {NETWORK: (350 / 400, 300 / 400), GPU_LINKS: (370 / 450, 330 / 450), PORT: (380 / 400, 360 / 400)}
+ALL_TO_ALL_GRADES = (0.9, 0.6)
+"""Of an all-to-all over the network."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownHardware:
-    """What a node has; rates in bytes per second and direction, None if unknown.
+    """The hardware of a node; rates in bytes per second and direction, None if unknown.
 
     `gpu_rate` is the rate of a GPU's links to the other GPUs of its node. `algorithm` is the one that NCCL used, empty
     if unknown.
@@ -66,7 +67,7 @@ class Theory:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GradedResult:
     """A measurement with its bound and its grade: `good`, `fair`, `poor`, or empty with the `reason`."""
 
     row: Measurement
@@ -77,57 +78,44 @@ class Judged:
     @property
     def ratios(self) -> tuple[float | None, float | None]:
         """Achieved bandwidth divided by the highest and by the lowest bound."""
-        achieved = self.row.bus_bytes_per_second
-        low, high = (None if achieved is None or not bound else achieved / bound for bound in self._bounds)
-        return low, high
-
-    @property
-    def _bounds(self) -> tuple[float | None, float | None]:
-        return self.theory.high, self.theory.low
+        achieved, bounds = self.row.bus_bytes_per_second, (self.theory.high, self.theory.low)
+        least, most = (None if achieved is None or not bound else achieved / bound for bound in bounds)
+        return least, most
 
 
-def judge(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> Judged:
+def grade(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> GradedResult:
     """A result of a run against its bound. Values of the hardware take precedence over those of the file."""
     if run.form.startswith("perftest"):
         if hardware.rail_rate is None:
-            return Judged(row, Theory(missing=("--rate",)), reason="bound unknown")
+            return GradedResult(row, Theory(missing=("--rate",)), reason="bound unknown")
         bound = hardware.rail_rate * run.directions
-        return _graded(row, Theory(bound, bound, PORT), a2a=False)
+        return _graded(row, Theory(bound, bound, PORT))
     ranks = hardware.ranks or row.ranks or run.ranks
     nodes = hardware.nodes or row.nodes or run.nodes
     theory = bound_of(row, ranks, nodes, hardware)
     if row.bus_bytes_per_second is None:
-        return Judged(row, theory, reason="no bus bandwidth")
+        return GradedResult(row, theory, reason="no bus bandwidth")
     if theory.low is None:
-        return Judged(row, theory, reason="bound unknown")
-    if row.size_bytes < LEAST_GRADED_BYTES:
-        return Judged(row, theory, reason="below 1 GB")
-    if theory.low != theory.high:
-        return _graded_by_range(row, theory, a2a=row.collective == "alltoall")
-    return _graded(row, theory, a2a=row.collective == "alltoall")
+        return GradedResult(row, theory, reason="bound unknown")
+    if row.size_bytes < MIN_GRADED_BYTES:
+        return GradedResult(row, theory, reason="below 1 GB")
+    return _graded(row, theory)
 
 
-def _graded(row: Measurement, theory: Theory, *, a2a: bool) -> Judged:
-    judged = Judged(row, theory)
-    ratio = judged.ratios[0]
-    if ratio is None:
-        return Judged(row, theory, reason="no bandwidth")
-    if ratio > 1:
-        return Judged(row, theory, reason="above the bound: check the inputs")
-    good, poor = GRADES[theory.tier, a2a]
-    return Judged(row, theory, "good" if ratio >= good else "poor" if ratio < poor else "fair")
-
-
-def _graded_by_range(row: Measurement, theory: Theory, *, a2a: bool) -> Judged:
+def _graded(row: Measurement, theory: Theory) -> GradedResult:
     """The grade that every algorithm leads to, if there is one."""
-    judged = Judged(row, theory)
-    least, most = judged.ratios
-    good, poor = GRADES[theory.tier, a2a]
+    least, most = GradedResult(row, theory).ratios
+    all_to_all = theory.tier == NETWORK and row.collective == "alltoall"
+    good, poor = ALL_TO_ALL_GRADES if all_to_all else GRADES[theory.tier]
     if most is not None and most < poor:
-        return Judged(row, theory, "poor")
+        return GradedResult(row, theory, "poor")
     if least is not None and good <= least <= 1:
-        return Judged(row, theory, "good")
-    return Judged(row, theory, reason="algorithm unknown")
+        return GradedResult(row, theory, "good")
+    if least is None or least != most:
+        return GradedResult(row, theory, reason="algorithm unknown")
+    if least > 1:
+        return GradedResult(row, theory, reason="above the bound: check the inputs")
+    return GradedResult(row, theory, "fair")
 
 
 def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: KnownHardware) -> Theory:
@@ -145,7 +133,7 @@ def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: K
         return Theory(missing=("--nodes",))
     algorithm = plain_algorithm(hardware.algorithm or row.algorithm)
     # in-network reduction needs special switches, and is not what NCCL does by default
-    choices = (algorithm,) if algorithm in known else tuple(name for name in known if name != COLLNET)
+    choices = [algorithm] if algorithm in known else [name for name in known if name != COLLNET]
     if nodes == 1:
         return _inside_a_node(row, algorithm, hardware)
     rate = _network_rate(row, hardware)
@@ -193,3 +181,46 @@ def _inside_a_node(row: Measurement, algorithm: str, hardware: KnownHardware) ->
         # switches that reduce (NVLS) exceed the bound of a ring; their own is not published
         return Theory(hardware.gpu_rate, None, GPU_LINKS, ("--algorithm",))
     return Theory(hardware.gpu_rate, hardware.gpu_rate, GPU_LINKS)
+
+
+IDLE_SHARE = 0.1
+"""Of an equal share of the bytes; a rail below it is idle."""
+# of nvidia-smi topo -m; PIX and PXB stay below one PCIe root port
+_PATHS = {
+    "SYS": ("NUMA crossing", "its nearest GPU is on another NUMA node (SYS)"),
+    "NODE": ("PCIe path", "its nearest GPU is behind another PCIe host bridge (NODE)"),
+    "PHB": ("PCIe path", "the path to its nearest GPU passes the CPU's host bridge (PHB)"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A rail, the kind of fault, and the evidence.
+
+    Kinds: idle rail, link down, wrong rate, NUMA crossing, PCIe path.
+    """
+
+    rail: str
+    kind: str
+    evidence: str
+
+
+def find_suspects(rails: Sequence[RecordedPort], shares: Sequence[float | None]) -> list[Suspect]:
+    """The suspects among the rails of a node; `shares` has each rail's share of the bytes, None if unknown.
+
+    A rail below the fastest one has a wrong rate. Paths are suspects even if all rails have the same.
+    """
+    rates = [rail.rate_bytes_per_second for rail in rails if rail.rate_bytes_per_second]
+    found = []
+    for rail, share in zip(rails, shares, strict=True):
+        name, rate = str(rail.id), rail.rate_bytes_per_second
+        if not rail.active:
+            found.append(Suspect(name, "link down", f"the link is {rail.state or 'not ACTIVE'}"))
+        elif share is not None and share < IDLE_SHARE / len(rails):
+            found.append(Suspect(name, "idle rail", f"it carried {percent(share)} of the bytes"))
+        if rate and rate < max(rates):
+            evidence = f"its rate is {link_rate_text(rate)}, that of the fastest rail {link_rate_text(max(rates))}"
+            found.append(Suspect(name, "wrong rate", evidence))
+        if rail.identity.gpu_distance in _PATHS:
+            found.append(Suspect(name, *_PATHS[rail.identity.gpu_distance]))
+    return found

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.nccl.benchmark_files import read_benchmark
-from ibpulse.nccl.measurement import BenchmarkRun
-from ibpulse.nccl.train_alignment import align, total_bytes
+from ibpulse.nccl.formats import read_benchmark
+from ibpulse.nccl.results import BenchmarkRun
+from ibpulse.nccl.trains import align, total_bytes
 from ibpulse.recordings import Recording, save
 from tests.nccl.benchmark_writers import nccl_json
 from tests.recordings.recordings import make_meta

@@ -17,13 +17,13 @@ import numpy as np
 
 from ibpulse.analysis.steps.runs import find_runs
 from ibpulse.arrays import Bools, Floats, Rows
-from ibpulse.nccl.measurement import BenchmarkRun, Measurement, RunPlan
-from ibpulse.nccl.wire_factors import ALGORITHMS, explanations, header_factors, node_bytes
+from ibpulse.nccl.results import BenchmarkRun, Measurement, RunPlan
+from ibpulse.nccl.wire import ALGORITHMS, explain, explanations, header_factors, node_bytes
 from ibpulse.recordings import Recording
 
-LEAST_SAMPLES = 5
+MIN_SAMPLES = 5
 """Shorter trains are not resolved: their duration would be uncertain by more than 40 %."""
-MOST_PAIRS = 5_000_000
+MAX_PAIRS = 5_000_000
 """Trains times bursts; each takes 16 bytes."""
 # cost of a train without a burst, in units of a natural logarithm: one of bytes or duration that is off by 16 %
 UNMATCHED = 0.15
@@ -74,6 +74,21 @@ class TrafficBursts:
     rail_bytes: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class WireComparison:
+    """A run against a recording: trains with their explanations, bytes of the whole run, and shares of the rails.
+
+    `expected_bytes` is the payload of all rails in the whole run, None if unknown; `recorded_bytes` what they sent.
+    """
+
+    alignment: Alignment
+    causes: tuple[tuple[str, ...], ...]
+    expected_bytes: float | None
+    recorded_bytes: float
+    missing_ratio: float
+    rails: tuple[tuple[str, float | None], ...]
+
+
 def expected_trains(run: BenchmarkRun, ranks: int, nodes: int) -> list[Train]:
     """The trains of a run in order, of rows with a known time; bytes are those of the collective's first algorithm."""
     plan = run.plan
@@ -122,12 +137,12 @@ def align(
     trains = expected_trains(run, ranks, nodes)
     if not trains:
         return Alignment(problem="the file does not say how many operations it ran, or its bytes are not known")
-    long = [train for train in trains if train.seconds >= LEAST_SAMPLES * interval]
+    long = [train for train in trains if train.seconds >= MIN_SAMPLES * interval]
     short = len(trains) - len(long)
     bursts = find_bursts(recording, rows, threshold)
-    lasting = np.flatnonzero(bursts.end - bursts.first >= LEAST_SAMPLES - 1)
-    if not long or not lasting.size or len(long) * lasting.size > MOST_PAIRS:
-        problem = f"{len(long)} trains and {lasting.size} bursts of at least {LEAST_SAMPLES} samples"
+    lasting = np.flatnonzero(bursts.end - bursts.first >= MIN_SAMPLES - 1)
+    if not long or not lasting.size or len(long) * lasting.size > MAX_PAIRS:
+        problem = f"{len(long)} trains and {lasting.size} bursts of at least {MIN_SAMPLES} samples"
         return Alignment(expected=len(trains), short=short, problem=f"cannot align {problem}")
     moved = bursts.rail_bytes[:, lasting].sum(axis=0)
     seconds = (bursts.end - bursts.first)[lasting].astype(np.float64) * interval
@@ -150,7 +165,7 @@ def _assign(expected: Floats, moved: Floats, seconds: Floats, interval: float) -
     """The cheapest assignment of trains to bursts in order, as the index of each train's burst, and its cost.
 
     A train costs the difference of logarithms of its bytes and of its duration, beyond one sample in total, or
-    `UNMATCHED` without a burst. TrafficBursts that no train needs, such as warm-up and verification, cost nothing.
+    `UNMATCHED` without a burst. Bursts that no train needs, such as warm-up and verification, cost nothing.
     """
     table, costs = [np.zeros(moved.size + 1)], []
     for sent, lasts in expected:
@@ -168,3 +183,42 @@ def _assign(expected: Floats, moved: Floats, seconds: Floats, interval: float) -
             end -= 1
             places[row - 1] = end
     return float(table[-1][-1]), places
+
+
+def compare_trains(
+    run: BenchmarkRun,
+    ranks: int | None,
+    nodes: int | None,
+    recording: Recording,
+    threshold: float,
+    mtu_bytes: int | None,
+) -> WireComparison:
+    """A run against the recording of one of its nodes; `threshold` is the least rate of traffic, in bytes/s."""
+    rows = [row for row, port in enumerate(recording.meta.ports) if port.rail]
+    ports = [recording.meta.ports[row] for row in rows]
+    expected, factors = None, {}
+    if ranks and nodes and not ranks % nodes:
+        alignment = (
+            align(run, ranks, nodes, recording, rows, threshold) if rows else Alignment(problem="it has no rail")
+        )
+        expected = total_bytes(run, run.plan, ranks, nodes) if run.plan else None
+        factors = {row.collective: explanations(row.collective, ranks, nodes) for row in run.measurements}
+    else:
+        problem = "ranks and nodes are unknown; give --ranks and --nodes" if rows else "it has no rail"
+        alignment = Alignment(problem=problem)
+    layers = {port.identity.link_layer for port in ports}
+    headers = header_factors(layers.pop() if len(layers) == 1 else "", mtu_bytes)
+    causes = (explain(found.ratio, factors[found.train.row.collective], headers) for found in alignment.found)
+    sent = recording.bytes_per_second[rows, 0] * recording.seconds[rows, 0]
+    moved = [sum(found.rail_bytes[rail] for found in alignment.found) for rail in range(len(ports))]
+    return WireComparison(
+        alignment,
+        tuple(map(tuple, causes)),
+        expected,
+        float(np.nansum(sent)),
+        float(np.isnan(sent).mean()) if sent.size else 1.0,
+        tuple(
+            (str(port.id), amount / sum(moved) if any(moved) else None)
+            for port, amount in zip(ports, moved, strict=True)
+        ),
+    )
