@@ -113,24 +113,15 @@ MOE = ShardedStep(32, unit_seconds(46.703e9, 32), RATE, prefetch=2, backward_rat
 
 
 @pytest.mark.parametrize(
-    ("step", "seconds", "mean", "cv", "published_cv", "cv_100", "published_mean"),
-    [(DENSE, 0.315, 272.0, 0.206, 0.20, 0.028, 270), (MOE, 1.444, 363.9, 0.436, 0.42, 0.189, 363)],
+    ("step", "seconds", "cv", "published_cv", "cv_100"),
+    [(DENSE, 0.315, 0.206, 0.20, 0.028), (MOE, 1.444, 0.436, 0.42, 0.189)],
 )
-def test_the_published_runs(
-    step: ShardedStep,
-    seconds: float,
-    mean: float,
-    cv: float,
-    published_cv: float,
-    cv_100: float,
-    published_mean: float,
+def test_samples_of_the_published_runs(
+    step: ShardedStep, seconds: float, cv: float, published_cv: float, cv_100: float
 ) -> None:
     """Qwen2.5-7B and Mixtral-8x7B under FSDP on two nodes of eight GPUs, seven rails in use."""
     spans, _ = fit_step(step, seconds)
     found = schedule_statistics(spans, seconds, 0.01)
-    both = 2 * sum((end - begin) * rate for begin, end, rate in spans) / seconds / 1e9
-    assert both == pytest.approx(mean, rel=1e-3)
-    assert both == pytest.approx(published_mean, rel=0.02)
     assert found.cv == pytest.approx(cv, abs=0.03)
     assert found.cv == pytest.approx(published_cv, abs=0.1)
     assert schedule_statistics(spans, seconds, 0.1).cv == pytest.approx(cv_100, abs=0.03)

@@ -26,24 +26,7 @@ SEED = int(os.environ.get("FUZZ_SEED", "0"))
 COMMANDS = 100
 TEXT = json.dumps(document(PlayedTrace(steps=2).timeline()[0]), indent=1).encode()
 WHOLE = (TEXT, gzip.compress(TEXT))
-SIGNS = (
-    b'"',
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b"\\",
-    b"\x00",
-    b"\xff",
-    b"-",
-    b"9" * 30,
-    b"1e999",
-    b"NaN",
-    b":",
-    b"null",
-    b"{}",
-)
+SIGNS = (*(bytes([sign]) for sign in b'"{}[],\\\x00\xff-:'), b"9" * 30, b"1e999", b"NaN", b"null", b"{}")
 
 
 def change(content: bytes, rng: random.Random) -> bytes:

@@ -39,7 +39,7 @@ DATA = yaml.safe_load(files("ibpulse.models").joinpath("megatron_rules.yaml").re
 DATE = str(DATA["date"])
 """The date of the commits that the rules were read from."""
 EFFECTS: Mapping[str, str] = DATA["effects"]
-"""What a violation of a rule causes."""
+"""The consequences of a violation."""
 FAILING = ("stops", "off")
 """The effects that make a check fail."""
 
@@ -244,7 +244,11 @@ def read_run_options(path: Path, settings: Sequence[str] = ()) -> RunOptions:
     program = LM if MODEL_ARGS in top else BRIDGE
     if program == LM:
         _read_model_args(file, flag_entries(file, top[MODEL_ARGS].value), sections, options)
-    elif any(_is_bridge(entries) for entries in (top, sections.get("model", {}))):
+    elif any(
+        BRIDGE_TARGET in text_of(each["_target_"].value)
+        for each in (top, sections.get("model", {}))
+        if "_target_" in each
+    ):
         _read_run_config(file, top, sections, options)
     elif not file.faults:
         other = other_program(file, root) if root is not None else ""
@@ -258,11 +262,6 @@ def _entries(file: YamlFile, node: yaml.Node | None) -> Entries:
     if node is None or not is_mapping(node):
         return {}
     return {entry.name: entry for entry in file.entries(node)}
-
-
-def _is_bridge(entries: Entries) -> bool:
-    """Whether a mapping names a class of Megatron-Bridge; those of other programs are configured by other keys."""
-    return "_target_" in entries and BRIDGE_TARGET in text_of(entries["_target_"].value)
 
 
 def _read_run_config(file: YamlFile, top: Entries, sections: Sections, options: dict[str, GivenOption]) -> None:

@@ -76,12 +76,9 @@ class ConfigFields:
         A list of one number for each layer is that number, if all are the same.
         """
         node = self.node(key)
-        if (
-            is_sequence(node)
-            and len(node.value) > 1
-            and len({getattr(item, "value", None) for item in node.value}) == 1
-        ):
-            node = node.value[0]
+        items = node.value if is_sequence(node) else ()
+        if len(items) > 1 and len({getattr(item, "value", None) for item in items}) == 1:
+            node = items[0]
         text = str(node.value) if is_scalar(node) else self.text(key)
         if text:
             try:
@@ -128,6 +125,10 @@ class ConfigFields:
         except ValueError as error:
             self.refuse(key, str(error))
             return frozenset()
+
+    def latent_attention(self, *keys: str) -> LatentAttention:
+        """Latent attention, from the keys of the rank of keys and values, and of its three widths."""
+        return LatentAttention(self.whole("q_lora_rank", 0), *[self.whole(key) for key in keys])
 
     def refuse(self, key: str, sentence: str) -> None:
         """Add a fault about a key."""
@@ -278,7 +279,8 @@ def _shape(given: ConfigFields, family: Family) -> LayerShape:
     hidden, heads = given.whole("hidden_size"), given.whole("num_attention_heads")
     layers = given.whole("num_hidden_layers", high=MAX_LAYERS)
     kv_heads = given.whole("num_key_value_heads", heads)
-    latent = _latent(given) if family.latent else None
+    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    latent = given.latent_attention(*names) if family.latent else None
     width = 1 if latent else given.whole(given.one_of(("head_dim", "attention_head_dim")), max(1, hidden // heads))
     experts = given.whole(given.one_of(EXPERTS)) if family.routed else 0
     dense = _dense_layers(given, layers) if experts else 0
@@ -320,19 +322,9 @@ def _shape(given: ConfigFields, family: Family) -> LayerShape:
 
 
 def _switch(given: ConfigFields, said: str) -> str:
-    """What a family has, such as `qkv`; nothing if the key behind `if` is not true."""
+    """The words before `if`, such as `qkv`; empty if the key behind it is not true."""
     what, _, key = said.partition(" if ")
     return what if not key or given.flag(key) else ""
-
-
-def _latent(given: ConfigFields) -> LatentAttention:
-    return LatentAttention(
-        given.whole("q_lora_rank", 0),
-        given.whole("kv_lora_rank"),
-        given.whole("qk_nope_head_dim"),
-        given.whole("qk_rope_head_dim"),
-        given.whole("v_head_dim"),
-    )
 
 
 def _shared_width(given: ConfigFields, family: Family, expert_mlp: int) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ibpulse.base.values import YAML_TRUTH, Kind, above_zero, choice, number, one, whole
+from ibpulse.base.values import YAML_TRUTH, Kind, above_zero, choice, either, number, one, whole
 from ibpulse.models.catalogue import CLUSTERS, DEFAULT_NODE, JOBS, MODELS, NODES
 from ibpulse.models.collectives import NETWORK_FIGURES
 from ibpulse.models.job import DISPATCHERS, NCCL_ALGORITHMS, SHARDINGS, UNKNOWN
-from ibpulse.models.step import ATTENTION_SHARES
 from ibpulse.units import SECOND_NS, parse_duration, parse_rate, parse_size
 
 MAX_COUNT = 10_000_000
@@ -50,17 +49,23 @@ class InputKey:
     flag: bool = False
 
 
-def _names(names: tuple[str, ...]) -> str:
+def _names(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+def _choice(name: str, what: str, *known: str, flag: bool = True) -> InputKey:
+    """An input whose value is one of the known ones, or `unknown` by default."""
+    names = (*known, UNKNOWN)
+    return InputKey(name, _name(*names), f"{what}: {either(names)}", UNKNOWN, flag)
 
 
 KEYS: Mapping[str, InputKey] = {
     key.name: key
     for key in (
-        InputKey("model", _name(*MODELS), f"Published model: {_names(tuple(MODELS))}.", flag=True),
-        InputKey("job", _name(*JOBS), f"Published job: {_names(tuple(JOBS))}.", flag=True),
-        InputKey("cluster", _name(*CLUSTERS), f"Published cluster: {_names(tuple(CLUSTERS))}"),
-        InputKey("node", _name(*NODES), f"Kind of node: {_names(tuple(NODES))}", DEFAULT_NODE, flag=True),
+        InputKey("model", _name(*MODELS), f"Published model: {_names(MODELS)}.", flag=True),
+        InputKey("job", _name(*JOBS), f"Published job: {_names(JOBS)}.", flag=True),
+        InputKey("cluster", _name(*CLUSTERS), f"Published cluster: {_names(CLUSTERS)}"),
+        InputKey("node", _name(*NODES), f"Kind of node: {_names(NODES)}", DEFAULT_NODE, flag=True),
         InputKey("nodes", COUNT, "Number of nodes.", flag=True),
         InputKey("gpus-per-node", whole(1, 1024, "N"), "GPUs of a node", "of the kind of node"),
         InputKey("rails", whole(1, 1024, "N"), "Rails in use per node", "all", flag=True),
@@ -77,32 +82,11 @@ KEYS: Mapping[str, InputKey] = {
         InputKey("micro-batch", COUNT, "Sequences of a micro-batch", "1"),
         InputKey("global-batch", COUNT, "Sequences of a step", "one micro-batch per rank", flag=True),
         InputKey("sequence", COUNT, "Tokens of a sequence", "4096", flag=True),
-        InputKey(
-            "algorithm",
-            _name(*NCCL_ALGORITHMS, UNKNOWN),
-            f"Algorithm: {_names(NCCL_ALGORITHMS)} or {UNKNOWN}",
-            UNKNOWN,
-            flag=True,
-        ),
-        InputKey(
-            "dispatch",
-            _name(*DISPATCHERS, UNKNOWN),
-            f"Dispatch of tokens: {_names(DISPATCHERS)} or {UNKNOWN}",
-            UNKNOWN,
-            flag=True,
-        ),
-        InputKey(
-            "recompute",
-            _name("none", "full", UNKNOWN),
-            f"Recomputed activations: none, full or {UNKNOWN}",
-            UNKNOWN,
-            flag=True,
-        ),
-        InputKey(
-            "reduction",
-            _name("each", "once", UNKNOWN),
-            f"Gradients are reduced after each micro-batch or once per step: each, once or {UNKNOWN}",
-            UNKNOWN,
+        _choice("algorithm", "Algorithm", *NCCL_ALGORITHMS),
+        _choice("dispatch", "Dispatch of tokens", *DISPATCHERS),
+        _choice("recompute", "Recomputed activations", "none", "full"),
+        _choice(
+            "reduction", "Gradients are reduced after each micro-batch or once per step", "each", "once", flag=False
         ),
         InputKey(
             "dispatch-bytes",
@@ -118,17 +102,11 @@ KEYS: Mapping[str, InputKey] = {
         InputKey("mfu", SHARE, "Model FLOPs utilisation of a whole step, which gives its time.", flag=True),
         InputKey("hfu", SHARE, "The same if recomputed operations are counted.", flag=True),
         InputKey("peak-share", SHARE, "Share of peak FLOP/s while computing, without communication.", flag=True),
-        InputKey(
-            "attention",
-            _name(*ATTENTION_SHARES),
-            "Attention scores that these count: none, causal, full or unknown",
-            UNKNOWN,
-            flag=True,
-        ),
+        _choice("attention", "Attention scores that these count", "none", "causal", "full"),
         InputKey("prefetch", whole(1, 64, "N"), "Units that FSDP gathers ahead of the compute", "1 to 3"),
         InputKey("units", whole(1, 1000, "N"), "Units that FSDP gathers one by one", "the layers"),
         InputKey("expert-loads", NUMBERS, "Measured tokens per expert, for the cost of uneven routing"),
-        InputKey("network", _name(*NETWORK_FIGURES), f"Kind of network: {_names(tuple(NETWORK_FIGURES))}"),
+        InputKey("network", _name(*NETWORK_FIGURES), f"Kind of network: {_names(NETWORK_FIGURES)}"),
         InputKey("oversubscription", AMOUNT, "Oversubscription of a fat tree, 7 for 1:7", "1"),
         InputKey("dimensions", NUMBERS, "Dimensions of a torus"),
         InputKey("groups", COUNT, "Groups of a dragonfly"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ibpulse.base.values import GivenText
 from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence
-from ibpulse.models.catalogue import Architecture, LatentAttention, LayerShape
+from ibpulse.models.catalogue import Architecture, LayerShape
 from ibpulse.models.hub import FLAGS, MAX_LAYERS, OTHERWISE, ConfigFields
 
 if TYPE_CHECKING:
@@ -109,17 +109,11 @@ def read_model_args(
     apart = YamlFile(file.path)
     model = ConfigFields(apart, None, FLAGS)
     model.line, model.entries = args.line, dict(flags.entries)
-    _put_defaults(model)
-    found = _model(model)
-    return texts, found, tuple(fault.replace(OTHERWISE, "give it, or --model") for fault in apart.faults)
-
-
-def _put_defaults(model: ConfigFields) -> None:
-    """Put in the defaults of Megatron-LM."""
+    model.rename({"padded_vocab_size": "vocab_size"})
     if not model.flag("group_query_attention"):
         model.entries.pop("num_query_groups", None)
-    if "vocab_size" not in model.entries and "padded_vocab_size" in model.entries:
-        model.rename({"padded_vocab_size": "vocab_size"})
+    found = _model(model)
+    return texts, found, tuple(fault.replace(OTHERWISE, "give it, or --model") for fault in apart.faults)
 
 
 def _texts(model: ConfigFields, train: ConfigFields, ddp: ConfigFields) -> dict[str, GivenText]:
@@ -140,24 +134,13 @@ def _texts(model: ConfigFields, train: ConfigFields, ddp: ConfigFields) -> dict[
     # Megatron-LM divides experts like other layers by default
     if "tp" in texts and "etp" not in texts and model.node("num_moe_experts") is not None:
         texts["etp"] = texts["tp"]
-    texts.update(_choices(model, ddp))
-    return texts
-
-
-def _given(section: ConfigFields, text: str, key: str) -> GivenText:
-    return GivenText(text, f"{section.file.path}:{section.place(key)}")
-
-
-def _choices(model: ConfigFields, ddp: ConfigFields) -> Mapping[str, GivenText]:
-    """Inputs that follow from switches."""
     fully = any(map(ddp.flag, ("use_megatron_fsdp", "use_custom_fsdp", "use_torch_fsdp2")))
     optimizer = ddp.flag("use_distributed_optimizer")
     # names of Megatron-Bridge and of Megatron-LM
     in_fp32 = ddp.one_of(("grad_reduce_in_fp32", "accumulate_allreduce_grads_in_fp32"))
-    texts = {
-        "sharding": _given(ddp, "fsdp" if fully else "zero1" if optimizer else "ddp", "use_distributed_optimizer"),
-        "gradient-bytes": _given(ddp, "4" if ddp.flag(in_fp32) else "2", in_fp32),
-    }
+    sharding = "fsdp" if fully else "zero1" if optimizer else "ddp"
+    texts["sharding"] = _given(ddp, sharding, "use_distributed_optimizer")
+    texts["gradient-bytes"] = _given(ddp, "4" if ddp.flag(in_fp32) else "2", in_fp32)
     recompute = model.text("recompute_granularity")
     # a variable of the shell has no known value
     if "$" not in recompute:
@@ -166,6 +149,10 @@ def _choices(model: ConfigFields, ddp: ConfigFields) -> Mapping[str, GivenText]:
     if dispatcher := dispatchers.get(model.text("moe_token_dispatcher_type")):
         texts["dispatch"] = _given(model, dispatcher, "moe_token_dispatcher_type")
     return texts
+
+
+def _given(section: ConfigFields, text: str, key: str) -> GivenText:
+    return GivenText(text, f"{section.file.path}:{section.place(key)}")
 
 
 def _model(model: ConfigFields) -> Architecture | None:
@@ -183,7 +170,9 @@ def _model(model: ConfigFields) -> Architecture | None:
     # of experts as well, where their own is missing
     width = model.whole("ffn_hidden_size", _default_width(hidden, gated) if lm else None)
     expert_mlp = model.whole("moe_ffn_hidden_size", width) if experts else 0
-    latent = _latent(model) if model.flag("multi_latent_attention") else None
+    latent = ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+    # shared unless they are untied, for Megatron-LM
+    untied = "untie_embeddings_and_output_weights"
     shape = LayerShape(
         layers=layers,
         hidden=hidden,
@@ -192,7 +181,7 @@ def _model(model: ConfigFields) -> Architecture | None:
         head_width=model.whole("kv_channels", max(1, hidden // heads)),
         mlp=width,
         vocabulary=model.whole("vocab_size"),
-        tied=_tied(model),
+        tied=not model.flag(untied) if lm else model.flag("share_embeddings_and_output_weights"),
         gated=gated,
         qkv_bias=biased or model.flag("add_qkv_bias"),
         qk_norm=model.flag("qk_layernorm"),
@@ -201,7 +190,7 @@ def _model(model: ConfigFields) -> Architecture | None:
         expert_mlp=expert_mlp,
         shared_mlp=model.whole("moe_shared_expert_intermediate_size", 0, low=0) if experts else 0,
         dense_layers=dense,
-        latent=latent,
+        latent=model.latent_attention(*latent) if model.flag("multi_latent_attention") else None,
         extra_per_layer=(hidden if biased else 0) + (2 * hidden if centered else 0),
         extra_per_mlp=_mlp_bias(width, hidden, gated) if biased else 0,
         extra_per_routing=hidden if model.flag("moe_shared_expert_gate") else 0,
@@ -227,23 +216,6 @@ def _positions(model: ConfigFields) -> int:
     if kind != "learned_absolute" or any(map(model.flag, ("use_rotary_position_embeddings", "no_position_embedding"))):
         return 0
     return model.whole("max_position_embeddings" if lm else "seq_length")
-
-
-def _latent(model: ConfigFields) -> LatentAttention:
-    return LatentAttention(
-        model.whole("q_lora_rank", 0),
-        model.whole("kv_lora_rank"),
-        model.whole("qk_head_dim"),
-        model.whole("qk_pos_emb_head_dim"),
-        model.whole("v_head_dim"),
-    )
-
-
-def _tied(model: ConfigFields) -> bool:
-    """Whether embeddings are shared; Megatron-LM shares them unless told otherwise."""
-    if model.prefix == FLAGS:
-        return not model.flag("untie_embeddings_and_output_weights")
-    return model.flag("share_embeddings_and_output_weights")
 
 
 def _dense_layers(model: ConfigFields, layers: int) -> int:

@@ -116,6 +116,7 @@ def predict(job: TrainingJob, hardware: Hardware, inputs: StepInputs) -> Predict
     """The traffic, the times and the samples of a job."""
     choices = readings(job)
     flows = [step_flows(job, reading) for reading in choices]
+    names = dict.fromkeys(flow.source for each in flows for flow in each)
     seconds = [sum(flow_seconds(flow, hardware) for flow in each) for each in flows]
     node_bytes = ValueRange.over(sum(flow.wire for flow in each) for each in flows)
     wire = node_bytes.times(1 / hardware.node_bytes_per_second)
@@ -125,7 +126,9 @@ def predict(job: TrainingJob, hardware: Hardware, inputs: StepInputs) -> Predict
         job=job,
         hardware=hardware,
         readings=len(choices),
-        sources=_rows(flows, hardware),
+        sources=tuple(
+            _row([flow for each in flows for flow in each if flow.source == name], hardware) for name in names
+        ),
         node_bytes=node_bytes,
         wire_seconds=wire,
         communication_seconds=ValueRange.over(seconds),
@@ -140,11 +143,6 @@ def flow_seconds(flow: Flow, hardware: Hardware) -> float:
     """Seconds of all operations of a source, one after another: latencies + max(wire, NVLink)."""
     latency = flow.operations * latency_seconds(flow.operation, flow.group)
     return latency + max(flow.wire / hardware.node_bytes_per_second, flow.nvlink / hardware.nvlink_bytes_per_second)
-
-
-def _rows(flows: Sequence[Sequence[Flow]], hardware: Hardware) -> tuple[SourceRow, ...]:
-    names = dict.fromkeys(flow.source for each in flows for flow in each)
-    return tuple(_row([flow for each in flows for flow in each if flow.source == name], hardware) for name in names)
 
 
 def _row(flows: Sequence[Flow], hardware: Hardware) -> SourceRow:

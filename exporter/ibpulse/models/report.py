@@ -9,12 +9,15 @@ from typing import Any
 
 from ibpulse.base import document
 from ibpulse.base.document import Section
-from ibpulse.models.experts import MARGIN, LayerSkew, SkewReport, Unevenness, hottest
+from ibpulse.models.experts import MARGIN, SkewReport, Unevenness, hottest
 from ibpulse.models.inputs import JobInputs
 from ibpulse.models.job import FP8_BYTES, FULLY_SHARDED, UNKNOWN
 from ibpulse.models.prediction import LoadSensitivity, Prediction, StepPrediction, ValueRange, attention_per_token
 from ibpulse.models.step import ATTENTION_SHARES, HFU, MFU, PEAK_SHARE, Utilisation
 from ibpulse.text import NOT_KNOWN, count_text, link_rate_text, significant, statistic_text
+
+RECEIVED = "one direction; a node receives as many bytes as it sends"
+SHOWN_LAYERS = 100
 
 
 def assumptions(inputs: JobInputs) -> list[str]:
@@ -101,9 +104,6 @@ def _operations(inputs: JobInputs, used: Utilisation) -> Iterator[str]:
     yield f"the peak of a GPU is {used.peak / 1e12:.4g} TFLOP/s; input embeddings are looked up and count nothing"
     if used.kind == MFU and inputs.job.recompute == "full":
         yield f"with full recomputation, an MFU of {100 * used.share:.4g} % is an HFU of {400 * used.share / 3:.4g} %"
-
-
-RECEIVED = "one direction; a node receives as many bytes as it sends"
 
 
 def render_json(
@@ -261,16 +261,12 @@ def _measured(inputs: JobInputs, found: Prediction) -> tuple[str, ...]:
     measured = inputs.measured_bytes
     if measured is None:
         return ()
-    low, high = (_signed(measured - end) for end in (found.node_bytes.high, found.node_bytes.low))
-    unexplained = low if low == high else f"{low} to {high}"
+    rest = ValueRange(measured - found.node_bytes.high, measured - found.node_bytes.low)
+    unexplained = range_text(rest, lambda value: ("+" if value > 0 else "") + statistic_text(value, "bytes"))
     return (
         f"measured bytes sent by a node per step: {statistic_text(measured, 'bytes')}",
         f"unexplained (measured - predicted): {unexplained}",
     )
-
-
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + statistic_text(value, "bytes")
 
 
 def _network(inputs: JobInputs, found: Prediction) -> tuple[str, ...]:
@@ -318,9 +314,6 @@ def _seconds(value: ValueRange) -> str:
     return range_text(value, lambda one: statistic_text(one, "seconds"))
 
 
-SHOWN_LAYERS = 100
-
-
 def skew_json(report: SkewReport) -> str:
     """The skew as one JSON object; unknown values are null."""
     inputs = report.inputs
@@ -332,25 +325,24 @@ def skew_json(report: SkewReport) -> str:
         "loads_are_token_copies": report.counted,
         "mean_penalty": report.mean_penalty,
         "added_seconds": None if report.added is None else {"low": 0.0, "high": report.added},
-        "layers": [_layer_json(layer) for layer in report.layers],
+        "layers": [
+            {
+                "layer": layer.layer,
+                "windows": layer.windows,
+                "ranks": _unevenness_json(layer.ranks),
+                "nodes": _unevenness_json(layer.nodes),
+                "persistence": layer.persistence,
+            }
+            for layer in report.layers
+        ],
         "rails": report.rails,
         "assumptions": list(skew_assumptions(report)),
     }
     return document.render_json("ibpulse_model_experts_version", members)
 
 
-def _layer_json(layer: LayerSkew) -> dict[str, Any]:
-    return {
-        "layer": layer.layer,
-        "windows": layer.windows,
-        "ranks": _unevenness_json(layer.ranks),
-        "nodes": _unevenness_json(layer.nodes) if layer.nodes else None,
-        "persistence": layer.persistence,
-    }
-
-
-def _unevenness_json(found: Unevenness) -> dict[str, Any]:
-    return {**asdict(found), "skewed": found.skewed}
+def _unevenness_json(found: Unevenness | None) -> dict[str, Any] | None:
+    return {**asdict(found), "skewed": found.skewed} if found else None
 
 
 def skew_text(report: SkewReport) -> str:
@@ -427,7 +419,7 @@ def _cost(report: SkewReport) -> Iterator[str]:
 
 
 def skew_assumptions(report: SkewReport) -> Iterator[str]:
-    """What the numbers rest on."""
+    """Sentences about the assumptions behind the numbers."""
     inputs = report.inputs
     if inputs.placements:
         yield "the replicas of an expert share its load equally"

@@ -274,7 +274,7 @@ def _perftest_results(document: Mapping[str, Any]) -> Any:
 
 
 def read_perftest_text(path: Path) -> tuple[BenchmarkRun, ...]:
-    """The bandwidths of each test in what one or several printed; none if it is not of perftest.
+    """The bandwidths of each test in an output of one or several; none if it is not of perftest.
 
     Raises:
         BenchmarkError: it is of latency, or no row can be read.
@@ -294,7 +294,7 @@ def read_perftest_text(path: Path) -> tuple[BenchmarkRun, ...]:
 
 
 class _PerftestOutput:
-    """What was found so far in what one test printed."""
+    """The output of one test, read up to a line."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.unit = path, ""

@@ -69,7 +69,7 @@ _AFTER_HALVES = ("timestamp", "algo", "proto", "nchannels")
 
 @dataclass(slots=True)
 class _Run:
-    """What was found of one run, or of several that wrote at the same time."""
+    """The content of one run, or of several that wrote at the same time."""
 
     version: str = ""
     form: str = "nccl-tests text"
@@ -96,7 +96,7 @@ class _Run:
 
     @property
     def mixed(self) -> int:
-        """The number of runs whose rows are mixed; 1 if it is one run."""
+        """The number of runs whose rows are mixed, 1 for a single run."""
         sizes = Counter((row.size_bytes, row.placement) for row in self.rows)
         several = max(self.begun, *self.listed.values(), 1)
         return several if self.ended > 1 or max(sizes.values()) > 1 else 1
@@ -357,7 +357,9 @@ def read_json(path: Path, text: str) -> BenchmarkRun:
         refuse(path, "has no results", "the run ended before its first size")
     if len(rows) > MAX_ROWS:
         refuse(path, f"has more than {MAX_ROWS} results", "split the run")
-    plan = _plan(path, config)
+    plan = None
+    if config.keys() >= {*_PLAN_KEYS}:
+        plan = RunPlan(*(count_of(path, name, config[name]) for name in _PLAN_KEYS))
     if count_of(path, "graph", config.get("graph", 0)):
         plan = None
         remarks.append(GRAPHS)
@@ -402,22 +404,12 @@ def _mapping(path: Path, name: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def _plan(path: Path, config: Mapping[str, Any]) -> RunPlan | None:
-    if any(name not in config for name in _PLAN_KEYS):
-        return None
-    return RunPlan(*(count_of(path, name, config[name]) for name in _PLAN_KEYS))
-
-
-def _collective(document: Mapping[str, Any]) -> str:
-    args = document.get("args")
-    program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
-    return collective_of_program(program)
-
-
 def _measurements(
     path: Path, row: Mapping[str, Any], document: Mapping[str, Any], plan: RunPlan | None
 ) -> list[Measurement]:
     """The placements of one row that were measured; a null is left out."""
+    args = document.get("args")
+    program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
     found = []
     for key, placement in _HALVES:
         if row.get(key) is None:
@@ -425,7 +417,7 @@ def _measurements(
         values = _mapping(path, key, row[key])
         found.append(
             Measurement(
-                collective=_collective(document),
+                collective=collective_of_program(program),
                 size_bytes=count_of(path, "the size", row.get("size")),
                 # cpu_time is not the time of the operation
                 seconds=scaled(number_of(path, "time", values.get("time")), 1e-6),

@@ -56,7 +56,7 @@ def left_out(count: int, what: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """How nccl-tests measures: operations per size and placement, and the sizes of its warm-up.
+    """The plan of a run of nccl-tests: operations per size and placement, and the sizes of its warm-up.
 
     `warmups` operations for each of the sizes `first_bytes`, doubled up to `last_bytes`; then for each size and
     placement one operation to synchronise, `iterations` times `aggregated` timed ones and `checks` verified ones.
@@ -95,7 +95,7 @@ class BenchmarkRun:
 
 
 def without_rows(runs: tuple[BenchmarkRun, ...], others: int, what: str) -> tuple[BenchmarkRun, ...]:
-    """The runs of a file; the first says how many others have no row."""
+    """The runs of a file; the first one has a remark about others that have no row."""
     if not runs or not others:
         return runs
     remark = f"{count_text(others, f'further {what}')} of this file left out: without a whole row"
@@ -185,7 +185,8 @@ def parse_document(path: Path, text: str) -> tuple[Any, list[str]]:
     remarks: list[str] = []
     found = _parsed(text)
     if found is None:
-        text, found = _repaired(text)
+        text = _MISSING_COMMA.sub(",\n", _FAULT.sub(_repair, text))
+        found = _parsed(text)
         remarks.append("the file is not valid JSON; known faults of its writer were repaired")
     if found is None:
         found = _parsed(_closed(text))
@@ -200,12 +201,6 @@ def _parsed(text: str) -> Any:
         return orjson.loads(text)
     except ValueError:
         return None
-
-
-def _repaired(text: str) -> tuple[str, Any]:
-    text = _FAULT.sub(_repair, text)
-    text = _MISSING_COMMA.sub(",\n", text)
-    return text, _parsed(text)
 
 
 def _repair(found: re.Match[str]) -> str:

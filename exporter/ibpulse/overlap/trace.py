@@ -81,7 +81,7 @@ class Communicator:
 
 @dataclass(frozen=True, slots=True)
 class CommunicatorWork:
-    """When the kernels of a communicator ran, how many there were, and their payload, None if any is unknown."""
+    """Times of the kernels of a communicator, their number, and their payload, None if that of any is unknown."""
 
     communicator: Communicator
     active: IntervalSet
@@ -110,7 +110,7 @@ class DeviceTrace:
 
     @property
     def communication(self) -> IntervalSet:
-        """When any communication kernel ran."""
+        """The times of all communication kernels."""
         return union_of(work.active for work in self.communicators)
 
     @property
