@@ -30,11 +30,7 @@ HUB: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "num_local_experts": 8,
         "num_experts_per_tok": 2,
     },
-    "qwen3-30b-a3b": {
-        "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32,
-        "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144, "moe_intermediate_size": 768,
-        "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8, "decoder_sparse_step": 1,
-    },
+    "qwen3-30b-a3b": QWEN3,
 }  # fmt: skip
 
 

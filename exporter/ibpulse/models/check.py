@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -23,10 +23,6 @@ from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_seq
 from ibpulse.errors import ConfigError
 from ibpulse.models.megatron import BRIDGE_TARGET, MODEL_ARGS, flag_entries, other_program
 from ibpulse.text import count_text, escape_controls
-
-if TYPE_CHECKING:
-    import yaml
-
 
 OptionValue = bool | int | str | tuple[str, ...] | None
 """None is an option that is set to nothing; one that is not known is missing from `Options`."""
@@ -42,6 +38,22 @@ EFFECTS: Mapping[str, str] = DATA["effects"]
 """The consequences of a violation."""
 FAILING = ("stops", "off")
 """The effects that make a check fail."""
+BRIDGE, LM = "Megatron-Bridge", "Megatron-LM"
+DEFAULTS: Mapping[str, OptionValue] = {
+    name: value for group in DATA["options"].values() for name, value in group.items() if value != "?"
+}
+KINDS: Mapping[str, str] = {name: kind for kind, group in DATA["options"].items() for name in group}
+"""The kind of each option: switch, count, text, list or version."""
+# a key may be in several of these sections: the first with a value counts
+BRIDGE_SECTIONS = ("comm_overlap", "model", "ddp", "optimizer", "checkpoint", "dist")
+SECTIONS = (*BRIDGE_SECTIONS, "dataset", "ENV_VARS")
+ELSEWHERE = ("yaml_cfg", "config_file")
+"""Flags whose file sets other options."""
+ADVICE = "give the run_config.yaml of a checkpoint of Megatron-Bridge, or a file with MODEL_ARGS of Megatron-LM"
+_COUNT = whole(0, 10**9)
+MAX_ITEMS = 100
+MAX_FAULTS = 20
+_NOTHING = ("", "~", "null", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,23 +210,6 @@ def _read_rule(rule_id: str, row: Mapping[str, Any]) -> Rule:
 RULES = tuple(_read_rule(rule_id, row) for rule_id, row in DATA["rules"].items())
 """Every rule, in the order of the file."""
 
-
-BRIDGE, LM = "Megatron-Bridge", "Megatron-LM"
-DEFAULTS: Mapping[str, OptionValue] = {
-    name: value for group in DATA["options"].values() for name, value in group.items() if value != "?"
-}
-KINDS: Mapping[str, str] = {name: kind for kind, group in DATA["options"].items() for name in group}
-"""The kind of each option: switch, count, text, list or version."""
-# a key may be in several of these sections: the first with a value counts
-BRIDGE_SECTIONS = ("comm_overlap", "model", "ddp", "optimizer", "checkpoint", "dist")
-SECTIONS = (*BRIDGE_SECTIONS, "dataset", "ENV_VARS")
-ELSEWHERE = ("yaml_cfg", "config_file")
-"""Flags whose file sets other options."""
-ADVICE = "give the run_config.yaml of a checkpoint of Megatron-Bridge, or a file with MODEL_ARGS of Megatron-LM"
-_COUNT = whole(0, 10**9)
-MAX_ITEMS = 100
-MAX_FAULTS = 20
-_NOTHING = ("", "~", "null", "none")
 
 Entries = Mapping[str, YamlEntry]
 Sections = Mapping[str, Entries]

@@ -18,7 +18,6 @@ from ibpulse.text import escape_controls, show
 if TYPE_CHECKING:
     import yaml
 
-
 OTHERWISE = "give parameters, layers and hidden in a file of ibpulse instead"
 MAX_LAYERS = 10_000
 FLAGS = "--"
@@ -76,7 +75,7 @@ class ConfigFields:
         A list of one number for each layer is that number, if all are the same.
         """
         node = self.node(key)
-        items = node.value if is_sequence(node) else ()
+        items = node.value if is_sequence(node) else []
         if len(items) > 1 and len({getattr(item, "value", None) for item in items}) == 1:
             node = items[0]
         text = str(node.value) if is_scalar(node) else self.text(key)
@@ -128,7 +127,7 @@ class ConfigFields:
 
     def latent_attention(self, *keys: str) -> LatentAttention:
         """Latent attention, from the keys of the rank of keys and values, and of its three widths."""
-        return LatentAttention(self.whole("q_lora_rank", 0), *[self.whole(key) for key in keys])
+        return LatentAttention(self.whole("q_lora_rank", 0), *map(self.whole, keys))
 
     def refuse(self, key: str, sentence: str) -> None:
         """Add a fault about a key."""

@@ -20,7 +20,6 @@ from ibpulse.models.hub import FLAGS, MAX_LAYERS, OTHERWISE, ConfigFields
 if TYPE_CHECKING:
     import yaml
 
-
 MODEL_ARGS = "MODEL_ARGS"
 
 
