@@ -31,7 +31,7 @@ from typing import Any
 import orjson
 
 from ibpulse.errors import BenchmarkError
-from ibpulse.nccl.nccl_tests import MAX_RANKS, MAX_ROWS, read_json, read_text, scaled
+from ibpulse.nccl.nccl_tests import COLUMN_UNITS, MAX_RANKS, MAX_ROWS, read_json, read_text
 from ibpulse.nccl.results import (
     EMPTY_ADVICE,
     IN_PLACE,
@@ -191,8 +191,9 @@ def _rccl_row(path: Path, row: Row) -> Measurement:
     collective = collective_of_name(str(row.get("name", row.get("collective", ""))))
     ranks, nodes = _rccl_ranks(path, row)
     size = count_of(path, "the size", _whole(row.get("size")))
-    seconds = scaled(number_of(path, "the time", row.get("time")), 1e-6)
-    rate = scaled(number_of(path, "the algbw", row.get("algbw")), 1e9)
+    seconds, rate, bus_rate = (
+        number_of(path, f"the {name}", row.get(name), unit=COLUMN_UNITS[name]) for name in ("time", "algbw", "busbw")
+    )
     if collective in _RECEIVED and ranks is not None:
         size *= ranks
     return Measurement(
@@ -200,7 +201,7 @@ def _rccl_row(path: Path, row: Row) -> Measurement:
         size_bytes=size,
         seconds=seconds,
         algorithm_bytes_per_second=rate,
-        bus_bytes_per_second=scaled(number_of(path, "the busbw", row.get("busbw")), 1e9),
+        bus_bytes_per_second=bus_rate,
         placement=_RCCL_PLACES.get(str(row.get("inplace")).lower(), ""),
         wrong=number_of(path, "#wrong", row.get("#wrong", row.get("wrong"))),
         ranks=ranks,

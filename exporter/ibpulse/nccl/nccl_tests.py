@@ -63,6 +63,7 @@ _ROW = re.compile(r"(?<![\w.])(\d{1,20}+)\s++\d{1,20}+\s++([a-z]\w*+)(.*)", re.D
 _BLANK_HALF = re.compile(r"\s{20,}+(?=\S)")
 _VALUE = re.compile(r"-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?\*?|inf|nan)|N/A", re.IGNORECASE)
 _WHOLE = re.compile(r"-?\d+")
+COLUMN_UNITS = {"time": 1e-6, "algbw": 1e9, "busbw": 1e9, "#wrong": 1.0, "error": 1.0}
 _TIMES = ("time", "cputime")
 _AFTER_HALVES = ("timestamp", "algo", "proto", "nchannels")
 
@@ -279,18 +280,18 @@ class _Reading:
 
     def _measurement(self, number: int, size: str, placement: str, words: dict[str, str]) -> Measurement:
         values = {
-            name: number_of(self.path, f"the {name}", word.rstrip("*"), number)
-            for name, word in words.items()
-            if name in ("time", "algbw", "busbw", "#wrong", "error")
+            name: number_of(self.path, f"the {name}", words[name].rstrip("*"), number, unit)
+            for name, unit in COLUMN_UNITS.items()
+            if name in words
         }
         plan = self.run.plan
         return Measurement(
             collective=collective_of_program(self.run.program),
             size_bytes=count_of(self.path, "the size", size, number),
             # time of the CPU is not that of the operation
-            seconds=scaled(values.get("time"), 1e-6),
-            algorithm_bytes_per_second=scaled(values.get("algbw"), 1e9),
-            bus_bytes_per_second=scaled(values.get("busbw"), 1e9),
+            seconds=values.get("time"),
+            algorithm_bytes_per_second=values.get("algbw"),
+            bus_bytes_per_second=values.get("busbw"),
             placement=placement,
             wrong=values.get("#wrong"),
             operations=plan.iterations * plan.aggregated if plan else None,
@@ -313,11 +314,6 @@ class _Reading:
         if not found and self.first_fault:
             raise self.first_fault
         return without_rows(found, sum(not run.rows and bool(run.begun or run.broken) for run in runs), "run")
-
-
-def scaled(value: float | None, size: float) -> float | None:
-    """A value in SI units."""
-    return None if value is None else value * size
 
 
 def read_text(path: Path) -> tuple[BenchmarkRun, ...]:
@@ -420,9 +416,9 @@ def _measurements(
                 collective=collective_of_program(program),
                 size_bytes=count_of(path, "the size", row.get("size")),
                 # cpu_time is not the time of the operation
-                seconds=scaled(number_of(path, "time", values.get("time")), 1e-6),
-                algorithm_bytes_per_second=scaled(number_of(path, "alg_bw", values.get("alg_bw")), 1e9),
-                bus_bytes_per_second=scaled(number_of(path, "bus_bw", values.get("bus_bw")), 1e9),
+                seconds=number_of(path, "time", values.get("time"), unit=1e-6),
+                algorithm_bytes_per_second=number_of(path, "alg_bw", values.get("alg_bw"), unit=1e9),
+                bus_bytes_per_second=number_of(path, "bus_bw", values.get("bus_bw"), unit=1e9),
                 placement=placement,
                 wrong=number_of(path, "nwrong", values.get("nwrong")),
                 operations=plan.iterations * plan.aggregated if plan else None,

@@ -234,8 +234,8 @@ def _closed(text: str) -> str:
     return text[:end] + needed
 
 
-def number_of(path: Path, where: str, value: object, line: int | None = None) -> float | None:
-    """A finite number that is not negative; None for null, `nan`, `N/A` and infinity.
+def number_of(path: Path, where: str, value: object, line: int | None = None, unit: float = 1.0) -> float | None:
+    """A finite number that is not negative, times its unit; None for null, `nan`, `N/A` and infinity.
 
     Raises:
         BenchmarkError: it is something else.
@@ -250,7 +250,7 @@ def number_of(path: Path, where: str, value: object, line: int | None = None) ->
         return None
     if not 0 <= number <= MAX_NUMBER:
         refuse(path, f"has {where} {show(value)}", "it must be a number from 0 on", line)
-    return number
+    return number * unit
 
 
 def count_of(

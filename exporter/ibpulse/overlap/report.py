@@ -10,7 +10,7 @@ from typing import Any
 from ibpulse.base import document
 from ibpulse.base.document import Section
 from ibpulse.overlap.exposed import CommunicatorTime, DeviceOverlap, ExposedOnWire, ExposedTime, WireSplit
-from ibpulse.overlap.trace import KinetoTrace
+from ibpulse.overlap.trace import KinetoTrace, TraceStep
 from ibpulse.text import NOT_KNOWN, count_text, escape_controls, percent, size_text
 
 MAX_STEPS, MAX_COMMUNICATORS = 40, 40
@@ -40,6 +40,18 @@ class TraceOverlap:
     def short_title(self) -> str:
         """Name of the file without its directories, rank and device."""
         return self._named(self.trace.path.name)
+
+    @property
+    def steps(self) -> list[tuple[TraceStep, ExposedTime, WireSplit | None]]:
+        """Each step with its times, and exposed time split by the wire."""
+        splits = self.wire.steps if self.wire else [None] * len(self.overlap.steps)
+        return [(step, time, split) for (step, time), split in zip(self.overlap.steps, splits, strict=True)]
+
+    @property
+    def communicators(self) -> list[tuple[CommunicatorTime, WireSplit | None]]:
+        """Each communicator with its times, and exposed time split by the wire."""
+        splits = self.wire.communicators if self.wire else [None] * len(self.overlap.communicators)
+        return [*zip(self.overlap.communicators, splits, strict=True)]
 
     def _named(self, file: str) -> str:
         rank = "" if self.trace.rank is None else f", rank {self.trace.rank}"
@@ -102,7 +114,6 @@ def _whole_rows(whole: ExposedTime, split: WireSplit | None) -> Iterator[tuple[s
 
 
 def _steps(report: TraceOverlap) -> Section:
-    splits: Sequence[WireSplit | None] = report.wire.steps if report.wire else [None] * len(report.overlap.steps)
     head = ("step", "length", "communication", "overlapped", "exposed", *(_WIRE_HEAD if report.wire else ()), "idle")
     rows = [
         (
@@ -111,15 +122,12 @@ def _steps(report: TraceOverlap) -> Section:
             *(_wire_cells(split) if report.wire else ()),
             _ms(time.idle_ns),
         )
-        for (step, time), split in zip(report.overlap.steps, splits, strict=True)
+        for step, time, split in report.steps
     ]
     return Section("", head, rows, limit=MAX_STEPS)
 
 
 def _communicators(report: TraceOverlap) -> Section:
-    found = report.overlap.communicators
-    splits: Sequence[WireSplit | None] = report.wire.communicators if report.wire else [None] * len(found)
-    order = sorted(range(len(found)), key=lambda place: -found[place].exposed.total_ns)
     head = ("communicator", "ranks", "kernels", "payload", "communication", "exposed")
     rows = [
         (
@@ -131,7 +139,7 @@ def _communicators(report: TraceOverlap) -> Section:
             _ms(each.exposed.total_ns),
             *(_wire_cells(split) if report.wire else ()),
         )
-        for each, split in ((found[place], splits[place]) for place in order)
+        for each, split in sorted(report.communicators, key=lambda pair: -pair[0].exposed.total_ns)
     ]
     return Section("", (*head, *(_WIRE_HEAD if report.wire else ())), rows, limit=MAX_COMMUNICATORS)
 
@@ -199,8 +207,6 @@ def render_json(reports: Sequence[TraceOverlap], recording: Path | None = None) 
 
 def _device_json(report: TraceOverlap) -> dict[str, Any]:
     overlap, wire = report.overlap, report.wire
-    splits: Sequence[WireSplit | None] = wire.steps if wire else [None] * len(overlap.steps)
-    groups: Sequence[WireSplit | None] = wire.communicators if wire else [None] * len(overlap.communicators)
     return {
         "file": escape_controls(str(report.trace.path)),
         "rank": report.trace.rank,
@@ -212,11 +218,9 @@ def _device_json(report: TraceOverlap) -> dict[str, Any]:
         "outside_steps_ns": overlap.outside_ns,
         "steps": [
             {"step": step.number, "begin_ns": step.begin_ns, **_time_json(time, split)}
-            for (step, time), split in zip(overlap.steps, splits, strict=True)
+            for step, time, split in report.steps
         ],
-        "communicators": [
-            _communicator_json(report, each, split) for each, split in zip(overlap.communicators, groups, strict=True)
-        ],
+        "communicators": [_communicator_json(report, each, split) for each, split in report.communicators],
         "clock": {
             "shift_ns": wire.shift_ns,
             "lag_ns": wire.match.lag_ns,
