@@ -242,7 +242,7 @@ def test_each_rule_both_ways(name: str, applies: Values, good: Values, bad: Valu
     assert idle.status == "ok" if idle.applies is False else idle.applies is True
 
 
-def test_every_rule_has_a_case_a_source_and_a_remedy() -> None:
+def test_every_rule_has_a_case_and_source() -> None:
     assert {case[0] for case in CASES} == set(RULES)
     assert len(RULES) == len(ALL_RULES) == 67
     for rule in RULES.values():
@@ -275,7 +275,7 @@ def test_conditions_follow_the_tables_of_kleene() -> None:
             assert found == [*expected, None if one is None else not one]
 
 
-def test_an_unknown_switch_leaves_a_violation_open_and_compliance_closed() -> None:
+def test_an_unknown_switch_makes_violations_unknown() -> None:
     rule = RULES["ep-overlap-dispatcher"]
     assert check_rule(rule, run_of({DISPATCHER: "allgather"})).status == "unknown"
     assert check_rule(rule, run_of({DISPATCHER: "flex"})).status == "ok"
@@ -465,7 +465,7 @@ NEMO = "trainer: {num_nodes: 4}\nmodel:\n  tensor_model_parallel_size: 4\n  ub_t
         ("model: " + "[" * 50, "run.yaml:1: more than 20 levels deep"),
     ],
 )
-def test_a_file_that_cannot_be_used_gets_a_clear_error(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_files_get_a_clear_error(tmp_path: Path, text: str, sentence: str) -> None:
     faults = refusal(tmp_path, text)
     assert faults[0].startswith(sentence)
     assert all("\n" not in fault for fault in faults)
@@ -493,7 +493,7 @@ def job(tmp_path: Path) -> Path:
     return path
 
 
-def test_violated_rules_fail_and_say_what_to_change(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_violated_rules_fail_with_a_remedy(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text(JOB.format(dispatcher="allgather"))
     assert main(["model", "check", str(job)], {}) == 1
     output = capsys.readouterr().out

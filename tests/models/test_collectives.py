@@ -91,7 +91,7 @@ def test_hierarchical_sends_at_most_a_ring(group: RankGroup, operation: str) -> 
 
 
 @given(GROUPS)
-def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(group: RankGroup) -> None:
+def test_all_reduce_is_reduce_scatter_plus_all_gather(group: RankGroup) -> None:
     for algorithm in (RING, HIERARCHICAL):
         halves = sum(node_wire_bytes(name, algorithm, 1e9, group) for name in ("reduce-scatter", "all-gather"))
         assert node_wire_bytes("all-reduce", algorithm, 1e9, group) == pytest.approx(halves)
@@ -135,7 +135,7 @@ def test_a_collective_within_a_node_uses_nvlink() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "hop_us"), [(1, 3.4), (2, 14.0)])
-def test_the_fixed_cost_of_a_send_is_one_hop(nodes: int, hop_us: float) -> None:
+def test_the_latency_of_a_send_is_one_hop(nodes: int, hop_us: float) -> None:
     group = RankGroup("pp", 2, 8 * (nodes - 1) or 4, 8)
     assert group.nodes == nodes
     assert latency_seconds("send", group) == pytest.approx((8.4 + hop_us) * 1e-6)

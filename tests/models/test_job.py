@@ -42,7 +42,7 @@ def test_deduplicated_is_at_most_plain(nodes: int, held: int, data: st.DataObjec
         assert remote_copies(DEDUPLICATED, nodes, nodes * held, 1) == pytest.approx(plain)
 
 
-def test_routing_that_cannot_be_is_refused() -> None:
+def test_impossible_routing_is_refused() -> None:
     with pytest.raises(ValueError, match="10 experts do not divide by 4 nodes"):
         distinct_nodes(4, 10, 2)
     with pytest.raises(ValueError, match="9 experts per token are more than the 8"):

@@ -122,7 +122,7 @@ def test_arguments_give_the_job_and_its_model(tmp_path: Path) -> None:
     assert file.texts["ep"].place == f"{tmp_path}/model_config.yaml:5: --expert-model-parallel-size"
 
 
-def test_a_command_line_gives_the_job_and_its_model(tmp_path: Path) -> None:
+def test_a_command_line_gives_job_and_model(tmp_path: Path) -> None:
     file = job(tmp_path, QWEN3)
     assert file.model is not None
     assert file.model.parameters == 30_532_122_624
@@ -185,7 +185,7 @@ def test_a_model_of_another_program_is_refused(tmp_path: Path, kind: str) -> Non
         job_file(tmp_path, content if kind else {"trainer": {"devices": 8}, "model": {"tensor_model_parallel_size": 4}})
 
 
-def test_a_run_config_gives_the_job_and_its_model(tmp_path: Path) -> None:
+def test_a_run_config_gives_job_and_model(tmp_path: Path) -> None:
     file = job_file(tmp_path, RUN)
     assert file.model is not None
     assert file.model.parameters == MODELS["qwen3-30b-a3b"].parameters

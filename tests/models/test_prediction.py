@@ -137,7 +137,7 @@ def test_tied_embeddings_are_reduced_between_pipeline_ends() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "tp", "ranks"), [(1, 2, 0), (2, 4, 4), (4, 8, 8), (4, 4, 8)])
-def test_tied_embeddings_of_four_stages_wherever_their_ends_are(nodes: int, tp: int, ranks: int) -> None:
+def test_tied_embeddings_of_four_stages(nodes: int, tp: int, ranks: int) -> None:
     """On one node they use NVLink alone; otherwise each rank of the first stage on a node sends its part once."""
     job = known(TIED, nodes, tp=tp, pp=4, sharding="zero1")
     (row,) = [row for row in prediction(job).sources if row.source == "tied embeddings"]
@@ -146,7 +146,7 @@ def test_tied_embeddings_of_four_stages_wherever_their_ends_are(nodes: int, tp: 
     assert row.nvlink_gpu_bytes.high == pytest.approx(0 if ranks else size)
 
 
-def test_experts_are_reduced_over_the_ranks_that_hold_them() -> None:
+def test_experts_are_reduced_over_their_ranks() -> None:
     job = known(MANY_EXPERTS, 4, ep=8, sharding="zero1", gradient_bytes=4)
     # 4 ranks hold the same experts, one per node: each of 8 groups sends 6 bytes per parameter x 3/4
     both = sent(job, "expert gradients") + sent(job, "expert parameters")
@@ -195,7 +195,7 @@ def test_a_range_is_that_of_its_readings(job: TrainingJob) -> None:
 
 
 @given(JOBS)
-def test_shares_of_gpus_and_rails_add_up_to_the_node(job: TrainingJob) -> None:
+def test_gpus_and_rails_add_up_to_the_node(job: TrainingJob) -> None:
     for row in prediction(job).sources:
         assert row.gpu_bytes.high * 8 == pytest.approx(row.node_bytes.high)
         assert row.rail_bytes.high * 8 == pytest.approx(row.node_bytes.high)

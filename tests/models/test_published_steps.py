@@ -295,7 +295,7 @@ def test_bytes_of_a_published_expert_parallel_job(more: dict[str, Any], low: flo
     assert (found.low / 1e9, found.high / 1e9) == pytest.approx((low, high), rel=1e-3)
 
 
-def test_the_page_has_the_published_and_the_predicted_step() -> None:
+def test_the_page_has_published_and_predicted_steps() -> None:
     page = (ROOT / "docs/models.md").read_text()
     for row in PUBLISHED:
         assert page_row(row) in page

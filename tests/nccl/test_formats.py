@@ -49,7 +49,7 @@ def test_text_is_read_in_every_variant(tmp_path: Path, options: dict[str, Any]) 
     assert run.measurements[0].wrong == (None if options.get("old") or options.get("checked") is False else 0)
 
 
-def test_time_of_the_cpu_is_not_time_of_the_operation(tmp_path: Path) -> None:
+def test_cpu_time_is_not_the_operation_time(tmp_path: Path) -> None:
     run = read(tmp_path, nccl_text(cpu_time=True))
     assert {row.seconds for row in run.measurements} == {None}
 
@@ -64,7 +64,7 @@ def test_wide_numbers_of_the_text_are_read(tmp_path: Path) -> None:
     assert run.measurements[0].seconds == pytest.approx(2**40 * 1.875 / 9e9, rel=0.05)
 
 
-def test_a_collective_that_is_not_named_can_be_given(tmp_path: Path) -> None:
+def test_an_unnamed_collective_can_be_given(tmp_path: Path) -> None:
     assert read(tmp_path, nccl_text(old=True), collective="alltoall").measurements[0].collective == "alltoall"
     assert read(tmp_path, nccl_text(), collective="alltoall").measurements[0].collective == "all_reduce"
 
@@ -90,7 +90,7 @@ def test_a_run_with_cuda_graphs_has_no_plan(tmp_path: Path) -> None:
         assert run.remarks[0].startswith("the run used CUDA graphs")
 
 
-def test_a_last_line_without_its_end_is_left_out(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_left_out(tmp_path: Path) -> None:
     content = nccl_text()
     cut = content[: content.index("\n# Out of bounds") - 4]
     run = read(tmp_path, cut)
@@ -327,7 +327,7 @@ def check_perftest(
     assert note in "".join(run.remarks)
 
 
-def test_tests_of_perftest_one_after_the_other_stay_apart(tmp_path: Path) -> None:
+def test_consecutive_tests_of_perftest_stay_apart(tmp_path: Path) -> None:
     path = tmp_path / "results"
     path.write_text(
         PERFTEST["Gb/s"].replace("mlx5_0", "mlx5_7")

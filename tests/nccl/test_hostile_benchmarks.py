@@ -23,7 +23,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_file_cut_anywhere_is_read_in_part_or_refused(tmp_path: Path, form: str) -> None:
+def test_truncated_files_are_read_or_refused(tmp_path: Path, form: str) -> None:
     path, text = tmp_path / "cut", FORMS[form]
     whole = 0
     for end in range(0, len(text), 7):
@@ -46,7 +46,7 @@ def try_to_read(path: Path, unit: str = "") -> tuple[BenchmarkRun | None, str]:
         return None, str(error)
 
 
-def test_a_json_file_cut_off_has_the_rows_before_the_cut(tmp_path: Path) -> None:
+def test_truncated_json_keeps_its_complete_rows(tmp_path: Path) -> None:
     text = nccl_json()
     path = tmp_path / "cut.json"
     path.write_text(text[: text.index('"size":1073741824') + 200])

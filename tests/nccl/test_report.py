@@ -14,7 +14,7 @@ from ibpulse.nccl.formats import UNITS as KNOWN_UNITS
 from tests.nccl.benchmark_writers import perftest
 
 
-def test_json_has_null_for_what_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_values_are_null_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "perf.json"
     path.write_text(perftest())
     assert main(["nccl", str(path), "--format=json", "--rate=50GB/s"], {}) == 0

@@ -69,7 +69,7 @@ def test_every_train_is_found_with_its_ratio(tmp_path: Path, ratio: float) -> No
     assert [one.first for one in found.found] == sorted(one.first for one in found.found)
 
 
-def test_a_recording_that_lacks_the_beginning_has_the_other_trains(tmp_path: Path) -> None:
+def test_a_late_recording_has_the_remaining_trains(tmp_path: Path) -> None:
     run = read(tmp_path)
     recording = record(run, 1.0059)
     begin = align(run, RANKS, NODES, recording, list(range(RAILS)), THRESHOLD).found[2].first
@@ -97,7 +97,7 @@ def test_a_file_without_its_plan_is_not_aligned(tmp_path: Path) -> None:
     assert found.problem.startswith("the file does not say how many operations")
 
 
-def test_the_bytes_of_a_whole_run_follow_from_its_plan(tmp_path: Path) -> None:
+def test_bytes_of_a_run_follow_from_its_plan(tmp_path: Path) -> None:
     run = read(tmp_path)
     assert run.plan is not None
     sizes = [2**28, 2**29, 2**30, 2**31]

@@ -41,7 +41,7 @@ def change(content: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.timeout(120 + FILES // 10)
-def test_a_damaged_trace_is_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_damaged_traces_are_read_or_refused(tmp_path: Path) -> None:
     outcomes: Counter[str] = Counter()
     path, names = tmp_path / "damaged", CommunicationNames()
     for number in range(FILES):

@@ -197,7 +197,7 @@ def test_a_pause_within_a_burst_is_not_traffic() -> None:
     assert spans_of(rates_of([0, 40, 40, 20, 20, 20, 0])) == [(10.0, 60.0)]
 
 
-def test_a_burst_shorter_than_its_sample_lies_in_its_middle() -> None:
+def test_a_short_burst_lies_in_the_middle() -> None:
     found = rates_of([0, 40, 40, 40, 0, 10, 0])
     assert spans_of(found) == [(10.0, 40.0), (53.75, 56.25)]
     assert found.certain.total_ns == 30 * MS
