@@ -221,9 +221,9 @@ def say_spread(rates: Sequence[float]) -> str:
 
 
 def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, facts: Facts) -> Finding | None:
-    if one.standing is None or not (one.standing.idle or one.standing.slow):
+    if one.standing is None or not (one.standing.rail_idle or one.standing.rail_slow):
         return None
-    if one.standing.slow:
+    if one.standing.rail_slow:
         return Finding(
             Level.WARN,
             str(port),
