@@ -15,7 +15,7 @@ from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_
 from ibpulse.core.events.event import Event, started_states
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.model import Fabric, PortId, SamplerHealth
-from ibpulse.workbench.nccl.measurement import BenchmarkRun
+from ibpulse.workbench.nccl.results import BenchmarkRun
 
 SYSFS = "sysfs"
 # links that flap and clocks that are set are reported for so long
