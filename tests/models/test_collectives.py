@@ -1,7 +1,8 @@
-"""Bytes of collectives, against algorithms that are carried out chunk by chunk."""
+"""Groups of ranks, bytes and times of collectives, and bisections, against simulated algorithms and counted cables."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -12,13 +13,19 @@ from ibpulse.workbench.models.collectives import (
     HIERARCHICAL,
     RING,
     RULES,
-    group_wire_bytes,
+    Hardware,
+    RankGroup,
+    dragonfly,
+    fat_tree,
+    latency_seconds,
     node_wire_bytes,
     nvlink_bytes,
-    ring_steps,
+    rail_only,
+    torus,
 )
-from ibpulse.workbench.models.placement import RankGroup
-from ibpulse.workbench.models.wire_timing import Hardware, latency_seconds, operation_seconds
+from ibpulse.workbench.models.job import collective_flow
+from ibpulse.workbench.models.prediction import flow_seconds
+from tests.tables import for_each
 
 GROUPS = st.builds(
     lambda size, stride, gpus: RankGroup("dp", 2**size, 2**stride, gpus),
@@ -44,7 +51,7 @@ def ring_all_gather(ranks: int, node_gpus: int) -> Counter[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("ranks", "node_gpus"), [(16, 8), (64, 8), (8, 4), (4, 1), (8, 8)])
-def test_a_ring_sends_as_many_chunks_as_when_it_is_carried_out(ranks: int, node_gpus: int) -> None:
+def test_ring_bytes_match_a_simulated_ring(ranks: int, node_gpus: int) -> None:
     group = RankGroup("dp", ranks, 1, node_gpus)
     sent = ring_all_gather(ranks, node_gpus)
     for node in range(ranks // node_gpus):
@@ -55,7 +62,7 @@ def test_a_ring_sends_as_many_chunks_as_when_it_is_carried_out(ranks: int, node_
 
 
 @pytest.mark.parametrize(("nodes", "node_gpus"), [(2, 8), (4, 4), (8, 1)])
-def test_an_all_to_all_sends_what_pairs_of_ranks_on_different_nodes_exchange(nodes: int, node_gpus: int) -> None:
+def test_all_to_all_bytes_match_counted_pairs(nodes: int, node_gpus: int) -> None:
     ranks = nodes * node_gpus
     pairs = sum(a // node_gpus == 0 and b // node_gpus != 0 for a in range(ranks) for b in range(ranks))
     group = RankGroup("ep", ranks, 1, node_gpus)
@@ -66,17 +73,16 @@ def test_an_all_to_all_sends_what_pairs_of_ranks_on_different_nodes_exchange(nod
 
 
 @given(GROUPS, st.sampled_from(sorted(RULES)), st.floats(1, 1e12))
-def test_bytes_scale_with_the_array_and_vanish_within_a_node(group: RankGroup, operation: str, size: float) -> None:
+def test_bytes_scale_and_vanish_within_a_node(group: RankGroup, operation: str, size: float) -> None:
     for algorithm in (RING, HIERARCHICAL):
         once = node_wire_bytes(operation, algorithm, size, group)
         assert node_wire_bytes(operation, algorithm, 3 * size, group) == pytest.approx(3 * once)
         assert (once > 0) == group.crosses_wire
-        assert once == group.per_node * group_wire_bytes(operation, algorithm, size, group)
         assert (nvlink_bytes(operation, algorithm, size, group) > 0) == (group.members > 1)
 
 
 @given(GROUPS, st.sampled_from(("all-gather", "reduce-scatter", "all-reduce")))
-def test_hierarchical_is_at_most_a_ring_and_equal_with_one_gpu_per_node(group: RankGroup, operation: str) -> None:
+def test_hierarchical_sends_at_most_a_ring(group: RankGroup, operation: str) -> None:
     ring = node_wire_bytes(operation, RING, 1e9, group)
     hierarchical = node_wire_bytes(operation, HIERARCHICAL, 1e9, group)
     assert hierarchical <= ring
@@ -85,7 +91,7 @@ def test_hierarchical_is_at_most_a_ring_and_equal_with_one_gpu_per_node(group: R
 
 
 @given(GROUPS)
-def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(group: RankGroup) -> None:
+def test_all_reduce_is_reduce_scatter_plus_all_gather(group: RankGroup) -> None:
     for algorithm in (RING, HIERARCHICAL):
         halves = sum(node_wire_bytes(name, algorithm, 1e9, group) for name in ("reduce-scatter", "all-gather"))
         assert node_wire_bytes("all-reduce", algorithm, 1e9, group) == pytest.approx(halves)
@@ -93,7 +99,7 @@ def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(group: RankGroup) -
 
 def test_a_ring_of_gradients_over_1024_gpus() -> None:
     """175e9 parameters, fp32, one GPU per 50 GB/s NIC: 1.3986e12 bytes per rank, 27.97 s."""
-    sent = group_wire_bytes("all-reduce", RING, 4 * 175e9, RankGroup("dp", 1024, 1, 1))
+    sent = node_wire_bytes("all-reduce", RING, 4 * 175e9, RankGroup("dp", 1024, 1, 1))
     assert sent == pytest.approx(1.3986e12, rel=1e-3)
     assert sent / 50e9 == pytest.approx(27.97, rel=1e-3)
 
@@ -101,13 +107,8 @@ def test_a_ring_of_gradients_over_1024_gpus() -> None:
 @pytest.mark.parametrize(("stages", "milliseconds"), [(16, 219), (8, 437)])
 def test_model_parallelism_divides_the_gradients_of_a_rank(stages: int, milliseconds: float) -> None:
     gradients = 4 * 175e9 / (8 * stages)
-    sent = group_wire_bytes("all-reduce", RING, gradients, RankGroup("dp", 1024, 1, 1))
+    sent = node_wire_bytes("all-reduce", RING, gradients, RankGroup("dp", 1024, 1, 1))
     assert sent / 50e9 * 1e3 == pytest.approx(milliseconds, abs=0.6)
-
-
-def test_gradients_of_a_rank_under_tensor_and_pipeline_parallelism() -> None:
-    gradients = 4 * 175e9 / (8 * 16)
-    assert gradients == pytest.approx(5.47e9, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -115,28 +116,127 @@ def test_gradients_of_a_rank_under_tensor_and_pipeline_parallelism() -> None:
 )
 def test_time_of_a_ring_over_eight_nodes(size: int, milliseconds: float, bus: float) -> None:
     """NCCL's constants, Simple protocol, eight rails of 47 GB/s; 340 to 370 GB/s is what large sizes measure."""
-    group = RankGroup("dp", 64, 1, 8)
-    seconds = operation_seconds("all-reduce", size, group, Hardware(8, 47e9, 370e9))
+    flow = collective_flow("gradients", "all-reduce", RankGroup("dp", 64, 1, 8), RING, 1, size, "all")
+    seconds = flow_seconds(flow, Hardware(8, 47e9, 370e9))
     assert seconds * 1e3 == pytest.approx(milliseconds, rel=2e-3)
     assert size / seconds * 2 * 63 / 64 / 1e9 == pytest.approx(bus, rel=2e-2)
 
 
 def test_steps_of_a_ring() -> None:
     group = RankGroup("dp", 64, 1, 8)
-    assert ring_steps("all-reduce", group) == (112, 14)
-    assert ring_steps("all-gather", group) == (56, 7)
     assert latency_seconds("all-reduce", group) == pytest.approx((8.4 + 112 * 3.4 + 14 * 14) * 1e-6)
+    assert latency_seconds("all-gather", group) == pytest.approx((8.4 + 56 * 3.4 + 7 * 14) * 1e-6)
 
 
-def test_what_stays_on_a_node_waits_for_nvlink_alone() -> None:
-    group, hardware = RankGroup("tp", 8, 1, 8), Hardware(8, 47e9, 370e9)
-    seconds = operation_seconds("all-reduce", 2**30, group, hardware)
+def test_a_collective_within_a_node_uses_nvlink() -> None:
+    flow = collective_flow("gradients", "all-reduce", RankGroup("tp", 8, 1, 8), RING, 1, 2**30, "all")
+    seconds = flow_seconds(flow, Hardware(8, 47e9, 370e9))
     assert seconds == pytest.approx(2 * 7 / 8 * 2**30 / 370e9 + (8.4 + 14 * 3.4) * 1e-6)
-    assert operation_seconds("all-reduce", 2**30, group, hardware, protocol="LL") > 1.9 * seconds
 
 
 @pytest.mark.parametrize(("nodes", "hop_us"), [(1, 3.4), (2, 14.0)])
-def test_the_fixed_cost_of_a_send_is_one_hop_over_nvlink_or_over_the_network(nodes: int, hop_us: float) -> None:
+def test_the_latency_of_a_send_is_one_hop(nodes: int, hop_us: float) -> None:
     group = RankGroup("pp", 2, 8 * (nodes - 1) or 4, 8)
     assert group.nodes == nodes
     assert latency_seconds("send", group) == pytest.approx((8.4 + hop_us) * 1e-6)
+
+
+def nodes_of_groups(size: int, stride: int, node_gpus: int) -> list[set[int]]:
+    """The nodes of every group, from the ranks: a rank is in the group of those that differ in this dimension alone."""
+    ranks = range(size * stride * 2)
+    groups: dict[tuple[int, int], set[int]] = {}
+    for rank in ranks:
+        inner, outer = rank % stride, rank // (stride * size)
+        groups.setdefault((inner, outer), set()).add(rank // node_gpus)
+    return list(groups.values())
+
+
+@for_each(itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16, 32), (4, 8)))
+def test_groups_span_the_nodes_of_their_ranks(size: int, stride: int, node_gpus: int) -> None:
+    group = RankGroup("dp", size, stride, node_gpus)
+    assert {len(nodes) for nodes in nodes_of_groups(size, stride, node_gpus)} == {group.nodes}
+    assert group.crosses_wire == (group.nodes > 1)
+    assert group.members * group.nodes == size
+    assert group.members * group.per_node == node_gpus
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (2, 3), (6, 2)])
+def test_groups_that_do_not_fit_are_refused(size: int, stride: int) -> None:
+    with pytest.raises(ValueError, match=f"^tp: groups of {size} ranks at a distance of {stride} do not fit"):
+        RankGroup("tp", size, stride, 8)
+
+
+LINK = 50e9
+
+
+@pytest.mark.parametrize(
+    ("found", "terabytes"),
+    [
+        (fat_tree(16_384, LINK), 409.6),
+        (fat_tree(3_072, LINK), 76.8),
+        (fat_tree(24_576, LINK, 7), 87.8),
+        (torus((16, 16, 16), LINK), 25.6),
+        (dragonfly(64, 8, LINK), 6.50),
+        (rail_only(2_048, 8, LINK), 409.6),
+    ],
+)
+def test_bisection_of_known_networks(found: object, terabytes: float) -> None:
+    assert found.bytes_per_second / 1e12 == pytest.approx(terabytes, rel=1e-3)  # type: ignore[attr-defined]
+
+
+def test_share_of_a_gpu_under_oversubscription() -> None:
+    assert fat_tree(24_576, LINK, 7).bytes_per_second / (24_576 / 2) / 1e9 == pytest.approx(7.1, abs=0.05)
+
+
+@pytest.mark.parametrize("dimensions", [(4,), (4, 4), (2, 2), (6, 4, 2), (2, 8)])
+def test_torus_bisection_matches_counted_cables(dimensions: tuple[int, ...]) -> None:
+    nodes = list(itertools.product(*map(range, dimensions)))
+    cables = {
+        frozenset((node, tuple((place + (axis == at)) % size for axis, (place, size) in enumerate(
+            zip(node, dimensions, strict=True)))))
+        for node in nodes
+        for at in range(len(dimensions))
+    }  # fmt: skip
+    cuts = [
+        sum(len({node[at] < size // 2 for node in cable}) == 2 for cable in cables)
+        for at, size in enumerate(dimensions)
+    ]
+    assert torus(dimensions, 1.0).bytes_per_second == min(cuts)
+
+
+def test_dragonfly_bisection_matches_counted_cables() -> None:
+    # every pair of 4 groups has one cable: 3 ends per group, 2 x 2 pairs across
+    assert dragonfly(4, 3, 1.0).bytes_per_second == 4
+    assert dragonfly(4, 3, 1.0).warnings == ()
+
+
+def test_a_dragonfly_without_direct_routes_warns() -> None:
+    (warning,) = dragonfly(64, 8, LINK).warnings
+    assert warning.startswith("8 global links per group do not reach the 63 other groups directly")
+    assert dragonfly(64, 8, LINK).bytes_per_second / (64 * 64 * LINK / 2) == pytest.approx(0.063, abs=5e-4)
+
+
+def test_rail_only_networks_warn() -> None:
+    assert "no path between rails" in rail_only(8, 8, LINK).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: fat_tree(1, LINK), "1 hosts have no two halves"),
+        (lambda: fat_tree(8, LINK, 0.5), "an oversubscription of 0.5 is below 1"),
+        (lambda: torus((), LINK), "a torus has dimensions of 2 or more"),
+        (lambda: torus((1, 4), LINK), "a torus has dimensions of 2 or more"),
+        (lambda: dragonfly(1, 8, LINK), "1 groups with 8 cables"),
+        (lambda: dragonfly(4, 0, LINK), "4 groups with 0 cables"),
+        (lambda: rail_only(1, 8, LINK), "1 nodes with 8 rails"),
+    ],
+)
+def test_impossible_networks_are_refused(call: object, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()  # type: ignore[operator]
+
+
+def test_odd_networks_warn() -> None:
+    assert "odd" in torus((3, 2), LINK).warnings[0]
+    assert "no two equal halves" in dragonfly(5, 8, LINK).warnings[0]

@@ -9,12 +9,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ibpulse.workbench.models.catalogue import Architecture
+from ibpulse.workbench.models.collectives import Hardware
+from ibpulse.workbench.models.job import TrainingJob, readings
 from ibpulse.workbench.models.prediction import Prediction, StepInputs, predict
-from ibpulse.workbench.models.step_time import Utilisation
-from ibpulse.workbench.models.training_job import TrainingJob, readings
-from tests.models.jobs import DENSE, EIGHT_RAILS, MANY_EXPERTS, MOE, SEVEN_RAILS, TIED, known
+from ibpulse.workbench.models.step import Utilisation
 
+EIGHT_RAILS = Hardware(8, 47e9, 370e9)
+SEVEN_RAILS = Hardware(7, 47e9, 370e9)
+DENSE = Architecture("Qwen2.5-7B", 7.6156e9, 28, 3584, "", kv_width=512, vocabulary=152_064)
+MOE = Architecture("Mixtral-8x7B", 46.703e9, 32, 4096, "", 1024, 32_000, False, 45.097e9, 32, 8, 2)
+MANY_EXPERTS = Architecture("Qwen3-30B-A3B", 30.532e9, 48, 2048, "", 512, 151_936, False, 28.991e9, 48, 128, 8)
+TIED = Architecture("tied", 8e9, 32, 4096, "", 1024, 100_000, tied=True)
 COMPUTING = Utilisation("peak-share", 0.4, 1000e12, "none")
+
+
+def known(model: Architecture, nodes: int, **named: object) -> TrainingJob:
+    """A job without unknown inputs, so that it has one reading."""
+    choices = {
+        "algorithm": "ring",
+        "dispatch": "alltoall",
+        "recompute": "none",
+        "reduction": "each",
+        "dispatch_bytes": 2.0,
+    }
+    return TrainingJob(model, nodes, **{**choices, "gradient_bytes": 2, **named})  # type: ignore[arg-type]
 
 
 def prediction(job: TrainingJob, step: float | None = None) -> Prediction:
@@ -26,19 +45,6 @@ def sent(job: TrainingJob, source: str) -> float:
     rows = {row.source: row for row in prediction(job).sources}
     assert rows[source].node_bytes.low == rows[source].node_bytes.high
     return rows[source].node_bytes.low
-
-
-@pytest.mark.parametrize(
-    ("model", "step", "node_gigabytes", "rate", "published"),
-    [(DENSE, 0.315, 85.68, 272.0, 270), (MOE, 1.444, 525.4, 363.9, 363)],
-)
-def test_the_published_runs(model: object, step: float, node_gigabytes: float, rate: float, published: float) -> None:
-    found = predict(known(model, 2), SEVEN_RAILS, StepInputs(step))  # type: ignore[arg-type]
-    assert found.step is not None
-    assert 2 * found.node_bytes.low / 1e9 == pytest.approx(node_gigabytes, rel=1e-3)
-    assert 2 * found.step.transmit_rate.low / 1e9 == pytest.approx(rate, rel=1e-3)
-    assert 2 * found.step.transmit_rate.low / 1e9 == pytest.approx(published, rel=0.02)
-    assert found.warnings == ()
 
 
 def test_the_published_moe_run_with_hierarchical_collectives() -> None:
@@ -71,7 +77,7 @@ def test_gradients_and_parameters_by_sharding() -> None:
         assert sent(job, "parameters") == pytest.approx(2 * sent(job, "gradients")) == pytest.approx(4 * size * share)
 
 
-def test_what_repeats_with_micro_batches() -> None:
+def test_traffic_that_repeats_with_micro_batches() -> None:
     for sharding, once, often in (("zero1", 1, 1), ("zero2", 1, 4), ("fsdp", 1, 4)):
         job = known(DENSE, 2, sharding=sharding)
         each, last = replace(job, micro_batches=4), replace(job, micro_batches=4, reduction="once")
@@ -89,7 +95,7 @@ def test_hybrid_sharding_reduces_a_shard_over_replicas() -> None:
     assert sent(job, "gradients of replicas") == pytest.approx(8 * 2 * (2 * 7.6156e9 / 8) * 3 / 4)
 
 
-def test_tensor_parallel_traffic_stays_on_a_node_until_the_degree_exceeds_it() -> None:
+def test_tensor_parallel_traffic_beyond_a_node() -> None:
     inside, across = (known(DENSE, 2, tp=tp, sequence=2048) for tp in (8, 16))
     assert sent(inside, "tensor parallel") == 0
     size = 2048 * 3584 * 2
@@ -101,7 +107,7 @@ def test_tensor_parallel_traffic_stays_on_a_node_until_the_degree_exceeds_it() -
     )
 
 
-def test_context_parallel_traffic_is_keys_and_values_around_the_ring() -> None:
+def test_context_parallel_traffic_is_a_ring_of_keys() -> None:
     # 15 hops forward and 30 backward, of K and V of 512 tokens each, over one boundary per node
     size = 2 * (8192 / 16) * 512 * 2
     assert sent(known(DENSE, 2, cp=16, sequence=8192), "context parallel") == pytest.approx(45 * 28 * size)
@@ -125,13 +131,13 @@ def test_pipeline_traffic_of_every_stage(stages: int, chunks: int) -> None:
     assert row.node_bytes.high == pytest.approx(max(counts) * size)
 
 
-def test_tied_embeddings_are_reduced_between_the_ends_of_the_pipeline() -> None:
+def test_tied_embeddings_are_reduced_between_pipeline_ends() -> None:
     # two ranks of a ring send half of the array twice
     assert sent(known(TIED, 2, pp=2, sharding="zero1"), "tied embeddings") == pytest.approx(8 * 100_000 * 4096 * 4)
 
 
 @pytest.mark.parametrize(("nodes", "tp", "ranks"), [(1, 2, 0), (2, 4, 4), (4, 8, 8), (4, 4, 8)])
-def test_tied_embeddings_of_four_stages_wherever_their_ends_are(nodes: int, tp: int, ranks: int) -> None:
+def test_tied_embeddings_of_four_stages(nodes: int, tp: int, ranks: int) -> None:
     """On one node they use NVLink alone; otherwise each rank of the first stage on a node sends its part once."""
     job = known(TIED, nodes, tp=tp, pp=4, sharding="zero1")
     (row,) = [row for row in prediction(job).sources if row.source == "tied embeddings"]
@@ -140,7 +146,7 @@ def test_tied_embeddings_of_four_stages_wherever_their_ends_are(nodes: int, tp: 
     assert row.nvlink_gpu_bytes.high == pytest.approx(0 if ranks else size)
 
 
-def test_experts_are_reduced_over_the_ranks_that_hold_them() -> None:
+def test_experts_are_reduced_over_their_ranks() -> None:
     job = known(MANY_EXPERTS, 4, ep=8, sharding="zero1", gradient_bytes=4)
     # 4 ranks hold the same experts, one per node: each of 8 groups sends 6 bytes per parameter x 3/4
     both = sent(job, "expert gradients") + sent(job, "expert parameters")
@@ -189,7 +195,7 @@ def test_a_range_is_that_of_its_readings(job: TrainingJob) -> None:
 
 
 @given(JOBS)
-def test_shares_of_gpus_and_rails_add_up_to_the_node(job: TrainingJob) -> None:
+def test_gpus_and_rails_add_up_to_the_node(job: TrainingJob) -> None:
     for row in prediction(job).sources:
         assert row.gpu_bytes.high * 8 == pytest.approx(row.node_bytes.high)
         assert row.rail_bytes.high * 8 == pytest.approx(row.node_bytes.high)
@@ -197,7 +203,7 @@ def test_shares_of_gpus_and_rails_add_up_to_the_node(job: TrainingJob) -> None:
 
 
 @given(JOBS)
-def test_a_step_of_unknown_length_is_between_perfect_overlap_and_none(job: TrainingJob) -> None:
+def test_a_computed_step_is_within_its_overlap_bounds(job: TrainingJob) -> None:
     found = predict(job, EIGHT_RAILS, StepInputs(utilisation=COMPUTING))
     assert found.step is not None
     assert found.step.compute is not None
@@ -216,16 +222,12 @@ def test_compute_follows_from_active_parameters() -> None:
     assert found.step.compute.low == pytest.approx(6 * active * 16 * 2048 / (16 * 400e12))
 
 
-def test_samples_of_the_published_moe_run() -> None:
+def test_samples_are_a_range_over_unknown_prefetches() -> None:
     job = known(MOE, 2, recompute="full")
     ten, hundred = predict(job, SEVEN_RAILS, StepInputs(1.444, prefetch=2)).sampled
     assert (ten.sample_seconds, hundred.sample_seconds) == (0.01, 0.1)
-    assert ten.cv.low == ten.cv.high == pytest.approx(0.436, abs=0.03)
-    assert ten.peak.high / 1e9 == pytest.approx(658, rel=1e-3)
     wide, _ = predict(job, SEVEN_RAILS, StepInputs(1.444)).sampled
-    assert wide.cv.low <= ten.cv.low < wide.cv.high
-    assert wide.cv.low > 0.4
-    assert wide.cv.high < 0.56
+    assert 0.4 < wide.cv.low <= ten.cv.low == ten.cv.high < wide.cv.high < 0.56
 
 
 def test_samples_of_a_step_with_a_single_burst() -> None:
@@ -236,7 +238,7 @@ def test_samples_of_a_step_with_a_single_burst() -> None:
     assert ten.peak.low == pytest.approx(2 * EIGHT_RAILS.node_bytes_per_second)
 
 
-def test_samples_that_are_not_predicted_say_why() -> None:
+def test_unpredicted_samples_give_a_reason() -> None:
     found = prediction(known(MANY_EXPERTS, 2, ep=16), 30.0)
     assert found.sampled == ()
     assert found.warnings == ("samples are not predicted with traffic of experts on the wire",)
@@ -247,7 +249,7 @@ def test_nothing_is_sampled_on_one_node() -> None:
         assert prediction(known(DENSE, 1, sharding=sharding), 0.3).sampled == ()
 
 
-def test_a_step_that_is_shorter_than_its_bytes_is_warned_about() -> None:
+def test_a_step_shorter_than_its_bytes_warns() -> None:
     found = prediction(known(DENSE, 2), 0.05)
     assert found.sampled == ()
     assert found.warnings[0].startswith("the bytes need up to 0.1139 s at the full rate of all rails, but the step has")
@@ -264,7 +266,7 @@ def test_a_step_that_is_shorter_than_its_bytes_is_warned_about() -> None:
         ({"chunks": 2}, "chunks: 2 virtual stages need pp above 1"),
     ],
 )
-def test_jobs_that_cannot_be_are_refused(named: dict[str, int], sentence: str) -> None:
+def test_impossible_jobs_are_refused(named: dict[str, int], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         known(MOE, 2, **named)
 
@@ -279,7 +281,7 @@ def test_context_parallelism_needs_the_width_of_keys() -> None:
         known(replace(DENSE, kv_width=0), 2, cp=2)
 
 
-def test_collectives_within_a_node_take_their_latencies_and_the_time_of_nvlink() -> None:
+def test_times_of_collectives_within_a_node() -> None:
     """Eight GPUs of one node: 4 all-reduces in each of 28 layers, around a ring of 14 hops."""
     found = prediction(known(DENSE, 1, tp=8))
     (row,) = found.sources

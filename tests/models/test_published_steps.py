@@ -3,20 +3,145 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from ibpulse.base.values import GivenText
-from ibpulse.workbench.models.assumptions import assumptions
-from ibpulse.workbench.models.job_file import JobFile
-from ibpulse.workbench.models.job_inputs import JobInputs, read_inputs
+from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs
 from ibpulse.workbench.models.prediction import Prediction, StepPrediction, predict
+from ibpulse.workbench.models.report import assumptions
 from tests.docs.pages import ROOT
-from tests.models.published_steps import A100, H100, PUBLISHED, PublishedStep
 from tests.tables import for_each
 
+LLAMA_3 = {"model": "llama-3.1-405b", "tp": "8", "pp": "16", "sharding": "zero1", "recompute": "none"}
+GPT = {"node": "dgx-a100", "sequence": "2048", "tied": "true", "sharding": "zero1", "recompute": "full"}
+FSDP = {"model": "gpt-3-175b", "node": "dgx-a100", "sequence": "2048", "sharding": "fsdp", "recompute": "full"}
+A100, H100 = 312e12, 989e12
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedStep:
+    """A published job as a row of docs/models.md: its figures, the inputs of `ibpulse model`, and the step.
+
+    `seconds` is None where no time of a step is published; `derived` is then the step that follows from other published
+    figures, with 6 operations per parameter and token, 8 with recomputation.
+    """
+
+    name: str
+    given: str
+    texts: Mapping[str, str]
+    seconds: float | None
+    source: str
+    derived: float | None = None
+
+
+PUBLISHED = (
+    PublishedStep(
+        "Llama 3 405B, 16,384 H100",
+        "MFU 41 %",
+        {**LLAMA_3, "nodes": "2048", "sequence": "8192", "global-batch": "2048", "mfu": "0.41"},
+        None,
+        "arXiv 2407.21783, table 4: 400 TFLOP/s",
+        6 * 405e9 * 2048 * 8192 / (16_384 * 400e12),
+    ),
+    PublishedStep(
+        "Llama 3 405B, 8,192 H100",
+        "MFU 43 %",
+        {**LLAMA_3, "nodes": "1024", "sequence": "8192", "global-batch": "2048", "mfu": "0.43"},
+        None,
+        "arXiv 2407.21783, table 4: 430 TFLOP/s",
+        6 * 405e9 * 2048 * 8192 / (8192 * 430e12),
+    ),
+    PublishedStep(
+        "Llama 3 405B, 131,072 tokens",
+        "MFU 38 %",
+        {**LLAMA_3, "nodes": "2048", "cp": "16", "sequence": "131072", "global-batch": "128", "mfu": "0.38"},
+        None,
+        "arXiv 2407.21783, table 4: 380 TFLOP/s",
+        6 * 405e9 * 128 * 131_072 / (16_384 * 380e12),
+    ),
+    PublishedStep(
+        "MegaScale 175B, 12,288 A100",
+        "MFU 55.2 %",
+        {
+            "model": "gpt-3-175b", "node": "dgx-a100", "nodes": "1536", "tp": "8", "pp": "8", "virtual-stages": "6",
+            "sequence": "2048", "global-batch": "6144", "sharding": "zero1", "recompute": "none", "mfu": "0.552",
+        },
+        6.34,
+        "arXiv 2402.15627, table 2",
+    ),
+    PublishedStep(
+        "MT-NLG 530B, 2,240 A100",
+        "126 TFLOP/s, HFU 40.4 %",
+        {
+            **GPT, "parameters": "530e9", "layers": "105", "hidden": "20480", "vocabulary": "51200", "nodes": "280",
+            "tp": "8", "pp": "35", "global-batch": "1920", "hfu": str(126e12 / A100),
+        },
+        60.1,
+        "arXiv 2201.11990, section 2.4",
+    ),
+    PublishedStep(
+        "Megatron-LM 1T, 3,072 A100",
+        "163 TFLOP/s, HFU 52.2 %",
+        {
+            **GPT, "parameters": "1008e9", "layers": "128", "hidden": "25600", "vocabulary": "51200", "nodes": "384",
+            "tp": "8", "pp": "64", "global-batch": "3072", "hfu": str(163e12 / A100),
+        },
+        84 * 86_400 * 3072 * 2048 / 450e9,
+        "arXiv 2104.04473, section 5.1: 84 days for 450e9 tokens",
+    ),
+    PublishedStep(
+        "BLOOM 176B, 384 A100",
+        "149 TFLOP/s, HFU 47.8 %",
+        {
+            **GPT, "parameters": "176.247e9", "layers": "70", "hidden": "14336", "vocabulary": "250680", "nodes": "48",
+            "rails": "4", "rail-rate": "11.75GB/s", "tp": "4", "pp": "12", "micro-batch": "2", "global-batch": "2048",
+            "hfu": str(149.02e12 / A100),
+        },
+        105.22,
+        "bigscience-workshop/bigscience, tr11-176B-ml/chronicles.md: iteration 12,695",
+    ),
+    PublishedStep(
+        "OPT-175B, 992 A100",
+        "147 TFLOP/s, HFU 47.1 %",
+        {**FSDP, "nodes": "124", "tp": "8", "micro-batch": "8", "global-batch": "992", "hfu": str(147e12 / A100)},
+        None,
+        "arXiv 2205.01068, section 2.5: up to 147 TFLOP/s",
+        8 * 175e9 * 992 * 2048 / (992 * 147e12),
+    ),
+    PublishedStep(
+        "PyTorch FSDP 175B, 512 A100",
+        "186 TFLOP/s, HFU 59.6 %",
+        {**FSDP, "nodes": "64", "micro-batch": "2", "hfu": str(186e12 / A100)},
+        None,
+        "arXiv 2304.11277, section 5.4: 186 TFLOP/s with 2 sequences per GPU",
+        8 * 175e9 * 2 * 2048 / 186e12,
+    ),
+    PublishedStep(
+        "DeepSeek-V3, 2,048 H800",
+        "MFU 38.94 %, causal",
+        {
+            "model": "deepseek-v3", "node": "h800", "nodes": "256", "pp": "16", "ep": "64", "sharding": "zero1",
+            "global-batch": "15360", "sequence": "4096", "dispatch": "deduplicated", "mfu": "0.3894",
+            "attention": "causal",
+        },
+        19.926,
+        "arXiv 2505.09343, table 4",
+    ),
+    PublishedStep(
+        "Mixtral 8x7B, 128 H100",
+        "MFU 46.8 %",
+        {
+            "model": "mixtral-8x7b", "nodes": "16", "ep": "8", "pp": "4", "global-batch": "256", "sequence": "4096",
+            "sharding": "zero1", "recompute": "none", "mfu": "0.468",
+        },
+        None,
+        "arXiv 2412.09952: a model of this size; batch and sequence assumed",
+        6 * 12.88e9 * 256 * 4096 / (128 * 0.468 * H100),
+    ),
+)  # fmt: skip
 LLAMA, MEGASCALE, MTNLG, DEEPSEEK = PUBLISHED[0], PUBLISHED[3], PUBLISHED[4], PUBLISHED[9]
 TOKENS = {"llama": 2048 * 8192, "mtnlg": 1920 * 2048, "deepseek": 15_360 * 4096}
 
@@ -75,14 +200,14 @@ def test_utilisation_with_and_without_attention_as_published() -> None:
         assert found.low == found.high == pytest.approx(60.1, rel=0.005)
 
 
-def test_operations_with_half_and_all_of_the_attention_as_published() -> None:
+def test_operations_with_causal_and_full_attention() -> None:
     """DeepSeek-V3 has 385 and 432 TFLOP/s with and without a causal mask, in steps of 19.926 s (arXiv 2505.09343)."""
     for rate, attention in ((385e12, "causal"), (432e12, "full")):
         found = step(without_utilisation(DEEPSEEK), mfu=str(rate / H100), attention=attention).seconds
         assert found.low == pytest.approx(19.926, rel=0.005)
 
 
-def test_operations_of_a_small_model_do_not_count_its_embeddings() -> None:
+def test_operations_exclude_input_embeddings() -> None:
     """Qwen3-30B-A3B: 244.039 TFLOP/s of the model in steps of 24.71 s (Megatron-Bridge); embeddings would add 8 %."""
     texts = {"job": "qwen3-30b-a3b-ep16", "mfu": str(244.039e12 / H100), "attention": "causal"}
     assert step(texts).seconds.low == pytest.approx(24.71, rel=0.005)
@@ -109,7 +234,7 @@ def test_recomputation_is_counted_by_hfu_alone() -> None:
         assert (found.low, found.high) == pytest.approx((factors[0] * model.low, factors[1] * model.high))
 
 
-def test_communication_and_bubble_add_to_a_share_while_computing() -> None:
+def test_communication_and_bubble_extend_compute() -> None:
     texts = without_utilisation(MTNLG) | {"peak-share": "0.5", "attention": "none", "algorithm": "ring"}
     parameters = 530e9
     compute = 8 * parameters * TOKENS["mtnlg"] / (2240 * 0.5 * A100)
@@ -131,7 +256,7 @@ def test_rates_follow_from_the_step_of_a_utilisation() -> None:
     assert (sent.low, sent.high) == pytest.approx((found.node_bytes.low / seconds, found.node_bytes.high / seconds))
 
 
-def test_a_utilisation_that_cannot_be_is_warned_about() -> None:
+def test_impossible_utilisations_warn() -> None:
     texts = without_utilisation(MTNLG)
     (warning,) = prediction(texts, mfu="0.8").warnings
     assert warning.startswith("with full recomputation, an MFU of 80 % needs 106.7 % of the peak")
@@ -141,7 +266,7 @@ def test_a_utilisation_that_cannot_be_is_warned_about() -> None:
     assert "readings above the step are impossible" in slow.warnings[0]
 
 
-def test_what_a_utilisation_counts_is_said() -> None:
+def test_assumptions_state_counted_operations() -> None:
     texts = without_utilisation(MTNLG)
 
     def told(**more: str) -> str:
@@ -170,7 +295,7 @@ def test_bytes_of_a_published_expert_parallel_job(more: dict[str, Any], low: flo
     assert (found.low / 1e9, found.high / 1e9) == pytest.approx((low, high), rel=1e-3)
 
 
-def test_the_page_has_the_published_and_the_predicted_step() -> None:
+def test_the_page_has_published_and_predicted_steps() -> None:
     page = (ROOT / "docs/models.md").read_text()
     for row in PUBLISHED:
         assert page_row(row) in page

@@ -9,9 +9,9 @@ import pytest
 
 from ibpulse.base.errors import BenchmarkError
 from ibpulse.cli import main
-from ibpulse.workbench.nccl import bounded_files
-from ibpulse.workbench.nccl.benchmark_files import read_benchmark
-from ibpulse.workbench.nccl.measurement import BenchmarkRun
+from ibpulse.workbench.nccl import results as reading
+from ibpulse.workbench.nccl.formats import read_benchmark
+from ibpulse.workbench.nccl.results import BenchmarkRun
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
 
 FORMS = {
@@ -23,7 +23,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_file_cut_anywhere_is_read_in_part_or_refused(tmp_path: Path, form: str) -> None:
+def test_truncated_files_are_read_or_refused(tmp_path: Path, form: str) -> None:
     path, text = tmp_path / "cut", FORMS[form]
     whole = 0
     for end in range(0, len(text), 7):
@@ -46,7 +46,7 @@ def try_to_read(path: Path, unit: str = "") -> tuple[BenchmarkRun | None, str]:
         return None, str(error)
 
 
-def test_a_json_file_cut_off_has_the_rows_before_the_cut(tmp_path: Path) -> None:
+def test_truncated_json_keeps_its_complete_rows(tmp_path: Path) -> None:
     text = nccl_json()
     path = tmp_path / "cut.json"
     path.write_text(text[: text.index('"size":1073741824') + 200])
@@ -61,23 +61,7 @@ def test_a_json_file_cut_off_has_the_rows_before_the_cut(tmp_path: Path) -> None
 def test_a_mutated_file_raises_nothing_else(tmp_path: Path, form: str) -> None:
     chance = random.Random(form)
     path = tmp_path / "mutated"
-    signs = [
-        b'"',
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b",",
-        b"\\",
-        b"\x00",
-        b"\xff",
-        b"-",
-        b"9" * 30,
-        b"1e999",
-        b"\n",
-        b"nan",
-        b":",
-    ]
+    signs = [*(bytes([sign]) for sign in b'"{}[],\\\x00\xff-\n:'), b"9" * 30, b"1e999", b"nan"]
     for _ in range(400):
         content = bytearray(FORMS[form].encode())
         for _ in range(chance.randint(1, 6)):
@@ -126,10 +110,10 @@ def test_a_refusal_names_line_and_value(tmp_path: Path) -> None:
 
 def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large"
-    path.write_text(nccl_text() + "x" * (bounded_files.MOST_LINE_BYTES + 1))
+    path.write_text(nccl_text() + "x" * (reading.MAX_LINE_BYTES + 1))
     with pytest.raises(BenchmarkError, match=r"has a line of more than 1\.05 MB"):
         read_benchmark(path)
-    monkeypatch.setattr(bounded_files, "MOST_LOG_BYTES", 1000)
+    monkeypatch.setattr(reading, "MAX_LOG_BYTES", 1000)
     path.write_text(nccl_text())
     with pytest.raises(BenchmarkError, match="is larger than 1 kB; split it"):
         read_benchmark(path)

@@ -15,9 +15,9 @@ import pytest
 
 from ibpulse.base.errors import TraceError
 from ibpulse.cli import main
-from ibpulse.workbench.overlap.communication_kernels import CommunicationNames
-from ibpulse.workbench.overlap.exposed_time import measure_overlap
-from ibpulse.workbench.overlap.kineto_trace import read_trace
+from ibpulse.workbench.overlap.exposed import measure_overlap
+from ibpulse.workbench.overlap.kernels import CommunicationNames
+from ibpulse.workbench.overlap.trace import read_trace
 from tests.overlap.played_traces import PlayedTrace, document
 from tests.recordings.damage import damage
 
@@ -26,24 +26,7 @@ SEED = int(os.environ.get("FUZZ_SEED", "0"))
 COMMANDS = 100
 TEXT = json.dumps(document(PlayedTrace(steps=2).timeline()[0]), indent=1).encode()
 WHOLE = (TEXT, gzip.compress(TEXT))
-SIGNS = (
-    b'"',
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b"\\",
-    b"\x00",
-    b"\xff",
-    b"-",
-    b"9" * 30,
-    b"1e999",
-    b"NaN",
-    b":",
-    b"null",
-    b"{}",
-)
+SIGNS = (*(bytes([sign]) for sign in b'"{}[],\\\x00\xff-:'), b"9" * 30, b"1e999", b"NaN", b"null", b"{}")
 
 
 def change(content: bytes, rng: random.Random) -> bytes:
@@ -58,7 +41,7 @@ def change(content: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.timeout(120 + FILES // 10)
-def test_a_damaged_trace_is_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_damaged_traces_are_read_or_refused(tmp_path: Path) -> None:
     outcomes: Counter[str] = Counter()
     path, names = tmp_path / "damaged", CommunicationNames()
     for number in range(FILES):

@@ -41,12 +41,12 @@ def test_sets_of_intervals_are_sets_of_instants(one: Spans, other: Spans) -> Non
 
 @settings(max_examples=50)
 @given(spans, st.integers(-5, 80), st.integers(0, 40))
-def test_the_length_within_a_window_is_the_number_of_its_instants(one: Spans, begin: int, lasts: int) -> None:
+def test_length_within_a_window_counts_its_instants(one: Spans, begin: int, lasts: int) -> None:
     window = range(begin, begin + lasts)
     assert as_set(one).length_ns(begin, begin + lasts) == len(instants(one) & set(window))
 
 
-def test_nothing_has_no_length_and_large_times_are_exact() -> None:
+def test_empty_sets_and_large_times_are_exact() -> None:
     assert (EMPTY & EMPTY).total_ns == (EMPTY - EMPTY).total_ns == EMPTY.length_ns(0, 10) == 0
     now = 1_763_683_200 * 10**9 + 1
     late = union(np.array([now, now + 10]), np.array([now + 3, now + 11]))

@@ -32,11 +32,10 @@ from ibpulse.base import memory
 from ibpulse.base.errors import BenchmarkError, ConfigError, RecordingError
 from ibpulse.base.values import GivenText
 from ibpulse.core.recordings import Recording, RecordingWriter, load, save
-from ibpulse.workbench.models.job_file import read_job_file
-from ibpulse.workbench.models.job_inputs import read_inputs
+from ibpulse.workbench.models.inputs import read_inputs, read_job_file
 from ibpulse.workbench.models.prediction import Prediction, predict
-from ibpulse.workbench.nccl.benchmark_files import read_benchmark
-from ibpulse.workbench.nccl.measurement import BenchmarkRun
+from ibpulse.workbench.nccl.formats import read_benchmark
+from ibpulse.workbench.nccl.results import BenchmarkRun
 from ibpulse.workbench.recorder.counter_log import LogColumns, read_log
 from ibpulse.workbench.recorder.resampling import GridOptions, resample
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest

@@ -13,8 +13,7 @@ import pytest
 from ibpulse.base.values import GivenText
 from ibpulse.cli import main
 from ibpulse.core.recordings import Recording, save
-from ibpulse.workbench.models.job_file import JobFile
-from ibpulse.workbench.models.job_inputs import read_inputs
+from ibpulse.workbench.models.inputs import JobFile, read_inputs
 from ibpulse.workbench.models.prediction import Prediction, ValueRange, predict
 from ibpulse.workbench.reports.measured_traffic import measure_traffic
 from ibpulse.workbench.reports.model_comparison import ModelComparison, compare_with_model

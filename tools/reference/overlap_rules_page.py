@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ibpulse.workbench.models.megatron_rules import DATA, DATE, EFFECTS, RULES, Rule
+from ibpulse.workbench.models.check import DATA, DATE, EFFECTS, RULES, Rule
 
 _INTRODUCTION = """\
 # Rules about overlap

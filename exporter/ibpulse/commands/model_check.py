@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ibpulse.agent.config import Settings
-from ibpulse.workbench.models.megatron_rules import check_run
-from ibpulse.workbench.models.rule_check_text import render_json, render_text
-from ibpulse.workbench.models.run_options import read_run_options
+from ibpulse.workbench.models.check import check_run, read_run_options, render_json, render_text
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

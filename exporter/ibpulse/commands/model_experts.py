@@ -7,9 +7,9 @@ import argparse
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import SECOND_NS
-from ibpulse.workbench.models.load_table import read_load_table
-from ibpulse.workbench.models.skew_report import SkewInputs, describe_skew
-from ibpulse.workbench.models.skew_text import render_json, render_text
+from ibpulse.workbench.models.experts import SkewInputs, describe_skew
+from ibpulse.workbench.models.inputs import read_load_table
+from ibpulse.workbench.models.report import skew_json, skew_text
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -34,5 +34,5 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         report = describe_skew(rows, inputs)
     except ValueError as error:
         raise ConfigError([f"{arguments.file}: {error}"]) from None
-    print(render_json(report) if arguments.format == "json" else render_text(report), end="")
+    print(skew_json(report) if arguments.format == "json" else skew_text(report), end="")
     return 0

@@ -9,9 +9,9 @@ from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError
 from ibpulse.commands.sources import load_against
 from ibpulse.core.recordings import Recording
-from ibpulse.workbench.nccl.bandwidth_theory import KnownHardware
-from ibpulse.workbench.nccl.benchmark_files import read_benchmark
-from ibpulse.workbench.nccl.benchmark_report import compare_with_wire, describe_benchmark, render_json, render_text
+from ibpulse.workbench.nccl.formats import read_benchmark
+from ibpulse.workbench.nccl.grades import KnownHardware
+from ibpulse.workbench.nccl.report import compare_with_wire, describe_benchmark, render_json, render_text
 from ibpulse.workbench.reports.span import ReportOptions
 
 

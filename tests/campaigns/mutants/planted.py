@@ -346,27 +346,27 @@ PLANTED = (
     ),
     Fault(
         "exposed-outside-of-steps",
-        OVERLAP + "exposed_time.py",
-        "outside = (communication - inside).total_ns",
+        OVERLAP + "exposed.py",
+        "outside = (communication - union(begins[1:], ends[1:])).total_ns",
         "outside = communication.total_ns - sum(one.communication_ns for one in each)",
         "overlapping steps make the communication outside of steps too small, even negative",
-        ("tests/overlap/test_exposed_time.py",),
+        ("tests/overlap/test_exposed.py",),
     ),
     Fault(
         "wire-missing-port",
-        OVERLAP + "wire_activity.py",
+        OVERLAP + "wire.py",
         "np.isnan(every).any(axis=0) & ~active",
         "np.isnan(every).any(axis=0)",
         "traffic counts as not measured because one port lacks a sample",
-        ("tests/overlap/test_waiting_time.py",),
+        ("tests/overlap/test_wire.py",),
     ),
     Fault(
         "wire-explained-by-the-trace",
-        OVERLAP + "waiting_time.py",
+        OVERLAP + "exposed.py",
         "active = seen.active & within",
         "active = seen.active",
         "a recording longer than the trace says that other traffic was on the wire",
-        ("tests/overlap/test_waiting_time.py",),
+        ("tests/overlap/test_wire.py",),
     ),
     Fault(
         "model-latency-of-one-operation",
@@ -386,10 +386,10 @@ PLANTED = (
     ),
     Fault(
         "model-send-within-a-node",
-        MODELS + "wire_timing.py",
+        MODELS + "collectives.py",
         """\
     if not group.crosses_wire:
-        within, between = within + between, 0
+        between = 0
 """,
         "",
         "a send within a node is as slow as over the network",

@@ -1,4 +1,4 @@
-"""Puts the parts of the model together: what a job sends, for how long, and what samples of 10 ms show.
+"""Predicts the bytes, the times, and the samples of 10 ms of a job, and the cost of uneven expert loads.
 
 Everything is computed once per reading of the unknown inputs; the result is the range over the readings.
 """
@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ibpulse.workbench.models.sampled_load import SampleStatistics, schedule_statistics
-from ibpulse.workbench.models.step_time import (
+from ibpulse.workbench.models.collectives import MESSAGE_BYTES, Hardware, latency_seconds
+from ibpulse.workbench.models.experts import chance_cv, measured_penalty, penalty, rank_loads
+from ibpulse.workbench.models.job import Flow, Reading, TrainingJob, readings, step_flows
+from ibpulse.workbench.models.step import (
     ATTENTION_SHARES,
     MFU,
     PEAK_SHARE,
+    StepInputs,
+    StepTimeline,
     Utilisation,
     attention_operations,
     bubble_share,
-    step_bounds,
+    schedule_statistics,
     step_operations,
+    step_timelines,
 )
-from ibpulse.workbench.models.step_timelines import StepInputs, StepTimeline, step_timelines
-from ibpulse.workbench.models.traffic_sources import Flow, step_flows
-from ibpulse.workbench.models.training_job import Reading, TrainingJob, readings
-from ibpulse.workbench.models.wire_timing import MESSAGE_BYTES, Hardware, latency_seconds
 
 SAMPLES = (0.01, 0.1)
 
@@ -70,7 +71,7 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class SampledRow:
-    """What samples of one length show of a node's rails, transmit and receive together, in bytes per second."""
+    """Statistics of samples of one length of a node's rails, transmit and receive together, in bytes per second."""
 
     sample_seconds: float
     peak: ValueRange
@@ -96,7 +97,7 @@ class StepPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Everything that the model says of a job; bytes are those that a node sends, and as many are received."""
+    """The prediction for a job; bytes are those that a node sends, and as many are received."""
 
     job: TrainingJob
     hardware: Hardware
@@ -115,6 +116,7 @@ def predict(job: TrainingJob, hardware: Hardware, inputs: StepInputs) -> Predict
     """The traffic, the times and the samples of a job."""
     choices = readings(job)
     flows = [step_flows(job, reading) for reading in choices]
+    names = dict.fromkeys(flow.source for each in flows for flow in each)
     seconds = [sum(flow_seconds(flow, hardware) for flow in each) for each in flows]
     node_bytes = ValueRange.over(sum(flow.wire for flow in each) for each in flows)
     wire = node_bytes.times(1 / hardware.node_bytes_per_second)
@@ -124,12 +126,14 @@ def predict(job: TrainingJob, hardware: Hardware, inputs: StepInputs) -> Predict
         job=job,
         hardware=hardware,
         readings=len(choices),
-        sources=_rows(flows, hardware),
+        sources=tuple(
+            _row([flow for each in flows for flow in each if flow.source == name], hardware) for name in names
+        ),
         node_bytes=node_bytes,
         wire_seconds=wire,
         communication_seconds=ValueRange.over(seconds),
         step=step,
-        sampled=_sampled(timelines),
+        sampled=tuple(_sampled_row(timelines, length) for length in SAMPLES if timelines),
         timelines=timelines,
         warnings=(*(_impossible(job, step, wire) if step else ()), *left_out),
     )
@@ -139,11 +143,6 @@ def flow_seconds(flow: Flow, hardware: Hardware) -> float:
     """Seconds of all operations of a source, one after another: latencies + max(wire, NVLink)."""
     latency = flow.operations * latency_seconds(flow.operation, flow.group)
     return latency + max(flow.wire / hardware.node_bytes_per_second, flow.nvlink / hardware.nvlink_bytes_per_second)
-
-
-def _rows(flows: Sequence[Sequence[Flow]], hardware: Hardware) -> tuple[SourceRow, ...]:
-    names = dict.fromkeys(flow.source for each in flows for flow in each)
-    return tuple(_row([flow for each in flows for flow in each if flow.source == name], hardware) for name in names)
 
 
 def _row(flows: Sequence[Flow], hardware: Hardware) -> SourceRow:
@@ -188,7 +187,8 @@ def _step(
     if used is not None and used.kind == PEAK_SHARE:
         compute = ValueRange.over(one for pair in lengths for one in pair)
         lengths = [
-            (step_bounds(low * (1 + bubble), wire)[0], step_bounds(high * (1 + bubble), wire)[1])
+            # from perfect overlap to none
+            (max(low * (1 + bubble), wire), high * (1 + bubble) + wire)
             for (low, high), wire in zip(lengths, seconds, strict=True)
         ]
     return StepPrediction(
@@ -237,19 +237,42 @@ def _impossible(job: TrainingJob, step: StepPrediction, wire: ValueRange) -> Ite
         )
 
 
-def _sampled(timelines: Sequence[StepTimeline]) -> tuple[SampledRow, ...]:
-    """What samples show of the time lines, for each length of a sample."""
-    return tuple(
-        _sampled_row(length, [schedule_statistics(line.spans, line.period, length) for line in timelines])
-        for length in SAMPLES
-        if timelines
-    )
-
-
-def _sampled_row(length: float, found: Sequence[SampleStatistics]) -> SampledRow:
+def _sampled_row(timelines: Sequence[StepTimeline], length: float) -> SampledRow:
+    found = [schedule_statistics(line.spans, line.period, length) for line in timelines]
     return SampledRow(
         sample_seconds=length,
         peak=ValueRange.over(2 * one.peak for one in found),
         duty=ValueRange.over(one.duty for one in found),
         cv=ValueRange.over(one.cv for one in found),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSensitivity:
+    """Maximum over mean of the loads of expert ranks, by chance and as measured, and seconds per step at stake.
+
+    `seconds` begins at 0, because an exchange that is hidden behind compute costs nothing.
+    """
+
+    ranks: int
+    chance: float
+    measured: float | None
+    seconds: ValueRange
+
+
+def load_sensitivity(found: Prediction, loads: tuple[float, ...]) -> LoadSensitivity | None:
+    """The cost of uneven loads of a job with expert parallelism: (penalty - 1) x the time of its exchanges.
+
+    Raises:
+        ValueError: the loads do not divide by the ranks, or are all 0.
+    """
+    job = found.job
+    if job.ep == 1:
+        return None
+    copies = job.tokens_per_gpu * job.ep * job.model.chosen_experts
+    chance = penalty(job.ep, chance_cv(job.ep, copies))
+    measured = measured_penalty(rank_loads(loads, job.ep)) if loads else None
+    exchange = sum(
+        max(row.wire_seconds.high, row.nvlink_seconds.high) for row in found.sources if row.source == "experts"
+    )
+    return LoadSensitivity(job.ep, chance, measured, ValueRange(0.0, (max(chance, measured or 0.0) - 1) * exchange))

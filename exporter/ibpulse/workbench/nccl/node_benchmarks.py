@@ -8,9 +8,8 @@ from ibpulse.agent.doctor.facts import BenchmarkFacts
 from ibpulse.base.text import escape_controls, link_rate_text, names_text, percent, statistic_text
 from ibpulse.core.model import Fabric
 from ibpulse.core.recordings import RecordedPort
-from ibpulse.workbench.nccl.bandwidth_theory import Judged, KnownHardware, judge
-from ibpulse.workbench.nccl.measurement import BenchmarkRun
-from ibpulse.workbench.nccl.rail_suspects import find_suspects
+from ibpulse.workbench.nccl.grades import GradedResult, KnownHardware, find_suspects, grade
+from ibpulse.workbench.nccl.results import BenchmarkRun
 
 
 def judge_benchmarks(runs: Iterable[BenchmarkRun], fabric: Fabric) -> tuple[BenchmarkFacts, ...]:
@@ -20,7 +19,7 @@ def judge_benchmarks(runs: Iterable[BenchmarkRun], fabric: Fabric) -> tuple[Benc
 
 def _judge_run(run: BenchmarkRun, fabric: Fabric) -> BenchmarkFacts:
     hardware, name = _hardware(fabric), escape_controls(run.path.name)
-    rows = [judge(run, row, hardware) for row in run.measurements]
+    rows = [grade(run, row, hardware) for row in run.measurements]
     graded = [one for one in rows if one.grade]
     if not graded:
         largest = max(rows, key=lambda one: one.row.size_bytes)
@@ -40,14 +39,14 @@ def _hardware(fabric: Fabric) -> KnownHardware:
     return KnownHardware(rails=len(rails) or None, rail_rate=rates.pop() if len(rates) == 1 else None)
 
 
-def _result(judged: Judged) -> str:
+def _result(judged: GradedResult) -> str:
     row = judged.row
     rate = row.bus_bytes_per_second
     reached = "has no bandwidth" if rate is None else f"at {statistic_text(rate, 'rate')}"
     return f"{row.collective or 'a collective'} of {statistic_text(row.size_bytes, 'bytes')} {reached}"
 
 
-def _share(judged: Judged) -> str:
+def _share(judged: GradedResult) -> str:
     """The share of the bound; of the lower one if the algorithm is unknown."""
     bound, ratio = judged.theory.low, judged.ratios[1]
     if bound is None or ratio is None:

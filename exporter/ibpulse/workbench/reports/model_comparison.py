@@ -8,7 +8,7 @@ from typing import Any
 
 from ibpulse.base.text import escape_controls, link_rate_text, percent, time_text
 from ibpulse.workbench.models.prediction import Prediction, ValueRange
-from ibpulse.workbench.nccl.wire_factors import header_factors
+from ibpulse.workbench.nccl.wire import header_factors
 from ibpulse.workbench.reports.measured_traffic import MeasuredTraffic
 
 SAMPLE_SECONDS = 0.01

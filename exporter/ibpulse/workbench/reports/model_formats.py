@@ -7,7 +7,7 @@ from typing import Any
 from ibpulse.base.document import Section
 from ibpulse.base.text import NOT_KNOWN, count_text, significant, statistic_text
 from ibpulse.workbench.models.prediction import ValueRange
-from ibpulse.workbench.models.prediction_sections import range_text
+from ibpulse.workbench.models.report import range_text
 from ibpulse.workbench.reports.model_comparison import ComparedValue, ModelComparison
 
 _HEADS = ("predicted", "measured", "unexplained (measured - predicted)")

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.base.values import GivenText
-from ibpulse.workbench.models.job_file import JobFile
-from ibpulse.workbench.models.job_inputs import read_inputs
+from ibpulse.workbench.models.inputs import JobFile, read_inputs
 from ibpulse.workbench.models.prediction import predict
 from ibpulse.workbench.simulate.timeline import NODE_RAILS, Step, build_step, even_weights
 

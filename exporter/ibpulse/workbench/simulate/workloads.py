@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.workbench.models.published_jobs import SAMPLED_JOBS
+from ibpulse.workbench.models.catalogue import SAMPLED_JOBS
 from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from ibpulse.workbench.simulate.predicted_job import PREFIX, PredictedJob
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Step, Workload, build_step, even_weights

@@ -1,0 +1,278 @@
+"""Shows the overlap of traces as text and as JSON. Names from files are escaped and shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ibpulse.base import document
+from ibpulse.base.document import Section
+from ibpulse.base.text import NOT_KNOWN, count_text, escape_controls, percent, size_text
+from ibpulse.workbench.overlap.exposed import CommunicatorTime, DeviceOverlap, ExposedOnWire, ExposedTime, WireSplit
+from ibpulse.workbench.overlap.trace import KinetoTrace, TraceStep
+
+MAX_STEPS, MAX_COMMUNICATORS = 40, 40
+MIN_EXPLAINED = 0.8
+TIMES = (
+    "length_ns", "computation_ns", "communication_ns", "overlap_ns", "overlap_ratio", "exposed_ns", "idle_ns",
+    "copying_ns",
+)  # fmt: skip
+"""Members of `ExposedTime` in the JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOverlap:
+    """One device of a trace: its times, and the activity of the wire, if a recording was given."""
+
+    trace: KinetoTrace
+    overlap: DeviceOverlap
+    wire: ExposedOnWire | None = None
+    gpus_per_node: int | None = None
+
+    @property
+    def title(self) -> str:
+        """File, rank and device."""
+        return self._named(str(self.trace.path))
+
+    @property
+    def short_title(self) -> str:
+        """Name of the file without its directories, rank and device."""
+        return self._named(self.trace.path.name)
+
+    @property
+    def steps(self) -> list[tuple[TraceStep, ExposedTime, WireSplit | None]]:
+        """Each step with its times, and exposed time split by the wire."""
+        splits = self.wire.steps if self.wire else [None] * len(self.overlap.steps)
+        return [(step, time, split) for (step, time), split in zip(self.overlap.steps, splits, strict=True)]
+
+    @property
+    def communicators(self) -> list[tuple[CommunicatorTime, WireSplit | None]]:
+        """Each communicator with its times, and exposed time split by the wire."""
+        splits = self.wire.communicators if self.wire else [None] * len(self.overlap.communicators)
+        return [*zip(self.overlap.communicators, splits, strict=True)]
+
+    def _named(self, file: str) -> str:
+        rank = "" if self.trace.rank is None else f", rank {self.trace.rank}"
+        world = "" if rank == "" or self.trace.world_size is None else f" of {self.trace.world_size}"
+        return escape_controls(f"{file}, device {self.overlap.device.device}{rank}{world}")
+
+
+def render_text(reports: Sequence[TraceOverlap], recording: Path | None = None) -> str:
+    """A block for each device, and a table of all devices if there are several."""
+    sections = [section for report in reports for section in _device_sections(report, recording)]
+    if len(reports) > 1:
+        sections.append(Section("all devices", _DEVICE_HEAD, [_device_row(report) for report in reports]))
+    return document.render_text(sections)
+
+
+def _device_sections(report: TraceOverlap, recording: Path | None) -> Iterator[Section]:
+    whole, wire = report.overlap.whole, report.wire
+    communication = sum(each.work.kernels for each in report.overlap.communicators)
+    about = [f"{count_text(report.overlap.device.kernels, 'kernel')}, {communication} of them communication"]
+    if wire:
+        match = wire.match
+        shift = f" its times {wire.shift_ns / 1e6:+.2f} ms," if wire.shift_ns else ""
+        about.append(
+            f"wire: {recording},{shift} {match.lag_ns / 1e6:+.2f} ms later than the trace, "
+            f"correlation {match.correlation:.2f} (next best {match.rival:.2f})"
+        )
+    yield Section(report.title, lines=about)
+    yield Section("", ("", "time", "share"), list(_whole_rows(whole, wire.whole if wire else None)))
+    if report.overlap.steps:
+        yield _steps(report)
+    if report.overlap.communicators:
+        yield _communicators(report)
+    remarks = [f"note: {remark}" for remark in find_remarks(report)]
+    if remarks:
+        yield Section(lines=remarks)
+
+
+def _whole_rows(whole: ExposedTime, split: WireSplit | None) -> Iterator[tuple[str, ...]]:
+    def row(label: str, time_ns: int, of_ns: int, what: str = "") -> tuple[str, ...]:
+        return label, _ms(time_ns), f"{percent(time_ns / of_ns) if of_ns else NOT_KNOWN}{what}"
+
+    yield row("whole", whole.length_ns, whole.length_ns)
+    yield row("computation", whole.computation_ns, whole.length_ns)
+    yield row("communication", whole.communication_ns, whole.length_ns)
+    yield row("  overlapped", whole.overlap_ns, whole.communication_ns, " of communication")
+    yield row("  exposed", whole.exposed_ns, whole.communication_ns, " of communication")
+    if split:
+        for label, low, found, high in (
+            ("    moving", split.moving_low_ns, split.moving_ns, split.moving_high_ns),
+            ("    waiting", split.waiting_low_ns, split.waiting_ns, split.waiting_high_ns),
+        ):
+            yield label, _ms(found), f"between {_ms(low)} and {_ms(high)}"
+        if split.inside_node_ns:
+            yield row("    inside the node", split.inside_node_ns, whole.exposed_ns, " of exposed")
+        if split.unmeasured_ns:
+            yield row("    not recorded", split.unmeasured_ns, whole.exposed_ns, " of exposed")
+    yield row("idle", whole.idle_ns, whole.length_ns)
+    if whole.copying_ns:
+        yield row("  copying", whole.copying_ns, whole.length_ns)
+
+
+def _steps(report: TraceOverlap) -> Section:
+    head = ("step", "length", "communication", "overlapped", "exposed", *(_WIRE_HEAD if report.wire else ()), "idle")
+    rows = [
+        (
+            str(step.number),
+            *map(_ms, (time.length_ns, time.communication_ns, time.overlap_ns, time.exposed_ns)),
+            *(_wire_cells(split) if report.wire else ()),
+            _ms(time.idle_ns),
+        )
+        for step, time, split in report.steps
+    ]
+    return Section("", head, rows, limit=MAX_STEPS)
+
+
+def _communicators(report: TraceOverlap) -> Section:
+    head = ("communicator", "ranks", "kernels", "payload", "communication", "exposed")
+    rows = [
+        (
+            escape_controls(each.work.communicator.label),
+            str(each.work.communicator.size or NOT_KNOWN),
+            str(each.work.kernels),
+            NOT_KNOWN if each.work.payload_bytes is None else size_text(each.work.payload_bytes),
+            _ms(each.work.active.total_ns),
+            _ms(each.exposed.total_ns),
+            *(_wire_cells(split) if report.wire else ()),
+        )
+        for each, split in sorted(report.communicators, key=lambda pair: -pair[0].exposed.total_ns)
+    ]
+    return Section("", (*head, *(_WIRE_HEAD if report.wire else ())), rows, limit=MAX_COMMUNICATORS)
+
+
+_WIRE_HEAD = ("moving", "waiting")
+_DEVICE_HEAD = ("device", "length", "communication", "overlapped", "exposed", "moving", "waiting")
+
+
+def _wire_cells(split: WireSplit | None) -> tuple[str, str]:
+    return (_ms(split.moving_ns), _ms(split.waiting_ns)) if split else (NOT_KNOWN, NOT_KNOWN)
+
+
+def _device_row(report: TraceOverlap) -> tuple[str, ...]:
+    whole = report.overlap.whole
+    return (
+        report.title,
+        _ms(whole.length_ns),
+        _ms(whole.communication_ns),
+        percent(whole.overlap_ratio),
+        _ms(whole.exposed_ns),
+        *_wire_cells(report.wire.whole if report.wire else None),
+    )
+
+
+def find_remarks(report: TraceOverlap) -> Iterator[str]:
+    """Sentences about limits of the numbers of a device."""
+    overlap, wire = report.overlap, report.wire
+    yield from report.trace.notes
+    if not overlap.communicators:
+        yield "no kernel is known to communicate; add the names of yours with --communication"
+    if not overlap.steps:
+        yield "the trace has no ProfilerStep, so there are no steps"
+    elif overlap.outside_ns:
+        yield (
+            f"{_ms(overlap.outside_ns)} of communication are outside of all steps: steps are in the time of the CPU, "
+            "which the GPU follows later"
+        )
+    if not wire:
+        return
+    if wire.simulated:
+        yield "SIMULATED: the recording is from a simulator or a replay, not from hardware"
+    apart = [each.work.communicator.inside_node(report.gpus_per_node) for each in overlap.communicators]
+    if any(apart):
+        yield (
+            f"ranks are assumed to fill nodes of {report.gpus_per_node} GPUs in order, so {sum(apart)} of "
+            f"{count_text(len(apart), 'communicator')} stay inside a node; change it with --gpus-per-node"
+        )
+    if any(not each.work.communicator.ranks for each in overlap.communicators):
+        yield "communicators with unknown ranks count as using the wire; their time on links between GPUs is in waiting"
+    if wire.explained_ratio is not None and wire.explained_ratio < MIN_EXPLAINED:
+        yield (
+            f"this device communicates in only {percent(wire.explained_ratio)} of the time in which the wire is "
+            "active: other ranks or jobs of the node count as moving"
+        )
+
+
+def render_json(reports: Sequence[TraceOverlap], recording: Path | None = None) -> str:
+    """All numbers, times in nanoseconds."""
+    members = {
+        "recording": escape_controls(str(recording)) if recording else None,
+        "devices": [_device_json(report) for report in reports],
+    }
+    return document.render_json("ibpulse_overlap_version", members)
+
+
+def _device_json(report: TraceOverlap) -> dict[str, Any]:
+    overlap, wire = report.overlap, report.wire
+    return {
+        "file": escape_controls(str(report.trace.path)),
+        "rank": report.trace.rank,
+        "world_size": report.trace.world_size,
+        "device": overlap.device.device,
+        "kernels": overlap.device.kernels,
+        "begin_ns": overlap.device.begin_ns,
+        **_time_json(overlap.whole, wire.whole if wire else None),
+        "outside_steps_ns": overlap.outside_ns,
+        "steps": [
+            {"step": step.number, "begin_ns": step.begin_ns, **_time_json(time, split)}
+            for step, time, split in report.steps
+        ],
+        "communicators": [_communicator_json(report, each, split) for each, split in report.communicators],
+        "clock": {
+            "shift_ns": wire.shift_ns,
+            "lag_ns": wire.match.lag_ns,
+            "correlation": wire.match.correlation,
+            "next_best_correlation": wire.match.rival,
+            "explained_ratio": wire.explained_ratio,
+        }
+        if wire
+        else None,
+        "simulated": bool(wire and wire.simulated),
+        "notes": list(find_remarks(report)),
+    }
+
+
+def _communicator_json(report: TraceOverlap, each: CommunicatorTime, split: WireSplit | None) -> dict[str, Any]:
+    group = each.work.communicator
+    return {
+        "name": group.name,
+        "description": group.description,
+        "library": group.library,
+        "ranks": group.ranks,
+        "size": group.size or None,
+        "inside_node": group.inside_node(report.gpus_per_node) if group.ranks and report.gpus_per_node else None,
+        "kernels": each.work.kernels,
+        "payload_bytes": each.work.payload_bytes,
+        "communication_ns": each.work.active.total_ns,
+        "exposed_ns": each.exposed.total_ns,
+        "wire": _split_json(split),
+        "steps": [
+            {"communication_ns": busy, "exposed_ns": exposed}
+            for busy, exposed in zip(each.step_communication_ns, each.step_exposed_ns, strict=True)
+        ],
+    }
+
+
+def _time_json(time: ExposedTime, split: WireSplit | None) -> dict[str, Any]:
+    return {**{name: getattr(time, name) for name in TIMES}, "wire": _split_json(split)}
+
+
+def _split_json(split: WireSplit | None) -> dict[str, Any] | None:
+    if split is None:
+        return None
+    return {
+        "moving_ns": split.moving_ns,
+        "moving_range_ns": [split.moving_low_ns, split.moving_high_ns],
+        "waiting_ns": split.waiting_ns,
+        "waiting_range_ns": [split.waiting_low_ns, split.waiting_high_ns],
+        "inside_node_ns": split.inside_node_ns,
+        "unmeasured_ns": split.unmeasured_ns,
+    }
+
+
+def _ms(time_ns: int) -> str:
+    """Milliseconds with microseconds behind the point."""
+    return f"{time_ns / 1e6:,.3f} ms"

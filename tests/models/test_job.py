@@ -1,0 +1,67 @@
+"""Nodes that a token visits and its remote copies, against routing that is enumerated."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.workbench.models.job import DEDUPLICATED, PLAIN, distinct_nodes, remote_copies
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [(2, 1.993), (4, 3.614), (8, 5.295)])
+def test_distinct_nodes_of_a_token(nodes: int, expected: float) -> None:
+    assert distinct_nodes(nodes, 256, 8) == pytest.approx(expected, abs=1e-3)
+
+
+def test_distinct_nodes_under_node_limited_routing() -> None:
+    assert distinct_nodes(8, 256, 8, most_nodes=4) == pytest.approx(3.629, abs=1e-3)
+    assert remote_copies(DEDUPLICATED, 8, 256, 8, most_nodes=4) == pytest.approx(3.175, abs=1e-3)
+
+
+@pytest.mark.parametrize(("nodes", "experts", "chosen"), [(2, 16, 2), (4, 16, 4), (8, 16, 6)])
+def test_distinct_nodes_and_remote_copies_over_all_choices(nodes: int, experts: int, chosen: int) -> None:
+    held = experts // nodes
+    routes = [[expert // held for expert in route] for route in itertools.combinations(range(experts), chosen)]
+    assert distinct_nodes(nodes, experts, chosen) == pytest.approx(np.mean([len(set(route)) for route in routes]))
+    remote = np.mean([len(set(route) - {0}) for route in routes])
+    assert remote_copies(DEDUPLICATED, nodes, experts, chosen) == pytest.approx(remote)
+    copies = np.mean([np.count_nonzero(route) for route in routes])
+    assert remote_copies(PLAIN, nodes, experts, chosen) == pytest.approx(copies)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.data())
+def test_deduplicated_is_at_most_plain(nodes: int, held: int, data: st.DataObject) -> None:
+    chosen = data.draw(st.integers(1, nodes * held))
+    plain = remote_copies(PLAIN, nodes, nodes * held, chosen)
+    assert remote_copies(DEDUPLICATED, nodes, nodes * held, chosen) <= plain + 1e-9
+    if chosen == 1:
+        assert remote_copies(DEDUPLICATED, nodes, nodes * held, 1) == pytest.approx(plain)
+
+
+def test_impossible_routing_is_refused() -> None:
+    with pytest.raises(ValueError, match="10 experts do not divide by 4 nodes"):
+        distinct_nodes(4, 10, 2)
+    with pytest.raises(ValueError, match="9 experts per token are more than the 8"):
+        distinct_nodes(4, 8, 9)
+
+
+@pytest.mark.parametrize(("nodes", "independent"), [(2, 1.992), (4, 3.600), (8, 5.251)])
+def test_experts_are_drawn_without_replacement(nodes: int, independent: float) -> None:
+    """Independent draws, N (1 - (1 - 1/N)^k), would reach fewer nodes."""
+    assert nodes * (1 - (1 - 1 / nodes) ** 8) == pytest.approx(independent, abs=5e-4)
+    assert independent < distinct_nodes(nodes, 256, 8) < 1.01 * independent
+
+
+@pytest.mark.parametrize(("chosen", "share"), [(1, 0.635), (2, 0.869)])
+def test_documented_share_of_reached_gpus(chosen: int, share: float) -> None:
+    """64 tokens to the experts on 64 GPUs, as docs/models.md says: 1 - (1 - k/n)^64, and drawn at random."""
+    assert 1 - (1 - chosen / 64) ** 64 == pytest.approx(share, abs=1e-3)
+    random = np.random.default_rng(1)
+    drawn = [
+        len({gpu for _ in range(64) for gpu in random.choice(64, chosen, replace=False).tolist()}) for _ in range(400)
+    ]
+    assert share == pytest.approx(np.mean(drawn) / 64, abs=0.01)

@@ -1,0 +1,145 @@
+"""`ibpulse model` as a command: published runs, text, refusals and imports; `tests/contract` has whole outputs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.cli import main
+from tests.docs.pages import ROOT, blocks
+
+DENSE = ["--model=qwen2.5-7b", "--nodes=2", "--rails=7", "--algorithm=ring", "--recompute=none", "--step=315ms"]
+MOE = ["--model=mixtral-8x7b", "--nodes=2", "--rails=7", "--algorithm=ring", "--recompute=full", "--step=1444ms"]
+
+
+def answer(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(["model", *words, "--format=json"], {}) == 0
+    output, errors = capsys.readouterr()
+    assert errors == ""
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "gigabytes", "rate", "published", "cv"),
+    [(DENSE, 85.68, 272.0, 270, 0.20), (MOE, 525.4, 363.9, 363, 0.42)],
+)
+def test_the_published_runs(
+    words: list[str], gigabytes: float, rate: float, published: float, cv: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = answer(words, capsys)
+    assert 2 * found["node_bytes"]["low"] / 1e9 == pytest.approx(gigabytes, rel=1e-3)
+    assert found["node_bytes"]["low"] == found["node_bytes"]["high"]
+    both = 2 * found["step"]["transmit_rate"]["low"] / 1e9
+    assert both == pytest.approx(rate, rel=1e-3)
+    assert both == pytest.approx(published, rel=0.02)
+    assert found["warnings"] == []
+    ten = found["samples"][0]
+    assert ten["sample_seconds"] == 0.01
+    assert abs(ten["cv"]["low"] - cv) < 0.1
+    assert abs(ten["cv"]["high"] - cv) < 0.1
+
+
+def test_a_job_of_unknown_algorithm_has_a_range(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(["--model=qwen2.5-7b", "--nodes=2"], capsys)
+    assert found["node_bytes"]["high"] / found["node_bytes"]["low"] == pytest.approx(15 / 8)
+    assert found["step"] is None
+    assert found["samples"] == []
+    assert any(one.startswith("algorithm unknown") for one in found["assumptions"])
+
+
+def test_the_residual_is_measured_minus_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer([*DENSE, "--measured=39.5GB"], capsys)["residual"]
+    assert found["measured_node_bytes"] == 39.5e9
+    assert found["unexplained_bytes"]["low"] == pytest.approx(39.5e9 - 42.838e9, rel=1e-3)
+    inside = answer(["--model=qwen2.5-7b", "--nodes=2", "--measured=39.5GB"], capsys)["residual"]
+    assert inside["unexplained_bytes"]["low"] < 0 < inside["unexplained_bytes"]["high"]
+    assert main(["model", *DENSE, "--measured=39.5GB"], {}) == 0
+    assert "unexplained (measured - predicted): -3.338 GB\n" in capsys.readouterr().out
+
+
+def test_the_text_has_every_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    loads = ", ".join(str(100 + 10 * (at % 7)) for at in range(128))
+    path.write_text(
+        "model: qwen3-30b-a3b\nnodes: 8\nep: 16\nsharding: zero1\nglobal-batch: 128\npp: 2\nmfu: 0.4\n"
+        f"network: dragonfly\ngroups: 64\nglobal-links: 8\nexpert-loads: [{loads}]\n"
+    )
+    assert main(["model", str(path)], {}) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("qwen3-30b-a3b: 30.53e9 parameters, 3.353e9 per token\n8 nodes x 8 GPUs, 8 rails; TP 1 ")
+    for part in (
+        "bytes sent per step (one direction; a node receives as many bytes as it sends):",
+        "  source ",
+        "  pipeline ",
+        "  experts ",
+        "  expert gradients ",
+        "formulas (g ranks of a group",
+        "\nseconds per step ",
+        "pipeline bubble: 25.00 %",
+        "(MFU of 40.00 %, contains exposed communication and the bubble; from no attention scores to all of them)",
+        "bisection of the network, one direction: ",
+        "(g/2)^2 L/(g-1) B",
+        "most loaded of 16 expert ranks in relation to the mean: by chance 1.0",
+        "assumptions:\n  ranks fill nodes in blocks",
+        "minimal routes do not exist",
+    ):
+        assert part in output, part
+
+
+def test_a_range_without_unknowns_is_one_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["model", *DENSE], {}) == 0
+    output = capsys.readouterr().out
+    assert "mean of a node: 136.0 GB/s sent, 272.0 GB/s sent and received\n" in output
+    assert "  parameters      all-gather     16      2  28.56 GB  3.570 GB  4.080 GB" in output
+
+
+def test_faults_are_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("tp: many\n")
+    assert main(["model", str(path), "--pp=none"], {}) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"ibpulse: {path}:1: tp: 'many' is not a whole number; choose 1 to 10000000",
+        "ibpulse: flag --pp: 'none' is not a whole number; choose 1 to 10000",
+        "ibpulse: nodes: is missing; give --nodes, or nodes in the file",
+    ]
+
+
+def test_loads_that_are_all_zero_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("model: mixtral-8x7b\nnodes: 2\nep: 8\nexpert-loads: [0, 0, 0, 0, 0, 0, 0, 0]\n")
+    assert main(["model", str(path)], {}) == 2
+    assert capsys.readouterr().err == (
+        f"ibpulse: {path}:4: expert-loads: loads are numbers of 0 or more, and at least one is more than 0\n"
+    )
+
+
+def test_control_characters_of_file_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a\x1b[31m\n.yaml"
+    path.write_text("model: mixtral-8x7b\nnodes: 2\n")
+    for form in ("text", "json"):
+        assert main(["model", str(path), f"--format={form}"], {}) == 0
+        assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.real("process")
+def test_the_command_starts_without_slow_imports() -> None:
+    """numpy, pydantic and others take longer than the whole prediction may."""
+    probe = (
+        "import sys; from ibpulse.cli import main; main(['model', *sys.argv[1:]], {}); "
+        "heavy = {'numpy', 'pydantic', 'fastapi', 'pyarrow', 'matplotlib', 'jinja2'}; "
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe, *MOE], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+def test_the_worked_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    command, output = blocks(ROOT / "docs/models.md")[:2]
+    assert main(command.split()[1:], {}) == 0
+    assert capsys.readouterr().out == output

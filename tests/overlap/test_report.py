@@ -1,0 +1,187 @@
+"""`ibpulse trace`: JSON against the truth, picture and refusals; `tests/contract` has the text."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from ibpulse.cli import main
+from ibpulse.core.recordings import save
+from tests.overlap.played_traces import MS, PlayedTrace, compute, record, write_trace
+
+PLAYED = PlayedTrace(steps=4, seed=3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("overlap")
+    write_trace(made / "rank0.json.gz", PLAYED.timeline()[0])
+    save(made / "node7.parquet", record(PLAYED))
+    save(made / "later.parquet", record(PLAYED, shift_ns=18 * MS))
+    return made
+
+
+@pytest.fixture(scope="module")
+def trace(folder: Path) -> str:
+    return str(folder / "rank0.json.gz")
+
+
+@pytest.fixture(scope="module")
+def against(folder: Path) -> str:
+    return f"--against={folder / 'node7.parquet'}"
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["trace", *words], {}) == 0
+    found = capsys.readouterr()
+    assert found.err == ""
+    return found.out
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str, code: int = 1) -> str:
+    assert main(["trace", *words], {}) == code
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert found.err.startswith("ibpulse: ")
+    assert found.err.count("\n") == 1
+    return found.err.removeprefix("ibpulse: ").strip()
+
+
+def test_json_has_exact_nanoseconds_and_ranges(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
+    found = json.loads(run(capsys, trace, against, "--format=json"))
+    (device,) = found["devices"]
+    _, _, moving, waiting = PLAYED.timeline()
+    assert device["exposed_ns"] == moving + waiting
+    assert device["length_ns"] == device["computation_ns"] + device["exposed_ns"] + device["idle_ns"]
+    low, high = device["wire"]["waiting_range_ns"]
+    assert low <= waiting <= high
+    assert device["wire"]["waiting_ns"] == pytest.approx(waiting, rel=0.02)
+    assert sum(step["exposed_ns"] for step in device["steps"]) == device["exposed_ns"]
+    (group,) = device["communicators"]
+    assert (group["ranks"], group["inside_node"], group["kernels"]) == ([0, 4, 8, 12], False, 12)
+    assert abs(device["clock"]["lag_ns"]) < MS
+    alone = json.loads(run(capsys, trace, "--format=json"))["devices"][0]
+    assert (device["simulated"], alone["simulated"]) == (True, False)
+    assert alone["wire"] is None
+    assert alone["exposed_ns"] == device["exposed_ns"]
+
+
+def test_several_ranks_have_a_summary_table(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
+    other = write_trace(folder / "rank1.json", PLAYED.timeline()[0], distributedInfo={"rank": 1, "world_size": 16})
+    text = run(capsys, trace, str(other))
+    table = text[text.index("all devices") :].splitlines()
+    assert len(table) == 4
+    assert table[3].startswith(f"  {other}, device 0, rank 1 of 16")
+
+
+def test_notes_state_limits_of_the_numbers(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    path = write_trace(folder / "alone.json", [compute(0, MS)])
+    text = run(capsys, str(path))
+    assert "note: no kernel is known to communicate; add the names of yours with --communication" in text
+    assert "note: the trace has no ProfilerStep, so there are no steps" in text
+
+
+@pytest.mark.parametrize(("name", "words"), [("whole.png", ()), ("step.svg", ("--step=1", "--theme=dark"))])
+def test_the_picture_has_trace_and_wire(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str, against: str, name: str, words: tuple[str, ...]
+) -> None:
+    output = tmp_path / name
+    run(capsys, trace, against, "-o", str(output), *words)
+    if name.endswith("png"):
+        with Image.open(output) as picture:
+            assert picture.size == (2000, 960)
+        return
+    text = output.read_text()
+    for label in (
+        "wire SIMULATED",
+        "computation",
+        "communication",
+        "wire, GB/s",
+        "exposed, waiting",
+        "rank0.json.gz, device 0",
+    ):
+        assert label in text
+    assert str(tmp_path) not in text
+
+
+def test_another_clock_is_refused(capsys: pytest.CaptureFixture[str], folder: Path, trace: str) -> None:
+    text = refusal(capsys, trace, f"--against={folder / 'later.parquet'}")
+    assert f"trace {trace} cannot be aligned with recording {folder / 'later.parquet'}: the wire trails" in text
+    assert "the wire trails the trace by 17.9 ms, beyond 15 ms" in text
+    assert "if neither, add --shift=-17.9ms" in text
+    lines = run(capsys, trace, f"--against={folder / 'later.parquet'}", "--shift=-17.9ms").splitlines()
+    assert re.fullmatch(
+        r"  wire: .*later.parquet, its times -17.90 ms, [+-]0\.\d\d ms later than the trace, .*", lines[2]
+    )
+
+
+def test_a_shift_is_a_duration_with_a_sign(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
+    for word, problem in (("0ms", "'0ms' is zero"), ("-10", "10 has no unit"), ("soon", "'soon' is not a duration")):
+        assert problem in refusal(capsys, trace, against, f"--shift={word}", code=2)
+    assert "moves the recording; give --against as well" in refusal(capsys, trace, "--shift=5ms", code=2)
+
+
+def test_unsuitable_recordings_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str) -> None:
+    base = record(PLAYED)
+    path = tmp_path / "recording.parquet"
+    slow = tuple(replace(port, stride=4) for port in base.meta.ports)
+    other = tuple(replace(port, rail=False, role="storage") for port in base.meta.ports)
+    for meta, start_ns, problem in (
+        (replace(base.meta, ports=slow), base.start_ns, "has a value of port mlx5_0:1 only every 40 ms"),
+        (replace(base.meta, ports=other), base.start_ns, "has no rail; choose its ports with --port"),
+        (base.meta, base.start_ns + 10**13, "has no sample of the time of the trace"),
+    ):
+        save(
+            path,
+            replace(base, meta=meta, start_ns=start_ns),
+        )
+        assert problem in refusal(capsys, trace, f"--against={path}")
+        path.unlink()
+
+
+def test_ports_can_be_chosen(capsys: pytest.CaptureFixture[str], trace: str, against: str) -> None:
+    whole = json.loads(run(capsys, trace, against, "--format=json"))["devices"][0]["wire"]
+    one = json.loads(run(capsys, trace, against, "--format=json", "--port=mlx5_1:1"))["devices"][0]["wire"]
+    assert one["waiting_ns"] == pytest.approx(whole["waiting_ns"], rel=0.01)
+    assert "has no port 'mlx5_9'; choose one of mlx5_0:1, mlx5_1:1" in refusal(capsys, trace, against, "--port=mlx5_9")
+
+
+def test_a_trace_without_wall_time_is_not_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, against: str
+) -> None:
+    path = write_trace(tmp_path / "trace.json", PLAYED.timeline()[0], baseTimeNanoseconds=0)
+    run(capsys, str(path))
+    assert "has no wall time, neither in ts nor in baseTimeNanoseconds" in refusal(capsys, str(path), against)
+
+
+def test_all_invalid_arguments_are_listed(capsys: pytest.CaptureFixture[str], trace: str) -> None:
+    words = ("--communication=(", "--gpus-per-node=0", "--port=mlx5_0", "--step=1")
+    assert main(["trace", trace, *words], {}) == 2
+    faults = capsys.readouterr().err
+    for flag in ("--communication: '(' is not a regular expression", "--gpus-per-node: 0 is", "--port: ", "--step: "):
+        assert f"ibpulse: flag {flag}" in faults
+    assert "neither .png nor .svg" in refusal(capsys, trace, "-o", "x.gif", code=2)
+
+
+def test_an_unknown_step_cannot_be_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: str) -> None:
+    assert main(["trace", trace, "-o", str(tmp_path / "x.png"), "--step=9"], {}) == 1
+    assert "has no step 9; omit --step" in capsys.readouterr().err
+
+
+def test_output_escapes_names_and_hides_secrets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def renamed(one: dict[str, Any]) -> dict[str, Any]:
+        details = {**one["args"], "Process Group Description": "a\nnote: fine\x1b[31m", "user": "secret-user"}
+        return {**one, "args": details}
+
+    path = write_trace(tmp_path / "trace.json", [renamed(one) for one in PLAYED.timeline()[0]], user="secret-user")
+    for form in ("text", "json"):
+        text = run(capsys, str(path), f"--format={form}")
+        assert "\nnote: fine" not in text
+        assert "\x1b" not in text
+        assert "secret-user" not in text
