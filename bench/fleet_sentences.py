@@ -15,9 +15,9 @@ import numpy as np
 
 from bench.synthetic_dataset import RailPlan, write_dataset
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
-from ibpulse.datasets.finding_sentences import find_sentences
-from ibpulse.datasets.fleet_report import FleetReport, describe_dataset
-from ibpulse.datasets.report_source import DatasetChoice
+from ibpulse.datasets.findings import find_sentences
+from ibpulse.datasets.report import FleetReport, describe_dataset
+from ibpulse.datasets.source import DatasetChoice
 
 Names = frozenset[tuple[str, ...]]
 NODES, SECONDS = 8, 40.0

@@ -10,9 +10,8 @@ import numpy as np
 
 from bench.synthetic_fleet import INTERVAL_MS, LINE, START_NS, SyntheticFleet
 from ibpulse.arrays import Floats
-from ibpulse.datasets.dataset_schema import RAW, Part
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.part_stage import PartClock, PartOrigin, finish_part
+from ibpulse.datasets.dataset import RAW, DatasetStore, Part
+from ibpulse.datasets.tiers import PartOrigin, finish_part
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
 from ibpulse.units import MILLISECOND_NS
@@ -78,6 +77,6 @@ def write_dataset(
         assert path is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         save(path, recording)
-        clock = PartClock(measured.get(name), True, start_ns)
-        finish_part(str(folder), part, PartOrigin("synthetic", clock, (labels or {}).get(name, {})))
+        origin = PartOrigin("synthetic", (labels or {}).get(name, {}), measured.get(name), True, start_ns)
+        finish_part(str(folder), part, origin)
     return folder

@@ -13,12 +13,11 @@ import pandas as pd
 import pytest
 
 from ibpulse.arrays import Floats
-from ibpulse.datasets.dataset_schema import RAW, Part
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.finding_sentences import find_sentences
-from ibpulse.datasets.fleet_report import FleetReport, describe_dataset
-from ibpulse.datasets.part_stage import PartClock, PartOrigin, finish_part
-from ibpulse.datasets.report_source import DatasetChoice
+from ibpulse.datasets.dataset import RAW, DatasetStore, Part
+from ibpulse.datasets.findings import find_sentences
+from ibpulse.datasets.report import FleetReport, describe_dataset
+from ibpulse.datasets.source import DatasetChoice
+from ibpulse.datasets.tiers import PartOrigin, finish_part
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, save
 from tests.analysis.test_public_data import find_file
@@ -65,13 +64,12 @@ def write_trace(folder: Path, stages: bool) -> FleetReport:
         path.parent.mkdir(parents=True)
         save(path, recording)
         labels = {"stage": str(int(mine.stage.iloc[0]))} if stages else {}
-        clock = PartClock(ClockOffset(0, 100_000), True, START_NS)
-        finish_part(str(folder), part, PartOrigin("trace", clock, labels))
+        finish_part(str(folder), part, PartOrigin("trace", labels, ClockOffset(0, 100_000), True, START_NS))
     return describe_dataset(folder, DatasetChoice())
 
 
 @pytest.mark.parametrize("stages", [True, False])
-def test_no_node_is_called_a_straggler_because_its_stage_is_longer(stages: bool, tmp_path: Path) -> None:
+def test_longer_stages_make_no_straggler(stages: bool, tmp_path: Path) -> None:
     report = write_trace(tmp_path / "trace", stages)
     found = find_sentences(report)
     assert [finding.sentence for finding in found if finding.kind == "late"] == []

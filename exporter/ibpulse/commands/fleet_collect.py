@@ -13,13 +13,17 @@ from pathlib import Path
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.options.fleet import LAST
 from ibpulse.config import Settings
-from ibpulse.datasets.collected_files import FileCollection, collect_files
-from ibpulse.datasets.collected_nodes import GATEWAY_PARALLEL, PARALLEL, NodeCollection, collect_nodes
-from ibpulse.datasets.collection_result import CollectionResult
-from ibpulse.datasets.dataset_store import DatasetStore
-from ibpulse.datasets.gateway_nodes import GatewaySource
-from ibpulse.datasets.stage_workers import open_scheduler, open_workers
-from ibpulse.datasets.unfinished_span import UnfinishedSpan, continue_span, end_span
+from ibpulse.datasets.collection import (
+    NOTE,
+    CollectionResult,
+    UnfinishedSpan,
+    continue_span,
+    open_scheduler,
+    open_workers,
+)
+from ibpulse.datasets.dataset import DatasetStore
+from ibpulse.datasets.from_files import collect_files
+from ibpulse.datasets.from_nodes import GATEWAY_PARALLEL, PARALLEL, GatewaySource, NodeCollection, collect_nodes
 from ibpulse.errors import ConfigError, DatasetError
 from ibpulse.fleet.discovery import Discovery, make_discovery
 from ibpulse.fleet.node_config import NodeConfigFile
@@ -119,7 +123,7 @@ def _collect_files(
     workers: tuple[Executor, Executor],
 ) -> CollectionResult:
     labels = asyncio.run(_read_labels(_discovery(arguments, settings))) if settings.nodes.sources else {}
-    return collect_files(store, FileCollection(arguments.files, arguments.job, span, labels), *workers)
+    return collect_files(store, arguments.files, *workers, job=arguments.job, span=span, labels=labels)
 
 
 async def _read_labels(discovery: Discovery) -> Mapping[str, Mapping[str, str]]:
@@ -147,7 +151,7 @@ def _collect_nodes(
     parallel = GATEWAY_PARALLEL if arguments.url else PARALLEL
     wanted = NodeCollection(*span, arguments.job, parallel)
     result = asyncio.run(collect_nodes(store, _discovery(arguments, settings), wanted, computing))
-    end_span(store)
+    store.remove(NOTE)
     return result
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 
 from ibpulse.commands.fleet_report import read_choice
 from ibpulse.config import Settings
-from ibpulse.datasets.fleet_pictures import render_fleet
-from ibpulse.datasets.fleet_report import describe_dataset
-from ibpulse.datasets.report_source import ReportSource
+from ibpulse.datasets.pictures import render_fleet
+from ibpulse.datasets.report import describe_dataset
+from ibpulse.datasets.source import ReportSource
 from ibpulse.errors import ConfigError, PictureError
 from ibpulse.pictures.options import PictureOptions, size_faults
 from ibpulse.text import escape_controls
@@ -35,11 +36,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     report = describe_dataset(arguments.dataset, choice)
     options = PictureOptions(arguments.width, arguments.dpi, theme=arguments.theme)
-    source = ReportSource(arguments.dataset, choice)
-    try:
+    with closing(ReportSource(arguments.dataset, choice)) as source:
         render_fleet(arguments.picture, source, report, arguments.sort, arguments.output, options)
-    finally:
-        source.close()
     size = f"{arguments.output.stat().st_size / 1e3:,.0f} kB"
     print(escape_controls(f"{arguments.output}: {arguments.picture} of {arguments.dataset}, {size}"))
     return 0

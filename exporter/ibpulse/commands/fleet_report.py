@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from ibpulse.config import Settings
-from ibpulse.datasets.fleet_report import describe_dataset
-from ibpulse.datasets.fleet_report_formats import render_json, render_page, render_text
-from ibpulse.datasets.report_source import DatasetChoice
+from ibpulse.datasets.formats import render_json, render_page, render_text
+from ibpulse.datasets.report import describe_dataset
+from ibpulse.datasets.source import DatasetChoice
 from ibpulse.errors import ConfigError
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from ibpulse.answers.summary import PortSummary
 from ibpulse.arrays import Singles
-from ibpulse.fleet.hot_rail import find_hot_rail
 from ibpulse.fleet.lateness import Lateness
+from ibpulse.fleet.rails import find_hot_rail
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_rows import Row
 from ibpulse.gateway.job_stall import JobStall
