@@ -200,19 +200,20 @@ class Daemon:
 
     def _announce(self, host: str, port: int) -> None:
         shown = "localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host
-        ports = len(self.node.supervisor.slots)
-        interval_ms = self.node.reader.interval_ns / 1e6
+        reader, slots = self.node.reader, self.node.supervisor.slots
+        strides = reader.strides(list(slots.values())) or [1]
+        every = [f"{stride * reader.interval_ns / 1e6:g}" for stride in sorted({min(strides), max(strides)})]
         log.info(
-            "ibpulse %s sampling %d ports every %g ms, serving %s://%s:%d/",
+            "ibpulse %s sampling %d ports every %s ms, serving %s://%s:%d/",
             __version__,
-            ports,
-            interval_ms,
+            len(slots),
+            " to ".join(every),
             "https" if self._web_config and self._web_config.tls() else "http",
             shown,
             port,
         )
-        if not ports:
-            log.info("without RDMA devices, `%s demo` shows a simulated fabric", own_command())
+        if not slots:
+            log.info("to try ibpulse without RDMA devices, run `%s demo`", own_command())
 
     async def _watch_web_config(self, config: WebConfigReloader) -> None:
         while True:

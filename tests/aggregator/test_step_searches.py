@@ -91,7 +91,7 @@ def test_the_only_job_of_a_node_has_the_step_of_the_node_after_one_window(tmp_pa
         found = aggregator.update(ring.fabric, SamplerHealth(), tick, jobs=[job] if second > 3 else [])
         if second > 3 + WINDOW_NS // SECOND_NS + EVERY_SECONDS:
             (statistics,) = found.job_statistics
-            shared.add(statistics.step_seconds == found.traffic.step_seconds)
-            searched.add(found.traffic.step_seconds)
+            shared.add(statistics.step_seconds == found.traffic.concluded.step_period_seconds)
+            searched.add(found.traffic.concluded.step_period_seconds)
     assert shared == {True}
     assert len(searched) > 1

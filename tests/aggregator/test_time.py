@@ -237,7 +237,7 @@ def test_a_node_without_ports_has_a_snapshot(tmp_path: Path) -> None:
     ring.write("other:1", BUSY, 1, 300)
     ring.fabric = Fabric(notices=("no device",))
     found = update(ring, aggregator, 2)
-    assert (found.ports, found.node_rails, found.end_tick) == ((), 0, 200)
+    assert (found.ports, found.rails.rails, found.end_tick) == ((), 0, 200)
 
 
 def test_a_port_that_the_ring_forgot_gives_its_row_to_another(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> Views:
     snapshot = aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(last // 100))
     assert snapshot.end_tick == last
     summary = aggregator.summarize(ring.fabric.ports, SECONDS, int(ring.reader.wall_ns(np.array([last]))[0]))
-    streamed = orjson.loads(orjson.dumps(describe_second(snapshot)))["node"]
+    streamed = orjson.loads(describe_second(snapshot).encode_given())["node"]
     report = run_of(recording_of(ring)).values
     families = {row.name: row for row in rows_of(snapshot)}
     return summary.node.model_dump(), streamed | streamed["windows"]["1m"], report, families

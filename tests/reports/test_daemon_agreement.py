@@ -153,7 +153,7 @@ def test_the_published_moe_run_is_moe_saturated_with_and_without_its_idle_rail(
     assert found[-1].traffic.moe_saturated is saturated
     # 45 and 52 % of the line rate when active are not saturation
     assert not any(one.traffic.saturated for one in found)
-    assert found[-1].node_line_rate == 2 * len(rails) * LINE
+    assert found[-1].rails.line_rate_bytes_per_second == 2 * len(rails) * LINE
 
 
 def test_the_ring_is_where_the_counters_are(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.analysis.span_statistics import find_lines
-from ibpulse.client.windows import NodeArray, NodeWindowHead
+from ibpulse.answers.window import WindowHead
+from ibpulse.client.windows import NodeArray
 from ibpulse.events import EventLog
 from ibpulse.events.watch import KnownPort
 from ibpulse.model import PortState, SamplerHealth
@@ -163,8 +164,8 @@ async def test_the_highest_of_a_window_is_the_peak_of_the_metric(node: Node) -> 
 
 
 def test_the_stream_and_the_page_have_the_peak_of_the_metric(node: Node) -> None:
-    document = describe_second(node.snapshot)
-    found = [[one["peak_bytes_per_second"][way] for way in ("transmit", "receive")] for one in document["ports"]]
+    peaks = [one.peak_bytes_per_second for one in describe_second(node.snapshot).ports]
+    found = [[each.transmit, each.receive] for each in peaks]
     assert found == port_peaks(node).tolist()
     events = list(Feed(node.parts).batches(FIRST, LAST + 1))
     rows = np.concatenate(
@@ -206,7 +207,7 @@ def test_a_recording_and_its_report_have_the_peaks_of_the_metrics(node: Node, re
 
 async def test_a_recording_of_a_daemon_has_the_peaks_of_its_metrics(node: Node, recording: Recording) -> None:
     about, values = await window(node, statistic="mean", uncertainty="true")
-    remote = NodeArray(NodeWindowHead(**about), values)
+    remote = NodeArray(WindowHead(**about), values)
     rates = np.stack([remote.both(name) for name in NAMES]).astype(np.float64)
     steps = np.stack([np.rint(remote.both(name, "uncertainty") * 1000) for name in NAMES]).astype(np.uint16)
     np.testing.assert_array_equal(steps, recording.steps)
