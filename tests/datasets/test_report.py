@@ -12,10 +12,11 @@ import pytest
 from PIL import Image
 
 from bench.synthetic_dataset import RailPlan
-from bench.synthetic_fleet import SyntheticFleet
+from bench.synthetic_fleet import START_NS, SyntheticFleet
 from ibpulse import memory
 from ibpulse.cli import main
-from ibpulse.datasets.dataset import MAX_ROWS
+from ibpulse.datasets.collection import MissingSpan, write_missing
+from ibpulse.datasets.dataset import MAX_ROWS, DatasetStore, Part
 from ibpulse.datasets.findings import Finding, find_sentences
 from ibpulse.datasets.report import describe_dataset, describe_node
 from ibpulse.datasets.source import DatasetChoice, FleetNode, NodeSums, ReportSource
@@ -131,6 +132,22 @@ def test_places_and_shared_leaves_are_listed() -> None:
     assert named_by(found, "shared-leaf") == [("leaf1",)]
 
 
+def test_places_that_differ_and_uncollected_spans_are_named() -> None:
+    labels = {f"node{number + 1}": {"leaf": f"leaf{number // 3 + 1}"} for number in range(6)}
+    slow = RailPlan(ports={(node, rail): 0.5 for node in (3, 4, 5) for rail in range(4)})
+    folder = dataset("slow-leaf", [plan(late_ms={0: 20.0, 1: 20.0})], slow, labels=labels)
+    parts = (Part("1001", "node9", START_NS), Part("1001", "node2", START_NS + 7 * 10**9))
+    write_missing(DatasetStore(str(folder)), [MissingSpan(part, part.start_ns + 10**9, "gone") for part in parts])
+    found = find_sentences(describe_dataset(folder, DatasetChoice()))
+    assert named_by(found, "place") == [("leaf1",), ("leaf2",), ("leaf1",)]
+    faster, slower, late = (one.sentence for one in found if one.kind == "place")
+    assert ("% more than" in faster, "% less than" in slower) == (True, True)
+    assert late == "All late nodes are at leaf leaf1: node1, node2."
+    assert named_by(found, "different-node") == [(f"node{number}",) for number in range(1, 7)]
+    (missing,) = (one for one in found if one.kind == "not-collected")
+    assert missing.sentence == "2 s of node time were not collected, on node2, node9."
+
+
 def test_ports_without_traffic_are_idle() -> None:
     found = findings("idle", [plan()], RailPlan(ports={(1, 3): 0.0}))
     assert named_by(found, "idle-port") == [("node2", "mlx5_3:1")]
@@ -217,9 +234,8 @@ def observed(missing: list[int], samples: int, interval_ns: int) -> list[tuple[f
     """The spans with samples, in seconds from the beginning of the first one."""
     rates = np.full((2, samples), 1e9, dtype=np.float32)
     rates[:, missing] = np.nan
-    all_rails = np.full(samples, 8)
-    node = FleetNode("a", (), interval_ns, 0, 8, None, False, None, None, {})
-    found = describe_node(node, NodeSums(interval_ns, interval_ns, rates, all_rails, all_rails), 0, 1.0)
+    node = FleetNode("a", (), interval_ns, 0, None, False, None, None, {})
+    found = describe_node(node, NodeSums(interval_ns, rates, np.zeros(samples, dtype=np.bool_)), 0, 1.0)
     return list(found.observed)
 
 

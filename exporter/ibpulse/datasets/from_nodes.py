@@ -176,8 +176,8 @@ class _Collector:
         if self._wanted.job and not (state.jobs and state.jobs.known):
             raise DaemonError("it does not say which jobs it has")
         jobs = state.jobs.jobs if state.jobs else ()
-        names = {name for job in jobs for name in (job.job_id, f"{job.scheduler}:{job.job_id}")}
-        if self._wanted.job and self._wanted.job not in names:
+        given = {each for job in jobs for each in (job.job_id, f"{job.scheduler}:{job.job_id}")}
+        if self._wanted.job and self._wanted.job not in given:
             self.running.update(job.job_id for job in jobs if job.running)
             return None
         self.found = True

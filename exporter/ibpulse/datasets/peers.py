@@ -119,14 +119,14 @@ def _split_by_rhythm(peers: PeerGroup) -> list[PeerGroup]:
     ]
 
 
-def _read_times(group: GroupSteps) -> StepTimes:
+def _read_times(group: GroupSteps, interval_ns: int) -> StepTimes:
     """The edges of steps as they are compared."""
 
     def edge(name: str) -> EdgeTimes:
         at, bound = group.columns[name], group.columns[f"{name}_bound"]
         return EdgeTimes(at - bound, at, at + bound, group.columns[f"{name}_resolved"] == 1.0)
 
-    return StepTimes(edge("begin"), edge("transmit_first"), edge("receive_first"), group.interval_ns)
+    return StepTimes(edge("begin"), edge("transmit_first"), edge("receive_first"), interval_ns)
 
 
 def compare_peers(peers: PeerGroup, nodes: Mapping[str, FleetNode]) -> tuple[dict[str, Lateness], dict[str, Halves]]:
@@ -137,7 +137,7 @@ def compare_peers(peers: PeerGroup, nodes: Mapping[str, FleetNode]) -> tuple[dic
     chosen = {name: group for name, group in peers.groups.items() if not nodes[name].coarse and len(group)}
     if not chosen:
         return {}, {}
-    times = {name: _read_times(group) for name, group in chosen.items()}
+    times = {name: _read_times(group, nodes[name].interval_ns) for name, group in chosen.items()}
     clocks = {name: clock for name in times if (clock := nodes[name].clock) is not None}
     begins = {name: each.end_before.at - nodes[name].offset_ns for name, each in times.items()}
     middle = (min(each.min() for each in begins.values()) + max(each.max() for each in begins.values())) / 2

@@ -206,17 +206,16 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
     threshold = float(silence_level(known.max(initial=0.0), SILENT_BYTES_PER_SECOND))
     active = known[known > threshold]
     mean = float(active.mean()) if active.size else None
-    interval = samples.interval_ns / SECOND_NS
-    start = (samples.start_ns - samples.interval_ns - origin_ns - node.offset_ns) / SECOND_NS
+    interval = node.interval_ns / SECOND_NS
+    start = (samples.start_ns - node.interval_ns - origin_ns - node.offset_ns) / SECOND_NS
     bound = None if node.bound_ns is None else node.bound_ns / SECOND_NS
     times = SampleTimes(start, interval, bound, node.resolution_ns / SECOND_NS)
 
     def spans(first: Counts, end: Counts) -> tuple[Span, ...]:
         return tuple(zip((start + first * interval).tolist(), (start + end * interval).tolist(), strict=True))
 
-    partial = (samples.rails_observed < samples.rails) & (samples.rails_observed > 0)
     # data missing for less than a second does not divide the observed spans
-    observed = join_runs(*find_runs(~missing), max(0, SECOND_NS // samples.interval_ns - 1))
+    observed = join_runs(*find_runs(~missing), max(0, SECOND_NS // node.interval_ns - 1))
     # between these, less is missing than a step needs
     first, end = find_runs(~(total > threshold) & ~mark_long_runs(missing, MAX_MISSING))
     long = (end - first) * interval >= shortest / SILENT_PERIODS
@@ -228,7 +227,7 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
         float(active.std() / mean) if mean else None,
         1 - active.size / known.size if known.size else None,
         1 - known.size / len(total),
-        float(partial.mean()),
+        float(samples.partial.mean()),
         tuple(find_silences(samples.rates, times, threshold, shortest)),
         spans(*observed),
         spans(first[long], end[long]),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse import memory
-from ibpulse.arrays import Counts, Floats, Singles
+from ibpulse.arrays import Bools, Counts, Floats, Singles
 from ibpulse.datasets.dataset import (
     FILES,
     MISSING,
@@ -77,7 +77,6 @@ class FleetNode:
     parts: tuple[Part, ...]
     interval_ns: int
     resolution_ns: int
-    rails: int
     line_rate: float | None
     simulated: bool
     clock: ClockOffset | None
@@ -116,7 +115,6 @@ class GroupSteps:
     ports: tuple[str, ...]
     owner: str
     stage: str
-    interval_ns: int
     columns: Mapping[str, Floats]
 
     def __len__(self) -> int:
@@ -125,13 +123,14 @@ class GroupSteps:
 
 @dataclass(frozen=True, slots=True)
 class NodeSums:
-    """Sums over the rails of a node: `rates` (2, samples), NaN for missing; the first sample ends at `start_ns`."""
+    """Sums over the rails of a node: `rates` (2, samples), NaN for missing; the first sample ends at `start_ns`.
+
+    `partial` (samples,) marks sums without all rails.
+    """
 
     start_ns: int
-    interval_ns: int
     rates: Singles
-    rails_observed: Counts
-    rails: Counts
+    partial: Bools
 
 
 class ReportSource:
@@ -154,7 +153,7 @@ class ReportSource:
         self.path, self.choice = path, choice
         self._errors: type[Exception] = duckdb.Error
         self._database = duckdb.connect(config=dict(SETTINGS))
-        columns = "start_ns, end_ns, interval_ns, resolution_ns, rails, line_rate_bytes_per_second, simulated, "
+        columns = "start_ns, end_ns, interval_ns, resolution_ns, line_rate_bytes_per_second, simulated, "
         columns += "clock_offset_ns, clock_bound_ns, clock_synchronised, " + ", ".join(PLACES)
         rows = self._rows(FILES, columns, choice.condition("start_ns", "end_ns - 1"))
         by_node: dict[str, list[tuple[Part, dict[str, Any]]]] = {}
@@ -194,14 +193,15 @@ class ReportSource:
                 rows.setdefault(key, []).append(row)
             for (ports, owner, stage), mine in rows.items():
                 of_group = {name: values[mine] for name, values in found.items()}
-                groups.append(GroupSteps(node.name, tuple(ports.split(",")), owner, stage, node.interval_ns, of_group))
+                groups.append(GroupSteps(node.name, tuple(ports.split(",")), owner, stage, of_group))
         return groups
 
     def samples(self, name: str) -> NodeSums | None:
         """The sums of a node on a regular grid; None if it has none."""
         node = self.nodes[name]
         rates = ", ".join(f"coalesce({rate}, 'nan') AS {rate}" for rate in _RATES)
-        found = self._select(NODE_SUMS, node, f"time_ns, {rates}, rails_observed, rails", "time_ns")
+        partial = "rails_observed BETWEEN 1 AND rails - 1 AS partial"
+        found = self._select(NODE_SUMS, node, f"time_ns, {rates}, {partial}", "time_ns")
         times = found["time_ns"]
         if not len(times):
             return None
@@ -209,11 +209,10 @@ class ReportSource:
         size = int(places[-1]) + 1
         # there may be hours between two parts
         self._check_memory(size * ROW_BYTES[NODE_SUMS])
-        grid = np.full((2, size), np.nan, dtype=np.float32)
-        grid[:, places] = [found[rate] for rate in _RATES]
-        observed, rails = np.zeros(size, dtype=np.int64), np.full(size, node.rails, dtype=np.int64)
-        observed[places], rails[places] = found["rails_observed"], found["rails"]
-        return NodeSums(int(times[0]), node.interval_ns, grid, observed, rails)
+        sums = NodeSums(int(times[0]), np.full((2, size), np.nan, dtype=np.float32), np.zeros(size, dtype=np.bool_))
+        sums.rates[:, places] = [found[rate] for rate in _RATES]
+        sums.partial[places] = found["partial"]
+        return sums
 
     def means(self, name: str, begin: float, seconds: float, columns: int) -> Floats:
         """Mean sums of a node in columns of `seconds` from `begin` on, in seconds after the origin; NaN if unknown.
@@ -310,7 +309,6 @@ def _make_node(name: str, rows: Sequence[tuple[Part, Mapping[str, Any]]]) -> Fle
         tuple(part for part, _ in rows),
         last["interval_ns"],
         max(row["resolution_ns"] for _, row in rows),
-        last["rails"],
         last["line_rate_bytes_per_second"],
         any(row["simulated"] for _, row in rows),
         ClockOffset(last["clock_offset_ns"], last["clock_bound_ns"]) if known else None,

@@ -13,13 +13,13 @@ from ibpulse.analysis.quantiles import quantile
 from ibpulse.analysis.steps.runs import find_equal_runs
 from ibpulse.arrays import Bools, Counts, Floats
 from ibpulse.defaults import FEWEST_PEERS
+from ibpulse.fleet.lateness import MAD_TO_DEVIATION
 
 HOT_FACTOR = 1.15
 # a rail below this part of the median of its node carries nothing
 IDLE_PART = 0.05
 # a single port differs by this many robust standard deviations of all ports
 MIN_Z = 5.0
-MAD_TO_DEVIATION = 1.4826
 ROUNDS = 10
 MIN_NODES = 2
 # of a failover; the factors are those of the usual share of each rail
