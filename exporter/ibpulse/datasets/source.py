@@ -285,7 +285,7 @@ class ReportSource:
             most, total = self._database.execute(counted, {"files": files}).fetchall()[0]
             check_rows(self.path, tier, int(most))
             self._check_memory(int(total) * ROW_BYTES[tier])
-            # `parse_path` reads the keys of the paths; all files have one schema, and union_by_name takes 50 kB for each
+            # `parse_path` reads the keys of the paths; all files have one schema; union_by_name takes 50 kB for each
             table = "read_parquet($files, hive_partitioning = false, filename = true)"
             yield self._database.execute(query.replace("FILES", table), {"files": files, **parameters})
         except self._errors as error:
