@@ -51,7 +51,7 @@ class CoveredSpans:
 
     @classmethod
     def read(cls, store: DatasetStore, job: str, begin_ns: int, end_ns: int) -> CoveredSpans:
-        """Those of a job that may have samples of a span.
+        """The parts of a job that may have samples of a span.
 
         Raises:
             DatasetError: the dataset cannot be read.

@@ -100,7 +100,7 @@ SCHEMAS = {
         + _maybe(_TIME, "clock_measured_ns")
         + _maybe(pa.string(), *PLACES)
     ),
-    # spans of which nothing was collected, and why
+    # spans without collected samples, and the reason
     MISSING: pa.schema(_known(_TIME, "from_ns", "to_ns") + _known(pa.string(), "reason")),
 }
 
@@ -137,7 +137,7 @@ class Part:
 
 
 def _encode(text: str) -> str:
-    """A value as a part of a path: what is not a letter, a digit or one of `_.-~` is percent-encoded."""
+    """A value as a part of a path: all but letters, digits and `_.-~` is percent-encoded."""
     coded = quote(text, safe="")
     # names of a directory that mean another one
     return coded.replace(".", "%2E") if coded.strip(".") == "" else coded

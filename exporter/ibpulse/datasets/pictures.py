@@ -137,7 +137,7 @@ def _clock_text(report: FleetReport) -> str:
 
 
 def _draw_waterfall(fleet: _Fleet) -> Figure:
-    """Nodes over time, as a whole and a few steps in detail; a late node says by how much."""
+    """Nodes over time, as a whole and a few steps in detail; late nodes with their lateness."""
     foot = "Hatched: missing data. Times are those of the collector; clocks are corrected as measured."
     fleet.begin(2 * (TITLE + fleet.rows + AXIS), f"Bandwidth of nodes, sorted by {fleet.order}", foot)
     parts = [_fill_columns(fleet, *span) for span in ((0.0, fleet.report.seconds), _find_close_up(fleet.report))]

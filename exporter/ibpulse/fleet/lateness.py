@@ -27,7 +27,7 @@ MIN_LATE_MS, MIN_Z = 2.0, 5.0
 COINCIDE_MS = 0.5
 STANDARD_ERRORS = 3.0
 # with fewer peers, their spread is hardly known, so that the own edges of a late node must show its wait
-ENOUGH_PEERS = 6
+MIN_SURE_PEERS = 6
 # of a normal distribution: its standard deviation over the median of absolute deviations, and the standard error of a
 # median over that of a mean
 MAD_TO_DEVIATION, MEDIAN_ERROR = 1.4826, 1.2533
@@ -102,7 +102,7 @@ class Lateness:
 
         Where its ends are apart from those of its peers, they cannot correct its clock, so its own edges must agree.
         """
-        agrees = self.waits or not (self.ends_apart or self.peers < ENOUGH_PEERS)
+        agrees = self.waits or not (self.ends_apart or self.peers < MIN_SURE_PEERS)
         return self.enough_peers and self.start.stands_out and agrees and not self.refuted
 
 
@@ -111,9 +111,8 @@ def compare_nodes(
 ) -> dict[str, Lateness]:
     """The lateness of each node against the median of its peers, over the steps that both have.
 
-    Times are after one origin, by the clock of each node. `clocks` say how far these are ahead, as far as known; that
-    tells which step of a node is which of another one, and whether the ends coincide. Nodes with too few common steps
-    are left out.
+    Times are after one origin, by the clock of each node. `clocks` are the known leads of these clocks; they decide
+    which steps of two nodes match, and whether the ends coincide. Nodes with too few common steps are left out.
     """
     usual = {node: each for node, each in steps.items() if len(each) >= MIN_STEPS}
     if len(usual) < 2:
