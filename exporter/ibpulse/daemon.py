@@ -164,7 +164,7 @@ class Daemon:
             asyncio.create_task(self._serve(), name="web"),
         ]
         if self._web_config:
-            tasks.append(asyncio.create_task(self._watch_web_config(self._web_config), name="web configuration"))
+            tasks.append(asyncio.create_task(self._web_config.watch(self.node.errors), name="web configuration"))
         waiting = asyncio.create_task(asked.wait())
         done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
         self._last_resort.arm(0 if waiting in done else 1)
@@ -214,8 +214,3 @@ class Daemon:
         )
         if not slots:
             log.info("to try ibpulse without RDMA devices, run `%s demo`", own_command())
-
-    async def _watch_web_config(self, config: WebConfigReloader) -> None:
-        while True:
-            with self.node.errors.boundary("web"):
-                await config.watch()

@@ -137,7 +137,7 @@ def test_what_was_sampled_before_an_interval_was_lengthened_is_no_window() -> No
     known = []
     for stride in (1, 2, 1):
         node.add_seconds(ticks, stride, np.array([[40e9]]))
-        known.append([value is not None for value in node.windows()[0].burstiness_cv])
+        known.append([value is not None for value in node.windows()[0].burstiness_cv.values()])
     # a bin of 1 s alone has no variation
     assert known == [[True, True, True, False], [False, False, True, True], [True] * 4]
 

@@ -13,7 +13,7 @@ from ibpulse.answers.summary import Summary
 from ibpulse.events import Event, PortHistory
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.model import PortId, SamplerHealth
+from ibpulse.model import PortId
 from ibpulse.units import SECOND_NS
 from tests.aggregator.rings import Ring, Traffic, constant, port
 
@@ -63,7 +63,7 @@ def play(path: Path, flows: Mapping[str, Traffic], seconds: int, jobs: Callable[
     writer = Writer(path, flows)
     aggregator = Aggregator(writer.ring.reader, AggregatorOptions())
     return [
-        aggregator.update(writer.ring.fabric, SamplerHealth(), writer.write(second), jobs=jobs(second))
+        aggregator.update(writer.ring.fabric, writer.write(second), jobs=jobs(second))
         for second in range(1, seconds + 1)
     ]
 
@@ -195,9 +195,7 @@ def test_a_port_that_is_not_a_rail_shifts_no_rail_into_another_group(tmp_path: P
     for name, rate in sent.items():
         ring.write(name, (constant(rate), QUIET), 1, ring.now_after(5))
     jobs = [job("a", 3, 1), job("b", 2, 4)]
-    found = Aggregator(ring.reader, AggregatorOptions()).update(
-        ring.fabric, SamplerHealth(), ring.now_after(5), jobs=jobs
-    )
+    found = Aggregator(ring.reader, AggregatorOptions()).update(ring.fabric, ring.now_after(5), jobs=jobs)
     shares = {
         one.port.id.device: one.traffic.rail.rail_share_ratio for one in found.ports if one.traffic and one.traffic.rail
     }

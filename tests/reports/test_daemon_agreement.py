@@ -12,7 +12,6 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.analysis.rates import rates
 from ibpulse.answers.summary import Summary
 from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.model import SamplerHealth
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.run import Run
 from ibpulse.ring import layout as at
@@ -149,7 +148,7 @@ def test_the_published_moe_run_is_moe_saturated_with_and_without_its_idle_rail(
     fill(ring, workload)
     last = (FIRST_TICK - 1) // 100 + SECONDS
     # a second at a time, as in a daemon
-    found = [aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(second)) for second in range(1, last + 1)]
+    found = [aggregator.update(ring.fabric, ring.now_after(second)) for second in range(1, last + 1)]
     assert found[-1].traffic.moe_saturated is saturated
     # 45 and 52 % of the line rate when active are not saturation
     assert not any(one.traffic.saturated for one in found)

@@ -18,14 +18,14 @@ from ibpulse.answers.window import WindowHead
 from ibpulse.client.windows import NodeArray
 from ibpulse.events import EventLog
 from ibpulse.events.watch import KnownPort
-from ibpulse.model import PortState, SamplerHealth
+from ibpulse.model import PortState
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.picture_run import PictureNode, choose_scale, take_run
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.recordings.from_ring import line_rates, read_pieces
 from ibpulse.reports.span import ReportOptions, choose_window
 from ibpulse.ring import layout as at
-from ibpulse.terminal.watchers import RingWatcher
+from ibpulse.terminal.ring_watcher import RingWatcher
 from ibpulse.units import SECOND_NS
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import WebParts
@@ -84,7 +84,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     options = AggregatorOptions(windows_ns=(SECONDS * SECOND_NS,))
     aggregator = Aggregator(ring.reader, options, log.history)
     fill(ring)
-    snapshot = aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(LAST // 100))
+    snapshot = aggregator.update(ring.fabric, ring.now_after(LAST // 100))
     assert snapshot.end_tick == LAST
     known = tuple(KnownPort(one, PortState("ACTIVE", "LinkUp", True, RATE, True)) for one in ring.fabric.ports)
     parts = given_parts(

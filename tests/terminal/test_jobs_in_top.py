@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ibpulse.client.connection import DaemonConnection
+from ibpulse.terminal.daemon_watcher import ask_owners
 from ibpulse.terminal.screen import lay_out, spark_width
 from ibpulse.terminal.styled_text import BLOCKS
 from ibpulse.terminal.view import View
-from ibpulse.terminal.watchers import ask_owners
 from tests.client.servers import canned
 from tests.fleet.small_answers import jobs_of
 from tests.terminal.test_screen import texts

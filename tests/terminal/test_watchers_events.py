@@ -13,8 +13,8 @@ from ibpulse.answers.ports import PortAnswer
 from ibpulse.client.connection import DaemonConnection
 from ibpulse.events import Event, PortHistory
 from ibpulse.model import PortState
-from ibpulse.terminal.view import clock_text, down_bins
-from ibpulse.terminal.watchers import EVENTS_NS, LATE_NS, RecentEvents
+from ibpulse.terminal.daemon_watcher import LATE_NS, RecentEvents
+from ibpulse.terminal.view import EVENTS_NS, clock_text, down_bins
 from ibpulse.units import SECOND_NS
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import events_of, port_of, read_ports

@@ -14,8 +14,8 @@ from ibpulse.events.watch import KnownPort
 from ibpulse.model import Port, PortState
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
+from ibpulse.terminal.ring_watcher import RingWatcher
 from ibpulse.terminal.view import View
-from ibpulse.terminal.watchers import RingWatcher
 from tests.aggregator.rings import MS, RATE, Ring, constant, port, square
 
 TRAFFIC = (square(20e9, 30, 70), constant(4e9))

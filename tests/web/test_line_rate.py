@@ -22,9 +22,9 @@ from ibpulse.recordings.from_ring import RecordedTicks, events_in, ports_at_begi
 from ibpulse.reports.comparison import assemble
 from ibpulse.reports.report_table import remarks
 from ibpulse.reports.span import ReportOptions
+from ibpulse.terminal.ring_watcher import RingWatcher
 from ibpulse.terminal.screen import lay_out
 from ibpulse.terminal.styled_text import BLOCKS
-from ibpulse.terminal.watchers import RingWatcher
 from tests.aggregator.rings import MS, Ring, follow, port, update
 from tests.reports.recordings import run_of
 from tests.terminal.test_watchers_ring import Clocked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,18 +26,15 @@ from ibpulse.analysis.steps.phase import Phase
 from ibpulse.answers.summary import Summary
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
-from ibpulse.events.watch import KnownPort
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.job_history import JobPorts, JobRecord
-from ibpulse.model import CaptureCounts, Fabric, Port, SamplerHealth
+from ibpulse.model import Fabric, Port
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
 from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 log = logging.getLogger(__name__)
 
-NO_CAPTURES = CaptureCounts()
-NO_EVENTS: Mapping[str, int] = {}
 # Maximum distance between the clock and the ring at the start. A larger one means that the wall clock was stepped and
 # the sampler has not noticed yet.
 AGREE_SECONDS = 5
@@ -138,12 +135,7 @@ class Aggregator:
     def update(
         self,
         fabric: Fabric,
-        health: SamplerHealth,
         now_tick: int,
-        captures: CaptureCounts = NO_CAPTURES,
-        known_ports: Sequence[KnownPort] = (),
-        event_counts: Mapping[str, int] = NO_EVENTS,
-        expected_rails: int | None = None,
         jobs: Sequence[PlacedJob] | None = None,
         counters_now: bool = True,
     ) -> Snapshot:
@@ -154,8 +146,7 @@ class Aggregator:
         However many seconds have passed since the last call, each is judged by itself; if it is called every second,
         the result is the same.
 
-        `health` and the arguments after `now_tick` are passed through to the snapshot. Rails are compared with those
-        that have the same `jobs`.
+        Rails are compared with those that have the same `jobs`. What the daemon knows without the ring is not in it.
         """
         placed = self._aggregate(fabric, now_tick, jobs or ())
         if counters_now:
@@ -168,7 +159,6 @@ class Aggregator:
             end_wall_ns=self._wall_ns(end_tick),
             windows=self._windows,
             fabric=noticed,
-            health=health,
             sampler=read_sampler(self._reader.ring),
             ports=self._port_snapshots(noticed),
             rails=self._totals.describe_rails(sum(port.rail for port in fabric.ports)),
@@ -176,10 +166,6 @@ class Aggregator:
             traffic=self._totals.traffic.of_node(self._step.found),
             skipped_seconds=self._skipped_seconds,
             counters=self._counters.update(fabric),
-            captures=captures,
-            known_ports=tuple(known_ports),
-            event_counts=dict(event_counts),
-            expected_rails=expected_rails,
             phases=self._take_phases(placed, resolutions),
             seconds=self._take_seconds(),
             last_traffic_ns=self._wall_ns(self._totals.last_traffic),

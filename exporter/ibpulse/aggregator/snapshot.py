@@ -196,20 +196,19 @@ class SamplerSnapshot:
 class Snapshot:
     """The complete state at one second. `end_tick` is its last tick; before the first, it is 0 and `end_wall_ns` None.
 
-    `health` and `captures` come from the sampler's supervisor and from the flight recorder. `known_ports` also has the
-    ports that disappeared within the history. `event_counts` are the events of each kind since the process started.
-    `expected_rails` is None where nobody counts them. `phases` are those found since the last snapshot, in ticks.
-    `seconds` are those aggregated since the last snapshot.
+    The daemon adds what its other parts know: `health` of the sampler, the `captures` of the flight recorder,
+    `known_ports`, also those that disappeared within the history, `event_counts` of each kind since the process
+    started, `expected_rails`, None where nobody counts them, and `jobs_known`, false if there may be other jobs.
+
+    `phases` are those found since the last snapshot, in ticks, and `seconds` those aggregated since then.
     `last_traffic_ns` is the wall time of the last active sample of the sum over the rails, None if there was none in
-    the history. `jobs` is None if no source can list the jobs, and `jobs_known` false if there may be others;
-    some have `job_statistics`.
+    the history. `jobs` is None if no source can list the jobs; some have `job_statistics`.
     """
 
     end_tick: int
     end_wall_ns: int | None
     windows: tuple[str, ...]
     fabric: Fabric
-    health: SamplerHealth
     sampler: SamplerSnapshot
     ports: tuple[PortSnapshot, ...]
     rails: NodeRails
@@ -217,6 +216,7 @@ class Snapshot:
     traffic: NodeTraffic
     skipped_seconds: int
     counters: tuple[PortCounters, ...] = ()
+    health: SamplerHealth = field(default_factory=SamplerHealth)
     captures: CaptureCounts = field(default_factory=CaptureCounts)
     known_ports: tuple[KnownPort, ...] = ()
     event_counts: Mapping[str, int] = field(default_factory=dict)

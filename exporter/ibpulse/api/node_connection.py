@@ -16,7 +16,8 @@ from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.api.answer_tables import Events, Jobs, SpanSummary
 from ibpulse.api.moments import Time, read_span, span_query
 from ibpulse.api.samples import SampledRates
-from ibpulse.client.connection import TIMEOUT_SECONDS, DaemonConnection, ask_events, ask_ports
+from ibpulse.client.address import TIMEOUT_SECONDS
+from ibpulse.client.connection import DaemonConnection, ask_events, ask_ports
 from ibpulse.errors import CaptureError, DaemonError
 from ibpulse.recordings import RecordingMeta
 from ibpulse.recordings.from_daemon import DaemonFollower, DaemonSamples, ask_jobs, ask_meta, ask_samples, with_past
@@ -87,7 +88,8 @@ class NodeConnection:
         finish = min(finish, now_ns)
         if begin >= finish:
             raise ValueError(f"there is nothing between these times; the newest sample is of {_text(now_ns)}")
-        recording = with_past(self._connection, ask_samples(self._connection, daemon, begin, finish))
+        recording = ask_samples(self._connection, daemon, begin, finish)
+        recording = with_past(self._connection, recording, ask_events(self._connection, recording.start_ns).values)
         samples = SampledRates(recording, self.place)
         return samples.select(*ports) if ports else samples
 

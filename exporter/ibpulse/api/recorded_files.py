@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ibpulse.api.optional_libraries import import_arrow, import_pandas
-from ibpulse.api.pictures_of_runs import Picture, draw_runs, sum_of_each
 from ibpulse.api.run_report import RunReport
 from ibpulse.api.samples import SampledRates
 from ibpulse.errors import RecordingError
 from ibpulse.pictures.options import Theme, Unit
+from ibpulse.pictures.pictures_of_runs import Picture, draw_runs, sum_of_each
 from ibpulse.recordings import load
 from ibpulse.text import count_text, natural_key
 

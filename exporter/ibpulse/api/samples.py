@@ -13,13 +13,13 @@ import numpy.typing as npt
 from ibpulse.api.answer_tables import Events, Jobs
 from ibpulse.api.moments import Time, read_span
 from ibpulse.api.optional_libraries import import_arrow, import_pandas
-from ibpulse.api.pictures_of_runs import Picture, draw_runs, picture_run
 from ibpulse.api.run_report import RunReport
 from ibpulse.arrays import Floats
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import Statistic, Theme, Unit
+from ibpulse.pictures.pictures_of_runs import Picture, draw_runs, picture_run
 from ibpulse.recordings import Recording
 from ibpulse.recordings.recorded_jobs import trace_holdings
 from ibpulse.recordings.recording import meta_between

@@ -12,7 +12,7 @@ from ibpulse.datasets.report import describe_dataset
 from ibpulse.datasets.source import ReportSource
 from ibpulse.errors import ConfigError, PictureError
 from ibpulse.pictures.options import PictureOptions, size_faults
-from ibpulse.text import escape_controls
+from ibpulse.text import escape_controls, kilobytes
 
 TYPES = (".png", ".svg")
 
@@ -38,6 +38,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     options = PictureOptions(arguments.width, arguments.dpi, theme=arguments.theme)
     with closing(ReportSource(arguments.dataset, choice)) as source:
         render_fleet(arguments.picture, source, report, arguments.sort, arguments.output, options)
-    size = f"{arguments.output.stat().st_size / 1e3:,.0f} kB"
+    size = kilobytes(arguments.output.stat().st_size)
     print(escape_controls(f"{arguments.output}: {arguments.picture} of {arguments.dataset}, {size}"))
     return 0

@@ -18,11 +18,14 @@ from ibpulse.errors import ConfigError, DatasetError
 from ibpulse.missing_packages import how_to_install
 from ibpulse.recordings.file_format import pa
 from ibpulse.text import count_text, escape_controls, file_size_text, moment_text, names_text, percent
+from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 HOUR_NS = 3_600_000_000_000
 MAX_REASON = 500
 NOTE = "unfinished.json"
+# the newest samples of a node are not settled yet, and its clock may be behind
+SETTLE_NS = 2 * SECOND_NS
 CONNECT_SECONDS = 10
 
 
@@ -91,6 +94,22 @@ class UnfinishedSpan:
     job: str
     begin_ns: int
     end_ns: int
+
+
+def settled_span(last_ns: int, now_ns: int) -> tuple[int, int]:
+    """The last `last_ns` of the samples that are settled, up to a whole second."""
+    end_ns = (now_ns - SETTLE_NS) // SECOND_NS * SECOND_NS
+    return end_ns - last_ns, end_ns
+
+
+def choose_span(last_ns: int | None, begin_ns: int | None, end_ns: int | None, now_ns: int) -> tuple[int, int] | None:
+    """The span that these arguments give, in whole seconds; None if they give none."""
+    if last_ns:
+        return settled_span(last_ns, now_ns)
+    if begin_ns is None and end_ns is None:
+        return None
+    end = settled_span(0, now_ns)[1] if end_ns is None else -(-end_ns // SECOND_NS) * SECOND_NS
+    return (begin_ns or 0) // SECOND_NS * SECOND_NS, end
 
 
 def continue_span(store: DatasetStore, wanted: UnfinishedSpan) -> tuple[int, int]:

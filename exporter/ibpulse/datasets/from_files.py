@@ -6,15 +6,19 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ibpulse.datasets.collection import CollectionResult, CoveredSpans, cut_span
 from ibpulse.datasets.dataset import RAW, DatasetStore, Part
 from ibpulse.datasets.tiers import PartOrigin, PartSummary, finish_part
-from ibpulse.errors import RecordingError
+from ibpulse.errors import DatasetError, RecordingError
 from ibpulse.recordings import Recording, RecordingExtent, read_extent, save_pieces, scan
 from ibpulse.recordings.recording import LATEST_NS, meta_between
 from ibpulse.recordings.writing import ticks_per_group
 from ibpulse.text import moment_text
+
+if TYPE_CHECKING:
+    from ibpulse.fleet.discovery import Discovery  # not for the workers
 
 MAX_NAME = 200
 # of one file: an hour each, so more than a year
@@ -22,6 +26,21 @@ MAX_PARTS = 10_000
 
 FilePart = tuple[Part, int, int]
 """A part of a file: its samples from an index to before another one."""
+
+
+async def read_labels(discovery: Discovery) -> Mapping[str, Mapping[str, str]]:
+    """The labels of the nodes that the sources list, without asking the nodes.
+
+    Raises:
+        DatasetError: a source cannot be read.
+    """
+    try:
+        await discovery.refresh()
+        if discovery.problems:
+            raise DatasetError("; ".join(discovery.problems))
+        return {target.name: target.labels for target in discovery.targets}
+    finally:
+        await discovery.close()
 
 
 def collect_files(

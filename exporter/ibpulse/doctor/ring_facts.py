@@ -15,7 +15,7 @@ from ibpulse.analysis.resolution import effective_resolution
 from ibpulse.answers.statistics import RailStatistics
 from ibpulse.doctor.facts import PortSamples, Reads
 from ibpulse.jobs import PlacedJob
-from ibpulse.model import Fabric, PortId, SamplerHealth
+from ibpulse.model import Fabric, PortId
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import Block, RingReader
@@ -79,7 +79,7 @@ def _rail_standings(
     options = AggregatorOptions(
         active_bytes_per_second, windows_ns=(WINDOW_NS,), timescales_ns=(SECOND_NS,), traffic_window_ns=WINDOW_NS
     )
-    snapshot: Snapshot = Aggregator(reader, options).update(fabric, SamplerHealth(), last_tick, jobs=jobs)
+    snapshot: Snapshot = Aggregator(reader, options).update(fabric, last_tick, jobs=jobs)
     return {one.port.id: one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
 
 

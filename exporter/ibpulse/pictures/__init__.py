@@ -2,6 +2,7 @@
 
 options           the options of a picture, and the file types of each kind
 picture_run       the drawn part of one recording: columns of samples, and the scale shared by all runs
+pictures_of_runs  still pictures of recordings, with the key numbers of their reports
 figure            the drawing libraries, or how to install them; colours; writing a figure to a file
 panels            the parts that several pictures share
 heatmap, distribution   the still pictures
@@ -12,8 +13,9 @@ animation         an animation as GIF or MP4
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ibpulse.base.late_names import late_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,28 +23,30 @@ if TYPE_CHECKING:
 
     from ibpulse.pictures.options import PictureOptions
     from ibpulse.pictures.picture_run import PictureRun
+    from ibpulse.pictures.pictures_of_runs import draw_report
     from ibpulse.pictures.predicted_steps import PredictedPicture, predicted_steps_url, save_predicted_steps
     from ibpulse.pictures.trace_picture import save_trace_picture
 
-__all__ = ["PredictedPicture", "predicted_steps_url", "render", "save_predicted_steps", "save_trace_picture"]
+__all__ = [
+    "PredictedPicture",
+    "draw_report",
+    "predicted_steps_url",
+    "render",
+    "save_predicted_steps",
+    "save_trace_picture",
+]
 
-_PLACES = {
-    "PredictedPicture": "predicted_steps",
-    "predicted_steps_url": "predicted_steps",
-    "save_predicted_steps": "predicted_steps",
-    "save_trace_picture": "trace_picture",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the pictures of steps and traces on first use, because matplotlib is optional and slow to import.
-
-    Raises:
-        PictureError: it is not installed.
-    """
-    if name in _PLACES:
-        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = late_names(
+    __name__,
+    {
+        "PredictedPicture": "predicted_steps",
+        "draw_report": "pictures_of_runs",
+        "predicted_steps_url": "predicted_steps",
+        "save_predicted_steps": "predicted_steps",
+        "save_trace_picture": "trace_picture",
+    },
+)
+"""Matplotlib is optional and slow to import."""
 
 
 def render(

@@ -15,6 +15,7 @@ from ibpulse.analysis.span_statistics import SpanStatistics, describe_span, sum_
 from ibpulse.analysis.steps.runs import MAX_MISSING_SHARE
 from ibpulse.arrays import Floats
 from ibpulse.base.document import finite
+from ibpulse.base.values import GivenText
 from ibpulse.recordings import Recording
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
@@ -67,6 +68,13 @@ class MeasuredTraffic:
     def active_rails(self) -> int:
         """Rails that carry traffic."""
         return sum(rail.active for rail in self.rails)
+
+    def model_inputs(self) -> Mapping[str, GivenText]:
+        """Inputs of a model that the recording shows: the length of a step, and the rails in use."""
+        texts = {"rails": str(self.active_rails)} if self.active_rails else {}
+        if self.rhythm_seconds is not None:
+            texts["step"] = f"{round(self.rhythm_seconds * 1e9)}ns"
+        return {name: GivenText(text, f"recording {self.name}: {name}") for name, text in texts.items()}
 
 
 def measure_traffic(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ibpulse.models.prediction import Prediction, ValueRange
 from ibpulse.nccl.wire_factors import header_factors
 from ibpulse.reports.measured_traffic import MeasuredTraffic
-from ibpulse.text import link_rate_text, percent, time_text
+from ibpulse.text import escape_controls, link_rate_text, percent, time_text
 
 SAMPLE_SECONDS = 0.01
 SAME_STEP = 0.02
@@ -52,6 +53,19 @@ class ModelComparison:
     node: tuple[ComparedValue, ...]
     rails: tuple[tuple[str, ComparedValue, ComparedValue], ...]
     remarks: tuple[str, ...]
+
+    def picture_members(self) -> dict[str, Any]:
+        """The members of the picture that the measurement has."""
+        measured = self.measured
+        file = escape_controls(measured.name.rpartition("/")[2])
+        lack = "too many missing samples" if measured.too_much_missing else "no whole step"
+        return {
+            "measured": measured.stretch,
+            "sample_seconds": measured.interval_seconds,
+            "measured_name": f"{'SIMULATED, ' if measured.simulated else ''}{file}",
+            "inflation": (self.headers.low + self.headers.high) / 2,
+            "not_drawn": "" if measured.stretch.size else f"not drawn: {lack} in {file}",
+        }
 
 
 def compare_with_model(found: Prediction, measured: MeasuredTraffic) -> ModelComparison:

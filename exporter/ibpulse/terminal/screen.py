@@ -6,13 +6,16 @@ import datetime
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ibpulse.answers.summary import NodeSummary
 from ibpulse.events import Event
 from ibpulse.terminal.rail_table import rail_lines, spark_width
 from ibpulse.terminal.styled_text import Line, Marks, Span, Style, clip, fit
 from ibpulse.terminal.view import SUMMARY_WINDOW_SECONDS, TROUBLES, SamplerView, View, clock_text
 from ibpulse.text import gigabytes, percent, step_text
+
+if TYPE_CHECKING:
+    from ibpulse.answers.summary import NodeSummary
 
 __all__ = ["LEAST_COLUMNS", "LEAST_ROWS", "last_first", "lay_out", "spark_width"]
 
