@@ -140,28 +140,29 @@ async def test_silent_nodes_keep_answers_and_come_back(fleet: Fleet, daemons: di
     assert (await fleet.poll())["frozen"].state == "up"
 
 
-HOSTILE: dict[str, tuple[Callable[[Hostile], None], str]] = {
-    "html": (lambda s: s.answer("/api/v1/ports", b"<script>alert(1)</script>", "text/html"), "'text/html', not JSON"),
-    "types": (lambda s: s.answer("/api/v1/ports", b'{"interval_seconds":"x"}'), "interval_seconds 'x' is not a number"),
-    "redirect": (lambda s: s.answer("/api/v1/ports", b"", "x/y", "302 Found", "Location: /"), "it redirects"),
-    "huge": (lambda s: s.handlers.update({"/api/v1/ports": endless}), "longer than 1000000 bytes"),
-    "slow": (lambda s: s.handlers.update({"/api/v1/ports": drip}), "no answer within 1 s"),
-    "hung": (lambda s: s.handlers.update({"/api/v1/ports": never}), "no answer within 1 s"),
-    "bomb": (lambda s: s.handlers.update({"/api/v1/ports": endless_gzip}), "its answer is compressed"),
+HOSTILE: dict[str, tuple[Callable[[Hostile, str], None], str]] = {
+    "html": (lambda s, path: s.answer(path, b"<script>alert(1)</script>", "text/html"), "'text/html', not JSON"),
+    "types": (lambda s, path: s.answer(path, b'{"interval_seconds":"x"}'), "interval_seconds 'x' is not a number"),
+    "redirect": (lambda s, path: s.answer(path, b"", "x/y", "302 Found", "Location: /"), "it redirects"),
+    "huge": (lambda s, path: s.handlers.update({path: endless}), "longer than 1000000 bytes"),
+    "slow": (lambda s, path: s.handlers.update({path: drip}), "no answer within 1 s"),
+    "hung": (lambda s, path: s.handlers.update({path: never}), "no answer within 1 s"),
+    "bomb": (lambda s, path: s.handlers.update({path: endless_gzip}), "its answer is compressed"),
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
 async def test_hostile_nodes_are_down_and_others_are_not(
-    fleet: Fleet, server: Hostile, daemons: dict[str, Daemon], kind: str
+    fleet: Fleet, server: Hostile, daemons: dict[str, Daemon]
 ) -> None:
-    make, reason = HOSTILE[kind]
-    make(server)
-    await fleet.list(open=daemons["open"].url, bad=server.url)
+    for kind, (make, _) in HOSTILE.items():
+        make(server, f"/{kind}/api/v1/ports")
+    await fleet.list(open=daemons["open"].url, **{kind: f"{server.url}/{kind}" for kind in HOSTILE})
     rows = await fleet.poll()
-    assert (rows["open"].state, rows["bad"].state) == ("up", "down")
-    assert reason in rows["bad"].problem
-    assert "<script>" not in rows["bad"].problem
+    assert rows.pop("open").state == "up"
+    for kind, row in rows.items():
+        assert (kind, row.state) == (kind, "down")
+        assert HOSTILE[kind][1] in row.problem
+        assert "<script>" not in row.problem
 
 
 async def test_lying_clocks_harm_only_their_node(fleet: Fleet, server: Hostile, daemons: dict[str, Daemon]) -> None:
@@ -230,22 +231,19 @@ async def test_nodes_come_and_go_with_the_list(fleet: Fleet, daemons: dict[str, 
     assert fleet.table.row("b") is None
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"active": False, "state": "DOWN"}, "mlx5_0:1 is not ACTIVE"),
-        ({"active": False, "problem": "its files cannot be read"}, "no samples of mlx5_0:1"),
-        ({"active": False, "rail": False}, ""),
-    ],
-)
-async def test_rails_with_problems_degrade_their_node(
-    fleet: Fleet, server: Hostile, change: dict[str, object], problem: str
-) -> None:
-    answer_node(server)
-    server.answer("/api/v1/ports", ports_of({**PORT, **change}))
-    await fleet.list(n=server.url)
-    row = (await fleet.poll())["n"]
-    assert (row.state, row.problem) == ("degraded" if problem else "up", problem)
+async def test_rails_with_problems_degrade_their_node(fleet: Fleet, server: Hostile) -> None:
+    cases = {
+        "down": ({"active": False, "state": "DOWN"}, "mlx5_0:1 is not ACTIVE"),
+        "unread": ({"active": False, "problem": "its files cannot be read"}, "no samples of mlx5_0:1"),
+        "other": ({"active": False, "rail": False}, ""),
+    }
+    for name, (change, _) in cases.items():
+        answer_node(server, f"/{name}")
+        server.answer(f"/{name}/api/v1/ports", ports_of({**PORT, **change}))
+    await fleet.list(**{name: f"{server.url}/{name}" for name in cases})
+    rows = await fleet.poll()
+    assert {name: row.problem for name, row in rows.items()} == {name: text for name, (_, text) in cases.items()}
+    assert {name: row.state for name, row in rows.items()} == {"down": "degraded", "unread": "degraded", "other": "up"}
 
 
 def kept() -> Counter[str]:
