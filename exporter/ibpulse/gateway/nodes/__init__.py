@@ -8,11 +8,9 @@ node_config     passwords and TLS for asking the nodes of a source
 nodes           requests to many nodes in parallel, within a time
 node_figures    what only its metrics say
 stream_answers  the events of its stream
-clock_offsets   how far the clock of a node is from this one, and how certain that is
+clock_offsets   the offset of a node's clock from this one, and its uncertainty
 node_table      the last state of every node
-lateness        how much later a node begins a step than its peers
+lateness        the delay of a node's steps against those of its peers
 stalls          which nodes fell silent for several steps, and which stopped sending first
-hot_rail        which rail carries more than its share on most nodes
-rail_split      what is common to a node, to a rail, and what a single port differs by
-failovers       one rail of a node falls silent, and another one carries twice as much
+rails           hot rails, the split of rates into nodes, rails and ports, and failovers between rails
 """
