@@ -15,9 +15,9 @@ import numpy as np
 
 from bench.synthetic_dataset import RailPlan, write_dataset
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
-from ibpulse.workbench.fleet.finding_sentences import find_sentences
-from ibpulse.workbench.fleet.fleet_report import FleetReport, describe_dataset
-from ibpulse.workbench.fleet.report_source import DatasetChoice
+from ibpulse.workbench.fleet.findings import find_sentences
+from ibpulse.workbench.fleet.report import FleetReport, describe_dataset
+from ibpulse.workbench.fleet.source import DatasetChoice
 
 Names = frozenset[tuple[str, ...]]
 NODES, SECONDS = 8, 40.0

@@ -13,9 +13,8 @@ from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.arrays import Floats
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
 from ibpulse.core.statistics.clock_offsets import ClockOffset
-from ibpulse.workbench.fleet.dataset_schema import RAW, Part
-from ibpulse.workbench.fleet.dataset_store import DatasetStore
-from ibpulse.workbench.fleet.part_stage import PartClock, PartOrigin, finish_part
+from ibpulse.workbench.fleet.dataset import RAW, DatasetStore, Part
+from ibpulse.workbench.fleet.tiers import PartOrigin, finish_part
 
 TICK_NS = round(INTERVAL_MS * MILLISECOND_NS)
 
@@ -78,6 +77,6 @@ def write_dataset(
         assert path is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         save(path, recording)
-        clock = PartClock(measured.get(name), True, start_ns)
-        finish_part(str(folder), part, PartOrigin("synthetic", clock, (labels or {}).get(name, {})))
+        origin = PartOrigin("synthetic", (labels or {}).get(name, {}), measured.get(name), True, start_ns)
+        finish_part(str(folder), part, origin)
     return folder

@@ -10,10 +10,9 @@ from typing import Any
 
 from bench.synthetic_dataset import RailPlan, write_dataset
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
-from ibpulse.workbench.fleet.finding_sentences import find_sentences
-from ibpulse.workbench.fleet.fleet_finding import FleetFinding
-from ibpulse.workbench.fleet.fleet_report import FleetReport, describe_dataset
-from ibpulse.workbench.fleet.report_source import DatasetChoice
+from ibpulse.workbench.fleet.findings import Finding, find_sentences
+from ibpulse.workbench.fleet.report import FleetReport, describe_dataset
+from ibpulse.workbench.fleet.source import DatasetChoice
 
 FOLDER = tempfile.TemporaryDirectory(prefix="ibpulse-fleets-")
 NODES, STEPS = 6, 30
@@ -47,11 +46,11 @@ def busy_report() -> FleetReport:
     return describe_dataset(busy_dataset(), DatasetChoice())
 
 
-def findings(name: str, plans: Sequence[FleetPlan], rails: RailPlan | None = None, **named: Any) -> list[FleetFinding]:
+def findings(name: str, plans: Sequence[FleetPlan], rails: RailPlan | None = None, **named: Any) -> list[Finding]:
     """The findings in a new dataset."""
     return find_sentences(describe_dataset(dataset(name, plans, rails, **named), DatasetChoice()))
 
 
-def named_by(found: Sequence[FleetFinding], kind: str) -> list[tuple[str, ...]]:
+def named_by(found: Sequence[Finding], kind: str) -> list[tuple[str, ...]]:
     """What the findings of a kind name."""
     return [finding.subjects for finding in found if finding.kind == kind]

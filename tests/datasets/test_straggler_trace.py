@@ -15,12 +15,11 @@ import pytest
 from ibpulse.core.arrays import Floats
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
 from ibpulse.core.statistics.clock_offsets import ClockOffset
-from ibpulse.workbench.fleet.dataset_schema import RAW, Part
-from ibpulse.workbench.fleet.dataset_store import DatasetStore
-from ibpulse.workbench.fleet.finding_sentences import find_sentences
-from ibpulse.workbench.fleet.fleet_report import FleetReport, describe_dataset
-from ibpulse.workbench.fleet.part_stage import PartClock, PartOrigin, finish_part
-from ibpulse.workbench.fleet.report_source import DatasetChoice
+from ibpulse.workbench.fleet.dataset import RAW, DatasetStore, Part
+from ibpulse.workbench.fleet.findings import find_sentences
+from ibpulse.workbench.fleet.report import FleetReport, describe_dataset
+from ibpulse.workbench.fleet.source import DatasetChoice
+from ibpulse.workbench.fleet.tiers import PartOrigin, finish_part
 from tests.analysis.test_public_data import find_file
 
 TICK_NS, START_NS, LINE, LEVEL = 10_000_000, 1_763_683_200_000_000_000, 50e9, 40e9
@@ -65,13 +64,12 @@ def write_trace(folder: Path, stages: bool) -> FleetReport:
         path.parent.mkdir(parents=True)
         save(path, recording)
         labels = {"stage": str(int(mine.stage.iloc[0]))} if stages else {}
-        clock = PartClock(ClockOffset(0, 100_000), True, START_NS)
-        finish_part(str(folder), part, PartOrigin("trace", clock, labels))
+        finish_part(str(folder), part, PartOrigin("trace", labels, ClockOffset(0, 100_000), True, START_NS))
     return describe_dataset(folder, DatasetChoice())
 
 
 @pytest.mark.parametrize("stages", [True, False])
-def test_no_node_is_called_a_straggler_because_its_stage_is_longer(stages: bool, tmp_path: Path) -> None:
+def test_longer_stages_make_no_straggler(stages: bool, tmp_path: Path) -> None:
     report = write_trace(tmp_path / "trace", stages)
     found = find_sentences(report)
     assert [finding.sentence for finding in found if finding.kind == "late"] == []

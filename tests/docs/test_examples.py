@@ -13,12 +13,11 @@ import pytest
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.recordings import save
-from ibpulse.workbench.fleet.collected_files import FileCollection, collect_files
-from ibpulse.workbench.fleet.collection_result import MissingSpan, write_missing
-from ibpulse.workbench.fleet.dataset_schema import Part
-from ibpulse.workbench.fleet.dataset_store import DatasetStore
+from ibpulse.workbench.fleet.collection import MissingSpan, write_missing
+from ibpulse.workbench.fleet.dataset import DatasetStore, Part
+from ibpulse.workbench.fleet.from_files import collect_files
 from tests.datasets.known_traffic import INTERVAL_NS, RATE, START_NS, Node, Pipeline, save_nodes
-from tests.datasets.test_collected_nodes import served
+from tests.datasets.test_from_nodes import served
 from tests.docs.pages import PAGES, ROOT, name
 from tests.web.rings import full_node
 
@@ -52,7 +51,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = DatasetStore(str(directory / "fleet"))
     store.begin()
     with ThreadPoolExecutor(1) as thread:
-        collect_files(store, FileCollection(paths), thread, thread)
+        collect_files(store, paths, thread, thread)
     write_missing(store, [MissingSpan(Part("", "gpu-4", START_NS), START_NS + 10**9, "it refuses connections")])
     return directory
 

@@ -43,7 +43,7 @@ def test_asymmetric_delays_stay_within_the_uncertainty(true_ns: int, there: int,
     drift=st.floats(-DRIFT, DRIFT),
     exchanges=st.lists(st.tuples(delays, delays), min_size=1, max_size=60),
 )
-def test_a_clock_that_drifts_stays_within_the_uncertainty(
+def test_drifting_clocks_stay_within_the_uncertainty(
     true_ns: int, drift: float, exchanges: list[tuple[int, int]]
 ) -> None:
     clock, now_ns = ClockOffsets(), 0
@@ -57,7 +57,7 @@ def test_a_clock_that_drifts_stays_within_the_uncertainty(
         assert abs(found.offset_ns - true_ns - drift * later_ns) <= found.uncertainty_ns + 2
 
 
-def test_a_quick_request_and_a_quick_reply_are_enough_even_of_different_exchanges() -> None:
+def test_quick_request_and_reply_of_different_exchanges_suffice() -> None:
     clock = ClockOffsets()
     exchange(clock, 7 * MS, 0, 100_000, 20 * MS)
     assert offset(clock, 0).uncertainty_ns == (20 * MS + 100_000) // 2
@@ -70,7 +70,7 @@ def test_a_quick_request_and_a_quick_reply_are_enough_even_of_different_exchange
     assert abs(found.offset_ns - 7 * MS) <= drift_ns
 
 
-def test_a_bound_counts_until_a_newer_one_is_sharper() -> None:
+def test_bounds_count_until_a_newer_one_is_sharper() -> None:
     clock = ClockOffsets()
     exchange(clock, 7 * MS, 0, 100_000, 100_000)
     # 0.1 ms and 50 us for each of ten seconds, against 2 ms
@@ -81,13 +81,13 @@ def test_a_bound_counts_until_a_newer_one_is_sharper() -> None:
     assert offset(clock, 60 * SECOND).uncertainty_ns == pytest.approx(1 * MS, abs=100)
 
 
-def test_the_uncertainty_grows_by_fifty_microseconds_per_second() -> None:
+def test_uncertainty_grows_by_50_us_per_second() -> None:
     clock = ClockOffsets()
     exchange(clock, 0, 0, 0, 0)
     assert [offset(clock, second * SECOND).uncertainty_ns for second in (0, 1, 100)] == [0, 50_000, 5 * MS]
 
 
-def test_an_exchange_of_more_than_five_minutes_ago_says_nothing() -> None:
+def test_exchanges_expire_after_five_minutes() -> None:
     clock = ClockOffsets()
     assert clock.offset(0, LEAD) is None
     exchange(clock, 0, 0, 0, 0)
@@ -95,7 +95,7 @@ def test_an_exchange_of_more_than_five_minutes_ago_says_nothing() -> None:
     assert clock.offset(KEPT_NS + 1, LEAD + KEPT_NS) is None
 
 
-def test_a_sharp_bound_counts_for_longer_as_long_as_the_node_answers() -> None:
+def test_sharp_bounds_last_while_the_node_answers() -> None:
     clock = ClockOffsets()
     exchange(clock, 7 * MS, 0, 0, 0)
     exchange(clock, 7 * MS, 200 * SECOND, 40 * MS, 40 * MS)
@@ -104,7 +104,7 @@ def test_a_sharp_bound_counts_for_longer_as_long_as_the_node_answers() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 40)), min_size=1, max_size=40))
-def test_the_uncertainty_is_the_least_of_all_exchanges(exchanges: list[tuple[int, int]]) -> None:
+def test_uncertainty_is_the_least_of_all_exchanges(exchanges: list[tuple[int, int]]) -> None:
     clock, every, now_ns = ClockOffsets(), [], 0
     for pause, half_ms in exchanges:
         now_ns += pause * SECOND
@@ -115,7 +115,7 @@ def test_the_uncertainty_is_the_least_of_all_exchanges(exchanges: list[tuple[int
     assert offset(clock, later_ns).uncertainty_ns == min(known)
 
 
-def test_a_step_of_the_clock_of_a_node_is_recognised_and_the_past_forgotten() -> None:
+def test_clock_steps_of_nodes_reset_the_bounds() -> None:
     clock = ClockOffsets()
     exchange(clock, 0, 0, MS, MS)
     # drift and delays explain 1 + 1 + 0.25 ms
@@ -126,14 +126,14 @@ def test_a_step_of_the_clock_of_a_node_is_recognised_and_the_past_forgotten() ->
     assert (found.offset_ns, found.uncertainty_ns) == (40 * MS, 5 * MS)
 
 
-def test_a_slow_exchange_is_not_taken_for_a_step() -> None:
+def test_slow_exchanges_are_no_steps() -> None:
     clock = ClockOffsets()
     exchange(clock, 0, 0, MS, MS)
     assert not exchange(clock, 0, 5 * SECOND, 900 * MS, 0)
     assert not exchange(clock, 0, 10 * SECOND, 0, 900 * MS)
 
 
-def test_a_step_of_the_own_clock_moves_every_offset_by_as_much_and_is_no_step_of_a_node() -> None:
+def test_own_clock_steps_move_all_offsets_equally() -> None:
     clocks = ClockOffsets(), ClockOffsets()
     for clock, true_ns in zip(clocks, (3 * MS, 8 * MS), strict=True):
         exchange(clock, true_ns, 0, MS, MS)
@@ -149,6 +149,6 @@ def test_a_step_of_the_own_clock_moves_every_offset_by_as_much_and_is_no_step_of
         assert not exchange(clock, true_ns, 5 * SECOND, MS, MS)
 
 
-def test_a_reply_before_its_request_is_refused() -> None:
+def test_replies_before_requests_are_refused() -> None:
     with pytest.raises(ValueError, match="a reply 1 ns before its request"):
         ClockOffsets().add(1, 0, 0)

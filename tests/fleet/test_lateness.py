@@ -1,4 +1,4 @@
-"""Lateness and hot rails of synthetic fleets, whose truth is known."""
+"""Lateness of synthetic fleets, whose truth is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.statistics.clock_offsets import ClockOffset
-from ibpulse.core.statistics.hot_rail import find_hot_rail
 from ibpulse.core.statistics.lateness import Lateness, compare_nodes, match_steps, medians_of_others
 from ibpulse.core.statistics.steps.edges import EdgeTimes, StepTimes
 
@@ -32,28 +31,26 @@ def late_nodes(found: Mapping[str, Lateness]) -> list[str]:
 
 @pytest.mark.parametrize("clock_ms", [0.1, 2.0, 30.0])
 @pytest.mark.parametrize(("late_ms", "named"), [(0.0, False), (1.0, False), (5.0, True), (20.0, True)])
-def test_a_node_late_by_more_than_the_threshold_is_named_whatever_the_clocks_say(
-    late_ms: float, named: bool, clock_ms: float
-) -> None:
+def test_lateness_beyond_the_threshold_is_named_with_any_clocks(late_ms: float, named: bool, clock_ms: float) -> None:
     found = found_in(FleetPlan(late_ms={LATE: late_ms}, clock_ms=clock_ms, seed=3))
     assert late_nodes(found) == (["node3"] if named else [])
     late = found["node3"]
     assert abs(late.lateness_ms - late_ms) <= late.uncertainty_ms
 
 
-def test_at_the_threshold_the_estimate_is_right_and_the_others_are_not_named() -> None:
+def test_estimate_at_the_threshold_is_right() -> None:
     runs = [found_in(FleetPlan(steps=20, late_ms={LATE: 2.0}, seed=seed)) for seed in range(12)]
     assert median(each["node3"].lateness_ms for each in runs) == pytest.approx(2.0, abs=0.3)
     assert {name for each in runs for name in late_nodes(each)} <= {"node3"}
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_nobody_is_named_where_nobody_is_late(seed: int) -> None:
+def test_nobody_is_named_without_lateness(seed: int) -> None:
     plan = FleetPlan(nodes=4 + 2 * seed, steps=20, jitter_ms=1.0 + seed / 4, missing=0.01 * (seed % 3), seed=seed)
     assert late_nodes(found_in(plan)) == []
 
 
-def test_inside_a_ring_a_lateness_below_a_sample_is_not_claimed_and_a_longer_one_is() -> None:
+def test_ring_shows_only_lateness_beyond_a_sample() -> None:
     late = {late_ms: found_in(FleetPlan(late_ms={LATE: late_ms}, ring=True, seed=1)) for late_ms in (2.0, 20.0)}
     assert late_nodes(late[2.0]) == []
     assert late_nodes(late[20.0]) == ["node3"]
@@ -85,7 +82,7 @@ def test_few_peers_need_the_own_edges(nodes: int, named: bool) -> None:
         assert late_nodes(found) == (["node1"] if late else [])
 
 
-def test_a_wrong_clock_bound_is_noticed_and_makes_nobody_late() -> None:
+def test_wrong_clock_bounds_make_nobody_late() -> None:
     fleet = SyntheticFleet(FleetPlan(clocks_ms={5: 8.0}))
     found = compare_nodes(fleet.step_times(), fleet.clocks(0.1, claimed_ms={5: 0.0}))
     assert late_nodes(found) == []
@@ -95,32 +92,32 @@ def test_a_wrong_clock_bound_is_noticed_and_makes_nobody_late() -> None:
     assert apart.ms == pytest.approx(8.0, abs=0.7)
 
 
-def test_nodes_of_a_later_stage_are_not_late_but_end_apart() -> None:
+def test_later_stages_end_apart_and_are_not_late() -> None:
     found = found_in(FleetPlan(stage_ms={6: 30.0, 7: 30.0}, late_ms={6: 12.0, 7: 12.0}))
     assert late_nodes(found) == []
     assert [name for name, each in found.items() if each.ends_apart] == ["node7", "node8"]
 
 
-def test_without_measured_clocks_the_ends_still_correct_them() -> None:
+def test_ends_correct_clocks_without_measurement() -> None:
     found = found_in(FleetPlan(late_ms={LATE: 5.0}, clock_ms=2.0), clocks={})
     assert late_nodes(found) == ["node3"]
     assert all(each.ends is None for each in found.values())
 
 
 @pytest.mark.parametrize("missing", [0.01, 0.05])
-def test_missing_data_makes_nobody_late_and_hides_nobody(missing: float) -> None:
+def test_missing_data_makes_and_hides_nobody_late(missing: float) -> None:
     assert late_nodes(found_in(FleetPlan(late_ms={LATE: 20.0}, missing=missing))) == ["node3"]
     assert late_nodes(found_in(FleetPlan(missing=missing))) == []
 
 
-def test_steps_that_begin_at_the_same_part_of_every_sample_have_a_wide_bound() -> None:
+def test_steps_in_phase_with_samples_have_wide_bounds() -> None:
     plan = FleetPlan(ring=True, late_ms={LATE: 20.0}, period_ms=320.0, jitter_ms=0.0, ends_ms=0.0, clock_ms=0.0)
     assert found_in(plan)["node1"].uncertainty_ms > 4.0
     spread = found_in(FleetPlan(ring=True, late_ms={LATE: 20.0}, period_ms=313.7, jitter_ms=0.0, clock_ms=0.0))
     assert spread["node1"].uncertainty_ms < 4.0
 
 
-def test_steps_match_the_nearest_one_and_a_node_that_joined_late_has_fewer() -> None:
+def test_steps_match_the_nearest_of_the_longest_series() -> None:
     whole = 100.0 * np.arange(6)
     places = match_steps([whole, whole[2:] + 5.0, np.delete(whole, 3) - 5.0, whole[:0]])
     assert places.tolist() == [
@@ -131,7 +128,7 @@ def test_steps_match_the_nearest_one_and_a_node_that_joined_late_has_fewer() -> 
     ]
 
 
-def test_fewer_than_three_common_steps_or_two_nodes_say_nothing() -> None:
+def test_too_few_steps_or_nodes_give_nothing() -> None:
     fleet = SyntheticFleet(FleetPlan(nodes=2, steps=3))
     assert compare_nodes(fleet.step_times()) == {}
     one = SyntheticFleet(FleetPlan(nodes=1))
@@ -141,25 +138,13 @@ def test_fewer_than_three_common_steps_or_two_nodes_say_nothing() -> None:
 @given(
     st.lists(st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=3, max_size=3), min_size=1, max_size=9),
 )
-def test_the_median_of_the_others_is_that_without_the_own_value(rows: list[list[float | None]]) -> None:
+def test_median_of_others_excludes_the_own_value(rows: list[list[float | None]]) -> None:
     values = np.array([[np.nan if each is None else each for each in row] for row in rows], dtype=np.float64)
     found = medians_of_others(values)
     for (row, column), value in np.ndenumerate(values):
         others = [each for each in np.delete(values[:, column], row).tolist() if each == each]
         expected = median(others) if others and value == value else np.nan
         assert found[row, column] == pytest.approx(expected, nan_ok=True)
-
-
-def test_a_rail_is_hot_if_it_carries_most_on_most_nodes() -> None:
-    usual = dict.fromkeys((f"mlx5_{number}:1" for number in range(8)), 10.0)
-    hot = usual | {"mlx5_3:1": 20.0}
-    found = find_hot_rail({"a": hot, "b": hot, "c": usual})
-    assert found is not None
-    assert (found.port, found.nodes) == ("mlx5_3:1", 2)
-    assert found.share_ratio == pytest.approx(20 / 90)
-    assert found.usual_ratio == pytest.approx(1 / 8)
-    assert find_hot_rail({"a": hot, "b": usual}) is None
-    assert find_hot_rail({"a": dict.fromkeys(usual, 0.0)}) is None
 
 
 def test_times_are_shifted_together() -> None:
@@ -175,7 +160,7 @@ def edges(at_ms: list[float], wide_ms: float = 0.0) -> EdgeTimes:
     return EdgeTimes(times - half, times, times + half, np.full(len(times), not wide_ms))
 
 
-def test_the_bound_of_a_lateness_covers_the_half_millisecond_by_which_ends_of_a_collective_differ() -> None:
+def test_bounds_cover_the_spread_of_collective_ends() -> None:
     """Four nodes begin every step together, but on one the end before is always 0.4 ms earlier."""
     starts = [300.0 * step for step in range(20)]
     ends = {f"node{number}": [start - 100.0 - (0.4 if number == 1 else 0.0) for start in starts] for number in range(4)}
@@ -186,7 +171,7 @@ def test_the_bound_of_a_lateness_covers_the_half_millisecond_by_which_ends_of_a_
     assert [each.uncertainty_ms for each in found.values()] == pytest.approx([0.5] * 4)
 
 
-def test_edges_that_are_not_resolved_widen_the_bound_of_the_node_and_of_its_peers() -> None:
+def test_unresolved_edges_widen_bounds_of_all() -> None:
     """Steps of 300 ms end at the same part of every sample of 10 ms, so the middles err alike in each step."""
     starts = [300.0 * step for step in range(20)]
     exact = edges([start - 100.0 for start in starts])
@@ -198,7 +183,7 @@ def test_edges_that_are_not_resolved_widen_the_bound_of_the_node_and_of_its_peer
     assert [each.uncertainty_ms for each in found.values()] == pytest.approx([3.5, 4.5, 4.5, 4.5])
 
 
-def test_ends_are_compared_by_both_clocks_with_the_errors_of_both() -> None:
+def test_compared_ends_have_errors_of_both_clocks() -> None:
     starts = [300.0 * step for step in range(20)]
     ends = edges([start - 100.0 for start in starts])
     nodes = {name: StepTimes(ends, edges(starts), edges(starts), 10 * MILLISECOND_NS) for name in "abcd"}

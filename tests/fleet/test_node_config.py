@@ -122,14 +122,14 @@ def test_certificates_and_the_name_of_the_server(tmp_path: Path, certificates: P
         ),
     ],
 )
-def test_what_is_wrong_is_refused_with_file_line_and_key(tmp_path: Path, text: str, fault: str) -> None:
+def test_faults_name_file_line_and_key(tmp_path: Path, text: str, fault: str) -> None:
     assert fault in faults(tmp_path, text)
 
 
 # openssl makes the certificates
 @pytest.mark.real("process")
 @pytest.mark.needs("openssl")
-def test_a_key_of_another_certificate_is_refused(tmp_path: Path, certificates: Path) -> None:
+def test_keys_of_other_certificates_are_refused(tmp_path: Path, certificates: Path) -> None:
     (fault,) = faults(
         tmp_path, f"tls_config:\n  cert_file: {certificates}/client.crt\n  key_file: {certificates}/other.key\n"
     )
@@ -137,7 +137,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path, certificates: P
     assert fault.endswith("are not a certificate and its key: KEY_VALUES_MISMATCH")
 
 
-def test_a_changed_password_is_read_again_and_a_broken_one_keeps_the_last(tmp_path: Path) -> None:
+def test_changed_passwords_are_read_and_broken_ones_ignored(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("one")
     config = load(tmp_path, "basic_auth: {username: ops, password_file: password}")
@@ -155,9 +155,7 @@ def test_a_changed_password_is_read_again_and_a_broken_one_keeps_the_last(tmp_pa
     assert (config.access.authorization, config.problem) == (basic("ops:third"), "")
 
 
-def test_two_sources_that_read_one_file_at_a_time_agree_about_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_reads_of_one_file_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load(tmp_path, "basic_auth: {username: ops, password: one}")
     read, began, goes_on = node_config.read_node_config, threading.Event(), threading.Event()
 
@@ -184,7 +182,7 @@ def test_two_sources_that_read_one_file_at_a_time_agree_about_it(
     assert (config.access.authorization, config.problem) == (basic("ops:other"), "")
 
 
-def test_a_password_file_that_is_too_long_or_has_two_lines_is_refused(tmp_path: Path) -> None:
+def test_long_or_multiline_password_files_are_refused(tmp_path: Path) -> None:
     for text in ("x" * 4097, "é" * 2049, "one\ntwo", ""):
         (tmp_path / "password").write_text(text)
         (fault,) = faults(tmp_path, "basic_auth: {username: ops, password_file: password}")

@@ -1,4 +1,4 @@
-"""The table of nodes over nodes of this process, and over servers that answer what no daemon would."""
+"""The table of nodes over nodes of this process and hostile servers, and the memory of a polled node."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import bcrypt
 import httpx
@@ -21,6 +22,7 @@ from ibpulse import __version__
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.core.answers.captures import CapturesAnswer
 from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.ports import PortsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import HttpPeer, PeerAnswer
@@ -29,12 +31,15 @@ from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.gateway.nodes import node_table
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.node_figures import NodeFigures
 from ibpulse.gateway.nodes.node_table import NodeState, NodeTable, PolledNode
 from ibpulse.gateway.nodes.nodes import Node, Nodes, ask_node
 from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.targets import Target
+from tests.clocks import GivenClock
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
-from tests.fleet.small_answers import PORT, PORTS, answer_node, clock_of, ports_of
+from tests.fleet.small_answers import PORT, PORTS, answer_node, clock_of, jobs_of, ports_of
 from tests.loop_clock import pause, until
 
 
@@ -112,7 +117,7 @@ async def test_every_answer_of_a_node_is_read(fleet: Fleet, daemons: dict[str, D
     assert array.values.shape == (4, 50)
 
 
-async def test_a_wrong_password_is_said_and_a_corrected_one_is_used(fleet: Fleet, daemons: dict[str, Daemon]) -> None:
+async def test_corrected_passwords_are_used(fleet: Fleet, daemons: dict[str, Daemon]) -> None:
     fleet.secret.write_text("basic_auth: {username: ops, password: wrong}")
     await fleet.list(closed=daemons["closed"].url)
     row = (await fleet.poll())["closed"]
@@ -123,9 +128,7 @@ async def test_a_wrong_password_is_said_and_a_corrected_one_is_used(fleet: Fleet
     assert (await fleet.poll())["closed"].state == "up"
 
 
-async def test_a_node_that_stops_answering_keeps_its_last_answers_and_comes_back(
-    fleet: Fleet, daemons: dict[str, Daemon]
-) -> None:
+async def test_silent_nodes_keep_answers_and_come_back(fleet: Fleet, daemons: dict[str, Daemon]) -> None:
     await fleet.list(open=daemons["open"].url, frozen=daemons["frozen"].url)
     before = (await fleet.poll())["frozen"]
     daemons["frozen"].going_on.clear()
@@ -137,31 +140,32 @@ async def test_a_node_that_stops_answering_keeps_its_last_answers_and_comes_back
     assert (await fleet.poll())["frozen"].state == "up"
 
 
-HOSTILE: dict[str, tuple[Callable[[Hostile], None], str]] = {
-    "html": (lambda s: s.answer("/api/v1/ports", b"<script>alert(1)</script>", "text/html"), "'text/html', not JSON"),
-    "types": (lambda s: s.answer("/api/v1/ports", b'{"interval_seconds":"x"}'), "interval_seconds 'x' is not a number"),
-    "redirect": (lambda s: s.answer("/api/v1/ports", b"", "x/y", "302 Found", "Location: /"), "it redirects"),
-    "huge": (lambda s: s.handlers.update({"/api/v1/ports": endless}), "longer than 1000000 bytes"),
-    "slow": (lambda s: s.handlers.update({"/api/v1/ports": drip}), "no answer within 1 s"),
-    "hung": (lambda s: s.handlers.update({"/api/v1/ports": never}), "no answer within 1 s"),
-    "bomb": (lambda s: s.handlers.update({"/api/v1/ports": endless_gzip}), "its answer is compressed"),
+HOSTILE: dict[str, tuple[Callable[[Hostile, str], None], str]] = {
+    "html": (lambda s, path: s.answer(path, b"<script>alert(1)</script>", "text/html"), "'text/html', not JSON"),
+    "types": (lambda s, path: s.answer(path, b'{"interval_seconds":"x"}'), "interval_seconds 'x' is not a number"),
+    "redirect": (lambda s, path: s.answer(path, b"", "x/y", "302 Found", "Location: /"), "it redirects"),
+    "huge": (lambda s, path: s.handlers.update({path: endless}), "longer than 1000000 bytes"),
+    "slow": (lambda s, path: s.handlers.update({path: drip}), "no answer within 1 s"),
+    "hung": (lambda s, path: s.handlers.update({path: never}), "no answer within 1 s"),
+    "bomb": (lambda s, path: s.handlers.update({path: endless_gzip}), "its answer is compressed"),
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-async def test_a_hostile_node_is_down_with_a_sentence_and_the_others_are_not(
-    fleet: Fleet, server: Hostile, daemons: dict[str, Daemon], kind: str
+async def test_hostile_nodes_are_down_and_others_are_not(
+    fleet: Fleet, server: Hostile, daemons: dict[str, Daemon]
 ) -> None:
-    make, reason = HOSTILE[kind]
-    make(server)
-    await fleet.list(open=daemons["open"].url, bad=server.url)
+    for kind, (make, _) in HOSTILE.items():
+        make(server, f"/{kind}/api/v1/ports")
+    await fleet.list(open=daemons["open"].url, **{kind: f"{server.url}/{kind}" for kind in HOSTILE})
     rows = await fleet.poll()
-    assert (rows["open"].state, rows["bad"].state) == ("up", "down")
-    assert reason in rows["bad"].problem
-    assert "<script>" not in rows["bad"].problem
+    assert rows.pop("open").state == "up"
+    for kind, row in rows.items():
+        assert (kind, row.state) == (kind, "down")
+        assert HOSTILE[kind][1] in row.problem
+        assert "<script>" not in row.problem
 
 
-async def test_a_lying_clock_harms_only_its_own_node(fleet: Fleet, server: Hostile, daemons: dict[str, Daemon]) -> None:
+async def test_lying_clocks_harm_only_their_node(fleet: Fleet, server: Hostile, daemons: dict[str, Daemon]) -> None:
     answer_node(server)
     server.answer("/api/v1/clock", clock_of(2**63 - 1))
     await fleet.list(open=daemons["open"].url, bad=server.url)
@@ -175,7 +179,7 @@ async def test_a_lying_clock_harms_only_its_own_node(fleet: Fleet, server: Hosti
     assert row.problem.startswith("its clock cannot be read: its answer is not as expected: time_ns ")
 
 
-async def test_a_node_whose_jobs_cannot_be_read_keeps_its_ports_and_last_jobs(fleet: Fleet, server: Hostile) -> None:
+async def test_unreadable_jobs_keep_ports_and_last_jobs(fleet: Fleet, server: Hostile) -> None:
     answer_node(server)
     await fleet.list(n=server.url)
     before = (await fleet.poll())["n"]
@@ -189,7 +193,7 @@ async def test_a_node_whose_jobs_cannot_be_read_keeps_its_ports_and_last_jobs(fl
     assert {port.state for port in row.ports.ports} == {"INIT"}
 
 
-async def test_a_clock_that_is_ahead_is_measured_and_its_step_noticed(fleet: Fleet, server: Hostile) -> None:
+async def test_leading_clocks_and_their_steps_are_measured(fleet: Fleet, server: Hostile) -> None:
     ahead_ns = 20_000_000
 
     async def tell(writer: asyncio.StreamWriter) -> None:
@@ -227,22 +231,19 @@ async def test_nodes_come_and_go_with_the_list(fleet: Fleet, daemons: dict[str, 
     assert fleet.table.row("b") is None
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"active": False, "state": "DOWN"}, "mlx5_0:1 is not ACTIVE"),
-        ({"active": False, "problem": "its files cannot be read"}, "no samples of mlx5_0:1"),
-        ({"active": False, "rail": False}, ""),
-    ],
-)
-async def test_rails_with_problems_degrade_their_node(
-    fleet: Fleet, server: Hostile, change: dict[str, object], problem: str
-) -> None:
-    answer_node(server)
-    server.answer("/api/v1/ports", ports_of({**PORT, **change}))
-    await fleet.list(n=server.url)
-    row = (await fleet.poll())["n"]
-    assert (row.state, row.problem) == ("degraded" if problem else "up", problem)
+async def test_rails_with_problems_degrade_their_node(fleet: Fleet, server: Hostile) -> None:
+    cases = {
+        "down": ({"active": False, "state": "DOWN"}, "mlx5_0:1 is not ACTIVE"),
+        "unread": ({"active": False, "problem": "its files cannot be read"}, "no samples of mlx5_0:1"),
+        "other": ({"active": False, "rail": False}, ""),
+    }
+    for name, (change, _) in cases.items():
+        answer_node(server, f"/{name}")
+        server.answer(f"/{name}/api/v1/ports", ports_of({**PORT, **change}))
+    await fleet.list(**{name: f"{server.url}/{name}" for name in cases})
+    rows = await fleet.poll()
+    assert {name: row.problem for name, row in rows.items()} == {name: text for name, (_, text) in cases.items()}
+    assert {name: row.state for name, row in rows.items()} == {"down": "degraded", "unread": "degraded", "other": "up"}
 
 
 def kept() -> Counter[str]:
@@ -264,9 +265,7 @@ def frozen() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("frozen")
-async def test_nothing_is_kept_of_many_bad_answers_and_of_nodes_that_are_gone(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_bad_answers_and_gone_nodes_leave_no_memory(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
     # of each error that asyncio logs about the server of this test, pytest keeps the frames
     caplog.set_level(logging.CRITICAL, "asyncio")
     async with hostile() as one, hostile() as other:
@@ -290,7 +289,7 @@ async def test_nothing_is_kept_of_many_bad_answers_and_of_nodes_that_are_gone(
     assert counts[-1] == counts[1]
 
 
-async def test_polls_are_spread_evenly_and_a_hung_node_is_not_asked_twice(
+async def test_polls_are_spread_and_hung_nodes_asked_once(
     fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_table, "POLL_SECONDS", 0.4)
@@ -320,7 +319,7 @@ async def test_polls_are_spread_evenly_and_a_hung_node_is_not_asked_twice(
     assert [task for task in asyncio.all_tasks() if "NodeTable._poll" in repr(task.get_coro())] == []
 
 
-async def test_a_fault_of_ours_ends_neither_the_poll_of_another_node_nor_the_table(
+async def test_internal_errors_end_neither_polls_nor_table(
     fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer_node(server, "/a")
@@ -356,10 +355,85 @@ async def test_a_fault_of_ours_ends_neither_the_poll_of_another_node_nor_the_tab
     ]
 
 
-async def test_ports_are_asked_of_all_nodes_at_once(fleet: Fleet, daemons: dict[str, Daemon], server: Hostile) -> None:
+async def test_ports_are_asked_of_all_nodes(fleet: Fleet, daemons: dict[str, Daemon], server: Hostile) -> None:
     server.handlers["/api/v1/ports"] = never
     await fleet.list(open=daemons["open"].url, closed=daemons["closed"].url, bad=server.url)
     fleet.table.update()
     found = await fleet.nodes.ask_all(fleet.nodes.all(), lambda node: ask_node(node, PortsAnswer, "/api/v1/ports"))
     assert set(found.answers) == {"open", "closed"}
     assert found.missing == {"bad": "no answer within 1 s"}
+
+
+KEY = ("slurm", "7")
+
+
+@pytest.fixture
+def now() -> dict[str, float]:
+    return {"seconds": 100.0}
+
+
+@pytest.fixture
+def polled(now: dict[str, float]) -> PolledNode:
+    clock = GivenClock(lambda: now["seconds"], lambda: BEGIN_NS + round(now["seconds"] * 1e9))
+    return PolledNode(Target("a", "http://127.0.0.1:10055"), clock)
+
+
+def exchange(polled: PolledNode, now: dict[str, float], ahead_ms: float = 0.0) -> None:
+    """A reply of the node's clock that takes no time."""
+    monotonic_ns = round(now["seconds"] * 1e9)
+    polled._offsets.add(monotonic_ns, monotonic_ns, BEGIN_NS + monotonic_ns + round(ahead_ms * 1e6))
+
+
+def jobs(last_ms: int | None, *more: str) -> JobsAnswer:
+    times: dict[str, Any] = {f"{name}_ms": last_ms for name in ("last", "last_transmit", "last_receive")}
+    times |= {f"{name}_uncertainty_ms": 10 for name in ("last", "last_transmit", "last_receive")}
+    traffic = {"since_ms": 0, "known_until_ms": 10**13, "step_period_seconds": None, **times}
+    members = [{"job_id": each, "traffic": traffic} for each in ("7", *more)]
+    return JobsAnswer.model_validate_json(jobs_of(*members))
+
+
+def test_clock_of_a_silence_is_from_its_discovery(polled: PolledNode, now: dict[str, float]) -> None:
+    exchange(polled, now)
+    polled.note_jobs(jobs(1000))
+    first = polled.state.clocks_then[KEY]
+    now["seconds"] += 250
+    exchange(polled, now, ahead_ms=8.0)
+    polled.note_jobs(jobs(1000, "8"))
+    assert polled.state.clocks_then[KEY] == first
+    assert polled.state.clocks_then["slurm", "8"].offset.offset_ns != first.offset.offset_ns
+    # traffic, and another silence
+    polled.note_jobs(jobs(2000))
+    assert set(polled.state.clocks_then) == {KEY}
+    assert polled.state.clocks_then[KEY].at_ns == polled.state.seen_ns == BEGIN_NS + round(350e9)
+
+
+def test_silences_have_no_clock_until_one_is_known(polled: PolledNode, now: dict[str, float]) -> None:
+    exchange(polled, now)
+    polled.note_jobs(jobs(1000))
+    now["seconds"] += 3600
+    # no exchange for an hour: the clock of the silence before does not hold for this one
+    polled.note_jobs(jobs(2000))
+    assert polled.state.clocks_then == {}
+    exchange(polled, now)
+    polled.note_jobs(jobs(2000))
+    assert set(polled.state.clocks_then) == {KEY}
+
+
+def test_rails_are_idle_since_their_last_seen_traffic(
+    polled: PolledNode, now: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([("mlx5_0:1",), (), ("mlx5_0:1",), ("mlx5_0:1", "mlx5_1:1"), ()])
+
+    async def ask(_: object) -> NodeFigures:
+        return NodeFigures("1.2.3", None, next(answers))
+
+    monkeypatch.setattr(node_table, "ask_figures", ask)
+    found = []
+    for _ in range(5):
+        polled._polls = 0
+        asyncio.run(polled._read_figures(None))  # type: ignore[arg-type]
+        since_ns = polled.state.idle_since_ns
+        found.append(None if since_ns is None else (since_ns - BEGIN_NS) / 1e9)
+        now["seconds"] += 30
+    # at first nothing is known of before
+    assert found == [None, None, 160.0, 160.0, None]

@@ -33,7 +33,7 @@ async def ask(node: Node) -> bytes:
     return (await node.get("/x")).body
 
 
-async def test_answers_come_as_they_are_there_and_missing_nodes_have_a_reason(server: Hostile, nodes: Nodes) -> None:
+async def test_answers_come_early_and_missing_nodes_have_reasons(server: Hostile, nodes: Nodes) -> None:
     async def late(writer: asyncio.StreamWriter) -> None:
         await pause(0.3)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
@@ -68,7 +68,7 @@ async def test_at_most_64_requests_run_in_parallel(server: Hostile, nodes: Nodes
     assert most == MAX_PARALLEL
 
 
-async def test_a_reader_that_leaves_early_leaves_nothing_behind(server: Hostile, nodes: Nodes) -> None:
+async def test_readers_that_leave_early_leave_no_tasks(server: Hostile, nodes: Nodes) -> None:
     server.handlers["/hung/x"] = never
     server.answer("/quick/x", b"quick")
     nodes.update(listed(server, "hung", "quick"), lambda _: PLAIN)
@@ -78,7 +78,7 @@ async def test_a_reader_that_leaves_early_leaves_nothing_behind(server: Hostile,
     assert [task for task in asyncio.all_tasks() if "_ask" in repr(task.get_coro())] == []
 
 
-async def test_a_fault_of_ours_is_not_taken_for_one_of_the_node(server: Hostile, nodes: Nodes) -> None:
+async def test_internal_errors_are_not_faults_of_nodes(server: Hostile, nodes: Nodes) -> None:
     async def broken(_: Node) -> bytes:
         raise ZeroDivisionError
 
@@ -87,7 +87,7 @@ async def test_a_fault_of_ours_is_not_taken_for_one_of_the_node(server: Hostile,
         await nodes.ask_all(nodes.all(), broken)
 
 
-async def test_nodes_that_stay_the_same_keep_their_connections(server: Hostile, nodes: Nodes) -> None:
+async def test_unchanged_nodes_keep_their_connections(server: Hostile, nodes: Nodes) -> None:
     server.answer("/a/x", b"1")
     nodes.update(listed(server, "a", "b"), lambda _: PLAIN)
     first = nodes.get("a")
@@ -117,7 +117,7 @@ async def test_credentials_go_only_to_the_nodes_of_their_source() -> None:
     assert "uthorization" not in theirs.asked[0]
 
 
-async def test_every_request_counts_once_by_how_it_ended(server: Hostile, nodes: Nodes) -> None:
+async def test_requests_count_once_by_outcome(server: Hostile, nodes: Nodes) -> None:
     server.answer("/a/x", b"1")
     server.answer("/a/secret", b"", "text/html", "401 No")
     server.send("/a/broken", b"SSH\r\n\r\n")
@@ -132,7 +132,7 @@ async def test_every_request_counts_once_by_how_it_ended(server: Hostile, nodes:
             assert nodes.outcomes - before == {outcome: 1}, found
 
 
-async def test_a_stream_counts_once_by_how_it_began(server: Hostile, nodes: Nodes) -> None:
+async def test_streams_count_once_by_their_begin(server: Hostile, nodes: Nodes) -> None:
     async def broken_later(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
         await writer.drain()
@@ -152,7 +152,7 @@ async def test_a_stream_counts_once_by_how_it_began(server: Hostile, nodes: Node
         assert found == (b"x" if path == "x" else b"")
 
 
-async def test_the_limit_is_free_again_after_failures(server: Hostile, nodes: Nodes) -> None:
+async def test_failures_free_their_places(server: Hostile, nodes: Nodes) -> None:
     server.handlers["/hung/x"] = never
     server.answer("/a/x", b"1")
     nodes.update(listed(server, "hung", "a"), lambda _: PLAIN)
@@ -164,7 +164,7 @@ async def test_the_limit_is_free_again_after_failures(server: Hostile, nodes: No
     assert (await nodes.ask_all(nodes.all(), ask)).answers == {"a": b"1"}
 
 
-async def test_a_node_that_hangs_leaves_places_to_the_others(server: Hostile, nodes: Nodes) -> None:
+async def test_hung_nodes_leave_places_to_others(server: Hostile, nodes: Nodes) -> None:
     server.handlers["/hung/x"] = never
     server.answer("/quick/x", b"quick")
     nodes.update(listed(server, "hung", "quick"), lambda _: PLAIN)

@@ -26,7 +26,7 @@ def silences(rates: Floats, bound: float | None = 0.001, resolution: float = 0.0
     return find_silences(rates, SampleTimes(0.0, INTERVAL, bound, resolution), 1e6, shortest_stall(0.3))
 
 
-def test_a_silence_of_more_than_three_steps_is_found_with_the_bounds_of_its_moment() -> None:
+def test_long_silences_have_bounds() -> None:
     (found,) = silences(traffic((4.25, 6.05)))
     # the last traffic before is that of the burst up to 4.25 s
     assert found.low <= 4.25 <= found.high
@@ -37,7 +37,7 @@ def test_a_silence_of_more_than_three_steps_is_found_with_the_bounds_of_its_mome
     assert shortest_stall(2.0) == 6.0
 
 
-def test_missing_data_is_no_silence_and_widens_the_moment() -> None:
+def test_missing_data_widens_bounds_and_is_no_silence() -> None:
     rates = traffic((4.25, 6.05))
     rates[:, 425:430] = np.nan
     (found,) = silences(rates)
@@ -50,10 +50,10 @@ def test_missing_data_is_no_silence_and_widens_the_moment() -> None:
 WHOLE = [(0.0, 10.0)]
 
 
-def test_the_first_to_fall_silent_is_named_only_beyond_the_bounds() -> None:
+def test_first_silent_node_is_named_beyond_bounds() -> None:
     found = {name: silences(traffic((begin, 20.0))) for name, begin in (("a", 4.25), ("b", 4.11), ("c", 4.25))}
     (stall,) = find_stalls(found, dict.fromkeys(found, WHOLE))
-    assert stall.whole
+    assert stall.moving == ()
     assert stall.first == ("b",)
     assert stall.silent[0] == "b"
     assert 0.1 < stall.sending.gap < 0.14
@@ -65,14 +65,14 @@ def test_the_first_to_fall_silent_is_named_only_beyond_the_bounds() -> None:
 
 
 @pytest.mark.parametrize(("bound", "resolution"), [(None, 0.0), (0.001, 0.2)])
-def test_no_order_without_clocks_or_beyond_the_counters(bound: float | None, resolution: float) -> None:
+def test_no_order_without_clocks_or_fine_counters(bound: float | None, resolution: float) -> None:
     found = {"a": silences(traffic((4.25, 20.0)), bound, resolution), "b": silences(traffic((4.11, 20.0)))}
     (stall,) = find_stalls(found, dict.fromkeys(found, WHOLE))
     assert stall.first == ()
     assert stall.receiving.gap == 0.0
 
 
-def test_who_stops_sending_first_still_receives() -> None:
+def test_first_to_stop_sending_still_receives() -> None:
     # b stops sending at 4.11 s and receives what a sends until 4.25 s
     stopped = np.stack([traffic((4.11, 20.0))[0], traffic((4.25, 20.0))[1]])
     found = {"a": silences(traffic((4.25, 20.0))), "b": silences(stopped)}
@@ -83,7 +83,7 @@ def test_who_stops_sending_first_still_receives() -> None:
     assert set(stall.receiving.nodes) == {"a", "b"}
 
 
-def test_a_node_whose_samples_end_does_not_keep_moving() -> None:
+def test_nodes_without_samples_do_not_keep_moving() -> None:
     found = {"a": silences(traffic((4.0, 20.0))), "b": []}
     (stall,) = find_stalls(found, {"a": WHOLE, "b": [(0.0, 4.5)]}, shortest_stall(0.3))
     assert stall.moving == ()
@@ -94,10 +94,9 @@ def test_nodes_that_keep_moving_did_not_stop_first() -> None:
     (stall,) = find_stalls(found, {"a": WHOLE, "b": WHOLE, "c": [(8.0, 10.0)]})
     assert stall.silent == ("a",)
     assert stall.moving == ("b",)
-    assert not stall.whole
 
 
-def test_two_silences_one_after_the_other_are_two_stalls() -> None:
+def test_consecutive_silences_are_two_stalls() -> None:
     found = {name: silences(traffic((2.0, 4.0), (6.0, 9.0))) for name in "ab"}
     stalls = find_stalls(found, dict.fromkeys(found, WHOLE))
     assert [round(stall.since) for stall in stalls] == [6, 2]

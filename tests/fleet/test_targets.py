@@ -75,7 +75,7 @@ def test_addresses(address: str, name: str, url: str) -> None:
         ("http:///x", NOT_AN_ADDRESS),
     ]
 )
-def test_what_is_no_address_is_refused(address: str, reason: str) -> None:
+def test_other_addresses_are_refused(address: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         make_target(address, {}, "s")
     assert reason in str(caught.value)
@@ -105,7 +105,7 @@ def test_labels_name_the_node_and_choose_the_scheme() -> None:
         ({f"l{number}": "" for number in range(33)}, "has 33 labels; use at most 32"),
     ],
 )
-def test_what_is_no_label_is_refused(labels: dict[str, str], reason: str) -> None:
+def test_other_labels_are_refused(labels: dict[str, str], reason: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         make_target("node", labels, "s")
     assert reason in str(caught.value)
@@ -120,7 +120,7 @@ def read(directory: Path, text: str, form: str) -> tuple[Target, ...]:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_list_in_the_format_of_prometheus(tmp_path: Path, form: str) -> None:
+def test_lists_in_the_format_of_prometheus(tmp_path: Path, form: str) -> None:
     text = json.dumps(
         [
             {"targets": ["node1:1", "node2"], "labels": {"leaf": "l1"}},
@@ -136,7 +136,7 @@ def test_a_list_in_the_format_of_prometheus(tmp_path: Path, form: str) -> None:
     assert read(tmp_path, "[]", form) == ()
 
 
-def test_scalars_of_yaml_are_taken_as_written(tmp_path: Path) -> None:
+def test_yaml_scalars_stay_as_written(tmp_path: Path) -> None:
     (target,) = read(tmp_path, "- targets: [node1:1]\n  labels: {rack: 012, row: yes}\n", "yaml")
     assert target.labels == {"rack": "012", "row": "yes"}
 
@@ -166,7 +166,7 @@ def faults(directory: Path, text: str, form: str) -> list[str]:
         ([{"targets": ["ftp://a"]}], "list: entry 1: 'ftp' is not a scheme", "list:1: 'ftp' is not a scheme"),
     ],
 )
-def test_a_list_with_a_fault_is_refused_with_its_place(
+def test_faulty_lists_are_refused_with_the_place(
     tmp_path: Path, document: Any, json_fault: str, yaml_fault: str
 ) -> None:
     text = json.dumps(document)
@@ -174,7 +174,7 @@ def test_a_list_with_a_fault_is_refused_with_its_place(
     assert faults(tmp_path, text, "yaml")[0].startswith(yaml_fault)
 
 
-def test_what_is_neither_json_nor_yaml_is_refused(tmp_path: Path) -> None:
+def test_neither_json_nor_yaml_is_refused(tmp_path: Path) -> None:
     assert faults(tmp_path, "[", "json")[0].startswith("list: not JSON: ")
     assert faults(tmp_path, "[", "yaml")[0].startswith("list:1: not YAML: ")
     assert faults(tmp_path, "[" * 10_000, "yaml")[0].startswith("list:1: more than 20 levels deep")
@@ -183,7 +183,7 @@ def test_what_is_neither_json_nor_yaml_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# no nodes\n", "---\n"])
-def test_an_empty_file_is_not_a_list_without_nodes(tmp_path: Path, text: str) -> None:
+def test_empty_files_are_no_empty_lists(tmp_path: Path, text: str) -> None:
     (fault,) = faults(tmp_path, text, "yaml")
     assert "is empty; write [] if there are no nodes" in fault or f"is not a list; write it like {EXAMPLE}" in fault
 
@@ -192,7 +192,7 @@ def test_numbers_as_labels_are_refused_in_json(tmp_path: Path) -> None:
     assert "labels is not an object of texts" in faults(tmp_path, '[{"targets": ["a"], "labels": {"x": 5}}]', "json")[0]
 
 
-def test_the_number_of_nodes_and_of_faults_is_bounded() -> None:
+def test_numbers_of_nodes_and_faults_are_bounded() -> None:
     many = json.dumps([{"targets": [f"n{number}" for number in range(1_000_000)]}]).encode()
     with pytest.raises(DiscoveryError, match=f"more than {MAX_TARGETS} nodes"):
         make_targets(read_json(many, "list"), "s")
@@ -201,7 +201,7 @@ def test_the_number_of_nodes_and_of_faults_is_bounded() -> None:
     assert len(caught.value.faults) == MAX_FAULTS
 
 
-def test_aliases_that_repeat_themselves_do_no_harm(tmp_path: Path) -> None:
+def test_recursive_aliases_are_harmless(tmp_path: Path) -> None:
     bomb = "- &a {targets: [x], labels: {a: b}}\n" + "- *a\n" * 5000
     assert "a second node is called 'x'" in faults(tmp_path, bomb, "yaml")[0]
     recursive = "- &a {targets: [x], labels: *a}\n"

@@ -209,6 +209,7 @@ VERBS = {
             settings=("nodes", "log"),
             options="fleet",
             reads_files=True,
+            writes_files=True,
             checks_flags=True,
         ),
         Verb(

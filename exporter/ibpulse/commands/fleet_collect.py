@@ -18,19 +18,19 @@ from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.options.fleet import LAST
 from ibpulse.gateway.nodes.discovery import Discovery, make_discovery
 from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.workbench.fleet.collected_files import FileCollection, collect_files, read_labels
-from ibpulse.workbench.fleet.collected_nodes import GATEWAY_PARALLEL, PARALLEL, NodeCollection, collect_nodes
-from ibpulse.workbench.fleet.collection_result import CollectionResult
-from ibpulse.workbench.fleet.dataset_store import DatasetStore
-from ibpulse.workbench.fleet.gateway_nodes import GatewaySource
-from ibpulse.workbench.fleet.stage_workers import open_scheduler, open_workers
-from ibpulse.workbench.fleet.unfinished_span import (
+from ibpulse.workbench.fleet.collection import (
+    NOTE,
+    CollectionResult,
     UnfinishedSpan,
     choose_span,
     continue_span,
-    end_span,
+    open_scheduler,
+    open_workers,
     settled_span,
 )
+from ibpulse.workbench.fleet.dataset import DatasetStore
+from ibpulse.workbench.fleet.from_files import collect_files, read_labels
+from ibpulse.workbench.fleet.from_nodes import GATEWAY_PARALLEL, PARALLEL, GatewaySource, NodeCollection, collect_nodes
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -113,7 +113,7 @@ def _collect_files(
     workers: tuple[Executor, Executor],
 ) -> CollectionResult:
     labels = asyncio.run(read_labels(_discovery(arguments, settings))) if settings.nodes.sources else {}
-    return collect_files(store, FileCollection(arguments.files, arguments.job, span, labels), *workers)
+    return collect_files(store, arguments.files, *workers, job=arguments.job, span=span, labels=labels)
 
 
 def _collect_nodes(
@@ -126,7 +126,7 @@ def _collect_nodes(
     parallel = GATEWAY_PARALLEL if arguments.url else PARALLEL
     wanted = NodeCollection(*span, arguments.job, parallel)
     result = asyncio.run(collect_nodes(store, _discovery(arguments, settings), wanted, computing))
-    end_span(store)
+    store.remove(NOTE)
     return result
 
 

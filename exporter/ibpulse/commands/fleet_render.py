@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, PictureError
 from ibpulse.base.text import escape_controls, kilobytes
 from ibpulse.commands.fleet_report import read_choice
-from ibpulse.workbench.fleet.fleet_pictures import render_fleet
-from ibpulse.workbench.fleet.fleet_report import describe_dataset
-from ibpulse.workbench.fleet.report_source import ReportSource
+from ibpulse.workbench.fleet.pictures import render_fleet
+from ibpulse.workbench.fleet.report import describe_dataset
+from ibpulse.workbench.fleet.source import ReportSource
 from ibpulse.workbench.pictures.options import PictureOptions, size_faults
 
 TYPES = (".png", ".svg")
@@ -35,11 +36,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     report = describe_dataset(arguments.dataset, choice)
     options = PictureOptions(arguments.width, arguments.dpi, theme=arguments.theme)
-    source = ReportSource(arguments.dataset, choice)
-    try:
+    with closing(ReportSource(arguments.dataset, choice)) as source:
         render_fleet(arguments.picture, source, report, arguments.sort, arguments.output, options)
-    finally:
-        source.close()
     size = kilobytes(arguments.output.stat().st_size)
     print(escape_controls(f"{arguments.output}: {arguments.picture} of {arguments.dataset}, {size}"))
     return 0

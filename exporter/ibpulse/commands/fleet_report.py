@@ -6,9 +6,9 @@ import argparse
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError
-from ibpulse.workbench.fleet.fleet_report import describe_dataset
-from ibpulse.workbench.fleet.fleet_report_formats import render_json, render_page, render_text
-from ibpulse.workbench.fleet.report_source import DatasetChoice
+from ibpulse.workbench.fleet.formats import render_json, render_page, render_text
+from ibpulse.workbench.fleet.report import describe_dataset
+from ibpulse.workbench.fleet.source import DatasetChoice
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -14,7 +14,7 @@ rail_series, span_statistics
                    all statistics of a recorded time range
 resampling_units, bootstrap
                    confidence intervals
-clock_offsets, lateness, stalls, failovers, hot_rail, rail_split
+clock_offsets, lateness, stalls, rails
                    many nodes: how far their clocks are apart, which is late or fell silent, which rail is hot
 
 Docstrings state the laws that a result obeys, and the tests check them.

@@ -1,10 +1,10 @@
-"""How far the clock of a node is from this one, from requests and their replies, and how certain that is.
+"""The offset of a node's clock from this one with its uncertainty, from requests and their replies.
 
 A node reads its clock at some moment between request and reply. Its clock minus that of the asker is therefore at least
 as much as if it had answered with the reply, and at most as much as if it had answered with the request. The highest
-such least and the lowest such most count, from whatever exchanges, so a quick request and a quick reply are enough,
-even if never both at the same time. Clocks drift: with every second, each bound is 50 µs less sharp. All is kept by
-the monotonic clock, so that a step of the own clock disturbs nothing.
+lower bound and the lowest upper bound of all exchanges count, so a quick request and a quick reply are enough, even if
+never both at the same time. Clocks drift: with every second, each bound is 50 µs less sharp. Bounds are relative to the
+monotonic clock, so that a step of the own clock does not affect them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEPT_NS = 300_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """The clock of a node minus this one, in nanoseconds, and by how much that may be wrong either way."""
+    """The clock of a node minus this one, in nanoseconds, and the largest possible error either way."""
 
     offset_ns: int
     uncertainty_ns: int
@@ -37,69 +37,45 @@ class MeasuredOffset:
         return low_ms / 1000 - shift - doubt, high_ms / 1000 - shift + doubt
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """The least or the most that the node's clock was ahead of the monotonic clock, and when."""
-
-    lead_ns: int
-    at_ns: int
-
-    def drift_ns(self, now_ns: int) -> int:
-        return round(DRIFT * max(0, now_ns - self.at_ns))
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """Both bounds."""
-
-    least: _Bound
-    most: _Bound
-
-    def at(self, now_ns: int) -> tuple[int, int]:
-        """The least and the most at a moment."""
-        return (
-            self.least.lead_ns - self.least.drift_ns(now_ns),
-            self.most.lead_ns + self.most.drift_ns(now_ns),
-        )
+_Bound = tuple[int, int]
+"""The least or the most that the node's clock was ahead of the monotonic clock, and when."""
 
 
 class ClockOffsets:
     """The exchanges with one node. Times are those of the monotonic clock, in nanoseconds."""
 
     def __init__(self) -> None:
-        self._bounds: _Bounds | None = None
+        self._bounds: tuple[_Bound, _Bound] | None = None
         self._newest_ns = 0
 
     def add(self, sent_ns: int, received_ns: int, node_ns: int) -> bool:
-        """Add an exchange, in which the node's clock was `node_ns`; whether that clock was stepped since the last ones.
+        """Add an exchange, in which the node's clock was `node_ns`; true if that clock was stepped since the last ones.
 
-        A step is an offset that neither round trips nor drift explain. All exchanges before it are forgotten.
+        A step is an offset that neither round trips nor drift explain. Earlier exchanges are dropped then.
 
         Raises:
             ValueError: the reply is older than the request.
         """
         if received_ns < sent_ns:
             raise ValueError(f"a reply {sent_ns - received_ns} ns before its request")
-        new = _Bounds(_Bound(node_ns - received_ns, received_ns), _Bound(node_ns - sent_ns, sent_ns))
-        known, self._newest_ns = self._bounds, received_ns
-        if known is None:
-            self._bounds = new
-            return False
-        (least_ns, most_ns), (new_least_ns, new_most_ns) = known.at(received_ns), new.at(received_ns)
+        new = (node_ns - received_ns, received_ns), (node_ns - sent_ns, sent_ns)
+        known, self._newest_ns = self._bounds or new, received_ns
+        (least_ns, most_ns), (new_least_ns, new_most_ns) = _drifted(known, received_ns), _drifted(new, received_ns)
         stepped = new_least_ns > most_ns or new_most_ns < least_ns
-        if stepped:
-            self._bounds = new
-        else:
-            # all bounds become less sharp at the same rate, so the sharper one stays so
-            self._bounds = _Bounds(
-                new.least if new_least_ns >= least_ns else known.least,
-                new.most if new_most_ns <= most_ns else known.most,
-            )
+        # all bounds become less sharp at the same rate, so the sharper one stays so
+        sharper = new[0] if new_least_ns >= least_ns else known[0], new[1] if new_most_ns <= most_ns else known[1]
+        self._bounds = new if stepped else sharper
         return stepped
 
     def offset(self, now_ns: int, wall_ns: int) -> ClockOffset | None:
         """The offset at this moment, at which this clock is `wall_ns`; None without an exchange in the last minutes."""
         if self._bounds is None or now_ns - self._newest_ns > KEPT_NS:
             return None
-        least_ns, most_ns = self._bounds.at(now_ns)
+        least_ns, most_ns = _drifted(self._bounds, now_ns)
         return ClockOffset((least_ns + most_ns) // 2 - (wall_ns - now_ns), -(-(most_ns - least_ns) // 2))
+
+
+def _drifted(bounds: tuple[_Bound, _Bound], now_ns: int) -> tuple[int, int]:
+    """The least and the most at a moment."""
+    least_drift_ns, most_drift_ns = (round(DRIFT * max(0, now_ns - at_ns)) for _, at_ns in bounds)
+    return bounds[0][0] - least_drift_ns, bounds[1][0] + most_drift_ns

@@ -1,4 +1,4 @@
-"""How much later a node begins a step than its peers, from the edges of their steps.
+"""The lateness of a node: the delay of its steps against those of its peers, from the edges of the steps.
 
 The ends of a collective coincide on all its members to a fraction of a millisecond, and correct the clocks in band: the
 silence between such an end and the first transmission of the next step is longer by as much as the node is late,
@@ -20,25 +20,25 @@ from ibpulse.core.defaults import FEWEST_PEERS
 from ibpulse.core.statistics.clock_offsets import ClockOffset
 from ibpulse.core.statistics.steps.edges import EdgeTimes, StepTimes
 
-FEWEST_STEPS = 3
+MIN_STEPS = 3
 # a node is late by at least this much, and by this many robust standard deviations of its peers
-ENOUGH_MS, ENOUGH_Z = 2.0, 5.0
+MIN_LATE_MS, MIN_Z = 2.0, 5.0
 # how far the ends of a collective lie apart on its members
 COINCIDE_MS = 0.5
 STANDARD_ERRORS = 3.0
 # with fewer peers, their spread is hardly known, so that the own edges of a late node must show its wait
-ENOUGH_PEERS = 6
+MIN_SURE_PEERS = 6
 # of a normal distribution: its standard deviation over the median of absolute deviations, and the standard error of a
 # median over that of a mean
 MAD_TO_DEVIATION, MEDIAN_ERROR = 1.4826, 1.2533
 # the smallest deviation of peers that is believed
-LEAST_DEVIATION_MS = 0.1
+MIN_DEVIATION_MS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A time in ms, the most by which it may be wrong, and by how many robust standard deviations it differs from
-    that of the peers."""
+    """A time in ms, its largest possible error, and its distance from that of the peers in robust standard
+    deviations."""
 
     ms: float
     uncertainty_ms: float
@@ -47,16 +47,16 @@ class Estimate:
     @property
     def stands_out(self) -> bool:
         """Whether it is certainly positive, and large enough to report."""
-        return self.ms > ENOUGH_MS and self.ms > self.uncertainty_ms and self.z > ENOUGH_Z
+        return self.ms > MIN_LATE_MS and self.ms > self.uncertainty_ms and self.z > MIN_Z
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late a node begins its steps, from `steps` of them that its peers have as well, usually `peers` of them.
+    """The lateness of a node, from `steps` of its steps that its peers have as well, usually `peers` of them.
 
     `start` is its first transmission against that of the median of its peers, on the job's own clock. `own` is its
-    first transmission minus its own first receipt, None if one direction is unknown. `ends` is how much later its
-    traffic ends by the clocks as they were measured, None if they were not.
+    first transmission minus its own first receipt, None if one direction is unknown. `ends` is the delay of the end of
+    its traffic by the clocks as they were measured, None if they were not.
     """
 
     steps: int
@@ -67,18 +67,18 @@ class Lateness:
 
     @property
     def lateness_ms(self) -> float:
-        """How much later it begins, in ms."""
+        """The delay of its begin, in ms."""
         return self.start.ms
 
     @property
     def uncertainty_ms(self) -> float:
-        """The most by which that may be wrong."""
+        """The largest possible error of that."""
         return self.start.uncertainty_ms
 
     @property
     def ends_apart(self) -> bool:
         """Whether its traffic does not end with that of its peers: another stage, or a clock whose bound is wrong."""
-        return self.ends is not None and abs(self.ends.ms) > max(self.ends.uncertainty_ms, ENOUGH_MS)
+        return self.ends is not None and abs(self.ends.ms) > max(self.ends.uncertainty_ms, MIN_LATE_MS)
 
     @property
     def waits(self) -> bool:
@@ -92,7 +92,7 @@ class Lateness:
         return own is not None and own.ms + own.uncertainty_ms < start.ms - start.uncertainty_ms
 
     @property
-    def judged(self) -> bool:
+    def enough_peers(self) -> bool:
         """Whether it has enough peers to be called late."""
         return self.peers >= FEWEST_PEERS
 
@@ -102,8 +102,8 @@ class Lateness:
 
         Where its ends are apart from those of its peers, they cannot correct its clock, so its own edges must agree.
         """
-        agrees = self.waits or not (self.ends_apart or self.peers < ENOUGH_PEERS)
-        return self.judged and self.start.stands_out and agrees and not self.refuted
+        agrees = self.waits or not (self.ends_apart or self.peers < MIN_SURE_PEERS)
+        return self.enough_peers and self.start.stands_out and agrees and not self.refuted
 
 
 def compare_nodes(
@@ -111,11 +111,10 @@ def compare_nodes(
 ) -> dict[str, Lateness]:
     """The lateness of each node against the median of its peers, over the steps that both have.
 
-    Times are after one origin, by the clock of each node. `clocks` say how far these are ahead, as far as known; that
-    tells which step of a node is which of another one, and whether the ends coincide. Nodes with too few common steps
-    are left out.
+    Times are after one origin, by the clock of each node. `clocks` are the known leads of these clocks; they decide
+    which steps of two nodes match, and whether the ends coincide. Nodes with too few common steps are left out.
     """
-    usual = {node: each for node, each in steps.items() if len(each) >= FEWEST_STEPS}
+    usual = {node: each for node, each in steps.items() if len(each) >= MIN_STEPS}
     if len(usual) < 2:
         return {}
     known = clocks or {}
@@ -124,8 +123,8 @@ def compare_nodes(
     series = _Series(list(usual.values()), places)
     silences = series.difference("transmit", "end_before")
     starts = _compare(silences, series.width("transmit", "end_before"), COINCIDE_MS)
-    own_delays = series.difference("transmit", "receive")
-    owns = _describe_own(own_delays, series.width("transmit", "receive"))
+    # as they are: z is against the peers, because all nodes of a pipeline have some own delay
+    owns = _describe(series.difference("transmit", "receive"), series.width("transmit", "receive"), 0.0)
     ends = _compare_ends(series, list(usual), known)
     shared = ~np.isnan(_against_others(silences))
     common = np.count_nonzero(shared, axis=1)
@@ -133,12 +132,12 @@ def compare_nodes(
     return {
         node: Lateness(int(count), int(np.median(others[mine])), start, own, end)
         for node, count, mine, start, own, end in zip(usual, common, shared, starts, owns, ends, strict=True)
-        if count >= FEWEST_STEPS and start is not None
+        if count >= MIN_STEPS and start is not None
     }
 
 
 def match_steps(ends: Sequence[Floats]) -> Counts:
-    """Which step of each series of ends is which: (series, steps of the longest), -1 where it has none.
+    """For each series of ends its steps that match those of the longest: (series, steps of it), -1 where it has none.
 
     Steps match the nearest one of the longest series, at most a third of a step away.
     """
@@ -170,11 +169,11 @@ class _Series:
         return self._take(edge, lambda times: times.at)
 
     def difference(self, later: str, earlier: str) -> Floats:
-        """How much later one edge is than another of the same node."""
+        """The time from one edge to a later one of the same node."""
         return self.at(later) - self.at(earlier)
 
     def width(self, later: str, earlier: str) -> Floats:
-        """By how much such a difference may be wrong the same way in every step.
+        """The error that such a difference may have in every step alike.
 
         The middle of an unresolved edge is wrong by up to half its range. Where steps begin at all parts of a sample,
         that error differs from step to step and shows in the scatter; what is left is as wide as the parts at which
@@ -196,12 +195,12 @@ class _Series:
 
 
 def _measure_sameness(node: StepTimes) -> float:
-    """How alike the parts of a sample are at which the steps of a node end: 1 if they are the same, or unknown.
+    """The likeness of the parts of a sample at which the steps of a node end: 1 if they are the same, or unknown.
 
     Twice the longest part of a sample without any, because the median of few different errors may be each of them.
     """
     ends = node.end_before.at[node.end_before.resolved]
-    if len(ends) < FEWEST_STEPS:
+    if len(ends) < MIN_STEPS:
         return 1.0
     phases = np.sort(ends % node.interval_ns) / node.interval_ns
     gaps = np.diff(phases, append=phases[0] + 1.0)
@@ -209,7 +208,7 @@ def _measure_sameness(node: StepTimes) -> float:
 
 
 def _compare(values: Floats, widths: Floats, floor_ms: float) -> list[Estimate | None]:
-    """How much higher the values (nodes, steps) of each node are than those of the median of its peers.
+    """The difference of the values (nodes, steps) of each node from those of the median of its peers.
 
     The uncertainty is three standard errors of the median over the steps, `floor_ms`, and what may be wrong in all
     steps alike.
@@ -227,7 +226,7 @@ def _describe(against: Floats, systematic: Floats, floor_ms: float) -> list[Esti
     scores, errors = _medians(against)
     usual = medians_of_others(scores[:, np.newaxis])[:, 0]
     spread = MAD_TO_DEVIATION * _deviations_of_others(scores)
-    scale = np.fmax(np.fmax(spread, errors), LEAST_DEVIATION_MS)
+    scale = np.fmax(np.fmax(spread, errors), MIN_DEVIATION_MS)
     alike, _ = _medians(np.where(np.isnan(against), np.nan, systematic))
     return [
         None if math.isnan(score) else Estimate(float(score), float(unsure), float(z))
@@ -237,20 +236,8 @@ def _describe(against: Floats, systematic: Floats, floor_ms: float) -> list[Esti
     ]
 
 
-def _describe_own(delays: Floats, widths: Floats) -> list[Estimate | None]:
-    """The own delays (nodes, steps) as they are; z is against the peers, because all nodes of a pipeline have some."""
-    scores, errors = _medians(delays)
-    alike, _ = _medians(np.where(np.isnan(delays), np.nan, widths))
-    scale = np.fmax(np.fmax(MAD_TO_DEVIATION * _deviations_of_others(scores), errors), LEAST_DEVIATION_MS)
-    zs = (scores - medians_of_others(scores[:, np.newaxis])[:, 0]) / scale
-    return [
-        None if math.isnan(score) else Estimate(float(score), float(STANDARD_ERRORS * error + wide), float(z))
-        for score, error, wide, z in zip(scores, errors, alike, zs, strict=True)
-    ]
-
-
 def _compare_ends(series: _Series, nodes: Sequence[str], clocks: Mapping[str, ClockOffset]) -> list[Estimate | None]:
-    """How much later the traffic of each node ends than that of its peers, by the measured clocks."""
+    """The delay of the end of each node's traffic against its peers, by the measured clocks."""
     if len(clocks.keys() & set(nodes)) < 2:
         return [None] * len(nodes)
     ahead = np.array([clocks[node].offset_ns / MILLISECOND_NS if node in clocks else np.nan for node in nodes])

@@ -1,8 +1,8 @@
-"""Finds when the nodes of a job fall silent for far longer than between steps, and which stopped sending first.
+"""Finds silences of a job's nodes that are far longer than those between steps, and the first node to stop sending.
 
 A node that still moves bytes did not stop first. Of the silent ones, the order is known only where the clocks are, and
-where the moments lie further apart than the bounds of the clocks and the samples. Sending is judged first: a node that
-stops sending still receives what the others send.
+where the moments lie further apart than the bounds of the clocks and the samples. Sending decides: a node that stops
+sending still receives what the others send.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy.typing as npt
 from ibpulse.core.statistics.steps.runs import find_runs
 
 # steps that a silence lasts, and the shortest time
-SILENT_PERIODS, LEAST_SECONDS = 3.0, 1.0
-
+SILENT_PERIODS, MIN_SECONDS = 3.0, 1.0
 
 Moment = tuple[float, float]
 """Bounds of a moment on the common clock, in seconds."""
@@ -29,29 +28,23 @@ WHENEVER: Moment = (-math.inf, math.inf)
 class Silence:
     """A long silence of a node on a common clock, in seconds: it fell silent between `low` and `high`.
 
-    `end` is when its traffic came back, infinite if it did not; `known_until` is the end of its samples. `sent` and
-    `received` bound the last traffic of each direction; `ordered` is false if the clock of the node is not known.
+    Its traffic came back at `end`, infinite if it did not. `sent` and `received` bound the last traffic of each
+    direction; `ordered` is false if the clock of the node is not known.
     """
 
     low: float
     high: float
     end: float
-    known_until: float
-    sent: Moment = WHENEVER
-    received: Moment = WHENEVER
-    ordered: bool = True
-
-    @property
-    def length(self) -> float:
-        """Its length in seconds, as far as it is known."""
-        return min(self.end, self.known_until) - self.high
+    sent: Moment
+    received: Moment
+    ordered: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FirstNodes:
     """The nodes that may have been the first to stop: one if that is certain, all if nothing is known.
 
-    `gap` is by how many seconds that one was certainly earlier than the next, 0 if that is unknown.
+    That one was certainly earlier than the next by `gap` seconds, 0 if that is unknown.
     """
 
     nodes: tuple[str, ...]
@@ -68,11 +61,11 @@ class FirstNodes:
 
 @dataclass(frozen=True, slots=True)
 class FleetStall:
-    """Nodes that were silent at the same time: `silent`, in the order in which they fell silent, and `moving` that were
-    not, and whose samples would show it.
+    """Nodes that were silent at the same time, in the order in which they fell silent.
 
-    `sending` are those that may have been the first to stop sending, `receiving` the first to stop receiving.
-    `since` is when the last of them fell silent, `until` when the first one moved bytes again, infinite if none did.
+    `moving` were not, as their samples show. `sending` are those that may have been the first to stop sending,
+    `receiving` the first to stop receiving. The last of them fell silent at `since`, and the first one moved bytes
+    again at `until`, infinite if none did.
     """
 
     silent: tuple[str, ...]
@@ -83,11 +76,6 @@ class FleetStall:
     until: float
 
     @property
-    def whole(self) -> bool:
-        """Whether all nodes were silent."""
-        return not self.moving
-
-    @property
     def first(self) -> tuple[str, ...]:
         """The nodes that may have been the first to stop sending; empty if any of them may."""
         return self.sending.nodes if len(self.sending.nodes) < len(self.silent) else ()
@@ -95,15 +83,15 @@ class FleetStall:
 
 def shortest_stall(period_seconds: float | None) -> float:
     """The shortest silence in seconds that is not one between steps; `period_seconds` is None if unknown."""
-    return max(LEAST_SECONDS, SILENT_PERIODS * (period_seconds or 0.0))
+    return max(MIN_SECONDS, SILENT_PERIODS * (period_seconds or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class SampleTimes:
-    """When samples were taken, in seconds: the first one begins at `start` on the common clock, and is `interval` long.
+    """The times of samples in seconds: the first one begins at `start` on the common clock, and is `interval` long.
 
-    `bound` is by how much that clock may be wrong, None if it is not known. Counters show traffic up to `resolution`
-    after it passed, at least one interval.
+    `bound` is the largest possible error of that clock, None if it is not known. Counters show traffic up to
+    `resolution` after it passed, at least one interval.
     """
 
     start: float
@@ -112,7 +100,7 @@ class SampleTimes:
     resolution: float = 0.0
 
     def last_traffic(self, active: int, idle: int) -> Moment:
-        """When the traffic of an active sample ended, if `idle` is the first known sample without any."""
+        """The end of the traffic of an active sample, if `idle` is the first known sample without any."""
         bound, seen = self.bound or 0.0, max(self.resolution, self.interval)
         return (
             self.start + (active + 1) * self.interval - seen - bound,
@@ -137,10 +125,9 @@ def find_silences(
         # without a known idle sample there is only missing data
         if len(idle) and len(idle) * interval >= shortest:
             sent, received = (_last_traffic(way[: idle[0] + 1], times, idle_below) for way in rates)
-            until = times.start + (int(idle[-1]) + 1) * interval
             back = times.start + end * interval if end < len(total) else math.inf
             low, high = times.last_traffic(first - 1, int(idle[0]))
-            found.append(Silence(low, high, back, until, sent, received, times.bound is not None))
+            found.append(Silence(low, high, back, sent, received, times.bound is not None))
     return found
 
 
@@ -156,7 +143,7 @@ def _last_traffic(rates: npt.NDArray[np.floating], times: SampleTimes, idle_belo
 def find_stalls(
     silences: Mapping[str, Sequence[Silence]],
     observed: Mapping[str, Sequence[tuple[float, float]]],
-    shortest: float = LEAST_SECONDS,
+    shortest: float = MIN_SECONDS,
 ) -> list[FleetStall]:
     """The stalls in the silences of nodes, the longest first; `observed` are the spans for which each has samples.
 

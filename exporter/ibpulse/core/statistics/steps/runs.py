@@ -5,7 +5,7 @@ A run is a longest span of samples with one property. It begins at sample `first
 A sample is *active* if its rate, all rails and both directions together unless said otherwise, is above the active
 threshold, `active_bytes_per_second`; a missing sample is neither active nor inactive. Whether the wire is *silent* is
 another question, see `silence_level`: an edge of a step is certain only if next to nothing passes before it. Whether a
-rail is *idle* is a third one, about its share of what the other rails carry, see `balance` and `rail_split`.
+rail is *idle* is a third one, about its share of what the other rails carry, see `balance` and `rails`.
 
 Bursts and gaps are runs of active and of inactive samples with their lengths and bytes, on rows of samples that come
 second by second. One or two missing samples do not end such a run: each counts as its nearest known neighbour, so that

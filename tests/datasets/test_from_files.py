@@ -1,8 +1,9 @@
-"""Captures and recordings become a dataset: cut at hours, each once, and the same whoever computes it."""
+"""Captures and recordings become a dataset: cut at hours, each once, and the same bytes from all workers."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,11 @@ import pytest
 from distributed import LocalCluster
 
 from ibpulse.base.errors import DatasetError
+from ibpulse.cli import main
 from ibpulse.core.recordings import concatenate, load, save
-from ibpulse.workbench.fleet.collected_files import FileCollection, collect_files
-from ibpulse.workbench.fleet.collection_result import CollectionResult
-from ibpulse.workbench.fleet.dataset_schema import FILES, RAW, STEPS, Part
-from ibpulse.workbench.fleet.dataset_store import DatasetStore
-from ibpulse.workbench.fleet.stage_workers import open_scheduler, open_workers
+from ibpulse.workbench.fleet.collection import CollectionResult, open_scheduler, open_workers
+from ibpulse.workbench.fleet.dataset import FILES, RAW, STEPS, DatasetStore, Part
+from ibpulse.workbench.fleet.from_files import collect_files
 from tests.datasets.known_traffic import INTERVAL_NS, START_NS, Node, Pipeline, save_nodes
 from tests.recordings.recordings import make_recording
 
@@ -29,7 +29,7 @@ def collect(place: Path, *files: Path, computing: Executor | None = None, **want
     store = DatasetStore(str(place))
     store.begin()
     with ThreadPoolExecutor(1) as thread:
-        return collect_files(store, FileCollection(files, **wanted), thread, computing or thread)
+        return collect_files(store, files, thread, computing or thread, **wanted)
 
 
 def digests(place: Path) -> dict[str, str]:
@@ -44,7 +44,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.real("process")
-def test_processes_and_workers_of_dask_write_the_same_bytes(tmp_path: Path, files: list[Path]) -> None:
+def test_processes_and_dask_write_the_same_bytes(tmp_path: Path, files: list[Path]) -> None:
     result = collect(tmp_path / "thread", *files)
     assert (len(result.written), result.problems) == (3, [])
     with open_workers(2) as processes:
@@ -66,8 +66,8 @@ def test_processes_and_workers_of_dask_write_the_same_bytes(tmp_path: Path, file
     assert digests(tmp_path / "processes") == once == digests(tmp_path / "dask")
 
 
-def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.workbench.fleet.stage_workers.CONNECT_SECONDS", 0.1)
+def test_silent_schedulers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ibpulse.workbench.fleet.collection.CONNECT_SECONDS", 0.1)
     with (
         pytest.raises(DatasetError, match=r"the scheduler tcp://127\.0\.0\.1:1 does not answer"),
         open_scheduler("tcp://127.0.0.1:1"),
@@ -75,7 +75,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
         pass
 
 
-def test_a_file_is_cut_at_the_hour_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_files_are_cut_at_hours_without_loss(tmp_path: Path) -> None:
     recording = make_recording(1000, start_ns=START_NS + HOUR_NS - 300 * INTERVAL_NS, host="gpu 1/a")
     save(tmp_path / "a.parquet", recording)
     result = collect(tmp_path / "set", tmp_path / "a.parquet", job="42")
@@ -91,7 +91,7 @@ def test_a_file_is_cut_at_the_hour_and_nothing_is_lost(tmp_path: Path) -> None:
     np.testing.assert_array_equal(raw[0].steps, recording.cut(0, 300).steps)
 
 
-def test_a_span_of_a_file_is_taken_to_the_sample(tmp_path: Path, files: list[Path]) -> None:
+def test_spans_of_files_are_exact_to_the_sample(tmp_path: Path, files: list[Path]) -> None:
     span = START_NS + 10**9 + 1, START_NS + 3 * 10**9
     collect(tmp_path, files[0], span=span)
     store = DatasetStore(str(tmp_path))
@@ -102,7 +102,7 @@ def test_a_span_of_a_file_is_taken_to_the_sample(tmp_path: Path, files: list[Pat
     assert (kept.start_ns, kept.end_ns) == (START_NS + 10**9 + INTERVAL_NS, START_NS + 3 * 10**9)
 
 
-def test_a_second_run_adds_only_what_is_new(tmp_path: Path, files: list[Path]) -> None:
+def test_later_runs_add_only_new_parts(tmp_path: Path, files: list[Path]) -> None:
     collect(tmp_path, files[0])
     before = digests(tmp_path)
     again = collect(tmp_path, *files)
@@ -111,8 +111,8 @@ def test_a_second_run_adds_only_what_is_new(tmp_path: Path, files: list[Path]) -
     # a run that was killed before the last file of a part
     store = DatasetStore(str(tmp_path))
     (part, *_) = store.parts(FILES)
-    store.remove(FILES, part)
-    store.remove(STEPS, part)
+    for tier in (FILES, STEPS):
+        store.remove(part.path(tier))
     after = collect(tmp_path, *files)
     assert [one.part for one in after.written] == [part]
     assert before.items() <= digests(tmp_path).items()
@@ -120,7 +120,7 @@ def test_a_second_run_adds_only_what_is_new(tmp_path: Path, files: list[Path]) -
     assert nothing.describe() == "nothing new was collected\n3 parts had been collected before"
 
 
-def test_files_that_cannot_be_used_are_named_and_the_others_collected(tmp_path: Path, files: list[Path]) -> None:
+def test_unusable_files_are_named_and_others_collected(tmp_path: Path, files: list[Path]) -> None:
     damaged = tmp_path / "damaged.parquet"
     damaged.write_bytes(files[1].read_bytes()[:5000])
     late = make_recording(500, host="node0", start_ns=START_NS + 5 * 10**9)
@@ -137,8 +137,8 @@ def test_files_that_cannot_be_used_are_named_and_the_others_collected(tmp_path: 
     assert len(digests(tmp_path / "set")) == 5
 
 
-def test_a_recording_of_too_many_hours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.workbench.fleet.imported_files.MAX_PARTS", 2)
+def test_recordings_of_too_many_hours_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ibpulse.workbench.fleet.from_files.MAX_PARTS", 2)
     save(tmp_path / "slow.parquet", make_recording(3, interval_ns=HOUR_NS))
     result = collect(tmp_path / "set", tmp_path / "slow.parquet")
     assert result.written == []
@@ -167,3 +167,56 @@ def test_duckdb_reads_all_tiers_with_their_keys(tmp_path: Path, files: list[Path
     raw = rows("raw", "SELECT sum(transmit_bytes_per_second) FROM TIER WHERE node = 'node2'")
     tier = rows("node10ms", "SELECT sum(transmit_bytes_per_second) FROM TIER WHERE node = 'node2'")
     assert raw[0][0] == pytest.approx(tier[0][0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "faults"),
+    [
+        (
+            ["a", "--from=soon", "--to=2026-11-21"],
+            ["flag --from: 'soon' is not a time", "flag --to: '2026-11-21' is not"],
+        ),
+        (["a", "--last=1m", "--from=1763683200000"], ["flag --last: cannot be combined with --from and --to"]),
+        (["--url=http://g", "a"], ["flag --url: cannot be combined with files or nodes.sources"]),
+        (["--url=http://g", "--to=1763683200000"], ["flag --to: needs --from; give both"]),
+        (["a", "--from=1763683200000", "--to=1763683200000"], ["flag --to: is not after --from; exchange them"]),
+    ],
+)
+def test_contradictory_arguments_are_refused_together(
+    words: list[str], faults: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fleet", "collect", "-o", str(tmp_path / "set"), *words], {}) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(faults)
+    for line, fault in zip(lines, faults, strict=True):
+        assert line.startswith(f"ibpulse: {fault}")
+    assert not (tmp_path / "set").exists()
+
+
+def test_command_collects_files_and_describes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = save_nodes(tmp_path, Node(), ticks=600)
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(json.dumps([{"targets": ["node1:10055"], "labels": {"rack": "r7"}}]))
+    words = ["fleet", "collect", str(path), f"--nodes.sources={nodes}", "-o", str(tmp_path / "set"), "--processes=1"]
+    assert main(words, {}) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("collected 1 part of 1 node: 0.1 node-minutes, 100 % of the samples observed, 7 steps, ")
+    store = DatasetStore(str(tmp_path / "set"))
+    (part,) = store.parts("files")
+    assert store.read_table("files", part).column("rack").to_pylist() == ["r7"]
+    assert main(words, {}) == 0
+    assert capsys.readouterr().out == "nothing new was collected\n1 part had been collected before\n"
+    assert main([*words[:2], str(tmp_path / "gone"), "-o", str(tmp_path / "set"), "--processes=1"], {}) == 1
+
+
+def test_silent_nodes_are_named_and_no_note_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = tmp_path / "nodes.json"
+    nodes.write_text(json.dumps([{"targets": ["127.0.0.1:1"], "labels": {"node": "gone"}}]))
+    words = ["fleet", "collect", f"--nodes.sources={nodes}", "-o", str(tmp_path / "set"), "--processes=1"]
+    assert main(words, {}) == 1
+    assert capsys.readouterr().out == "nothing new was collected\nsomething is missing of 1 node: gone\n"
+    assert sorted(path.name for path in (tmp_path / "set").iterdir()) == ["dataset.json", "tier=missing"]
+    assert main([*words, "--url=http://127.0.0.1:1"], {}) == 2
+    capsys.readouterr()
+    assert main([*words[:2], "--url=http://127.0.0.1:1", *words[3:]], {}) == 1
+    assert "http://127.0.0.1:1: it refuses connections" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Past samples of real daemons become a dataset, directly and through a gateway; what is missing is told."""
+"""Past samples of real daemons become a dataset, directly and through a gateway; gaps have reasons."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.node_config import NodeConfigFile
 from ibpulse.gateway.nodes.node_table import PolledNode
 from ibpulse.gateway.nodes.target_sources import parse_source
-from ibpulse.workbench.fleet import collected_nodes
-from ibpulse.workbench.fleet.collected_nodes import NodeCollection, collect_nodes
-from ibpulse.workbench.fleet.collection_result import CollectionResult
-from ibpulse.workbench.fleet.dataset_schema import FILES, MISSING, RAW, Part
-from ibpulse.workbench.fleet.dataset_store import DatasetStore
-from ibpulse.workbench.fleet.gateway_nodes import GatewaySource
+from ibpulse.workbench.fleet import from_nodes
+from ibpulse.workbench.fleet.collection import CollectionResult
+from ibpulse.workbench.fleet.dataset import FILES, MISSING, RAW, DatasetStore, Part
+from ibpulse.workbench.fleet.from_nodes import GatewaySource, NodeCollection, collect_nodes
 from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, jobs_of, ports_of
 from tests.gateway.gateways import Gateway
@@ -95,7 +93,7 @@ def no_node_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is: nodes of the test answer in its own process."""
     for get in (HttpPeer.get, nodes.Node.get):
         monkeypatch.setitem(get.__kwdefaults__, "seconds", HANG_SECONDS)
-    monkeypatch.setattr(collected_nodes, "ANSWER_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(from_nodes, "ANSWER_SECONDS", HANG_SECONDS)
 
 
 @pytest.fixture
@@ -112,7 +110,7 @@ def check_samples(found: Recording, node: Node, first: int, ticks: int) -> None:
             np.testing.assert_array_equal(found.bytes_per_second[row, way], np.float32(known))
 
 
-async def test_nodes_are_collected_once_with_their_clocks_and_labels(fleet: Fleet, node: Node) -> None:
+async def test_nodes_are_collected_once_with_clocks_and_labels(fleet: Fleet, node: Node) -> None:
     async with served(create_app(node.parts(clock_state=lambda: None))) as url:
         result = await fleet.collect(a=url, b=url)
         again = await fleet.collect(a=url, b=url)
@@ -133,7 +131,7 @@ async def test_nodes_are_collected_once_with_their_clocks_and_labels(fleet: Flee
     ]
 
 
-async def test_a_later_span_adds_only_the_rest(fleet: Fleet, node: Node) -> None:
+async def test_longer_spans_add_only_the_rest(fleet: Fleet, node: Node) -> None:
     wanted = replace(SPAN, begin_ns=START_NS + 2 * 10**9, end_ns=START_NS + 4 * 10**9)
     async with served(create_app(node.parts())) as url:
         await fleet.collect(wanted, a=url)
@@ -142,7 +140,7 @@ async def test_a_later_span_adds_only_the_rest(fleet: Fleet, node: Node) -> None
     check_samples(fleet.raw(Part("", "a", START_NS + 4 * 10**9)), node, 400, 400)
 
 
-async def test_what_is_missing_is_written_down_until_it_is_there(fleet: Fleet, node: Node) -> None:
+async def test_gaps_are_written_down_until_collected(fleet: Fleet, node: Node) -> None:
     wanted = NodeCollection(START_NS - 3 * 10**9, START_NS + 20 * 10**9)
     async with served(create_app(node.parts())) as url:
         result = await fleet.collect(wanted, here=url, late=DEAD)
@@ -165,7 +163,7 @@ async def test_what_is_missing_is_written_down_until_it_is_there(fleet: Fleet, n
     ]
 
 
-async def test_a_job_that_no_node_has_is_named_with_those_that_run(
+async def test_unknown_jobs_are_named_with_running_ones(
     fleet: Fleet, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = jobs_of({"job_id": "1001", "ports": []}, {"job_id": "1000", "ports": [], "running": False})
@@ -179,13 +177,13 @@ async def test_a_job_that_no_node_has_is_named_with_those_that_run(
     assert known.problems == []
 
 
-async def test_a_daemon_is_no_gateway(fleet: Fleet, node: Node) -> None:
+async def test_daemons_are_refused_as_gateways(fleet: Fleet, node: Node) -> None:
     async with served(create_app(node.parts())) as url:
         result = await fleet.collect_from(Discovery([(GatewaySource(url, NodeConfigFile()), NodeConfigFile())]))
     assert result.problems == [f"{url}: has no list of nodes, so it is no gateway; give the address of one"]
 
 
-async def test_a_gateway_gives_what_its_nodes_give(fleet: Fleet, node: Node, tmp_path: Path) -> None:
+async def test_gateways_pass_samples_on(fleet: Fleet, node: Node, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(served(create_app(node.parts())))
         gateway = Gateway(tmp_path)
@@ -208,7 +206,7 @@ async def server() -> AsyncIterator[Hostile]:
         yield state
 
 
-async def test_answers_of_hostile_nodes_are_reasons(fleet: Fleet, server: Hostile) -> None:
+async def test_hostile_answers_become_reasons(fleet: Fleet, server: Hostile) -> None:
     result = await fleet.collect(silent=server.url)
     server.answer("/api/v1/ports", b"<html>", "text/html")
     page = await fleet.collect(page=server.url)
@@ -227,7 +225,7 @@ async def test_answers_of_hostile_nodes_are_reasons(fleet: Fleet, server: Hostil
     assert fleet.store.parts(RAW) == []
 
 
-async def test_a_list_that_is_not_one_of_a_gateway_is_refused(server: Hostile) -> None:
+async def test_other_lists_of_nodes_are_refused(server: Hostile) -> None:
     source = GatewaySource(server.url, NodeConfigFile())
     server.answer("/api/v1/nodes", b'{"nodes": [{"node": "a", "labels": {"rack": 7}}]}')
     with pytest.raises(DiscoveryError, match="not as expected"):

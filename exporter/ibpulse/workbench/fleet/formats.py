@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,11 @@ from ibpulse.base.text import (
 )
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.statistics.lateness import Estimate
-from ibpulse.workbench.fleet.finding_sentences import find_sentences
-from ibpulse.workbench.fleet.fleet_finding import milliseconds_text
-from ibpulse.workbench.fleet.fleet_report import FleetReport, StepRow
-from ibpulse.workbench.fleet.peer_groups import Halves
-from ibpulse.workbench.fleet.report_source import FleetNode
+from ibpulse.workbench.fleet.findings import WAYS, find_sentences, milliseconds_text
+from ibpulse.workbench.fleet.report import FleetReport, NodeNumbers, StepRow
+from ibpulse.workbench.fleet.source import FleetNode
 
-TEMPLATE = Path(__file__).parent / "fleet_report.html.j2"
+TEMPLATE = Path(__file__).parent / "report.html.j2"
 NAMED = 4
 REMARKS = (
     "Bandwidth is transmit + receive of the rails, averaged over the samples with traffic; CV is theirs.",
@@ -42,12 +40,12 @@ REMARKS = (
 
 def render_text(report: FleetReport) -> str:
     """The report in lines of at most 100 characters, except for tables."""
-    lines = [report_title(report), *([simulated_text(report)] if report.simulated else []), *about(report), ""]
+    lines = [_title(report), *_warnings(report), *_about(report), ""]
     for finding in find_sentences(report):
         lines.append(wrap(finding.sentence, "- "))
         lines += [wrap(f"Evidence: {finding.evidence}", "  ")] if finding.evidence else []
         lines += [wrap(f"Limit: {finding.limit}", "  ")] if finding.limit else []
-    for table in make_tables(report):
+    for table in _tables(report):
         lines += ["", *section_lines(table)]
     return "\n".join([*lines, "", *map(wrap, REMARKS)]) + "\n"
 
@@ -59,12 +57,12 @@ def render_page(report: FleetReport) -> str:
         RecordingError: jinja2 is not installed.
     """
     return document.render_page(
-        report_title(report),
+        _title(report),
         TEMPLATE,
-        warnings=[simulated_text(report)] if report.simulated else [],
-        abouts=about(report),
+        warnings=_warnings(report),
+        abouts=_about(report),
         findings=find_sentences(report),
-        sections=[*make_tables(report), Section(lines=REMARKS)],
+        sections=[*_tables(report), Section(lines=REMARKS)],
     )
 
 
@@ -77,11 +75,15 @@ def render_json(report: FleetReport) -> str:
         "end": format_rfc3339(report.end_ns),
         "simulated": report.simulated,
         "findings": find_sentences(report),
-        "nodes": [_node_json(report, node) for node in report.nodes.values()],
+        "nodes": [_node_json(node, report.numbers.get(node.name)) for node in report.nodes.values()],
         "steps": [_step_json(row) for row in report.steps],
         "rails": [
-            {"direction": way, "rails": _named(split.rails, split.rail), "nodes": _named(split.nodes, split.node)}
-            for way, split in zip(("transmit", "receive"), report.splits, strict=False)
+            {
+                "direction": way,
+                "rails": dict(zip(split.rails, split.rail.tolist(), strict=True)),
+                "nodes": dict(zip(split.nodes, split.node.tolist(), strict=True)),
+            }
+            for way, split in zip(WAYS, report.splits, strict=False)
         ],
         "stalls": report.stalls,
         "places": report.places,
@@ -94,70 +96,66 @@ def render_json(report: FleetReport) -> str:
     return document.render_json("ibpulse_fleet_report_version", members)
 
 
-def _named(names: Sequence[str], factors: Any) -> dict[str, float]:
-    return {name: float(factor) for name, factor in zip(names, factors, strict=True)}
-
-
-def _node_json(report: FleetReport, node: FleetNode) -> dict[str, Any]:
-    numbers = report.numbers.get(node.name)
+def _node_json(node: FleetNode, numbers: NodeNumbers | None) -> dict[str, Any]:
     return {
         "node": node.name,
-        "labels": dict(node.labels),
-        "jobs": list(node.jobs),
+        "labels": node.labels,
+        "jobs": node.jobs,
         "clock_offset_ms": node.clock.offset_ns / MILLISECOND_NS if node.clock else None,
         "clock_bound_ms": node.clock.uncertainty_ns / MILLISECOND_NS if node.clock else None,
         "clock_synchronised": node.synchronised,
         "line_rate_bytes_per_second": node.line_rate,
-        "active_bytes_per_second": numbers.active_bandwidth if numbers else None,
-        "variation": numbers.variation if numbers else None,
-        "silent_ratio": numbers.silent_ratio if numbers else None,
-        "missing_ratio": numbers.missing_ratio if numbers else None,
-        "partial_ratio": numbers.partial_ratio if numbers else None,
+        "active_bytes_per_second": numbers and numbers.active_bandwidth,
+        "variation": numbers and numbers.variation,
+        "silent_ratio": numbers and numbers.silent_ratio,
+        "missing_ratio": numbers and numbers.missing_ratio,
+        "partial_ratio": numbers and numbers.partial_ratio,
     }
 
 
 def _step_json(row: StepRow) -> dict[str, Any]:
-    late = row.lateness
+    late, halves = row.lateness, row.halves
     return {
         "node": row.node,
-        "ports": list(row.ports),
+        "ports": row.ports,
         "peers": row.peers,
         "steps": row.steps,
         "step_ms": row.step_ms,
         "step_bytes": row.step_bytes,
         "silent_ratio": row.silent_ratio,
-        "compared_with": row.compared_with,
+        "compared_with": late.peers if late else 0,
         "late": row.late is not None if late else None,
-        "halves": _halves_json(row.halves) if row.halves else None,
-        "start": _estimate_json(late.start) if late else None,
-        "own": _estimate_json(late.own) if late and late.own else None,
-        "ends": _estimate_json(late.ends) if late and late.ends else None,
+        "halves": halves
+        and {
+            "at_seconds": halves.at,
+            "first": _estimate_json(halves.first.start),
+            "second": _estimate_json(halves.second.start),
+        },
+        "start": _estimate_json(late.start if late else None),
+        "own": _estimate_json(late.own if late else None),
+        "ends": _estimate_json(late.ends if late else None),
     }
 
 
-def _halves_json(halves: Halves) -> dict[str, Any]:
-    first, second = (_estimate_json(each.start) for each in (halves.first, halves.second))
-    return {"at_seconds": halves.at, "first": first, "second": second}
-
-
-def _estimate_json(estimate: Estimate) -> dict[str, float]:
+def _estimate_json(estimate: Estimate | None) -> dict[str, float] | None:
+    if estimate is None:
+        return None
     return {"ms": estimate.ms, "uncertainty_ms": estimate.uncertainty_ms, "robust_deviations": estimate.z}
 
 
-def report_title(report: FleetReport) -> str:
-    """The name of the dataset and the choice."""
+def _title(report: FleetReport) -> str:
     return escape_controls(f"{report.path}: {report.choice.text}")
 
 
-def simulated_text(report: FleetReport) -> str:
-    """A sentence that some of it is simulated."""
+def _warnings(report: FleetReport) -> list[str]:
+    """A sentence if some of it is simulated."""
     names = [name for name, node in report.nodes.items() if node.simulated]
     which = "" if len(names) == len(report.nodes) else f" ({escape_controls(names_text(names))})"
-    return f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."
+    return [f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."] if names else []
 
 
-def about(report: FleetReport) -> list[str]:
-    """Lines that identify what is reported."""
+def _about(report: FleetReport) -> list[str]:
+    """Lines that identify the reported part."""
     jobs = list(dict.fromkeys(job for node in report.nodes.values() for job in node.jobs))
     intervals = sorted({node.interval_ns / MILLISECOND_NS for node in report.nodes.values()})
     return [
@@ -167,9 +165,30 @@ def about(report: FleetReport) -> list[str]:
     ]
 
 
-def make_tables(report: FleetReport) -> list[Section]:
+def _tables(report: FleetReport) -> list[Section]:
     """The tables below the findings."""
-    return [_node_table(report), _late_table(report), *_rail_tables(report), *_place_tables(report)]
+    tables = [_node_table(report), _late_table(report)]
+    if report.splits:
+        rows = [
+            (escape_controls(name), *(f"{split.rail[place]:.2f}" for split in report.splits))
+            for place, name in enumerate(report.splits[0].rails)
+        ]
+        tables.append(Section("Rails, factor on all nodes (1 is usual)", ("rail", *WAYS), rows))
+    if report.places:
+        heads = ("place", "nodes", "jobs", "bandwidth", "late", "late nodes")
+        rows = [
+            (
+                f"{place.kind} {escape_controls(place.name)}",
+                str(len(place.nodes)),
+                escape_controls(first_names(place.jobs, NAMED)) or NOT_KNOWN,
+                _known(place.active_bandwidth, rate_text),
+                _known(place.lateness_ms, lambda value: f"{value:+.2f} ms"),
+                str(len(place.late)),
+            )
+            for place in report.places
+        ]
+        tables.append(Section("Places, medians over their nodes", heads, rows))
+    return tables
 
 
 def _node_table(report: FleetReport) -> Section:
@@ -192,11 +211,7 @@ def _node_table(report: FleetReport) -> Section:
             )
         )
     heads = ("node", "leaf", "rack", "stage", "step", "bytes/step", "silent", "bandwidth", "CV", "missing", "clock")
-    return Section("Nodes", heads, tuple(rows))
-
-
-def _known(value: float | None, text: Any) -> str:
-    return NOT_KNOWN if value is None else text(value)
+    return Section("Nodes", heads, rows)
 
 
 def _late_table(report: FleetReport) -> Section:
@@ -208,7 +223,7 @@ def _late_table(report: FleetReport) -> Section:
                 escape_controls(row.node),
                 escape_controls(names_text(row.ports, 2)),
                 str(row.steps),
-                str(row.compared_with),
+                str(late.peers if late else 0),
                 _estimate(late.start if late else None),
                 f"{late.start.z:.1f}" if late else NOT_KNOWN,
                 _estimate(late.own if late else None),
@@ -217,45 +232,18 @@ def _late_table(report: FleetReport) -> Section:
             )
         )
     heads = ("node", "ports", "steps", "peers", "late", "z", "own", "ends", "")
-    return Section("Lateness, the latest first", heads, tuple(rows))
+    return Section("Lateness, the latest first", heads, rows)
 
 
 def _verdict(row: StepRow) -> str:
-    apart = row.lateness is not None and row.lateness.judged and row.lateness.ends_apart
-    if row.late is row.lateness:
-        return "late" if row.late else ""
-    return "late in a half" if row.late else "ends apart" if apart else ""
+    if row.late is not None:
+        return "late" if row.late is row.lateness else "late in a half"
+    return "ends apart" if row.lateness and row.lateness.enough_peers and row.lateness.ends_apart else ""
+
+
+def _known(value: float | None, text: Callable[[float], str]) -> str:
+    return NOT_KNOWN if value is None else text(value)
 
 
 def _estimate(estimate: Estimate | None) -> str:
     return NOT_KNOWN if estimate is None else f"{estimate.ms:+.2f} ± {estimate.uncertainty_ms:.2f} ms"
-
-
-def _rail_tables(report: FleetReport) -> list[Section]:
-    if not report.splits:
-        return []
-    rails = report.splits[0].rails
-    rows = tuple(
-        (escape_controls(name), *(f"{split.rail[place]:.2f}" for split in report.splits))
-        for place, name in enumerate(rails)
-    )
-    return [Section("Rails, factor on all nodes (1 is usual)", ("rail", "transmit", "receive"), rows)]
-
-
-def _place_tables(report: FleetReport) -> list[Section]:
-    if not report.places:
-        return []
-    rows = tuple(
-        (
-            f"{place.kind} {escape_controls(place.name)}",
-            str(len(place.nodes)),
-            escape_controls(first_names(place.jobs, NAMED)) or NOT_KNOWN,
-            _known(place.active_bandwidth, rate_text),
-            _known(place.lateness_ms, lambda value: f"{value:+.2f} ms"),
-            str(len(place.late)),
-        )
-        for place in report.places
-    )
-    return [
-        Section("Places, medians over their nodes", ("place", "nodes", "jobs", "bandwidth", "late", "late nodes"), rows)
-    ]

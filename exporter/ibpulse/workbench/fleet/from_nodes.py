@@ -1,4 +1,4 @@
-"""Collects the past samples of many nodes from their daemons into a dataset."""
+"""Collects past samples of many nodes from their daemons, or through a gateway, into a dataset."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from time import time_ns
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
+from pydantic import Field
 
-from ibpulse.base.errors import DaemonError
+from ibpulse.base.deadline import DaemonThreads
+from ibpulse.base.errors import DaemonError, DiscoveryError
 from ibpulse.base.text import names_text, natural_key
+from ibpulse.core.answers.clock import is_node_name
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.members import NOT_OURS
+from ibpulse.core.answers.members import NOT_OURS, AnswerPart, Name, at_most
 from ibpulse.core.client.connection import events_query
-from ibpulse.core.client.transport import Query
+from ibpulse.core.client.transport import HttpPeer, Query, read_answer
 from ibpulse.core.client.windows import NodeArray, read_array
 from ibpulse.core.recordings import Recording, RecordingMeta, save_pieces
 from ibpulse.gateway.nodes.discovery import Discovery
+from ibpulse.gateway.nodes.node_config import NodeConfigFile
 from ibpulse.gateway.nodes.node_table import NodeState, PolledNode
 from ibpulse.gateway.nodes.nodes import Node, Nodes, ask_node
-from ibpulse.workbench.fleet.collection_result import CollectionResult, MissingSpan, write_missing
-from ibpulse.workbench.fleet.dataset_schema import MISSING, RAW, Part
-from ibpulse.workbench.fleet.dataset_store import DatasetStore
-from ibpulse.workbench.fleet.part_stage import PartClock, PartOrigin, PartSummary, finish_part
-from ibpulse.workbench.fleet.span_parts import CoveredSpans, cut_span
+from ibpulse.gateway.nodes.target_sources import MAX_LIST_BYTES, SOURCE_SECONDS, TargetSource
+from ibpulse.gateway.nodes.targets import MAX_LABELS, MAX_TARGETS, Target, parse_address
+from ibpulse.workbench.fleet.collection import CollectionResult, CoveredSpans, MissingSpan, cut_span, write_missing
+from ibpulse.workbench.fleet.dataset import MISSING, RAW, DatasetStore, Part
+from ibpulse.workbench.fleet.tiers import PartOrigin, PartSummary, finish_part
 from ibpulse.workbench.recorder.from_daemon import (
     DaemonSamples,
     KeptSamples,
@@ -54,9 +58,9 @@ BUSY = (0, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPSta
 
 @dataclass(frozen=True, slots=True)
 class NodeCollection:
-    """What to collect of the nodes: the span in ns by their own clocks, and the id of their job, or an empty text.
+    """The span to collect in ns by the nodes' own clocks, and the id of their job, or an empty text.
 
-    A job may also be named by its scheduler and its id (`slurm:42`). `parallel` nodes are asked at a time.
+    A job may also be named by its scheduler and its id (`slurm:42`). `parallel` nodes are asked in parallel.
     """
 
     begin_ns: int
@@ -70,7 +74,7 @@ async def collect_nodes(
 ) -> CollectionResult:
     """Collect the samples of all nodes that the discovery finds, or of those that have the job.
 
-    Nodes and spans without samples are written down in the dataset. Parts that are complete are not asked for again.
+    Nodes and spans without samples are recorded in the dataset. Complete parts are not requested again.
 
     Raises:
         DatasetError: the dataset cannot be read or written.
@@ -87,8 +91,9 @@ async def collect_nodes(
             await _together(
                 collector.collect(node) for node in sorted(nodes.all(), key=lambda node: natural_key(node.name))
             )
-        if sentence := collector.unknown_job():
-            result.add_problem(sentence)
+        if wanted.job and not collector.found:
+            running = f"running: {names_text(collector.running)}" if collector.running else "no running job is known"
+            result.add_problem(f"no node is known to have job {wanted.job!r}; {running}")
         # the stages may take longer than the requests
         result.written += await _together(collector.stages)
     finally:
@@ -111,7 +116,10 @@ async def _together(jobs: Iterable[Awaitable[T]]) -> list[T]:
 
 
 class _Collector:
-    """Collects nodes, at most `wanted.parallel` at a time; `stages` compute the small tiers."""
+    """Collects nodes, at most `wanted.parallel` in parallel; `stages` compute the small tiers.
+
+    `found` is whether a node has the wanted job; `running` are the jobs of the other nodes.
+    """
 
     def __init__(
         self,
@@ -129,17 +137,10 @@ class _Collector:
         self._covered = CoveredSpans.read(store, wanted.job, wanted.begin_ns, wanted.end_ns)
         self._absent = set(store.parts(MISSING))
         self._names: set[str] = set()
-        self._running, self._found = set[str](), False
-
-    def unknown_job(self) -> str:
-        """A sentence if no node is known to have the wanted job, otherwise empty."""
-        if not self._wanted.job or self._found:
-            return ""
-        running = f"running: {names_text(self._running)}" if self._running else "no running job is known"
-        return f"no node is known to have job {self._wanted.job!r}; {running}"
+        self.running, self.found = set[str](), False
 
     async def collect(self, node: Node) -> None:
-        """Collect one node; what it does not give is missing in the result."""
+        """Collect one node; spans that it does not give are missing in the result."""
         async with self._places:
             polled = PolledNode(node.target)
             await polled.poll(node)
@@ -180,15 +181,16 @@ class _Collector:
             raise DaemonError(state.problem)
         if self._wanted.job and not (state.jobs and state.jobs.known):
             raise DaemonError("it does not say which jobs it has")
-        if self._wanted.job and not has_job(state, self._wanted.job):
-            assert state.jobs is not None
-            self._running.update(job.job_id for job in state.jobs.jobs if job.running)
+        jobs = state.jobs.jobs if state.jobs else ()
+        given = {each for job in jobs for each in (job.job_id, f"{job.scheduler}:{job.job_id}")}
+        if self._wanted.job and self._wanted.job not in given:
+            self.running.update(job.job_id for job in jobs if job.running)
             return None
-        self._found = True
+        self.found = True
         return NodeSource(node, name, state)
 
     async def _collect_part(self, source: NodeSource, history: KeptSamples, part: Part, end_ns: int) -> bool:
-        """Write the raw file of a part; false if there is none. What the node does not have is missing."""
+        """Write the raw file of a part; false if there is none. Spans that the node does not have are missing."""
         wanted_ns, interval_ns = _first_sample(end_ns, history.interval_ns), history.interval_ns
         begin_ns = _first_sample(max(part.start_ns, history.begin_ns), interval_ns)
         until_ns = min(wanted_ns, history.end_ns)
@@ -207,7 +209,7 @@ class _Collector:
             self._miss(part, end_ns, str(error))
             return False
         if part in self._absent:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._store.remove, MISSING, part)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._store.remove, part.path(MISSING))
         if first.start_ns - part.start_ns >= interval_ns:
             self._miss(part, first.start_ns, NOT_THERE)
         if wanted_ns - until_ns >= interval_ns:
@@ -233,8 +235,8 @@ class _Collector:
 
     def _finish(self, part: Part, state: NodeState) -> None:
         synchronised = state.clock.synchronised if state.clock else None
-        clock = PartClock(state.offset, synchronised, time_ns() if state.offset else None)
-        origin = PartOrigin(state.target.url, clock, dict(state.target.labels))
+        measured_ns = time_ns() if state.offset else None
+        origin = PartOrigin(state.target.url, dict(state.target.labels), state.offset, synchronised, measured_ns)
         submitted = self._computing.submit(finish_part, self._store.text, part, origin)
         self.stages.append(asyncio.wrap_future(submitted))
 
@@ -312,12 +314,6 @@ def _first_sample(time_ns: int, interval_ns: int) -> int:
     return -(-time_ns // interval_ns) * interval_ns
 
 
-def has_job(state: NodeState, wanted: str) -> bool:
-    """Whether a node has or had a job, by its id or by its scheduler and its id (`slurm:42`)."""
-    jobs = state.jobs.jobs if state.jobs else ()
-    return any(wanted in (job.job_id, f"{job.scheduler}:{job.job_id}") for job in jobs)
-
-
 async def _first_piece(source: NodeSource, begin_ns: int, end_ns: int) -> Recording | None:
     """The first samples of a span from the first one on that is not missing; None if all are missing.
 
@@ -339,3 +335,48 @@ def _pieces(source: NodeSource, begin_ns: int, end_ns: int, loop: asyncio.Abstra
     """
     for first_ns, until_ns in source.cut(begin_ns, end_ns):
         yield asyncio.run_coroutine_threadsafe(source.ask_samples(first_ns, until_ns), loop).result()
+
+
+class _GatewayNode(AnswerPart):
+    """A node of `/api/v1/nodes`."""
+
+    node: Name
+    labels: dict[Name, Name] = Field(default_factory=dict)
+
+
+class _GatewayNodes(AnswerPart):
+    """`/api/v1/nodes` of a gateway."""
+
+    nodes: Annotated[list[_GatewayNode], at_most(MAX_TARGETS)]
+
+
+class GatewaySource(TargetSource):
+    """The nodes of a gateway, each at its place below `/node/`, with the access of the gateway."""
+
+    def __init__(self, url: str, config: NodeConfigFile) -> None:
+        """Nothing is asked yet.
+
+        Raises:
+            ValueError: the URL is not that of a server.
+        """
+        super().__init__(url)
+        _, self._url = parse_address(url)
+        self._config = config
+
+    async def ask(self, threads: DaemonThreads) -> tuple[Target, ...]:
+        """The nodes of the gateway at this moment."""
+        peer = HttpPeer(self._url, self._config.access)
+        try:
+            answer = await peer.get("/api/v1/nodes", max_bytes=MAX_LIST_BYTES, seconds=SOURCE_SECONDS)
+            found = read_answer(_GatewayNodes, answer)
+        except DaemonError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise DiscoveryError(["has no list of nodes, so it is no gateway; give the address of one"]) from error
+            raise DiscoveryError([str(error)]) from error
+        finally:
+            await peer.close()
+        return tuple(
+            Target(node.node, f"{self._url}/node/{node.node}", dict(list(node.labels.items())[:MAX_LABELS]), self.name)
+            for node in found.nodes
+            if is_node_name(node.node)
+        )

@@ -1,4 +1,4 @@
-"""The split of rates into nodes, rails and single ports, and failovers, of rates whose factors are known."""
+"""Hot rails, the split of rates into nodes, rails and ports, and failovers, of rates whose factors are known."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ibpulse.core.arrays import Floats
-from ibpulse.core.statistics.failovers import find_failovers
-from ibpulse.core.statistics.rail_split import split_rates
+from ibpulse.core.statistics.rails import find_failovers, find_hot_rail, split_rates
 
 NODES, RAILS = tuple(f"node{number}" for number in range(6)), tuple(f"mlx5_{number}:1" for number in range(8))
 
@@ -16,7 +15,7 @@ def rates(noise: float = 0.01) -> Floats:
     return 20e9 * np.random.default_rng(0).normal(1.0, noise, (len(NODES), len(RAILS)))
 
 
-def test_equal_rates_name_nobody() -> None:
+def test_equal_rates_name_nothing() -> None:
     found = split_rates(NODES, RAILS, rates())
     assert found.hot_rails() == []
     assert found.differing_nodes() == []
@@ -24,7 +23,7 @@ def test_equal_rates_name_nobody() -> None:
     assert found.idle_ports() == []
 
 
-def test_a_hot_rail_a_node_and_a_port_come_out_in_different_places() -> None:
+def test_hot_rail_node_and_port_are_separated() -> None:
     values = rates()
     values[:, 1] *= 1.4
     values[4] *= 0.6
@@ -39,7 +38,7 @@ def test_a_hot_rail_a_node_and_a_port_come_out_in_different_places() -> None:
     assert found.idle_ports() == [("node0", "mlx5_3:1")]
 
 
-def test_without_noise_the_factors_are_exact_and_their_product_is_the_rate() -> None:
+def test_factors_are_exact_without_noise() -> None:
     node, rail = np.array([1.0, 2.0, 1.0]), np.array([1.0, 1.0, 3.0, 1.0])
     values = 5e9 * node[:, np.newaxis] * rail
     found = split_rates(("a", "b", "c"), RAILS[:4], values)
@@ -62,7 +61,7 @@ def moved(seconds: int = 30) -> Floats:
     return 20e9 * np.random.default_rng(1).normal(1.0, 0.02, (seconds, 4))
 
 
-def test_a_rail_that_falls_silent_while_another_one_doubles_looks_like_a_failover() -> None:
+def test_silent_rail_with_a_doubled_one_is_a_failover() -> None:
     values = moved()
     values[12:20, 3] += values[12:20, 1]
     values[12:20, 1] = 0
@@ -72,7 +71,7 @@ def test_a_rail_that_falls_silent_while_another_one_doubles_looks_like_a_failove
     assert found.bytes_ratio == pytest.approx(1.0, abs=0.02)
 
 
-def test_a_failover_of_most_of_the_time_is_found_by_equal_shares() -> None:
+def test_long_failovers_are_found_by_equal_shares() -> None:
     values = moved()
     values[5:, 3] += values[5:, 1]
     values[5:, 1] = 0
@@ -95,3 +94,15 @@ def test_other_patterns_are_no_failover(case: str) -> None:
     elif case == "unknown":
         values[:] = np.nan
     assert find_failovers(RAILS[:4], values) == []
+
+
+def test_hot_rails_carry_most_on_most_nodes() -> None:
+    usual = dict.fromkeys((f"mlx5_{number}:1" for number in range(8)), 10.0)
+    hot = usual | {"mlx5_3:1": 20.0}
+    found = find_hot_rail({"a": hot, "b": hot, "c": usual})
+    assert found is not None
+    assert (found.port, found.nodes) == ("mlx5_3:1", 2)
+    assert found.share_ratio == pytest.approx(20 / 90)
+    assert found.usual_ratio == pytest.approx(1 / 8)
+    assert find_hot_rail({"a": hot, "b": usual}) is None
+    assert find_hot_rail({"a": dict.fromkeys(usual, 0.0)}) is None

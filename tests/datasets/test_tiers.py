@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from ibpulse.core.recordings import Recording
-from ibpulse.workbench.fleet.dataset_schema import NODE_SUMS, RAIL_SECONDS, STEPS
-from ibpulse.workbench.fleet.node_tiers import NodeTiers, PartExtent, TierOptions, choose_rails, compute_tiers
+from ibpulse.core.recordings import Recording, RecordingExtent
+from ibpulse.workbench.fleet.dataset import NODE_SUMS, RAIL_SECONDS, STEPS
+from ibpulse.workbench.fleet.tiers import choose_rails, compute_tiers
 from tests.datasets.known_traffic import INTERVAL_NS, LINE_RATE, RATE, START_NS, Node, Pipeline, job
 from tests.recordings.recordings import make_recording
 
 TICKS = 3000
 
 
-def tiers(recording: Recording, cuts: tuple[int, ...] = (), **options: Any) -> NodeTiers:
-    extent = PartExtent(recording.meta, recording.start_ns, recording.ticks)
+class Tiers(NamedTuple):
+    tables: dict[str, Any]
+    numbers: dict[str, Any]
+
+
+def tiers(recording: Recording, cuts: tuple[int, ...] = (), **options: Any) -> Tiers:
+    extent = RecordingExtent(recording.meta, recording.start_ns, recording.ticks)
     bounds = (0, *cuts, recording.ticks)
     pieces = [recording.cut(first, end) for first, end in itertools.pairwise(bounds)]
-    return compute_tiers(extent, pieces, TierOptions(**options))
+    return Tiers(*compute_tiers(extent, pieces, **options))
 
 
-def column(found: NodeTiers, tier: str, name: str) -> list[Any]:
+def column(found: Tiers, tier: str, name: str) -> list[Any]:
     values: list[Any] = found.tables[tier].column(name).to_pylist()
     return values
 
 
 @pytest.fixture(scope="module")
-def two_pipelines() -> NodeTiers:
+def two_pipelines() -> Tiers:
     """Two pipelines of one node, half a step apart; the second one transmits 5 ms later than it receives."""
     node = Node(
         pipelines=(Pipeline((0, 1)), Pipeline((2, 3), first=0.35, late=0.005)),
@@ -41,14 +46,14 @@ def two_pipelines() -> NodeTiers:
     return tiers(node.record(TICKS), labels={"stage": "0", "stage_mlx5_2": "1", "stage_mlx5_3": "1"})
 
 
-def test_the_tiers_do_not_depend_on_the_pieces() -> None:
+def test_tiers_do_not_depend_on_the_pieces() -> None:
     recording = make_recording(1000, ports=3)
     whole, cut = tiers(recording), tiers(recording, (1, 7, 333, 998))
     for tier in (NODE_SUMS, RAIL_SECONDS, STEPS):
         assert whole.tables[tier].equals(cut.tables[tier])
 
 
-def test_node_sums_are_those_of_the_observed_rails() -> None:
+def test_node_sums_count_observed_rails() -> None:
     recording = make_recording(500, ports=3)
     recording.bytes_per_second[:, 1, 77], recording.seconds[:, 1, 77] = np.nan, 0
     found = tiers(recording)
@@ -65,7 +70,7 @@ def test_node_sums_are_those_of_the_observed_rails() -> None:
     assert column(found, NODE_SUMS, "time_ns") == recording.time_ns().tolist()
 
 
-def test_a_second_has_the_samples_that_end_in_it() -> None:
+def test_seconds_have_the_samples_that_end_in_them() -> None:
     recording = make_recording(730, ports=2, start_ns=START_NS + 37 * INTERVAL_NS)
     found = tiers(recording)
     second = (recording.time_ns() - 1) // 10**9
@@ -84,7 +89,7 @@ def test_a_second_has_the_samples_that_end_in_it() -> None:
         assert row["observed_ratio"] == pytest.approx(np.count_nonzero(~np.isnan(rates).any(axis=0)) / 100)
 
 
-def test_two_pipelines_on_one_node_are_two_groups_with_their_owner_and_stage(two_pipelines: NodeTiers) -> None:
+def test_pipelines_on_one_node_are_two_groups(two_pipelines: Tiers) -> None:
     rows = two_pipelines.tables[STEPS].to_pylist()
     groups = {row["group"]: (row["ports"], row["owner"], row["stage"]) for row in rows}
     assert groups == {0: ("mlx5_0:1,mlx5_1:1", "7", "0"), 1: ("mlx5_2:1,mlx5_3:1", None, "1")}
@@ -92,13 +97,13 @@ def test_two_pipelines_on_one_node_are_two_groups_with_their_owner_and_stage(two
     assert [sum(row["group"] == group for row in rows) for group in (0, 1)] == [41, 40]
 
 
-def test_pipelines_of_one_owner_are_told_apart_by_their_rhythm() -> None:
+def test_pipelines_of_one_owner_differ_by_rhythm() -> None:
     node = Node(pipelines=(Pipeline((0, 1)), Pipeline((2,), first=0.35), Pipeline((3,), late=0.02)), ports=4)
     rows = tiers(node.record(1000)).tables[STEPS].to_pylist()
     assert {row["ports"] for row in rows} == {"mlx5_0:1,mlx5_1:1,mlx5_3:1", "mlx5_2:1"}
 
 
-def test_edges_are_where_they_are(two_pipelines: NodeTiers) -> None:
+def test_edges_match_the_known_traffic(two_pipelines: Tiers) -> None:
     rows = two_pipelines.tables[STEPS].to_pylist()
     pipelines = (Pipeline((0, 1)), Pipeline((2, 3), first=0.35, late=0.005))
     for group, pipeline in enumerate(pipelines):
@@ -122,7 +127,7 @@ def test_edges_are_where_they_are(two_pipelines: NodeTiers) -> None:
         assert own == pytest.approx(1e9 * pipeline.late, abs=0.2e6)
 
 
-def test_a_step_has_its_bytes_and_its_silence(two_pipelines: NodeTiers) -> None:
+def test_steps_have_their_bytes_and_silence(two_pipelines: Tiers) -> None:
     (row, *_) = two_pipelines.tables[STEPS].to_pylist()
     # two ports, and bursts that are 280 ms of a step: three pauses of 40 ms
     assert row["receive_bytes"] == pytest.approx(2 * RATE * 0.28, rel=0.01)
@@ -131,7 +136,7 @@ def test_a_step_has_its_bytes_and_its_silence(two_pipelines: NodeTiers) -> None:
     assert row["missing_ratio"] == 0
 
 
-def test_missing_samples_in_a_silence_are_bridged_and_at_an_edge_doubted() -> None:
+def test_missing_samples_are_bridged_or_widen_bounds() -> None:
     # the second silence is from 1.354 to 1.654 s
     healthy = tiers(Node().record(1000)).tables[STEPS].to_pylist()
     silent = tiers(Node(missing=((0, 145, 148),)).record(1000)).tables[STEPS].to_pylist()
@@ -145,15 +150,15 @@ def test_missing_samples_in_a_silence_are_bridged_and_at_an_edge_doubted() -> No
     assert abs(doubted["transmit_first_ns"] - known["transmit_first_ns"]) <= doubted["transmit_first_bound_ns"]
 
 
-def test_a_rail_that_dies_does_not_take_the_steps_of_the_others_away() -> None:
+def test_a_dead_rail_keeps_the_steps_of_others() -> None:
     found = tiers(Node(missing=((1, 500, 1000),)).record(1000))
     healthy = tiers(Node().record(1000))
     assert len(column(found, STEPS, "step")) == len(column(healthy, STEPS, "step"))
-    assert found.observed_ratio == pytest.approx(0.75)
+    assert found.numbers["observed_ratio"] == pytest.approx(0.75)
     assert set(column(found, NODE_SUMS, "rails_observed")[600:]) == {1}
 
 
-def test_only_the_ports_of_a_job_count_if_it_is_asked_for() -> None:
+def test_only_the_ports_of_a_chosen_job_count() -> None:
     node = Node(ports=3, pipelines=(Pipeline((0, 1, 2)),), jobs=(job("7", 1), job("8", 2)), rails=(0, 1))
     meta = node.record(10).meta
     assert choose_rails(meta) == [0, 1]
@@ -161,20 +166,20 @@ def test_only_the_ports_of_a_job_count_if_it_is_asked_for() -> None:
     assert choose_rails(meta, "9") == [0, 1]
     found = tiers(node.record(1000), job="8")
     assert set(column(found, STEPS, "ports")) == {"mlx5_2:1"}
-    assert found.line_rate_bytes_per_second == LINE_RATE
+    assert found.numbers["line_rate_bytes_per_second"] == LINE_RATE
 
 
-def test_traffic_without_silences_or_without_traffic_has_no_steps() -> None:
+def test_steady_traffic_and_silence_have_no_steps() -> None:
     quiet = tiers(Node(pipelines=()).record(500))
-    assert (quiet.step_groups, quiet.tables[STEPS].num_rows) == (0, 0)
+    assert (quiet.numbers["step_groups"], quiet.tables[STEPS].num_rows) == (0, 0)
     steady = tiers(Node(pipelines=(Pipeline((0, 1), begins=0, busy=0.7, bursts=1),)).record(500))
-    assert (steady.step_groups, steady.tables[STEPS].num_rows) == (1, 0)
+    assert (steady.numbers["step_groups"], steady.tables[STEPS].num_rows) == (1, 0)
 
 
-def test_pieces_that_are_not_those_of_the_part_are_refused() -> None:
+def test_pieces_of_another_part_are_refused() -> None:
     recording = make_recording(100)
-    extent = PartExtent(recording.meta, recording.start_ns, 100)
+    extent = RecordingExtent(recording.meta, recording.start_ns, 100)
     with pytest.raises(ValueError, match="does not follow"):
-        compute_tiers(extent, [recording.cut(0, 10), recording.cut(11, 100)], TierOptions())
+        compute_tiers(extent, [recording.cut(0, 10), recording.cut(11, 100)])
     with pytest.raises(ValueError, match="have 90 samples; 100"):
-        compute_tiers(extent, [recording.cut(0, 90)], TierOptions())
+        compute_tiers(extent, [recording.cut(0, 90)])

@@ -1,19 +1,38 @@
-"""The files of a dataset: their paths, whole or not at all, and places that are none."""
+"""The files of a dataset: their paths, whole or not at all, other places, and spans."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.base.errors import DatasetError
-from ibpulse.workbench.fleet.dataset_columns import make_table
-from ibpulse.workbench.fleet.dataset_schema import MAX_ROWS, MISSING, RAW, SCHEMAS, TIERS, Part, parse_path
-from ibpulse.workbench.fleet.dataset_store import MARK, DatasetStore
-from ibpulse.workbench.fleet.span_parts import HOUR_NS, CoveredSpans, cut_span, most_samples
+from ibpulse.workbench.fleet.collection import (
+    HOUR_NS,
+    NOTE,
+    CoveredSpans,
+    UnfinishedSpan,
+    continue_span,
+    cut_span,
+    max_samples,
+)
+from ibpulse.workbench.fleet.dataset import (
+    MARK,
+    MAX_ROWS,
+    MISSING,
+    RAW,
+    SCHEMAS,
+    STEPS,
+    TIERS,
+    DatasetStore,
+    Part,
+    make_table,
+    parse_path,
+)
 from tests.datasets.known_traffic import START_NS
 
 PART = Part("slurm:42", "gpu-1", START_NS)
@@ -21,7 +40,7 @@ TABLE = make_table(MISSING, {"from_ns": [1], "to_ns": [2], "reason": ["it is awa
 
 
 @given(st.text(max_size=30), st.text(min_size=1, max_size=30), st.integers(0, 2**62), st.sampled_from(TIERS))
-def test_every_name_is_one_part_of_a_path_and_found_again(job: str, node: str, start_ns: int, tier: str) -> None:
+def test_names_survive_the_path(job: str, node: str, start_ns: int, tier: str) -> None:
     part = Part(job, node, start_ns)
     path = part.path(tier)
     assert path.isascii()
@@ -30,11 +49,9 @@ def test_every_name_is_one_part_of_a_path_and_found_again(job: str, node: str, s
     assert parse_path(f"somewhere/else/{path}") == (tier, part)
 
 
-@pytest.mark.parametrize(
-    "path", ["dataset.json", "tier=raw/node=a/part-1.parquet", "a/b/c/d/e/f", "part-x.parquet", ""]
-)
-def test_other_paths_are_no_parts(path: str) -> None:
-    assert parse_path(path) is None
+def test_other_paths_are_ignored() -> None:
+    paths = ("dataset.json", "tier=raw/node=a/part-1.parquet", "a/b/c/d/e/f", "part-x.parquet", "")
+    assert [parse_path(path) for path in paths] == [None] * 5
 
 
 def test_no_key_is_a_column() -> None:
@@ -42,13 +59,11 @@ def test_no_key_is_a_column() -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
-def test_what_was_written_is_read(tmp_path: Path, form: str) -> None:
+def test_written_files_are_read(tmp_path: Path, form: str) -> None:
     store = DatasetStore(form.format(tmp_path / "new" / "dataset"))
     store.begin()
     store.begin()
-    assert not store.has(MISSING, PART)
     store.write_table(MISSING, PART, TABLE)
-    assert store.has(MISSING, PART)
     assert store.parts(MISSING) == [PART]
     assert store.parts(RAW) == []
     assert store.read_table(MISSING, PART).equals(TABLE)
@@ -56,13 +71,13 @@ def test_what_was_written_is_read(tmp_path: Path, form: str) -> None:
     store.copy_in(RAW, PART, tmp_path / "copy")
     assert store.parts(RAW) == [PART]
     for tier in (RAW, MISSING, MISSING):
-        store.remove(tier, PART)
+        store.remove(PART.path(tier))
     assert store.parts(MISSING) == []
     # nothing is left but folders and the mark
     assert {path.name for path in (tmp_path / "new").rglob("*") if path.is_file()} == {MARK}
 
 
-def test_a_part_with_more_rows_than_an_hour_has_is_not_read(tmp_path: Path) -> None:
+def test_too_many_rows_are_not_read(tmp_path: Path) -> None:
     store = DatasetStore(str(tmp_path))
     store.begin()
     count = MAX_ROWS[MISSING] + 1
@@ -74,7 +89,17 @@ def test_a_part_with_more_rows_than_an_hour_has_is_not_read(tmp_path: Path) -> N
         store.read_table(MISSING, PART)
 
 
-def test_a_file_that_cannot_be_finished_does_not_appear(tmp_path: Path) -> None:
+def test_unknown_values_are_null_and_times_exact() -> None:
+    times = np.ma.masked_array([START_NS + 1, -1, 7], [False, True, False])
+    unknown = {name: [None] * 3 for name in SCHEMAS[STEPS].names}
+    row = {"begin_ns": times, "silent_ratio": np.array([0.5, np.nan, 0.25]), "owner": ["a", None, "a"]}
+    found = make_table(STEPS, unknown | row)
+    assert found.column("begin_ns").to_pylist() == [START_NS + 1, None, 7]
+    assert found.column("silent_ratio").to_pylist() == [0.5, None, 0.25]
+    assert found.column("owner").to_pylist() == ["a", None, "a"]
+
+
+def test_unfinished_files_do_not_appear(tmp_path: Path) -> None:
     store = DatasetStore(str(tmp_path))
     store.begin()
     with pytest.raises(DatasetError, match="cannot be written: No such file"):
@@ -108,18 +133,18 @@ def test_other_places_are_refused(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10 * HOUR_NS), st.integers(1, 5 * HOUR_NS), st.integers(1, 256), st.sampled_from([10**6, 10**7]))
-def test_a_span_is_cut_within_hours_and_the_same_each_time(begin: int, length: int, ports: int, interval: int) -> None:
+def test_spans_are_cut_within_hours_the_same_way(begin: int, length: int, ports: int, interval: int) -> None:
     cuts = list(cut_span(begin, begin + length, interval, ports))
     assert [first for first, _ in cuts] == [begin, *(end for _, end in cuts[:-1])]
     assert cuts[-1][1] == begin + length
     for first, end in cuts:
-        assert 0 < end - first <= most_samples(ports) * interval
+        assert 0 < end - first <= max_samples(ports) * interval
         assert first // HOUR_NS == (end - 1) // HOUR_NS
     longer = list(cut_span(begin, begin + length + 1, interval, ports))
     assert longer[: len(cuts) - 1] == cuts[:-1]
 
 
-def test_what_is_not_covered_is_left() -> None:
+def test_uncovered_spans_are_left() -> None:
     covered = CoveredSpans()
     for begin, end in ((40, 50), (10, 20), (20, 25)):
         covered.add(Part("", "a", begin), end)
@@ -129,3 +154,18 @@ def test_what_is_not_covered_is_left() -> None:
     assert list(covered.left("a", 30, 35)) == [(30, 35)]
     assert list(covered.left("b", 1, 2)) == [(1, 2)]
     assert [part.start_ns for part in covered.within("a", 20, 41)] == [20, 40]
+
+
+def test_unfinished_spans_are_continued_by_the_same_arguments(tmp_path: Path) -> None:
+    store = DatasetStore(str(tmp_path))
+    store.begin()
+    now_ns = 1_763_683_200 * 10**9
+    killed, later = UnfinishedSpan("5m", "7", 1, 2), UnfinishedSpan("5m", "7", now_ns, now_ns + 1)
+    assert continue_span(store, killed) == (1, 2)
+    assert continue_span(store, later) == (1, 2)
+    assert continue_span(store, UnfinishedSpan("5m", "8", 3, 4)) == (3, 4)
+    store.remove(NOTE)
+    assert continue_span(store, later) == (now_ns, now_ns + 1)
+    for damaged in (b"", b"[]", b'{"last": 5}', b'{"last":"5m","job":"7","begin_ns":9,"end_ns":3}'):
+        store.write_note(NOTE, damaged)
+        assert continue_span(store, later) == (now_ns, now_ns + 1)
