@@ -15,8 +15,8 @@ import numpy as np
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.run import Run, describe_run
 from ibpulse.reports.span import ReportOptions
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.simulate.timeline import Schedule
+from ibpulse.simulate.workloads import DENSE, MOE, Fsdp
 
 TICK_NS = 10_000_000
 RAILS = 8

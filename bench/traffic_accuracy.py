@@ -34,8 +34,7 @@ from ibpulse.events import PortHistory
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.simulate.fsdp import DENSE, MOE
-from ibpulse.simulate.workloads import ExpertParallel
+from ibpulse.simulate.workloads import DENSE, MOE, ExpertParallel
 
 BEGIN_SECOND, WINDOW_SECONDS = 10, 60
 SCALE = 4

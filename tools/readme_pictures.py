@@ -17,9 +17,8 @@ from PIL import Image
 
 from ibpulse.arrays import Floats
 from ibpulse.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, save_figure, settings
-from ibpulse.simulate.fsdp import CAPTURED_RAILS
 from ibpulse.simulate.timeline import Schedule
-from ibpulse.simulate.workloads import make_workload
+from ibpulse.simulate.workloads import CAPTURED_RAILS, make_workload
 
 WORKLOAD = "moe"
 MINUTE_NS, SCRAPE_NS, SAMPLE_NS = 60_000_000_000, 15_000_000_000, 10_000_000

@@ -16,7 +16,7 @@ from bench.bench import NS_PER_SECOND, PORTS, Bench
 from bench.report import Budget, Section, Table
 from ibpulse.pictures import render
 from ibpulse.pictures.options import PictureOptions
-from ibpulse.pictures.picture_run import PictureNode, PictureRun
+from ibpulse.pictures.run import PictureNode, PictureRun
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.workloads import make_workload
 

@@ -15,8 +15,8 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
-from ibpulse.simulate.fsdp import DENSE
 from ibpulse.simulate.timeline import Schedule
+from ibpulse.simulate.workloads import DENSE
 
 SIZES = (1, 2, 4, 8, 16, 32)
 SECOND_TICKS = 100

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Workload
+from ibpulse.simulate.workloads import DENSE, MOE
 from tests.flightrecorder.played import IDLE, Act, play
 
 # of these, the step is searched and the resolutions are measured at other seconds

@@ -18,9 +18,8 @@ from ibpulse.analysis.steps.period import (
     find_period,
     find_rails_period,
 )
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.workloads import ExpertParallel, Square
+from ibpulse.simulate.workloads import DENSE, MOE, ExpertParallel, Fsdp, Square
 from tests.tables import for_each
 
 BIN_NS = round(BIN_SECONDS * 1e9)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from ibpulse.analysis.steps.period import StepPeriod, find_period
 from ibpulse.analysis.steps.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
 from ibpulse.analysis.steps.phases import find_phases
-from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.workloads import ExpertParallel, Square
+from ibpulse.simulate.workloads import DENSE, MOE, ExpertParallel, Square
 from tests.tables import for_each
 
 TICK = 0.01

@@ -19,9 +19,8 @@ from ibpulse.analysis.signature import (
     find_signature,
     resemblance,
 )
-from ibpulse.simulate.fsdp import DENSE, MOE, Fsdp, Unit
 from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Step, Workload, even_weights
-from ibpulse.simulate.workloads import Constant, ExpertParallel, Idle, Square
+from ibpulse.simulate.workloads import DENSE, MOE, Constant, ExpertParallel, Fsdp, Idle, Square, Unit
 from tests.tables import for_each
 
 NAN = float("nan")

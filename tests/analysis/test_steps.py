@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ibpulse.analysis.steps.edges import find_steps
-from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.workloads import Square
+from ibpulse.simulate.workloads import DENSE, MOE, Square
 
 TICK_NS = 10_000_000
 

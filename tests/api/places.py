@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ibpulse.api import node_connection
+from ibpulse.api import node as api_node
 from ibpulse.flightrecorder import recorder
 from ibpulse.recordings import Recording
 from tests.fleet.daemons import Daemon, serving
@@ -55,7 +55,7 @@ def in_thread(directory: Path) -> Iterator[Daemon]:
         try:
             daemon = started.get(timeout=HANG_SECONDS)
             clock = SimpleNamespace(sleep=lambda _: advance(daemon.node, 10), monotonic=lambda: 0.0, time=lambda: 0.0)
-            patch.setattr(node_connection, "time", clock)
+            patch.setattr(api_node, "time", clock)
             yield daemon
         finally:
             loop.call_soon_threadsafe(done.set)

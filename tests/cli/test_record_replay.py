@@ -11,7 +11,7 @@ from ibpulse.cli import main
 from ibpulse.commands.replay import describe
 from ibpulse.recordings import Recording
 from ibpulse.recordings.writing import save
-from ibpulse.simulate.replayed_tree import Player, Replay
+from ibpulse.simulate.replay import Player, Replay
 from tests.recordings.recordings import START_NS, make_recording
 from tests.tables import for_each
 

@@ -13,7 +13,7 @@ from ibpulse.cli import main
 from ibpulse.errors import PictureError
 from ibpulse.recordings import RecordingWriter, save
 from ibpulse.recordings.file_format import KEY
-from ibpulse.simulate.fsdp import DENSE, MOE
+from ibpulse.simulate.workloads import DENSE, MOE
 from tests.reports.recordings import play
 
 

@@ -13,7 +13,7 @@ import pytest
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.metrics.metric_table import TABLE, rows_of
 from ibpulse.model import SamplerHealth
-from ibpulse.simulate.fsdp import DENSE
+from ibpulse.simulate.workloads import DENSE
 from ibpulse.web.stream.messages import describe_second
 from tests.aggregator.rings import Ring, port
 from tests.docs.pages import ROOT

@@ -11,9 +11,8 @@ import pytest
 from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
 from ibpulse.flightrecorder.rules import RULES, LocalRules, RuleOptions, ports_of
 from ibpulse.model import CAPTURE_ORIGINS
-from ibpulse.simulate.fsdp import DENSE, MOE
 from ibpulse.simulate.timeline import Workload
-from ibpulse.simulate.workloads import ExpertParallel, Stretched
+from ibpulse.simulate.workloads import DENSE, MOE, ExpertParallel, Stretched
 from tests.flightrecorder.played import IDLE as SILENCE
 from tests.flightrecorder.played import Act, play
 

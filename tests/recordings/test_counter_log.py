@@ -18,8 +18,8 @@ from ibpulse.errors import RecordingError
 from ibpulse.recordings import Recording, counter_log, load, save
 from ibpulse.recordings.counter_log import LogColumns, PortLog, read_log
 from ibpulse.recordings.resampling import GridOptions, resample
-from ibpulse.simulate.fsdp import DENSE
 from ibpulse.simulate.timeline import Schedule
+from ibpulse.simulate.workloads import DENSE
 from tests.recordings.recordings import make_recording
 
 SECOND_NS = 1_000_000_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.model import PortId
-from ibpulse.simulate.tree_files import replace_text
+from ibpulse.simulate.tree import replace_text
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.sysfs.link_reader import LinkReader
 from ibpulse.sysfs.state_poller import LinkReading, StatePoller

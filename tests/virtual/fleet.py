@@ -21,8 +21,7 @@ from ibpulse.fleet.nodes import Nodes
 from ibpulse.fleet.target_sources import parse_source
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.simulate.shared_job import share_job
-from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.simulate.jobs import JOBS_FOLDER, share_job
 from ibpulse.simulate.workloads import make_workload
 from tests.virtual.asgi import App, AppTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop

@@ -32,11 +32,11 @@ from ibpulse.events import Event
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.faults import parse_faults
+from ibpulse.simulate.jobs import Traffic
 from ibpulse.simulate.nic import SimulatedCounters
-from ibpulse.simulate.replayed_tree import Replay
-from ibpulse.simulate.shared_job import Traffic
+from ibpulse.simulate.replay import Replay
 from ibpulse.simulate.timeline import Schedule, Workload
-from ibpulse.simulate.tree_files import replace_text
+from ibpulse.simulate.tree import replace_text
 from ibpulse.simulate.workloads import make_workload
 from ibpulse.units import WORD_BYTES
 from ibpulse.web.app import create_app

@@ -23,7 +23,7 @@ from ibpulse.recordings.from_ring import SampleSource
 from ibpulse.recordings.session import RecorderOptions, record
 from ibpulse.reports.run import Run, describe_run
 from ibpulse.reports.span import Moment, ReportOptions
-from ibpulse.simulate.replayed_tree import Player, Replay
+from ibpulse.simulate.replay import Player, Replay
 from ibpulse.simulate.timeline import Truth
 from tests.virtual.clock import WAKE_NS
 from tests.virtual.node import Node

@@ -22,7 +22,7 @@ import pytest
 from ibpulse import deadline
 from ibpulse.sampler import supervisor
 from ibpulse.simulate.fabric import SimulatedFabric
-from ibpulse.simulate.replayed_tree import Replay
+from ibpulse.simulate.replay import Replay
 from ibpulse.sysfs import files, kept_file
 
 T = TypeVar("T")

@@ -20,14 +20,13 @@ from ibpulse.model import PortState
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.recordings.from_ring import RecordedTicks, events_in, ports_at_begin, read_pieces
 from ibpulse.reports.comparison import assemble
-from ibpulse.reports.report_table import remarks
 from ibpulse.reports.span import ReportOptions
-from ibpulse.terminal.screen import lay_out
-from ibpulse.terminal.styled_text import BLOCKS
+from ibpulse.reports.table import remarks
+from ibpulse.terminal.screen import BLOCKS, lay_out
 from ibpulse.terminal.watchers import RingWatcher
 from tests.aggregator.rings import MS, Ring, follow, port, update
 from tests.reports.recordings import run_of
-from tests.terminal.test_watchers_ring import Clocked
+from tests.terminal.test_watchers import Clocked
 from tests.web.conftest import make_client
 from tests.web.events import listening
 from tests.web.rings import Node

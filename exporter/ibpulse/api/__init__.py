@@ -1,21 +1,17 @@
 """The Python API: `ibpulse.connect` and `ibpulse.read`, and what they return.
 
-node_connection   asks a running daemon
-recorded_files    reads recordings, captures, and directories of them
-samples           rates of many ports: as a table, as a picture, as a report
-answer_tables     summaries, events and jobs as tables
-run_report        the report of some recordings
-pictures_of_runs  pictures of recordings; `ibpulse render` and `ibpulse report` draw with it as well
+node      asks a running daemon
+samples   rates of many ports, from files or a daemon: as a table, a picture, a report
+tables    summaries, events and jobs as tables
+pictures  pictures of recordings; `ibpulse render` and `ibpulse report` draw with it as well
 """
 
 from __future__ import annotations
 
-from ibpulse.api.answer_tables import Events, Jobs, SpanSummary
-from ibpulse.api.node_connection import NodeConnection, connect
-from ibpulse.api.pictures_of_runs import Picture
-from ibpulse.api.recorded_files import Dataset, read
-from ibpulse.api.run_report import RunReport
-from ibpulse.api.samples import SampledRates
+from ibpulse.api.node import NodeConnection, connect
+from ibpulse.api.pictures import Picture
+from ibpulse.api.samples import Dataset, RunReport, SampledRates, read
+from ibpulse.api.tables import Events, Jobs, SpanSummary
 from ibpulse.errors import IbpulseError
 
 __all__ = [

@@ -22,7 +22,7 @@ from ibpulse.config import Settings
 from ibpulse.config.loading import DEFAULT
 from ibpulse.daemon import run_daemon
 from ibpulse.simulate.fleet import SimulatedNode, describe_job
-from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.simulate.jobs import JOBS_FOLDER
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -23,8 +23,8 @@ from ibpulse.config.loading import DEFAULT
 from ibpulse.errors import DaemonError, FabricError
 from ibpulse.sampler.scheduling import die_with_parent
 from ibpulse.simulate.fleet import SimulatedNode
+from ibpulse.simulate.jobs import JOBS_FOLDER
 from ibpulse.simulate.node_clock import node_environment
-from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
 from ibpulse.web.auth.rules import read_rules
 from ibpulse.web.server import bind
 

@@ -10,9 +10,14 @@ from ibpulse.base.values import GivenText
 from ibpulse.commands import model
 from ibpulse.commands.sources import load_against
 from ibpulse.config import Settings
-from ibpulse.reports.measured_traffic import MeasuredTraffic, measure_traffic
-from ibpulse.reports.model_comparison import ModelComparison, compare_with_model
-from ibpulse.reports.model_formats import comparison_json, comparison_sections
+from ibpulse.reports.model import (
+    MeasuredTraffic,
+    ModelComparison,
+    compare_with_model,
+    comparison_json,
+    comparison_sections,
+    measure_traffic,
+)
 from ibpulse.reports.span import ReportOptions
 from ibpulse.text import escape_controls
 

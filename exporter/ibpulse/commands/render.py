@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ibpulse.api.pictures_of_runs import picture_run
+from ibpulse.api.pictures import picture_run
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError

@@ -13,7 +13,7 @@ from ibpulse.config import Settings
 from ibpulse.defaults import SAMPLING_INTERVAL_NS
 from ibpulse.model import ROLES
 from ibpulse.recordings import RecordingMeta, read_meta, scan
-from ibpulse.simulate.replayed_tree import Player, Replay
+from ibpulse.simulate.replay import Player, Replay
 from ibpulse.sysfs.inventory import Inventory
 from ibpulse.text import escape_controls
 from ibpulse.units import GRID_NS, format_duration

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ibpulse.api.pictures_of_runs import draw_runs, picture_run
+from ibpulse.api.pictures import draw_runs, picture_run
+from ibpulse.base.files import write_whole
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError, PictureError, RecordingError
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if output is None:
         print(text, end="")
     else:
-        _write(output, text)
+        write_whole(output, lambda path: path.write_text(text, encoding="utf-8"), RecordingError)
         print(escape_controls(f"{output}: report of {', '.join(report.names)}, {size_text(output.stat().st_size)}"))
     return 0
 
@@ -80,22 +81,6 @@ def _draw(report: Report, drawn: Sequence[tuple[Recording, Outside]], theme: str
         active_bytes_per_second=levels.high,
         burst_low_bytes_per_second=levels.low,
     ).png()
-
-
-def _write(output: Path, text: str) -> None:
-    """Write the file, whole or not at all.
-
-    Raises:
-        RecordingError: it cannot be written.
-    """
-    temporary = output.with_name(f".{output.name}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(output)
-    except OSError as error:
-        raise RecordingError(f"output {output} cannot be written: {error.strerror}; name another file") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _options(

@@ -21,7 +21,7 @@ from ibpulse.sampler.scheduling import die_with_parent
 from ibpulse.simulate.fabric import FAULTS_FILE, run_fabric
 from ibpulse.simulate.faults import FAULTS, parse_faults
 from ibpulse.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes, run_fleet
-from ibpulse.simulate.simulated_jobs import JOBS_EXAMPLE, JOBS_FOLDER
+from ibpulse.simulate.jobs import JOBS_EXAMPLE, JOBS_FOLDER
 from ibpulse.simulate.timeline import Schedule
 from ibpulse.simulate.tree import make_devices
 from ibpulse.simulate.workloads import make_workload

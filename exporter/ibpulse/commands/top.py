@@ -17,8 +17,7 @@ from ibpulse.config.setting_types import ListenAddress
 from ibpulse.errors import ConfigError, DaemonError
 from ibpulse.events.watch import KnownPort
 from ibpulse.node.wiring import aggregator_options, make_temporary_sampler
-from ibpulse.terminal.display import check_terminal
-from ibpulse.terminal.driver import Terminal
+from ibpulse.terminal.driver import Terminal, check_terminal
 from ibpulse.terminal.watchers import DaemonWatcher, RingWatcher
 from ibpulse.units import SECOND_NS
 

@@ -1,13 +1,13 @@
 """Recordings as pictures: heatmap, animation, distribution.
 
-options           the options of a picture, and the file types of each kind
-picture_run       the drawn part of one recording: columns of samples, and the scale shared by all runs
-figure            the drawing libraries, or how to install them; colours; writing a figure to a file
-panels            the parts that several pictures share
+options  the options of a picture, and the file types of each kind
+run      the drawn part of one recording: columns of samples, and the scale shared by all runs
+figure   the drawing libraries, or how to install them; colours; writing a figure to a file
+panels   the parts that several pictures share
 heatmap, distribution   the still pictures
-animation_layout  the static parts of an animation, and the positions of the moving ones
-frames            the frames of an animation
-animation         an animation as GIF or MP4
+layout   the static parts of an animation, and the positions of the moving ones
+animation  the frames of an animation, as GIF or MP4
+steps, trace   predicted steps; a trace of the profiler above the wire
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ibpulse.pictures.options import PictureOptions
-    from ibpulse.pictures.picture_run import PictureRun
-    from ibpulse.pictures.predicted_steps import PredictedPicture, predicted_steps_url, save_predicted_steps
-    from ibpulse.pictures.trace_picture import save_trace_picture
+    from ibpulse.pictures.run import PictureRun
+    from ibpulse.pictures.steps import PredictedPicture, predicted_steps_url, save_predicted_steps
+    from ibpulse.pictures.trace import save_trace_picture
 
 __all__ = ["PredictedPicture", "predicted_steps_url", "render", "save_predicted_steps", "save_trace_picture"]
 
 _PLACES = {
-    "PredictedPicture": "predicted_steps",
-    "predicted_steps_url": "predicted_steps",
-    "save_predicted_steps": "predicted_steps",
-    "save_trace_picture": "trace_picture",
+    "PredictedPicture": "steps",
+    "predicted_steps_url": "steps",
+    "save_predicted_steps": "steps",
+    "save_trace_picture": "trace",
 }
 
 

@@ -1,19 +1,70 @@
-"""The rows of the table: label, unit, definition, and the statistic that each shows."""
+"""The rows of the table: label, unit, definition, and the statistic of a span that each shows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
-from ibpulse.analysis.resampling_units import UnitStatistics
+import numpy as np
+
+from ibpulse.analysis.resampling_units import StepStatistics, UnitStatistics
 from ibpulse.analysis.span_statistics import SpanStatistics
-from ibpulse.arrays import Bools
-from ibpulse.reports.report_row import ReportRow, Unit, Value
+from ibpulse.arrays import Bools, Floats
 from ibpulse.units import format_duration
 
-__all__ = ["STEPS", "ReportRow", "Unit", "Value", "rows", "variation_key"]
-
+Unit = Literal["rate", "bytes", "seconds", "ratio", "number", "count", "names", "word"]
+Value = float | int | str | tuple[str, ...] | None
+Missing = Literal["any", "few", "none"]
 STEPS = "Steps"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """A row: its section, its key in JSON, its label, unit and definition.
+
+    The value is `of_span` of the statistics of a span, or `of_units` or `of_steps` of those that follow from sums. Only
+    the latter two have an interval, which comes from resampled sums.
+
+    `finest` rows depend on single samples and are unknown if the counters stay constant over several samples.
+    `missing` says how many samples may be missing: a row for which only a `few` may, at most `MAX_MISSING_SHARE`, would
+    be that of other traffic with more. If samples are missing, the counts among these are the least that they can be.
+    A row of burstiness is about bins of `bin_ns`.
+    `least` is the smallest significant change in the row's unit, besides the relative one. If `compared` is false,
+    changes of the row say nothing about the job.
+    """
+
+    section: str
+    key: str
+    label: str
+    unit: Unit
+    definition: str
+    of_span: Callable[[SpanStatistics], Value | Floats] | None = None
+    of_units: Callable[[UnitStatistics], Floats] | None = None
+    of_steps: Callable[[StepStatistics], Floats] | None = None
+    finest: bool = False
+    least: float = 0.0
+    compared: bool = True
+    missing: Missing = "any"
+    bin_ns: int = 0
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the value is the least possible one if samples are missing."""
+        return self.unit == "count" and self.missing == "few"
+
+    def value(self, span: SpanStatistics) -> Value:
+        """The value of the row for a span; NaN if unknown."""
+        found: Value | Floats = math.nan
+        if self.of_span:
+            found = self.of_span(span)
+        elif self.of_units:
+            found = self.of_units(span.whole)
+        elif self.of_steps:
+            found = self.of_steps(span.steps)
+        return float(found) if isinstance(found, np.ndarray | float) else found
 
 
 def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
@@ -390,3 +441,21 @@ def rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
 def variation_key(scale_ns: int) -> str:
     """The key of the row of the coefficient of variation at a time scale."""
     return f"burstiness_cv_{format_duration(scale_ns)}"
+
+
+def brief_rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
+    """The ten rows of a brief report, in one section; the burstiness is that at the shortest timescale."""
+    keys = (
+        "active_mean_bytes_per_second",
+        "peak_bytes_per_second",
+        "duty_cycle_ratio",
+        variation_key(min(timescales_ns)),
+        "active_p50_bytes_per_second",
+        "active_p95_bytes_per_second",
+        "step_period_seconds",
+        "step_gap_seconds",
+        "utilization_ratio",
+        "fairness_ratio",
+    )
+    by_key = {row.key: row for row in rows(timescales_ns)}
+    return tuple(replace(by_key[key], section="Brief") for key in keys)

@@ -12,13 +12,19 @@ from pathlib import Path
 from ibpulse.base.files import ForeignFile
 from ibpulse.errors import ConfigError
 from ibpulse.simulate.faults import HEALTHY, DeviceFaults, parse_faults
+from ibpulse.simulate.jobs import (
+    JOBS_FOLDER,
+    SharedTraffic,
+    SimulatedJob,
+    SimulatedJobs,
+    Traffic,
+    find_job_errors,
+    plan_jobs,
+)
 from ibpulse.simulate.nic import Nic
 from ibpulse.simulate.pacing import Pace, Slips, Stop
-from ibpulse.simulate.shared_job import SharedTraffic, Traffic
-from ibpulse.simulate.simulated_jobs import JOBS_FOLDER, SimulatedJob, SimulatedJobs, find_job_errors, plan_jobs
 from ibpulse.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
-from ibpulse.simulate.tree import list_function, make_devices
-from ibpulse.simulate.tree_files import CounterReads, clear_tree, write_listing
+from ibpulse.simulate.tree import CounterReads, clear_tree, list_function, make_devices, write_listing
 from ibpulse.simulate.workloads import Constant, Idle, Stretched, make_workload
 from ibpulse.units import SECOND_NS
 

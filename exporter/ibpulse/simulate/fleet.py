@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ibpulse.simulate.fabric import SimulatedFabric
+from ibpulse.simulate.jobs import HOT_RAIL, STRAGGLER_DELAY_NS, share_job
 from ibpulse.simulate.pacing import Slips, Stop, run_together
-from ibpulse.simulate.shared_job import HOT_RAIL, STRAGGLER_DELAY_NS, share_job
 from ibpulse.simulate.timeline import Workload
-from ibpulse.simulate.tree_files import CounterReads
+from ibpulse.simulate.tree import CounterReads
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 CLOCK_OFFSETS_US = (100, -1_200, 2_600, -6_200, 15_000, -23_700, 37_500, -48_700)
-"""How far different clocks are ahead; the samples of these nodes fall on different parts of an interval of 10 ms."""
+"""Offsets of clocks, chosen so that the nodes sample at different parts of an interval of 10 ms."""
 STRAGGLER = 2
 NODES_PER_RACK = 2
 NODES_PER_LEAF = 4

@@ -39,7 +39,7 @@ from ibpulse.units import MILLISECOND_NS, SECOND_NS
 PORTS_SECONDS = 2.0
 # how far back events are shown, and how late they may come
 EVENTS_NS, LATE_NS = 3600 * SECOND_NS, 60 * SECOND_NS
-MOST_EVENTS = 1000
+MAX_EVENTS = 1000
 MEAN_SPAN = "1s"
 # a second of 1 ms samples would make a long response
 MEAN_NS = 100_000_000
@@ -54,7 +54,7 @@ METRICS = (_TICKS, _MISSED, _ERRORS, _RESTARTS, _LATE_SUM, _LATE_COUNT)
 
 
 class DaemonWatcher:
-    """Fetches from a daemon: its windows every time, its ports, events and summary every other second."""
+    """Fetches from a daemon: its windows every time, its ports and events every 2 s, its summary every 4 s."""
 
     def __init__(self, connection: DaemonConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
@@ -159,7 +159,7 @@ def _rail(
 
 def _newest(events: Iterable[Event], from_ns: int) -> tuple[Event, ...]:
     recent = (event for event in events if event.time_ns >= from_ns and event.kind != "started")
-    return tuple(sorted(recent, key=lambda event: event.time_ns)[-MOST_EVENTS:])
+    return tuple(sorted(recent, key=lambda event: event.time_ns)[-MAX_EVENTS:])
 
 
 class RecentEvents:
@@ -182,7 +182,7 @@ class RecentEvents:
         found = ask_events(connection, from_ns).values
         self.due, self._asked_ns = False, now_ns
         older = [event for event in self.events if now_ns - EVENTS_NS <= event.time_ns < from_ns]
-        self.events = (*older, *found)[-MOST_EVENTS:]
+        self.events = (*older, *found)[-MAX_EVENTS:]
 
     def history(self, ports: Sequence[PortAnswer]) -> PortHistory:
         """The states of the ports; its ticks are wall times in ns."""
