@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.bench import MILLISECOND_NS
 from bench.history import filled_ring
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, SamplerHealth
+from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 
@@ -38,4 +38,4 @@ def build_fabric(ports: int) -> Fabric:
 def build_snapshot(reader: RingReader, aggregator: Aggregator, ports: int, tick: int) -> Snapshot:
     """The snapshot at a sample, as if the ring's sampler had just reached it."""
     reader.ring.words[at.lane_at(0) + at.L_TICK] = tick
-    return aggregator.update(build_fabric(ports), SamplerHealth(), tick)
+    return aggregator.update(build_fabric(ports), tick)

@@ -113,4 +113,12 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
         # pyarrow reads it on import
         os.environ.update(memory.ALLOCATOR)
     with memory.bounded() if verb.reads_files else nullcontext():
-        return verb.load_run(parsed.arguments)(parsed.arguments, settings)
+        try:
+            return verb.run(parsed.arguments, settings)
+        except ModuleNotFoundError as error:
+            from ibpulse.missing_packages import how_to_install  # not for help
+
+            name = error.name or "a package"
+            packages = ("httpx", "sniffio") if name == "httpx" else (name,)
+            missing = f"`ibpulse {verb.name}` needs {name}, which is not installed; {how_to_install(*packages)}"
+            raise ConfigError([missing]) from error

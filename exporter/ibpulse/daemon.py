@@ -164,7 +164,7 @@ class Daemon:
             asyncio.create_task(self._serve(), name="web"),
         ]
         if self._web_config:
-            tasks.append(asyncio.create_task(self._watch_web_config(self._web_config), name="web configuration"))
+            tasks.append(asyncio.create_task(self._web_config.watch(self.node.errors), name="web configuration"))
         waiting = asyncio.create_task(asked.wait())
         done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
         self._last_resort.arm(0 if waiting in done else 1)
@@ -200,21 +200,17 @@ class Daemon:
 
     def _announce(self, host: str, port: int) -> None:
         shown = "localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host
-        ports = len(self.node.supervisor.slots)
-        interval_ms = self.node.reader.interval_ns / 1e6
+        reader, slots = self.node.reader, self.node.supervisor.slots
+        strides = reader.strides(list(slots.values())) or [1]
+        every = [f"{stride * reader.interval_ns / 1e6:g}" for stride in sorted({min(strides), max(strides)})]
         log.info(
-            "ibpulse %s sampling %d ports every %g ms, serving %s://%s:%d/",
+            "ibpulse %s sampling %d ports every %s ms, serving %s://%s:%d/",
             __version__,
-            ports,
-            interval_ms,
+            len(slots),
+            " to ".join(every),
             "https" if self._web_config and self._web_config.tls() else "http",
             shown,
             port,
         )
-        if not ports:
-            log.info("without RDMA devices, `%s demo` shows a simulated fabric", own_command())
-
-    async def _watch_web_config(self, config: WebConfigReloader) -> None:
-        while True:
-            with self.node.errors.boundary("web"):
-                await config.watch()
+        if not slots:
+            log.info("to try ibpulse without RDMA devices, run `%s demo`", own_command())

@@ -113,6 +113,11 @@ def size_text(size_bytes: float) -> str:
     return _scaled(size_bytes, BYTES, ".3g")
 
 
+def kilobytes(size_bytes: float) -> str:
+    """A size in whole kilobytes: `1,234 kB`."""
+    return f"{size_bytes / 1e3:,.0f} kB"
+
+
 def file_size_text(size_bytes: float) -> str:
     """A size with one decimal: `1.2 MB`, `999 B`."""
     return _scaled(size_bytes, BYTES, ".0f" if size_bytes < 1e3 else ".1f")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ibpulse.aggregator import Aggregator, Snapshot
-from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, SamplerHealth
+from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
@@ -115,9 +115,9 @@ class Ring:
         )
 
 
-def update(ring: Ring, aggregator: Aggregator, second: int, health: SamplerHealth | None = None) -> Snapshot:
+def update(ring: Ring, aggregator: Aggregator, second: int) -> Snapshot:
     """The snapshot with the seconds before `second`, and the ring's newest tick left as it is."""
-    return aggregator.update(ring.fabric, health or SamplerHealth(), ring.now_after(second))
+    return aggregator.update(ring.fabric, ring.now_after(second))
 
 
 def follow(ring: Ring, aggregator: Aggregator, first_second: int, last_second: int) -> Snapshot:

@@ -9,16 +9,21 @@ from typing import Any
 
 import pytest
 
+from ibpulse.answers.members import AnswerPart
 from ibpulse.simulate.timeline import Workload
 from ibpulse.simulate.workloads import DENSE, MOE
 from tests.flightrecorder.played import IDLE, Act, play
 
 # of these, the step is searched and the resolutions are measured at other seconds
-TIMED = ("step_seconds", "step_score", "effective_resolution_seconds", "phases", "seconds")
+TIMED = (
+    *("step_seconds", "step_period_seconds", "step_period_score"),
+    *("effective_resolution_seconds", "phases", "seconds"),
+)
 
 
 def flat(value: Any, name: str = "") -> dict[str, Any]:
-    """The values of nested dictionaries and sequences, by place."""
+    """The values of nested parts and sequences, by place."""
+    value = vars(value) if isinstance(value, AnswerPart) else value
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else None
     if items is None:
         return {name: value}

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot
 from ibpulse.analysis.plausible import MOST_BEFORE
-from ibpulse.model import SamplerHealth
 from tests.aggregator.rings import RATE, Ring, constant, port
 
 A, B = "mlx5_0:1", "mlx5_1:1"
@@ -46,7 +45,7 @@ class Scraped:
     def scrape(self, tick: int) -> tuple[PortSnapshot, ...]:
         second = (tick - 30) // 100
         if self._last is None or second != self._second:
-            self._second, self._last = second, self._aggregator.update(self.ring.fabric, SamplerHealth(), tick)
+            self._second, self._last = second, self._aggregator.update(self.ring.fabric, tick)
             return self._last.ports
         return self._aggregator.with_counters_now(self._last, tick).ports
 

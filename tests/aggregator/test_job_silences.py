@@ -10,7 +10,7 @@ import pytest
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.aggregator.snapshot import JobSnapshot, LastTraffic
 from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.model import PortId, SamplerHealth
+from ibpulse.model import PortId
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
 
 NAME = "mlx5_0:1"
@@ -34,7 +34,7 @@ def play(
         last = ring.now_after(second)
         counters = ring.write(NAME, (transmit, receive), written + 1, last, start=counters, holes=holes)
         written = last
-        snapshot = aggregator.update(ring.fabric, SamplerHealth(), last, jobs=[JOB])
+        snapshot = aggregator.update(ring.fabric, last, jobs=[JOB])
         found.append(snapshot.statistics_of(JOB.claim.key))
     assert found[-1] is not None
     return [each for each in found if each]

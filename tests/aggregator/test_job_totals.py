@@ -13,7 +13,7 @@ from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.rail_balance import RecentRates
 from ibpulse.aggregator.snapshot import JobSnapshot
 from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.model import PortId, SamplerHealth
+from ibpulse.model import PortId
 from ibpulse.ring.window import RingPort
 from ibpulse.units import SECOND_NS
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
@@ -57,7 +57,7 @@ class Player:
             way = (traffic[name], QUIET)
             self.counters[name] = self.ring.write(name, way, self.written + 1, last, start=self.counters[name])
         self.written = last
-        return self.aggregator.update(self.ring.fabric, SamplerHealth(), last, jobs=jobs)
+        return self.aggregator.update(self.ring.fabric, last, jobs=jobs)
 
 
 def play(player: Player, seconds: int, jobs: Callable[[int], Sequence[PlacedJob]]) -> dict[str, JobSnapshot]:

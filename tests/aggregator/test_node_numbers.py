@@ -34,8 +34,8 @@ def test_bandwidth_is_transmit_and_receive_of_all_rails(tmp_path: Path) -> None:
     assert window.bandwidth_peak_bytes_per_second == pytest.approx(37e9)
     assert window.bandwidth_active_mean_bytes_per_second == pytest.approx(37e9)
     assert window.duty_cycle_ratio == 1.0
-    assert window.burstiness_cv == tuple(pytest.approx(0, abs=1e-6) for _ in range(4))
-    assert found.node_rails == 2
+    assert window.burstiness_cv == dict.fromkeys(("10ms", "50ms", "100ms", "1s"), pytest.approx(0, abs=1e-6))
+    assert found.rails.rails == 2
 
 
 def test_ports_that_are_not_rails_or_not_active_are_ignored(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_ports_that_are_not_rails_or_not_active_are_ignored(tmp_path: Path) -> N
     both = (constant(10e9), IDLE)
     found = summed(ring, mlx5_0=both, mlx5_1=both, mlx5_2=both)
     assert found.node[0].bandwidth_peak_bytes_per_second == pytest.approx(10e9)
-    assert found.node_rails == 2
+    assert found.rails.rails == 2
 
 
 def test_duty_and_active_mean_of_a_square_wave(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_variation_depends_on_the_time_scale(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     # 2 ticks at 30, 3 ticks at 10, again and again: every bin of 50 ms holds one period
     found = summed(ring, mlx5_0=(lambda tick: 30e9 if (tick - 1) % 5 < 2 else 10e9, IDLE))
-    at_10ms, at_50ms, at_100ms, at_1s = found.node[0].burstiness_cv
+    at_10ms, at_50ms, at_100ms, at_1s = found.node[0].burstiness_cv.values()
     levels = np.array([30, 30, 10, 10, 10])
     assert at_10ms == pytest.approx(levels.std() / levels.mean(), rel=2e-3)
     assert [at_50ms, at_100ms, at_1s] == [pytest.approx(0, abs=1e-6)] * 3
@@ -72,9 +72,9 @@ def test_missing_data_of_one_rail_is_missing_for_the_node(tmp_path: Path) -> Non
     ring.write(B, (constant(10e9), IDLE), 1, 400, holes=range(150, 160))
     found = update(ring, aggregator, 3)
     assert found.node[0].transmit_bytes_per_second == pytest.approx(30e9)
-    assert found.node[0].burstiness_cv[0] == pytest.approx(0, abs=1e-6)
+    assert found.node[0].burstiness_cv["10ms"] == pytest.approx(0, abs=1e-6)
     # the second in which a rail had a hole, and the first, have no whole bin of 1 s
-    assert found.node[0].burstiness_cv[3] is None
+    assert found.node[0].burstiness_cv["1s"] is None
 
 
 def test_a_rail_without_any_sample_in_a_second_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -87,14 +87,14 @@ def test_a_rail_without_any_sample_in_a_second_does_not_hide_the_others(tmp_path
     assert found.node[0].transmit_bytes_per_second == pytest.approx((30e9 * 1.98 + 20e9 * 2) / 3.98, rel=1e-3)
 
 
-def test_time_scales_finer_than_the_slowest_rail_give_nothing(tmp_path: Path) -> None:
+def test_time_scales_that_divide_samples_of_a_rail_give_nothing(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A), port(B))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, (constant(20e9), IDLE), 1, 500)
-    ring.write(B, (constant(10e9), IDLE), 1, 500, stride=3)
-    at_10ms, *coarser = update(ring, aggregator, 4).node[0].burstiness_cv
-    assert at_10ms is None
-    assert coarser == [pytest.approx(0, abs=1e-6)] * 3
+    ring.write(B, (constant(10e9), IDLE), 1, 500, stride=2)
+    at_10ms, at_50ms, *coarser = update(ring, aggregator, 4).node[0].burstiness_cv.values()
+    assert (at_10ms, at_50ms) == (None, None)
+    assert coarser == [pytest.approx(0, abs=1e-6)] * 2
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_time_scales_finer_than_the_slowest_rail_give_nothing(tmp_path: Path) ->
 def test_a_time_scale_must_be_a_whole_number_of_ticks(tmp_path: Path, interval_ms: int, known: list[bool]) -> None:
     ring = Ring.create(tmp_path, port(A), interval_ms=interval_ms)
     found = summed(ring, mlx5_0=(constant(20e9), IDLE))
-    assert [value is not None for value in found.node[0].burstiness_cv] == known
+    assert [value is not None for value in found.node[0].burstiness_cv.values()] == known
 
 
 def test_a_time_scale_must_divide_one_second(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     options = AggregatorOptions(timescales_ns=(30 * MS, 40 * MS))
     found = summed(ring, options, mlx5_0=(constant(20e9), IDLE))
-    assert [value is not None for value in found.node[0].burstiness_cv] == [False, True]
-    assert found.timescales == ("30ms", "40ms")
+    known = {scale: value is not None for scale, value in found.node[0].burstiness_cv.items()}
+    assert known == {"30ms": False, "40ms": True}
 
 
 def test_a_node_without_rails_has_no_sums(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_node_without_rails_has_no_sums(tmp_path: Path) -> None:
     assert window.transmit_bytes_per_second is None
     assert window.bandwidth_peak_bytes_per_second is None
     assert window.duty_cycle_ratio is None
-    assert window.burstiness_cv == (None,) * 4
+    assert [*window.burstiness_cv.values()] == [None] * 4
 
 
 def test_an_idle_node_has_duty_zero_and_no_active_mean(tmp_path: Path) -> None:
@@ -129,6 +129,17 @@ def test_an_idle_node_has_duty_zero_and_no_active_mean(tmp_path: Path) -> None:
     window = summed(ring, mlx5_0=(IDLE, IDLE)).node[0]
     assert (window.duty_cycle_ratio, window.bandwidth_peak_bytes_per_second) == (0.0, 0.0)
     assert window.bandwidth_active_mean_bytes_per_second is None
+
+
+def test_what_was_sampled_before_an_interval_was_lengthened_is_no_window() -> None:
+    node = NodeTotals(AggregatorOptions(), 10 * MS)
+    ticks = NodeTicks(np.full((2, 1, 100), 5e9), np.full((1, 100), 0.01), np.ones((1, 100), np.bool_))
+    known = []
+    for stride in (1, 2, 1):
+        node.add_seconds(ticks, stride, np.array([[40e9]]))
+        known.append([value is not None for value in node.windows()[0].burstiness_cv.values()])
+    # a bin of 1 s alone has no variation
+    assert known == [[True, True, True, False], [False, False, True, True], [True] * 4]
 
 
 def test_what_slow_counters_do_not_resolve_has_no_peak_of_utilization() -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, RailStanding, Snapshot, summarize
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot, summarize
+from ibpulse.answers.statistics import RailStatistics
 from ibpulse.answers.summary import Summary
 from ibpulse.events import Event, PortHistory
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.model import PortId, SamplerHealth
+from ibpulse.model import PortId
 from ibpulse.units import SECOND_NS
 from tests.aggregator.rings import Ring, Traffic, constant, port
 
@@ -62,7 +63,7 @@ def play(path: Path, flows: Mapping[str, Traffic], seconds: int, jobs: Callable[
     writer = Writer(path, flows)
     aggregator = Aggregator(writer.ring.reader, AggregatorOptions())
     return [
-        aggregator.update(writer.ring.fabric, SamplerHealth(), writer.write(second), jobs=jobs(second))
+        aggregator.update(writer.ring.fabric, writer.write(second), jobs=jobs(second))
         for second in range(1, seconds + 1)
     ]
 
@@ -71,16 +72,16 @@ def last(path: Path, flows: Mapping[str, Traffic], seconds: int, jobs: Callable[
     return play(path, flows, seconds, jobs)[-1]
 
 
-def rails(snapshot: Snapshot) -> dict[str, RailStanding]:
+def rails(snapshot: Snapshot) -> dict[str, RailStatistics]:
     return {str(one.port.id): one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
 
 
 def idle(snapshot: Snapshot) -> list[str]:
-    return [name for name, rail in rails(snapshot).items() if rail.idle]
+    return [name for name, rail in rails(snapshot).items() if rail.rail_idle]
 
 
 def slow(snapshot: Snapshot) -> list[str]:
-    return [name for name, rail in rails(snapshot).items() if rail.slow]
+    return [name for name, rail in rails(snapshot).items() if rail.rail_slow]
 
 
 def test_a_rail_of_a_busy_job_is_not_compared_with_rails_of_a_job_in_a_checkpoint(tmp_path: Path) -> None:
@@ -88,11 +89,11 @@ def test_a_rail_of_a_busy_job_is_not_compared_with_rails_of_a_job_in_a_checkpoin
     found = last(tmp_path / "jobs", checkpoint, 20, lambda _: [A, B])
     assert (idle(found), slow(found)) == ([], [])
     # the rails of the second job were active within the last minute
-    assert (found.traffic.fairness, found.traffic.active_rails) == (pytest.approx(1.0), 8)
+    assert (found.traffic.concluded.rail_fairness_ratio, found.rails.active_rails) == (pytest.approx(1.0), 8)
     # all rails together say something else
     alone = last(tmp_path / "none", checkpoint, 20, lambda _: None)
     assert idle(alone) == list(EIGHT[4:])
-    assert alone.traffic.fairness == pytest.approx(0.5)
+    assert alone.traffic.concluded.rail_fairness_ratio == pytest.approx(0.5)
 
 
 def test_a_dead_rail_is_named_among_the_rails_of_its_job(tmp_path: Path) -> None:
@@ -101,22 +102,22 @@ def test_a_dead_rail_is_named_among_the_rails_of_its_job(tmp_path: Path) -> None
     assert (idle(found), slow(found)) == (["mlx5_2:1"], ["mlx5_6:1"])
     # Jain's index of three equal rails of four, and of 2, 2, 2 and 1
     first, second = 3 / 4, 7**2 / (4 * 13)
-    assert found.traffic.fairness == pytest.approx(8 / (4 / first + 4 / second))
-    assert rails(found)["mlx5_0:1"].share == pytest.approx(1 / 3)
-    assert rails(found)["mlx5_6:1"].share == pytest.approx(1 / 7)
-    assert found.traffic.active_rails == 7
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(8 / (4 / first + 4 / second))
+    assert rails(found)["mlx5_0:1"].rail_share_ratio == pytest.approx(1 / 3)
+    assert rails(found)["mlx5_6:1"].rail_share_ratio == pytest.approx(1 / 7)
+    assert found.rails.active_rails == 7
 
 
 def test_rails_without_a_job_are_compared_with_each_other(tmp_path: Path) -> None:
     found = last(tmp_path, traffic(QUIET, BUSY, mlx5_7=QUIET), 12, lambda _: [A])
     assert idle(found) == ["mlx5_7:1"]
-    assert found.traffic.fairness == pytest.approx(3 / 4)
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(3 / 4)
 
 
 def test_a_rail_that_two_jobs_share_is_compared_with_none_of_their_own(tmp_path: Path) -> None:
     found = last(tmp_path, traffic(BUSY, BUSY, mlx5_3=QUIET), 12, lambda _: [A, job("b", *range(3, 8))])
     assert idle(found) == []
-    assert found.traffic.fairness == pytest.approx(1.0)
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(1.0)
 
 
 def test_one_job_on_all_rails_has_the_numbers_of_none(tmp_path: Path) -> None:
@@ -129,14 +130,16 @@ def test_one_job_on_all_rails_has_the_numbers_of_none(tmp_path: Path) -> None:
     }
     for name, jobs in cases.items():
         found = last(tmp_path / name, flows, 12, jobs)
-        assert (rails(found), found.traffic) == (rails(alone), alone.traffic)
+        assert (rails(found), found.rails, found.traffic) == (rails(alone), alone.rails, alone.traffic)
 
 
 def test_the_end_of_one_job_moves_no_number_of_the_rails_of_the_other(tmp_path: Path) -> None:
     flows = traffic(until(8, BUSY, QUIET), constant(8e9), mlx5_6=constant(5e9))
     for found in play(tmp_path, flows, 18, lambda second: [A, B] if second < 10 else [B])[3:]:
         standings = rails(found)
-        assert [standings[name].share for name in EIGHT[4:]] == pytest.approx([8 / 29, 8 / 29, 5 / 29, 8 / 29])
+        assert [standings[name].rail_share_ratio for name in EIGHT[4:]] == pytest.approx(
+            [8 / 29, 8 / 29, 5 / 29, 8 / 29]
+        )
         assert (idle(found), slow(found)) == ([], ["mlx5_6:1"])
 
 
@@ -148,8 +151,8 @@ def test_what_rails_carried_for_other_jobs_is_no_reason_to_judge_them(tmp_path: 
         assert idle(found) == (["mlx5_5:1"] if second >= 14 else [])
         assert slow(found) == []
         if second >= 14:
-            assert found.traffic.fairness == pytest.approx(7 / 8)
-        assert found.traffic.active_rails >= 4
+            assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(7 / 8)
+        assert found.rails.active_rails >= 4
 
 
 def ask(ring: Ring, seconds: int, end: int, *records: JobRecord) -> Summary:
@@ -192,9 +195,9 @@ def test_a_port_that_is_not_a_rail_shifts_no_rail_into_another_group(tmp_path: P
     for name, rate in sent.items():
         ring.write(name, (constant(rate), QUIET), 1, ring.now_after(5))
     jobs = [job("a", 3, 1), job("b", 2, 4)]
-    found = Aggregator(ring.reader, AggregatorOptions()).update(
-        ring.fabric, SamplerHealth(), ring.now_after(5), jobs=jobs
-    )
-    shares = {one.port.id.device: one.traffic.rail.share for one in found.ports if one.traffic and one.traffic.rail}
+    found = Aggregator(ring.reader, AggregatorOptions()).update(ring.fabric, ring.now_after(5), jobs=jobs)
+    shares = {
+        one.port.id.device: one.traffic.rail.rail_share_ratio for one in found.ports if one.traffic and one.traffic.rail
+    }
     assert shares == pytest.approx({"mlx5_1": 0.75, "mlx5_2": 0.5, "mlx5_3": 0.25, "mlx5_4": 0.5})
-    assert found.traffic.fairness == pytest.approx(4 / (2 / (12**2 / (2 * 90)) + 2 / 1))
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(4 / (2 / (12**2 / (2 * 90)) + 2 / 1))

@@ -18,7 +18,6 @@ from ibpulse.aggregator.last_minute import (
     search_next,
 )
 from ibpulse.jobs.claims import Claim, PlacedJob
-from ibpulse.model import SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.ring.window import place_ports
 from ibpulse.units import SECOND_NS
@@ -88,10 +87,10 @@ def test_the_only_job_of_a_node_has_the_step_of_the_node_after_one_window(tmp_pa
     for second in range(1, 49):
         tick = ring.now_after(second)
         ring.file.words[at.lane_at(0) + at.L_TICK] = tick
-        found = aggregator.update(ring.fabric, SamplerHealth(), tick, jobs=[job] if second > 3 else [])
+        found = aggregator.update(ring.fabric, tick, jobs=[job] if second > 3 else [])
         if second > 3 + WINDOW_NS // SECOND_NS + EVERY_SECONDS:
             (statistics,) = found.job_statistics
-            shared.add(statistics.step_seconds == found.traffic.step_seconds)
-            searched.add(found.traffic.step_seconds)
+            shared.add(statistics.step_seconds == found.traffic.concluded.step_period_seconds)
+            searched.add(found.traffic.concluded.step_period_seconds)
     assert shared == {True}
     assert len(searched) > 1

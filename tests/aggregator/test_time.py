@@ -10,7 +10,7 @@ import pytest
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.aggregator.aggregator import AggregationSchedule
 from ibpulse.analysis.plausible import MOST_BEFORE
-from ibpulse.model import Fabric, Port, SamplerHealth
+from ibpulse.model import Fabric, Port
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import GUARD_TICKS
 from tests.aggregator.rings import Ring, constant, follow, port, square, update
@@ -42,7 +42,7 @@ def test_a_second_counts_only_when_it_has_settled(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, BUSY, 1, 300)
-    ends = [aggregator.update(ring.fabric, SamplerHealth(), now).end_tick for now in (223, 224, 323, 324)]
+    ends = [aggregator.update(ring.fabric, now).end_tick for now in (223, 224, 323, 324)]
     assert ends == [100, 200, 200, 300]
 
 
@@ -51,7 +51,7 @@ def test_a_second_waits_for_the_last_sample_of_a_strided_port(tmp_path: Path) ->
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     ring.write(A, BUSY, 1, 300, stride=7)
     # 200 ms, the rest of the stride, and the four samples that may be merged with it
-    ends = [aggregator.update(ring.fabric, SamplerHealth(), now).end_tick for now in (253, 254)]
+    ends = [aggregator.update(ring.fabric, now).end_tick for now in (253, 254)]
     assert ends == [100, 200]
 
 
@@ -237,7 +237,7 @@ def test_a_node_without_ports_has_a_snapshot(tmp_path: Path) -> None:
     ring.write("other:1", BUSY, 1, 300)
     ring.fabric = Fabric(notices=("no device",))
     found = update(ring, aggregator, 2)
-    assert (found.ports, found.node_rails, found.end_tick) == ((), 0, 200)
+    assert (found.ports, found.rails.rails, found.end_tick) == ((), 0, 200)
 
 
 def test_a_port_that_the_ring_forgot_gives_its_row_to_another(tmp_path: Path) -> None:

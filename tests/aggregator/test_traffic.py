@@ -31,9 +31,9 @@ def played(
     return follow(ring, aggregator, 1, seconds)
 
 
-def standings(snapshot: Snapshot) -> dict[str, tuple[float | None, bool, bool]]:
+def standings(snapshot: Snapshot) -> dict[str, tuple[float | None, bool | None, bool | None]]:
     rails = {str(one.port.id): one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
-    return {name: (rail.share, rail.idle, rail.slow) for name, rail in rails.items()}
+    return {name: (rail.rail_share_ratio, rail.rail_idle, rail.rail_slow) for name, rail in rails.items()}
 
 
 # bursts
@@ -128,7 +128,7 @@ def eight(ring: Ring, options: AggregatorOptions | None = None, seconds: int = 1
 
 def test_equal_rails_are_fair(tmp_path: Path) -> None:
     found = eight(Ring.create(tmp_path, *map(port, EIGHT)))
-    assert (found.traffic.active_rails, found.traffic.fairness) == (8, pytest.approx(1.0))
+    assert (found.rails.active_rails, found.traffic.concluded.rail_fairness_ratio) == (8, pytest.approx(1.0))
     assert list(standings(found).values()) == [(pytest.approx(1 / 8), False, False)] * 8
 
 
@@ -140,8 +140,8 @@ def test_a_dead_rail_is_named_after_three_seconds(tmp_path: Path) -> None:
         ring.write(name, (flow, flow), 1, 1300)
     follow(ring, aggregator, 1, 10)
     found = update(ring, aggregator, 11)
-    assert found.traffic.fairness == pytest.approx(7 / 8)
-    assert found.traffic.active_rails == 7
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(7 / 8)
+    assert found.rails.active_rails == 7
     assert {name for name, (_, idle, _) in standings(found).items() if idle} == {"mlx5_3:1"}
     assert not [name for name, (_, _, slow) in standings(found).items() if slow]
 
@@ -149,7 +149,7 @@ def test_a_dead_rail_is_named_after_three_seconds(tmp_path: Path) -> None:
 def test_a_rail_whose_link_is_down_counts_as_carrying_nothing(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, *[port(name, active=name != "mlx5_3:1") for name in EIGHT])
     found = eight(ring)
-    assert found.traffic.fairness == pytest.approx(7 / 8)
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(7 / 8)
     assert standings(found)["mlx5_3:1"] == (0.0, True, False)
 
 
@@ -172,7 +172,7 @@ def test_a_rail_that_takes_longer_for_the_same_bytes_is_slow(tmp_path: Path) -> 
             for name in EIGHT
         },
     )
-    assert found.traffic.fairness == pytest.approx(1.0, abs=1e-3)
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(1.0, abs=1e-3)
     assert {name for name, (_, _, slow) in standings(found).items() if slow} == {"mlx5_2:1"}
 
 
@@ -182,7 +182,7 @@ def test_rails_that_are_silent_for_seconds_are_weighed_over_a_longer_span(tmp_pa
     found = played(
         ring, 15, **{name.partition(":")[0]: ((IDLE if name == "mlx5_5:1" else step), IDLE) for name in EIGHT}
     )
-    assert found.traffic.fairness == pytest.approx(7 / 8)
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(7 / 8)
     assert standings(found)["mlx5_5:1"][1]
 
 
@@ -190,9 +190,12 @@ def test_silent_rails_have_no_fairness_and_none_is_idle(tmp_path: Path) -> None:
     found = played(
         Ring.create(tmp_path, *map(port, EIGHT)), 5, **{name.partition(":")[0]: (IDLE, IDLE) for name in EIGHT}
     )
-    assert (found.traffic.fairness, found.traffic.active_rails) == (None, 0)
+    assert (found.traffic.concluded.rail_fairness_ratio, found.rails.active_rails) == (None, 0)
     assert set(standings(found).values()) == {(None, False, False)}
-    assert (found.traffic.signature, found.traffic.confidence) == ("idle", 1.0)
+    assert (found.traffic.concluded.workload_signature, found.traffic.concluded.workload_signature_confidence) == (
+        "idle",
+        1.0,
+    )
 
 
 def test_a_port_that_is_not_a_rail_has_no_rail_state(tmp_path: Path) -> None:
@@ -207,33 +210,33 @@ def test_the_step_is_found_in_the_sum_of_the_rails(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, *map(port, EIGHT[:2]))
     both = (square(20e9, 60, 90), square(5e9, 30, 120))
     found = played(ring, 30, mlx5_0=both, mlx5_1=both)
-    assert found.traffic.step_seconds == pytest.approx(1.5, rel=1e-3)
-    assert found.traffic.step_score is not None
-    assert found.traffic.step_score > 0.9
+    assert found.traffic.concluded.step_period_seconds == pytest.approx(1.5, rel=1e-3)
+    assert found.traffic.concluded.step_period_score is not None
+    assert found.traffic.concluded.step_period_score > 0.9
 
 
 def test_the_step_is_searched_for_every_few_seconds(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"))
     aggregator = Aggregator(ring.reader, AggregatorOptions(traffic_window_ns=20 * SECOND_NS))
     at_end = ring.write("mlx5_0:1", (IDLE, IDLE), 1, 1000)
-    assert follow(ring, aggregator, 8, 9).traffic.step_seconds is None
+    assert follow(ring, aggregator, 8, 9).traffic.concluded.step_period_seconds is None
     ring.write("mlx5_0:1", (square(20e9, 60, 90), IDLE), 1001, 3600, start=at_end)
-    assert follow(ring, aggregator, 10, 35).traffic.step_seconds == pytest.approx(1.5, rel=1e-3)
+    assert follow(ring, aggregator, 10, 35).traffic.concluded.step_period_seconds == pytest.approx(1.5, rel=1e-3)
 
 
 def test_steady_traffic_has_no_step(tmp_path: Path) -> None:
     found = played(Ring.create(tmp_path, port("mlx5_0:1")), 20, mlx5_0=(constant(10e9), IDLE))
-    assert (found.traffic.step_seconds, found.traffic.step_score) == (None, 0.0)
+    assert (found.traffic.concluded.step_period_seconds, found.traffic.concluded.step_period_score) == (None, 0.0)
 
 
 def test_a_node_without_samples_has_no_step(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
-    assert update(ring, aggregator, 1).traffic.step_score is None
+    assert update(ring, aggregator, 1).traffic.concluded.step_period_score is None
     ring.write("mlx5_0:1", (IDLE, IDLE), 1, 300, holes=range(1, 299))
     follow(ring, aggregator, 1, 2)
     ring.change()
-    assert update(ring, aggregator, 3).traffic.step_score == 0.0
+    assert update(ring, aggregator, 3).traffic.concluded.step_period_score == 0.0
 
 
 # saturation and signature
@@ -277,7 +280,7 @@ def test_a_port_of_unknown_rate_is_not_judged(tmp_path: Path) -> None:
     assert found.ports[0].traffic.saturated == (None, None)
     assert not found.traffic.saturated
     assert found.traffic.utilization is None
-    assert found.traffic.signature == "unknown"
+    assert found.traffic.concluded.workload_signature == "unknown"
 
 
 def test_saturation_ends_with_the_samples(tmp_path: Path) -> None:
@@ -302,8 +305,8 @@ def test_the_signature_is_that_of_the_features_of_the_window(tmp_path: Path) -> 
         traffic_window_ns=20 * SECOND_NS, signature=SignatureOptions(dense=here, others=(), least_features=4)
     )
     found = played(ring, 20, options, mlx5_0=flow)
-    assert found.traffic.signature == "dense_like"
-    assert found.traffic.confidence == pytest.approx(0.6, abs=0.02)
+    assert found.traffic.concluded.workload_signature == "dense_like"
+    assert found.traffic.concluded.workload_signature_confidence == pytest.approx(0.6, abs=0.02)
 
 
 def moe_like(hold_seconds: float) -> tuple[tuple[Traffic, Traffic], AggregatorOptions]:
@@ -327,7 +330,7 @@ def test_moe_saturation_is_a_state_and_its_seconds_are_counted(tmp_path: Path) -
     ring.write("mlx5_0:1", flow, 451, 1300, start=at_end)
     # eight seconds at once
     found = update(ring, aggregator, 12).traffic
-    assert (found.signature, found.moe_saturated) == ("moe_like", True)
+    assert (found.concluded.workload_signature, found.moe_saturated) == ("moe_like", True)
     assert found.moe_saturated_seconds == pytest.approx(8.0)
 
 
@@ -338,7 +341,8 @@ def test_no_time_before_the_first_sample_counts_as_moe_saturation(tmp_path: Path
     ring.write("mlx5_0:1", flow, 50_001, 51_050)
     # the window of five minutes begins 300 s earlier, in a ring that was empty
     first = update(ring, aggregator, 506).traffic
-    assert (first.signature, first.moe_saturated, first.moe_saturated_seconds) == ("moe_like", False, 0.0)
+    assert first.concluded.workload_signature == "moe_like"
+    assert (first.moe_saturated, first.moe_saturated_seconds) == (False, 0.0)
     found = follow(ring, aggregator, 507, 510).traffic
     assert (found.moe_saturated, found.moe_saturated_seconds) == (True, 3.0)
 
@@ -351,8 +355,8 @@ def test_idle_rails_hide_no_moe_saturation(tmp_path: Path, idle: int) -> None:
     found = played(
         ring, 12, options, **{name: (IDLE, IDLE) if number < idle else busy for number, name in enumerate(names)}
     )
-    assert (found.traffic.signature, found.traffic.moe_saturated) == ("moe_like", True)
-    assert found.traffic.confidence == pytest.approx(0.6, abs=0.01)
+    assert (found.traffic.concluded.workload_signature, found.traffic.moe_saturated) == ("moe_like", True)
+    assert found.traffic.concluded.workload_signature_confidence == pytest.approx(0.6, abs=0.01)
     # utilisation is that of the whole node
     assert found.traffic.utilization
     assert found.traffic.utilization.total / 1199 == pytest.approx(0.63 * (4 - idle) / 4, rel=0.01)
@@ -367,8 +371,8 @@ def test_history_fills_the_windows_and_counts_nothing(tmp_path: Path) -> None:
     aggregator = Aggregator(ring.reader, AggregatorOptions(saturation=SaturationOptions(window_seconds=5)))
     found = update(ring, aggregator, 25)
     assert found.traffic.saturated
-    assert found.traffic.fairness == pytest.approx(1.0)
-    assert found.traffic.step_seconds == pytest.approx(1.0, rel=1e-3)
+    assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(1.0)
+    assert found.traffic.concluded.step_period_seconds == pytest.approx(1.0, rel=1e-3)
     assert (found.traffic.bursts, found.traffic.saturated_seconds, found.traffic.utilization) == (0, 0.0, None)
     assert found.ports[0].traffic
     assert (found.ports[0].traffic.bursts, found.ports[0].traffic.burst_seconds) == (0, 0.0)
@@ -387,8 +391,8 @@ def test_a_slowly_refreshed_counter_has_no_fine_statistics(tmp_path: Path) -> No
     node = found.node[0]
     assert (node.bandwidth_peak_bytes_per_second, node.duty_cycle_ratio, node.peak_to_mean_ratio) == (None,) * 3
     assert node.transmit_bytes_per_second == pytest.approx(40e9)
-    assert [value is None for value in node.burstiness_cv] == [True, False, False, False]
-    assert found.traffic.signature == "unknown"
+    assert [value is None for value in node.burstiness_cv.values()] == [True, False, False, False]
+    assert found.traffic.concluded.workload_signature == "unknown"
 
 
 def test_short_bursts_are_not_mistaken_for_a_slow_counter(tmp_path: Path) -> None:
@@ -409,10 +413,12 @@ def test_the_summary_of_a_window_agrees_with_the_gauges_over_it(tmp_path: Path) 
     assert (found.start_ms, found.end_ms) == (5_000, 15_000)
     assert found.node.bandwidth_peak_bytes_per_second == pytest.approx(window.bandwidth_peak_bytes_per_second)
     assert found.node.duty_cycle_ratio == pytest.approx(window.duty_cycle_ratio)
-    assert tuple(found.node.burstiness_cv.values()) == pytest.approx(window.burstiness_cv)
+    assert found.node.burstiness_cv == pytest.approx(window.burstiness_cv)
     # the gauge looks every five seconds only
-    assert found.node.step_period_seconds == pytest.approx(gauges.traffic.step_seconds, rel=1e-3)
-    assert found.node.workload_signature_confidence == pytest.approx(gauges.traffic.confidence)
+    assert found.node.step_period_seconds == pytest.approx(gauges.traffic.concluded.step_period_seconds, rel=1e-3)
+    assert found.node.workload_signature_confidence == pytest.approx(
+        gauges.traffic.concluded.workload_signature_confidence
+    )
     for one, gauge in zip(found.ports, gauges.ports, strict=True):
         for way, direction in enumerate((one.transmit, one.receive)):
             expected = gauge.directions[way].windows[0]

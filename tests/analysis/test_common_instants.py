@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ class Reads:
 
     def truth(self, flow: Callable[[Floats], Floats]) -> Floats:
         common = self.time_ns.mean(axis=(0, 1))
-        return np.append(np.nan, 2 * PORTS * np.diff(flow(common)) / np.diff(common) * 1e9)
+        return np.append(np.nan, len(self.stamps) * 2 * np.diff(flow(common)) / np.diff(common) * 1e9)
 
 
 def read(longest_ns: int, random: bool = False) -> Reads:
@@ -55,6 +56,18 @@ def read(longest_ns: int, random: bool = False) -> Reads:
     return Reads(ends[:, :, 0].astype(float), np.stack([begin, ends[:, 0, 1], ends[:, 1, 1]], axis=2))
 
 
+def read_slowly(spread_ms: float, tick_ms: int, ports: int = 8) -> Reads:
+    """Reads of 20 us to 0.9 ms, evenly by their logarithm, and as much more as lets all of a tick take so long."""
+    rng = np.random.default_rng(3)
+    reads_ns = 20_000 * 45 ** rng.random((ports * 2, TICKS * 10 // tick_ms))
+    reads_ns += spread_ms * 1e6 / len(reads_ns) - reads_ns.mean()
+    ticks_ns = np.arange(reads_ns.shape[1]) * tick_ms * 1e6
+    ends = np.cumsum(reads_ns, axis=0) + ticks_ns + rng.integers(0, 200_000, ticks_ns.shape)
+    ends, reads_ns = (each.reshape(ports, 2, -1) for each in (ends, reads_ns))
+    stamps = np.stack([ends[:, 0] - reads_ns[:, 0], ends[:, 0], ends[:, 1]], axis=2)
+    return Reads(ends - reads_ns * rng.random(ends.shape), stamps.astype(np.int64))
+
+
 def square(period_ms: float, duty: float) -> Callable[[Floats], Floats]:
     """Bytes up to a time (ns) of a wave that is busy first."""
     period = period_ms * 1e6
@@ -66,11 +79,11 @@ def square(period_ms: float, duty: float) -> Callable[[Floats], Floats]:
     return flow
 
 
-def describe(rates: Floats) -> Floats:
-    """Duty cycle, and CV at 10, 50 and 100 ms."""
+def describe(rates: Floats, scales: Sequence[int] = (1, 5, 10)) -> Floats:
+    """Duty cycle, and CV over so many samples."""
     rates = rates[200:-200]
     found, seconds = [float((rates > ACTIVE).mean())], np.full(rates.shape, 0.01)
-    for ticks in (1, 5, 10):
+    for ticks in scales:
         values, weights = moments.rebin(rates, seconds, ticks)
         found.append(float(moments.variation(moments.weighted_sums(values, weights, values > ACTIVE))))
     return np.array(found)
@@ -88,6 +101,35 @@ def test_a_square_wave_has_the_values_of_one_instant(
     truth = describe(reads.truth(flow))
     assert plain[1] > 1.1 * truth[1]
     assert common == pytest.approx(truth, rel=0.025 if random else 0.01)
+
+
+@for_each(
+    [(*wave, *how) for wave in ((187.3, 0.37), (187.3, 0.6), (251.7, 0.4)) for how in ((7, 10), (9, 10), (14, 20))]
+)
+def test_reads_may_take_most_of_a_sample(period_ms: float, duty: float, spread_ms: float, tick_ms: int) -> None:
+    reads, flow = read_slowly(spread_ms, tick_ms), square(period_ms, duty)
+    plain, common = (describe(each.sum(axis=(0, 1)), [1]) for each in reads.rates(flow))
+    # a sample is active if a busy time overlaps it, at any phase, and has a part of it at both ends
+    busy_ms = duty * period_ms
+    closed = [
+        (busy_ms + tick_ms) / period_ms,
+        math.sqrt((busy_ms - tick_ms / 3) * (busy_ms + tick_ms) / busy_ms**2 - 1),
+    ]
+    assert describe(reads.truth(flow), [1]) == pytest.approx(closed, rel=0.02)
+    assert (plain > [1.03 * closed[0], 1.2 * closed[1]]).all()
+    assert common == pytest.approx(describe(reads.truth(flow), [1]), rel=0.02)
+    assert common[0] == pytest.approx(closed[0], rel=0.005)
+
+
+@for_each([(spread_ms, tick_ms, late_ms) for spread_ms, tick_ms in ((7, 10), (14, 20)) for late_ms in (0.2, 1, 3)])
+def test_ports_need_not_begin_at_once(spread_ms: float, tick_ms: int, late_ms: float) -> None:
+    reads, flow = read_slowly(spread_ms, tick_ms), square(251.7, 0.4)
+    late_ns = np.linspace(0, late_ms * 1e6, len(reads.stamps))[:, None]
+    moved = replace(reads, moment_ns=reads.moment_ns - late_ns[..., None])
+    common = moved.rates(flow)[1].sum(axis=(0, 1))
+    instants = reads.time_ns.mean(axis=(0, 1))
+    truth = 2 * np.diff(flow(instants - late_ns)).sum(axis=0) / np.diff(instants) * 1e9
+    assert describe(common, [1]) == pytest.approx(describe(np.append(np.nan, truth), [1]), rel=0.02)
 
 
 def test_steady_traffic_stays_as_it_is() -> None:

@@ -172,10 +172,10 @@ def test_the_sums_of_a_span_are_those_of_its_seconds(seed: int, cut: int) -> Non
     assert whole[TRANSMIT] + whole[RECEIVE] == pytest.approx(bandwidth.sum() * TICK)
 
 
-def test_time_scales_finer_than_the_slowest_sampled_rail_have_no_sums() -> None:
+def test_bins_that_divide_samples_have_no_sums() -> None:
     node = node_of(np.full((2, TICKS), GB))
-    counts = sum_timescales(node, (1, 2, 5, 0), 3, THRESHOLD)[:, :, moments.COUNT]
-    assert counts.tolist() == [[0, 0, 20, 0]] * 2
+    counts = sum_timescales(node, (1, 2, 5, 10, 0), 2, THRESHOLD)[:, :, moments.COUNT]
+    assert counts.tolist() == [[0, 50, 0, 10, 0]] * 2
 
 
 def test_single_tick_statistics_are_unknown_for_slow_counters() -> None:

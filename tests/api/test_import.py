@@ -47,5 +47,5 @@ def test_a_missing_library_is_named() -> None:
         assert "need pyarrow; install with" in run(WITHOUT.format(library="pyarrow", use=use))
     use = "from ibpulse.api.tables import Events; Events([]).to_pandas()"
     assert "to_pandas() needs pandas; install with" in run(WITHOUT.format(library="pandas", use=use))
-    use = "from ibpulse.api.pictures import draw_runs; draw_runs([], 'heatmap')"
+    use = "from ibpulse.pictures.still import draw_runs; draw_runs([], 'heatmap')"
     assert "need matplotlib" in run(WITHOUT.format(library="matplotlib", use=use))

@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         found.append((url, last_ns))
         return record(wave(10e9, 20, 30, 30))
 
-    monkeypatch.setattr("ibpulse.commands.sources.fetch_recent", fetch)
+    monkeypatch.setattr("ibpulse.recordings.from_daemon.fetch_recent", fetch)
     monkeypatch.setattr("ibpulse.commands.sources.await_daemon", lambda url: url)
     return found
 

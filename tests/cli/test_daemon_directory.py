@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.commands.demo_nodes import find_ports
 from ibpulse.daemon import hold
+from ibpulse.demo_nodes import find_ports
 from ibpulse.errors import ConfigError, RingError
 
 

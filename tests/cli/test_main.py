@@ -16,6 +16,8 @@ import yaml
 from ibpulse import __version__
 from ibpulse.cli import main
 from ibpulse.config.loading import load
+from ibpulse.recordings import save
+from tests.reports.recordings import record, wave
 
 COMMAND = (sys.executable, "-m", "ibpulse")
 Finish = Callable[..., tuple[int, str, str]]
@@ -81,6 +83,19 @@ def test_help_imports_nothing_heavy() -> None:
         "print(sorted(heavy & set(sys.modules)))"
     )
     assert subprocess.check_output([sys.executable, "-c", probe], text=True) == "[]\n"
+
+
+@as_a_process
+def test_a_verb_loads_only_what_it_uses(tmp_path: Path) -> None:
+    save(tmp_path / "a.parquet", record(wave(10e9, 20, 30, 30)))
+    probe = (
+        "import sys; from ibpulse.cli import main; main(sys.argv[1:], {}); "
+        "import ibpulse.commands.record, ibpulse.commands.top, ibpulse.commands.trace, ibpulse.commands.nccl; "
+        "print(sorted({'httpx', 'matplotlib', 'ibpulse.node.wiring'} & set(sys.modules)), file=sys.stderr)"
+    )
+    words = ("report", str(tmp_path / "a.parquet"), "--resamples=100")
+    ran = subprocess.run([sys.executable, "-c", probe, *words], capture_output=True, text=True, check=True)
+    assert (ran.stdout.startswith(f"{tmp_path}/a.parquet: "), ran.stderr) == (True, "[]\n")
 
 
 def test_faults_of_arguments_and_settings_are_printed_together_one_line_each(finish: Finish) -> None:

@@ -240,7 +240,7 @@ def test_without_matplotlib_a_page_has_no_picture_and_the_reason_is_told(
     def refuse(*_: object, **__: object) -> None:
         raise PictureError("pictures need matplotlib")
 
-    monkeypatch.setattr("ibpulse.commands.report.draw_runs", refuse)
+    monkeypatch.setattr("ibpulse.pictures.still.draw_runs", refuse)
     output = tmp_path / "a.html"
     output.write_text("old")
     assert main(["report", str(dense), "-o", str(output), "--force", "--last=2s", "--resamples=100"], {}) == 0

@@ -14,7 +14,8 @@ import pytest
 
 from ibpulse.answers.clock import ClockAnswer
 from ibpulse.client import connection as module
-from ibpulse.client.connection import MAX_WAIT_SECONDS, DaemonConnection, wait_for_daemon
+from ibpulse.client.address import MAX_WAIT_SECONDS, wait_for_daemon
+from ibpulse.client.connection import DaemonConnection
 from ibpulse.errors import DaemonError
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import clock_of

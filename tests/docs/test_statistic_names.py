@@ -12,7 +12,6 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.metrics.metric_table import TABLE, rows_of
-from ibpulse.model import SamplerHealth
 from ibpulse.simulate.workloads import DENSE
 from ibpulse.web.stream.messages import describe_second
 from tests.aggregator.rings import Ring, port
@@ -46,10 +45,10 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> Views:
     fill(ring, DENSE, holes=())
     last = FIRST_TICK - 1 + SECONDS * 100
     aggregator = Aggregator(ring.reader, AggregatorOptions())
-    snapshot = aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(last // 100))
+    snapshot = aggregator.update(ring.fabric, ring.now_after(last // 100))
     assert snapshot.end_tick == last
     summary = aggregator.summarize(ring.fabric.ports, SECONDS, int(ring.reader.wall_ns(np.array([last]))[0]))
-    streamed = orjson.loads(orjson.dumps(describe_second(snapshot)))["node"]
+    streamed = orjson.loads(describe_second(snapshot).encode_given())["node"]
     report = run_of(recording_of(ring)).values
     families = {row.name: row for row in rows_of(snapshot)}
     return summary.node.model_dump(), streamed | streamed["windows"]["1m"], report, families

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ibpulse.aggregator.snapshot import RailStanding
+from ibpulse.answers.statistics import RailStatistics
 from ibpulse.doctor import DoctorOptions, Finding, Level, examine
 from ibpulse.doctor.child_process import FactsRequest
 from ibpulse.doctor.facts import (
@@ -88,7 +88,7 @@ def make_port_samples(**changes: Any) -> PortSamples:
         left_alone=False,
         gone=False,
         resolution_seconds=0.01,
-        standing=RailStanding(0.5, False, False),
+        standing=RailStatistics(rail_share_ratio=0.5, rail_idle=False, rail_slow=False),
     )
     return replace(port, **changes)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ibpulse.aggregator.snapshot import RailStanding
+from ibpulse.answers.statistics import RailStatistics
 from ibpulse.doctor import Level, examine
 from ibpulse.doctor.facts import Counts, Folders, Reads
 from ibpulse.doctor.sample_checks import find_shortest_interval
@@ -16,7 +16,7 @@ from ibpulse.units import GRID_NS
 from tests.doctor.making import MS, make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
-SILENT = RailStanding(0.0, True, False)
+SILENT = RailStatistics(rail_share_ratio=0.0, rail_idle=True, rail_slow=False)
 HW_FOLDER = "/sys/class/infiniband/rdmap0/ports/1/hw_counters"
 HW_SOURCE = ByteSource("hw_bytes", (f"{HW_FOLDER}/tx_bytes",), (f"{HW_FOLDER}/rx_bytes",), 1, refresh_seconds=0.014)
 
@@ -223,14 +223,18 @@ def test_a_rail_that_stands_still_while_requests_come_is_stuck() -> None:
 
 
 def test_a_slow_rail_is_a_warning() -> None:
-    slow = make_port_samples(rates=(10e9, 10e9), standing=RailStanding(0.3, False, True))
+    slow = make_port_samples(
+        rates=(10e9, 10e9), standing=RailStatistics(rail_share_ratio=0.3, rail_idle=False, rail_slow=True)
+    )
     assert only_trouble(make_facts(samples={"mlx5_1": slow})).sentence == (
         "is slow: it carries 20.0 GB/s; the median of the other rails is 40.0 GB/s."
     )
 
 
 def test_a_slow_rail_is_shown_with_the_rails_of_its_job() -> None:
-    slow = make_port_samples(rates=(10e9, 10e9), standing=RailStanding(0.3, False, True))
+    slow = make_port_samples(
+        rates=(10e9, 10e9), standing=RailStatistics(rail_share_ratio=0.3, rail_idle=False, rail_slow=True)
+    )
     little = make_port_samples(rates=(1e9, 1e9))
     ports = tuple(make_port(f"mlx5_{number}") for number in range(4))
     owners = dict.fromkeys((port.id for port in ports[2:]), frozenset({("slurm", "7")}))

@@ -71,7 +71,7 @@ def test_an_even_rail_is_as_it_was_written(ring: Ring) -> None:
     assert found.resolution_seconds == pytest.approx(0.01)
     assert (found.resets, found.errors, found.left_alone, found.gone) == (0, 0, False, False)
     assert found.standing is not None
-    assert (found.standing.idle, found.standing.slow) == (False, False)
+    assert (found.standing.rail_idle, found.standing.rail_slow) == (False, False)
 
 
 def test_a_rail_without_traffic_is_idle(ring: Ring) -> None:
@@ -79,7 +79,7 @@ def test_a_rail_without_traffic_is_idle(ring: Ring) -> None:
     found = read_samples(ring)[PORTS[2].id]
     assert found.rates == (0.0, 0.0)
     assert found.standing is not None
-    assert found.standing.idle
+    assert found.standing.rail_idle
     assert found.resolution_seconds is None
 
 
@@ -90,14 +90,14 @@ def test_a_rail_is_not_compared_with_rails_of_another_job(ring: Ring) -> None:
     ]
     standing = read_samples(ring, jobs=jobs)[PORTS[2].id].standing
     assert standing is not None
-    assert not standing.idle
+    assert not standing.rail_idle
 
 
 def test_a_rail_of_half_the_traffic_is_slow(ring: Ring) -> None:
     fill(ring, traffic=(constant(10e9), constant(10e9)))
     standing = read_samples(ring)[PORTS[2].id].standing
     assert standing is not None
-    assert (standing.idle, standing.slow) == (False, True)
+    assert (standing.rail_idle, standing.rail_slow) == (False, True)
 
 
 def test_a_reset_is_counted_once(ring: Ring) -> None:

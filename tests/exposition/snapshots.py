@@ -103,11 +103,12 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
     aggregator = Aggregator(ring.reader, AggregatorOptions(xmit_wait_tick_bytes=8))
     for number, each in enumerate(ports, 1):
         ring.write(str(each.id), (square(number * 5e9, 20, 30), constant(number * 1e9)), 1, 600)
-    aggregator.update(_read_all(ring.fabric, 7, 1), HEALTH, ring.now_after(4))
+    aggregator.update(_read_all(ring.fabric, 7, 1), ring.now_after(4))
     fabric = replace(_read_all(ring.fabric, 9, 10**9 + 1), notices=("a", "b"))
-    made = aggregator.update(fabric, HEALTH, ring.now_after(5))
+    made = aggregator.update(fabric, ring.now_after(5))
     return replace(
         made,
+        health=HEALTH,
         captures=CAPTURES,
         known_ports=_know(ports),
         event_counts=dict.fromkeys(KINDS, 3),

@@ -19,7 +19,6 @@ from ibpulse.jobs.claims import MOST_JOBS as MOST_CONSIDERED
 from ibpulse.metrics import job_rows, web
 from ibpulse.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
 from ibpulse.metrics.row import read_families
-from ibpulse.model import SamplerHealth
 from ibpulse.sysfs.error_counters import CounterSet
 from tests.aggregator.rings import Ring, port
 from tests.exposition.snapshots import SERVER, mlx5_readings, node, simulated, snapshot_of
@@ -116,10 +115,10 @@ def test_no_reload_metric_without_a_web_configuration(tmp_path: Path) -> None:
 def test_unknown_values_are_absent(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1", active=False))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
-    before = sample_lines(text_of(aggregator.update(ring.fabric, SamplerHealth(), 0)))
+    before = sample_lines(text_of(aggregator.update(ring.fabric, 0)))
     assert 'ibpulse_port_up{device="mlx5_0",port="1"} 0' in before
     ring.file.assign("mlx5_0:1", 4, 1)
-    placed = text_of(aggregator.update(ring.fabric, SamplerHealth(), 0))
+    placed = text_of(aggregator.update(ring.fabric, 0))
     for name in (
         "transmit_bytes_total",
         "receive_bytes_total",

@@ -19,16 +19,16 @@ from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_ITEMS, AnswerPart, read_members
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.answers.stream import EVENTS
 from ibpulse.answers.summary import SummaryAnswer
-from ibpulse.client.windows import NodeJsonWindow, NodeWindowHead
+from ibpulse.answers.window import WindowAnswer, WindowHead
 from ibpulse.errors import DaemonError
-from ibpulse.fleet.stream_answers import EVENTS
 from ibpulse.text import escape_controls
 from tests.tables import for_each
 
 MODELS: list[type[AnswerPart]] = [
     *(PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, SummaryAnswer, CapturesAnswer, PendingAnswer),
-    *(NodeJsonWindow, NodeWindowHead, TopologyAnswer),
+    *(WindowAnswer, WindowHead, TopologyAnswer),
     *EVENTS.values(),
 ]
 # texts that only some members take
@@ -195,5 +195,5 @@ def test_many_members_of_any_name_are_one_fault(model: type[AnswerPart], place: 
 
 def test_more_items_than_any_answer_has_are_not_parsed() -> None:
     with pytest.raises(DaemonError, match=f"its answer has more than {MAX_ITEMS} items") as caught:
-        read_members(NodeJsonWindow, b"[" + b"0," * (MAX_ITEMS + 1) + b"0]")
+        read_members(WindowAnswer, b"[" + b"0," * (MAX_ITEMS + 1) + b"0]")
     assert caught.value.__cause__ is None

@@ -18,9 +18,11 @@ from ibpulse.answers.events import EventsAnswer
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.answers.members import MAX_PORTS, AnswerPart
 from ibpulse.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.answers.stream import StreamState
 from ibpulse.answers.summary import SummaryAnswer
+from ibpulse.answers.window import WindowAnswer
 from ibpulse.client.transport import PeerAnswer, read_answer
-from ibpulse.client.windows import NodeJsonWindow, read_array, read_window
+from ibpulse.client.windows import read_array, read_window
 from ibpulse.errors import DaemonError
 from ibpulse.web.app import create_app
 from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, jobs_of, ports_of, state_of
@@ -35,8 +37,8 @@ BY_PATH: dict[str, type[AnswerPart]] = {
     "/api/v1/clock": ClockAnswer,
     "/api/v1/events": EventsAnswer,
     "/api/v1/summary?last=5s": SummaryAnswer,
-    "/api/v1/window?last=1s": NodeJsonWindow,
-    "/api/v1/window?last=1s&uncertainty=true&unit=ratio": NodeJsonWindow,
+    "/api/v1/window?last=1s": WindowAnswer,
+    "/api/v1/window?last=1s&uncertainty=true&unit=ratio": WindowAnswer,
 }
 
 
@@ -136,7 +138,7 @@ def test_a_job_has_no_more_ports_than_a_node() -> None:
 
 @for_each(
     itertools.product(
-        (PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, SummaryAnswer, NodeJsonWindow, CapturesAnswer),
+        (PortsAnswer, JobsAnswer, ClockAnswer, EventsAnswer, SummaryAnswer, WindowAnswer, CapturesAnswer),
         (b"", b"[]", b"{}", b"null", b"5", b"<html>", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b'{"ports":0}'),
     )
 )
@@ -279,3 +281,11 @@ def test_series_of_another_length_are_refused() -> None:
         read_window(answered(json.dumps({**HEAD, "series": [series]}).encode()))
     series["values"] = [1.0, None, 2.0]
     assert read_window(answered(json.dumps({**HEAD, "series": [series]}).encode())).series[0].values == [1, None, 2]
+
+
+@for_each([{"from_ms": 5, "state": "ACTIVE"}, {"state": "down", "role": "storage", "other": 1, "from_ms": 5}])
+def test_a_part_without_a_check_is_like_one_of_pydantic(members: dict[str, Any]) -> None:
+    ours = StreamState.model_construct(**members)
+    theirs = super(AnswerPart, StreamState).model_construct(**members)
+    assert ours == theirs == StreamState.model_validate(members)
+    assert (list(vars(ours)), ours.model_fields_set) == (list(vars(theirs)), theirs.model_fields_set)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from ibpulse.aggregator import Aggregator, AggregatorOptions
+from ibpulse.answers.stream import StreamBatch, StreamGap, StreamSummary
 from ibpulse.errors import DaemonError
 from ibpulse.fleet import stream_answers
-from ibpulse.fleet.stream_answers import EVENT_BYTES, StreamBatch, StreamGap, Throttle, read_events
+from ibpulse.fleet.stream_answers import EVENT_BYTES, Throttle, read_events
+from ibpulse.web.stream.messages import describe_second, summary_event
+from tests.aggregator.rings import Ring, port, update
 
 BATCH = {"start_ms": 1000, "megabytes_per_second": [[1, None], [0, 5]]}
 GAP = b'id: 7\nevent: gap\ndata: {"start_ms": 1, "end_ms": 2}\n\n'
@@ -28,6 +33,16 @@ async def test_events_are_the_same_however_they_are_cut(size: int) -> None:
         ("batch", None, StreamBatch.model_validate(BATCH)),
         ("gap", 7, StreamGap(start_ms=1, end_ms=2)),
     ]
+
+
+async def test_the_summary_before_the_first_search_for_a_step_is_read(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    second = describe_second(update(ring, Aggregator(ring.reader, AggregatorOptions()), 1))
+    (found,) = [each async for each in read_events(sent(summary_event(second), 1000))]
+    assert found is not None
+    assert found[2] == StreamSummary.model_validate_json(second.encode_given())
+    assert second.node is not None
+    assert second.node.step_period_score is None
 
 
 @pytest.mark.parametrize(

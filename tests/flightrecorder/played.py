@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.model import SamplerHealth
 from ibpulse.ring import layout as at
 from ibpulse.simulate.timeline import Schedule, Workload
 from ibpulse.simulate.workloads import Idle
@@ -57,7 +56,7 @@ def play(path: Path, *acts: Act, seed: int = 0, every: int = 1) -> Iterator[Snap
             ring.file.words[at.lane_at(0) + at.L_TICK] = second * TICKS
             ring.change(*here)
             if second % every == 0 or second == seconds:
-                yield aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(second))
+                yield aggregator.update(ring.fabric, ring.now_after(second))
 
 
 def write(ring: Ring, slot: int, before: int, counters: np.ndarray) -> None:

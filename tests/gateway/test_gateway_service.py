@@ -17,11 +17,11 @@ import httpx
 import pytest
 
 from ibpulse.config.loading import load
-from ibpulse.fleet.discovery import Discovery, make_discovery
+from ibpulse.fleet.discovery import Discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.gateway import service
 from ibpulse.gateway.service import Gateway, LookupLoop
-from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
+from ibpulse.internal_errors import GATEWAY_PARTS
 from ibpulse.web.auth.reload import WebConfigReloader
 from tests.fleet.hostile import Hostile
 from tests.loop_clock import pause, until
@@ -59,10 +59,9 @@ async def test_a_part_that_fails_is_logged_once_counted_and_tried_again(
     config.write_text("rate_limit: {interval: 1ms, burst: 1000}\n")
     given = {"web.listen-address": "127.0.0.1:0", "nodes.sources": str(nodes), "web.config.file": str(config)}
     settings = load({name: [text] for name, text in given.items()} | {"capture.allow-unauthenticated": ["true"]}, {})
-    errors = InternalErrors(parts=GATEWAY_PARTS)
-    discovery = make_discovery(settings.nodes.sources, None, errors)
-    running = asyncio.create_task(Gateway(settings, discovery, errors).run())
-    await until(lambda: errors.counts() == dict.fromkeys(GATEWAY_PARTS, 2), 0.5)
+    gateway = Gateway(settings)
+    running = asyncio.create_task(gateway.run())
+    await until(lambda: gateway.errors.counts() == dict.fromkeys(GATEWAY_PARTS, 2), 0.5)
     (port,) = {record.args[3] for record in caplog.records if "serving" in record.msg and record.args}
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         text = (await client.get("/metrics")).text

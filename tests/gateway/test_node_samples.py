@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.client.windows import NodeArray, NodeHistory, NodeImplausible, NodeWindowHead
+from ibpulse.answers.window import History, Implausible, WindowHead
+from ibpulse.client.windows import NodeArray
 from ibpulse.errors import DaemonError
 from ibpulse.gateway.node_samples import NodeSamples, find_places, reduce_to_bins
 
@@ -31,12 +32,12 @@ def window(values: np.ndarray, start_ms: int = START, rails: Sequence[str] = RAI
         "end_ms": start_ms + 10 * points,
         "points": points,
         "holes": 0,
-        "implausible": NodeImplausible(merged=0, unexplained=0, places=[]),
-        "history": NodeHistory(oldest_ms=START, newest_ms=start_ms),
+        "implausible": Implausible(merged=0, unexplained=0, places=[]),
+        "history": History(oldest_ms=START, newest_ms=start_ms),
         "coverage": "",
         "series": [f"{name} {way}" for name in rails for way in ("transmit", "receive")],
     }
-    return NodeArray(NodeWindowHead(**(head | changes)), values.reshape(-1, points).astype(np.float32))
+    return NodeArray(WindowHead(**(head | changes)), values.reshape(-1, points).astype(np.float32))
 
 
 def level(samples: int, first: float = 1.0, second: float = 2.0) -> np.ndarray:
@@ -121,7 +122,7 @@ def test_other_windows_are_refused(changes: dict[str, object]) -> None:
 
 
 def test_merged_samples_are_marked_in_the_sum() -> None:
-    marked = NodeImplausible(merged=2, unexplained=0, places=[[2, 30, 2]])
+    marked = Implausible(merged=2, unexplained=0, places=[[2, 30, 2]])
     _, merged = NodeSamples(10, 5000).add(window(level(100), implausible=marked)).sum(RAILS, START, START + 1000)
     assert find_places(merged) == [(0, 30, 2)]
 

@@ -284,7 +284,7 @@ MAPPINGS: dict[str, tuple[dict[str, str], dict[str, tuple[int, ...]], tuple[str,
     "AMD, damaged": ({"5": '{ "SLURM_JOB_ID": '}, {}, (f"5: {NOT_AN_ID}",)),
     "AMD, without a job": ({"5": '{ "SLURM_JOB_ID": "" }'}, {}, ()),
     "PBS, an array of Slurm": ({"0": "12.server\n", "1": "12_7\n"}, {"12.server": (0,), "12_7": (1,)}, ()),
-    "UUIDs of GPUs": ({UUID: "12\n"}, {"12": ()}, (f"{UUID}: {OTHER_NAME}",)),
+    "Slurm 25.11: CUDA_VISIBLE_DEVICES has UUIDs": ({UUID: "12\n"}, {"12": ()}, (f"{UUID}: {OTHER_NAME}",)),
     "instances behind a UUID": ({f"{UUID}.1": "12\n"}, {"12": ()}, (f"{UUID}.1: {OTHER_NAME}",)),
     "0-1": ({"0-1": "12\n"}, {"12": ()}, (f"0-1: {OTHER_NAME}",)),
     "one GPU by number, another by UUID": (

@@ -1,7 +1,10 @@
 """Published configurations of Hugging Face: the keys that count, and the published parameters.
 
-Totals are those of the weights on huggingface.co (safetensors) without the layers of multi-token prediction and without
-encoders of images; where these are part of the files, the total that the authors name.
+Keys are those of the models' config.json; transformers has most of them as defaults of its configurations. Totals are
+those of the weights on huggingface.co without the layers of multi-token prediction and without encoders of images. They
+are half the `total_size` of the index of the weights (Qwen3, OLMoE), or were counted by others tensor by tensor
+(DeepSeek, gpt-oss, Qwen1.5-MoE, Mixtral). The rest was added up from the shapes of the tensors in the models' code, and
+is within 1 % of what the authors name.
 """
 
 from __future__ import annotations
@@ -15,6 +18,11 @@ _DEEPSEEK: dict[str, Any] = {
     "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
     "vocab_size": 129280, "tie_word_embeddings": False, "num_nextn_predict_layers": 1,
 }  # fmt: skip
+_KIMI: dict[str, Any] = (
+    _DEEPSEEK
+    | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
+    | {"first_k_dense_replace": 1, "vocab_size": 163840}
+)
 _GPT_OSS: dict[str, Any] = {
     "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
     "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 2880, "num_local_experts": 128,
@@ -52,16 +60,19 @@ def _renamed(config: dict[str, Any], **names: str) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in config.items()}
 
 
-# configuration, parameters, relative tolerance
-PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
-    "Qwen3-30B-A3B": (QWEN3, 30_532_122_624, 0),
-    "Qwen3-30B-A3B of transformers 5": (_renamed(QWEN3, num_experts="num_local_experts"), 30_532_122_624, 0),
+# configuration and parameters
+PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
+    "Qwen3-30B-A3B": (QWEN3, 30_532_122_624),
+    "Qwen3-30B-A3B of transformers 5": (_renamed(QWEN3, num_experts="num_local_experts"), 30_532_122_624),
+    "Qwen3-VL-30B-A3B": (
+        {"model_type": "qwen3_vl_moe", "text_config": QWEN3 | {"model_type": "qwen3_vl_moe_text"}},
+        30_532_122_624,
+    ),
     "Qwen3-235B-A22B": (
         QWEN3
         | {"hidden_size": 4096, "num_hidden_layers": 94, "num_attention_heads": 64, "intermediate_size": 12288}
         | {"moe_intermediate_size": 1536},
         235_093_634_560,
-        0,
     ),
     "Qwen1.5-MoE-A2.7B": (
         {
@@ -71,7 +82,6 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "tie_word_embeddings": False, "decoder_sparse_step": 1,
         },
         14_315_784_192,
-        0,
     ),
     "Mixtral-8x22B": (
         {
@@ -79,14 +89,12 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "num_key_value_heads": 8, "intermediate_size": 16384, "vocab_size": 32768, "num_local_experts": 8,
             "num_experts_per_tok": 2, "tie_word_embeddings": False,
         },
-        140.63e9,
-        1e-5,
+        140_630_071_296,
     ),
-    "DeepSeek-V3": (_DEEPSEEK, 671_026_419_200, 0),
+    "DeepSeek-V3": (_DEEPSEEK, 671_026_419_200),
     "DeepSeek-V3 of transformers 5": (
         _renamed(_DEEPSEEK, n_routed_experts="num_local_experts", n_shared_experts="num_shared_experts"),
         671_026_419_200,
-        0,
     ),
     "DeepSeek-V2": (
         _DEEPSEEK
@@ -94,7 +102,6 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
         | {"moe_intermediate_size": 1536, "n_shared_experts": 2, "n_routed_experts": 160, "num_experts_per_tok": 6}
         | {"first_k_dense_replace": 1, "vocab_size": 102400},
         235_741_434_880,
-        0,
     ),
     "DeepSeek-V2-Lite": (
         _DEEPSEEK
@@ -103,7 +110,6 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
         | {"n_routed_experts": 64, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "q_lora_rank": None}
         | {"vocab_size": 102400},
         15_706_484_224,
-        0,
     ),
     "DeepSeekMoE-16B": (
         {
@@ -113,47 +119,46 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "vocab_size": 102400, "tie_word_embeddings": False,
         },
         16_375_728_128,
-        0,
     ),
-    "Kimi-K2": (
-        _DEEPSEEK
-        | {"model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64, "n_routed_experts": 384}
-        | {"first_k_dense_replace": 1, "vocab_size": 163840},
-        1.026e12,
-        5e-4,
-    ),
-    "GLM-4.5": (_GLM, 355e9, 0.01),
+    "Kimi-K2": (_KIMI, 1_026_408_232_448),
+    "Kimi-K2.5": ({"model_type": "kimi_k25", "text_config": _KIMI}, 1_026_408_232_448),
+    "GLM-4.5": (_GLM, 352_797_829_024),
     "GLM-4.5-Air": (
         _GLM
         | {"hidden_size": 4096, "num_hidden_layers": 46, "intermediate_size": 10944, "moe_intermediate_size": 1408}
         | {"n_routed_experts": 128, "first_k_dense_replace": 1, "use_qk_norm": False},
-        106e9,
-        0.01,
+        106_852_251_264,
+    ),
+    "GLM-4.5V": (
+        {
+            "model_type": "glm4v_moe",
+            "text_config": _GLM
+            | {"model_type": "glm4v_moe_text", "hidden_size": 4096, "num_hidden_layers": 46, "use_qk_norm": False}
+            | {"intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 128}
+            | {"first_k_dense_replace": 1},
+        },
+        106_852_251_264,
     ),
     "GLM-4.5-Air with a list of layers": (
         _GLM
         | {"hidden_size": 4096, "num_hidden_layers": 46, "intermediate_size": 10944, "moe_intermediate_size": 1408}
         | {"n_routed_experts": 128, "first_k_dense_replace": None, "use_qk_norm": False}
         | {"mlp_layer_types": ["dense", *["sparse"] * 45]},
-        106e9,
-        0.01,
+        106_852_251_264,
     ),
-    "gpt-oss-120b": (_GPT_OSS, 116_829_156_672, 0),
+    "gpt-oss-120b": (_GPT_OSS, 116_829_156_672),
     "gpt-oss-20b": (
         _GPT_OSS | {"num_hidden_layers": 24, "num_local_experts": 32},
         20_914_757_184,
-        0,
     ),
-    "Llama-4-Scout": ({"model_type": "llama4", "text_config": _LLAMA_4}, 107.77e9, 1e-4),
+    "Llama-4-Scout": ({"model_type": "llama4", "text_config": _LLAMA_4}, 107_769_861_120),
     "Llama-4-Maverick": (
         {"model_type": "llama4", "text_config": _LLAMA_4 | {"num_local_experts": 128, "interleave_moe_layer_step": 2}},
-        400.71e9,
-        1e-4,
+        400_711_848_960,
     ),
     "Llama-4-Maverick with its layers": (
         _LLAMA_4 | {"num_local_experts": 128, "moe_layers": list(range(1, 48, 2)), "interleave_moe_layer_step": 2},
-        400.71e9,
-        1e-4,
+        400_711_848_960,
     ),
     "MiniMax-M2": (
         {
@@ -163,8 +168,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "vocab_size": 200064, "attn_type_list": [1] * 62, "shared_intermediate_size": 0,
             "tie_word_embeddings": False,
         },
-        230e9,
-        0.01,
+        228_689_764_864,
     ),
     "granite-3.0-3b-a800m": (
         {
@@ -172,8 +176,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "num_key_value_heads": 8, "intermediate_size": 512, "num_local_experts": 40, "num_experts_per_tok": 8,
             "attention_bias": False, "vocab_size": 49155, "tie_word_embeddings": True,
         },
-        3.3e9,
-        0.01,
+        3_298_793_472,
     ),
     "OLMoE-1B-7B": (
         {
@@ -182,7 +185,6 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "attention_bias": False, "vocab_size": 50304, "tie_word_embeddings": False,
         },
         6_919_161_856,
-        0,
     ),
     "Phi-3.5-MoE": (
         {
@@ -191,7 +193,6 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "attention_bias": True, "lm_head_bias": True, "vocab_size": 32064, "tie_word_embeddings": False,
         },
         41_873_153_344,
-        0,
     ),
     "dbrx": (
         {
@@ -200,16 +201,14 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4},
         },
         131_596_523_520,
-        0,
     ),
-    "ERNIE-4.5-21B-A3B": (_ERNIE, 21_825_437_888, 0),
+    "ERNIE-4.5-21B-A3B": (_ERNIE, 21_825_437_888),
     "ERNIE-4.5-300B-A47B": (
         _ERNIE
         | {"hidden_size": 8192, "num_hidden_layers": 54, "num_attention_heads": 64, "num_key_value_heads": 8}
         | {"intermediate_size": 28672, "moe_intermediate_size": 3584, "moe_num_shared_experts": 0, "moe_k": 8}
         | {"moe_layer_start_index": 3, "moe_layer_end_index": 53, "tie_word_embeddings": False},
-        300e9,
-        0.01,
+        299_484_163_264,
     ),
     "Hunyuan-A13B": (
         {
@@ -219,6 +218,5 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float, float]] = {
             "cla_share_factor": 2, "use_qk_norm": True, "vocab_size": 128167, "tie_word_embeddings": True,
         },
         80_393_183_232,
-        0,
     ),
 }  # fmt: skip

@@ -45,13 +45,17 @@ MODEL_ARGS:
   --qk-pos-emb-head-dim: 64
   --v-head-dim: 128
   --vocab-size: 129280
+  --disable-bias-linear: true
+  --normalization: RMSNorm
+  --position-embedding-type: rope
 """
 # of Qwen3-30B-A3B, on one line
 QWEN3 = (
     "MODEL_ARGS: --disable-bias-linear --qk-layernorm --group-query-attention --num-attention-heads 32 "
     "--num-query-groups 4 --kv-channels 128 --num-layers 48 --hidden-size 2048 --ffn-hidden-size 6144 --swiglu "
     "--untie-embeddings-and-output-weights --vocab-size 151936 --moe-ffn-hidden-size 768 --moe-router-topk 8 "
-    "--moe-layer-freq \"'([1]*48)'\" --num-experts 128 --tensor-model-parallel-size=4\n"
+    "--moe-layer-freq \"'([1]*48)'\" --num-experts 128 --tensor-model-parallel-size=4 --normalization RMSNorm "
+    "--position-embedding-type rope\n"
 )
 
 
@@ -86,7 +90,7 @@ def test_a_command_line_gives_the_job_and_its_model(tmp_path: Path) -> None:
     ("old", "new", "fault"),
     [
         ("  --vocab-size: 129280\n", "", "2: --vocab-size: is missing; give it, or --model"),
-        ("--swiglu: true", "--bf16: true", "2: --swiglu: is missing, and MLPs without gates are not counted"),
+        ("  --position-embedding-type: rope\n", "", "2: --max-position-embeddings: is missing; give it, or --model"),
         ("[1]*58", "[1]*57", "21: --moe-layer-freq: has 60 entries for 61 layers"),
         ("--swiglu: true", "--swiglu: true\n  --mtp-num-layers: 1", "18: --mtp-num-layers: layers of this kind"),
     ],
@@ -99,6 +103,24 @@ def test_an_unknown_model_can_be_named(tmp_path: Path, old: str, new: str, fault
     assert f"model_config.yaml:{fault}" in refusal.value.faults[0]
     named = read_inputs({**nodes, "model": GivenText("deepseek-v3", "flag --model")}, file)
     assert (named.job.pp, named.job.ep, named.job.model.name) == (8, 32, "deepseek-v3")
+
+
+def test_a_gpt_of_defaults_has_the_parameters_of_the_closed_form(tmp_path: Path) -> None:
+    layers, hidden, vocabulary, positions = 96, 12_288, 51_200, 2048
+    text = (
+        f"MODEL_ARGS: --num-layers {layers} --hidden-size {hidden} --num-attention-heads 96 "
+        f"--vocab-size {vocabulary} --max-position-embeddings {positions}"
+    )
+    model = job(tmp_path, text).model
+    assert model is not None
+    # arXiv 2104.04473, equation 2, which leaves out the last norm; its table 1 has 174.6 billion
+    terms = 12 * layers * hidden**2 + 13 * layers * hidden + (vocabulary + positions) * hidden
+    assert model.parameters == terms + 2 * hidden
+    assert model.parameters == pytest.approx(174.6e9, rel=5e-4)
+    # with gates, MLPs have three matrices of two thirds of the width, and rotary positions have no parameters
+    gated = job(tmp_path, f"{text} --swiglu --position-embedding-type rope").model
+    assert gated is not None
+    assert model.parameters - gated.parameters == positions * hidden - layers * (2 * 32_768 - 4 * hidden)
 
 
 def test_a_variable_of_the_shell_needs_a_value(tmp_path: Path) -> None:

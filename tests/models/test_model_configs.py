@@ -191,7 +191,6 @@ def test_layers_without_experts_and_shared_experts_are_counted(tmp_path: Path) -
         ({"multi_latent_attention": True}, "model.kv_lora_rank: is missing"),
         ({"mtp_num_layers": 1}, "model.mtp_num_layers: layers of this kind are not counted"),
         ({"hybrid_override_pattern": "M*M*"}, "model.hybrid_override_pattern: layers of this kind are not counted"),
-        ({"gated_linear_unit": False}, "model.gated_linear_unit: MLPs without gates are not counted"),
         ({"moe_layer_freq": [1, 1]}, "model.moe_layer_freq: has 2 entries for 48 layers; give 0 or 1 per layer"),
         ({"num_layers": "many"}, "model.num_layers: 'many' is not a whole number; choose 1 to 10000"),
         ({"vocab_size": None}, "model.vocab_size: is missing"),

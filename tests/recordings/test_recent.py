@@ -56,6 +56,13 @@ def test_it_has_the_events_and_jobs_of_its_span_and_ports_as_of_its_beginning(se
     assert [(job.job.claim.id, job.ended_ns) for job in meta.jobs] == [("7", 106 * 10**9)]
 
 
+def test_events_that_are_refused_are_left_out(server: Canned, caplog: pytest.LogCaptureFixture) -> None:
+    answer(server, np.ones(1001))
+    server.answer("/api/v1/events", b"", 403)
+    assert fetch_recent(server.url, 10 * 10**9).meta.events == ()
+    assert caplog.messages == [f"{server.url}/api/v1/events: it refuses with 403; the events are left out"]
+
+
 def test_a_history_without_samples_is_refused(server: Canned) -> None:
     answer(server, np.full(1001, np.nan))
     with pytest.raises(RecordingError, match=r"all samples of the last 10 s of http://.* are missing; try again later"):

@@ -12,7 +12,6 @@ from ibpulse.aggregator import Aggregator, AggregatorOptions
 from ibpulse.analysis.rates import rates
 from ibpulse.answers.summary import Summary
 from ibpulse.jobs.job_history import Holding, JobRecord
-from ibpulse.model import SamplerHealth
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.reports.run import Run
 from ibpulse.ring import layout as at
@@ -147,11 +146,11 @@ def test_published_moe_run_is_moe_saturated(tmp_path: Path, workload: Fsdp, satu
     fill(ring, workload)
     last = (FIRST_TICK - 1) // 100 + SECONDS
     # a second at a time, as in a daemon
-    found = [aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(second)) for second in range(1, last + 1)]
+    found = [aggregator.update(ring.fabric, ring.now_after(second)) for second in range(1, last + 1)]
     assert found[-1].traffic.moe_saturated is saturated
     # 45 and 52 % of the line rate when active are not saturation
     assert not any(one.traffic.saturated for one in found)
-    assert found[-1].node_line_rate == 2 * len(rails) * LINE
+    assert found[-1].rails.line_rate_bytes_per_second == 2 * len(rails) * LINE
 
 
 def test_the_ring_is_where_the_counters_are(tmp_path: Path) -> None:

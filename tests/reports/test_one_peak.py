@@ -14,17 +14,18 @@ import pytest
 
 from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.analysis.span_statistics import find_lines
-from ibpulse.client.windows import NodeArray, NodeWindowHead
+from ibpulse.answers.window import WindowHead
+from ibpulse.client.windows import NodeArray
 from ibpulse.events import EventLog
 from ibpulse.events.watch import KnownPort
-from ibpulse.model import PortState, SamplerHealth
+from ibpulse.model import PortState
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.run import PictureNode, choose_scale, take_run
 from ibpulse.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.recordings.from_ring import line_rates, read_pieces
 from ibpulse.reports.span import ReportOptions, choose_window
 from ibpulse.ring import layout as at
-from ibpulse.terminal.watchers import RingWatcher
+from ibpulse.terminal.ring import RingWatcher
 from ibpulse.units import SECOND_NS
 from ibpulse.web.app import create_app
 from ibpulse.web.parts import WebParts
@@ -83,7 +84,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     options = AggregatorOptions(windows_ns=(SECONDS * SECOND_NS,))
     aggregator = Aggregator(ring.reader, options, log.history)
     fill(ring)
-    snapshot = aggregator.update(ring.fabric, SamplerHealth(), ring.now_after(LAST // 100))
+    snapshot = aggregator.update(ring.fabric, ring.now_after(LAST // 100))
     assert snapshot.end_tick == LAST
     known = tuple(KnownPort(one, PortState("ACTIVE", "LinkUp", True, RATE, True)) for one in ring.fabric.ports)
     parts = given_parts(
@@ -163,8 +164,8 @@ async def test_window_maximum_is_the_metric_peak(node: Node) -> None:
 
 
 def test_stream_and_page_have_the_metric_peak(node: Node) -> None:
-    document = describe_second(node.snapshot)
-    found = [[one["peak_bytes_per_second"][way] for way in ("transmit", "receive")] for one in document["ports"]]
+    peaks = [one.peak_bytes_per_second for one in describe_second(node.snapshot).ports]
+    found = [[each.transmit, each.receive] for each in peaks]
     assert found == port_peaks(node).tolist()
     events = list(Feed(node.parts).batches(FIRST, LAST + 1))
     rows = np.concatenate(
@@ -206,7 +207,7 @@ def test_recording_and_report_have_the_metric_peak(node: Node, recording: Record
 
 async def test_recording_from_daemon_has_the_metric_peak(node: Node, recording: Recording) -> None:
     about, values = await window(node, statistic="mean", uncertainty="true")
-    remote = NodeArray(NodeWindowHead(**about), values)
+    remote = NodeArray(WindowHead(**about), values)
     rates = np.stack([remote.both(name) for name in NAMES]).astype(np.float64)
     steps = np.stack([np.rint(remote.both(name, "uncertainty") * 1000) for name in NAMES]).astype(np.uint16)
     np.testing.assert_array_equal(steps, recording.steps)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ibpulse.client.connection import DaemonConnection
+from ibpulse.terminal.daemon import ask_owners
 from ibpulse.terminal.screen import (
     ASCII,
     BLOCKS,
@@ -27,7 +28,6 @@ from ibpulse.terminal.screen import (
     sparkline,
 )
 from ibpulse.terminal.view import SamplerView, View
-from ibpulse.terminal.watchers import ask_owners
 from tests.client.servers import canned
 from tests.fleet.small_answers import jobs_of
 from tests.tables import for_each

@@ -19,8 +19,9 @@ from ibpulse.events.watch import KnownPort
 from ibpulse.model import Port, PortState
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
-from ibpulse.terminal.view import BinCache, View, clock_text, down_bins
-from ibpulse.terminal.watchers import EVENTS_NS, LATE_NS, RecentEvents, RingWatcher
+from ibpulse.terminal.daemon import LATE_NS, RecentEvents
+from ibpulse.terminal.ring import RingWatcher
+from ibpulse.terminal.view import EVENTS_NS, BinCache, View, clock_text, down_bins
 from ibpulse.units import SECOND_NS
 from tests.aggregator.rings import MS, RATE, Ring, constant, port, square
 from tests.client.servers import Canned, canned

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.answers.summary import DirectionSummary, NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.answers.statistics import DirectionStatistics
+from ibpulse.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.events import Event
 from ibpulse.terminal.view import RailView, SamplerView, View
 
-NONE = DirectionSummary(**dict.fromkeys(DirectionSummary.model_fields))
+NONE = DirectionStatistics(**dict.fromkeys(DirectionStatistics.model_fields))
 WALL_NS = 1_763_683_200 * 10**9
 
 

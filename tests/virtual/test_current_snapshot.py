@@ -63,12 +63,11 @@ class Asked:
         with contextlib.suppress(TimeoutError), contextlib.closing(loop):
             loop.run_until_complete(asyncio.wait_for(self.current.run(), seconds))
 
-    def update(self, fabric: Fabric, health: SamplerHealth, tick: int, *passed: Any) -> Snapshot:
+    def update(self, fabric: Fabric, tick: int, jobs: Sequence[PlacedJob] | None, counters_now: bool) -> Snapshot:
         if self.failing:
             raise ValueError("no statistics")
-        *_, jobs, _ = passed
         self.calls.append((fabric, jobs, tick))
-        return self._aggregator.update(fabric, health, tick, *passed)
+        return self._aggregator.update(fabric, tick, jobs, counters_now)
 
     def with_counters_now(self, snapshot: Snapshot, tick: int) -> Snapshot:
         return self._aggregator.with_counters_now(snapshot, tick)

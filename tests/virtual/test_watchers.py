@@ -13,8 +13,8 @@ import pytest
 from ibpulse.client.connection import DaemonConnection
 from ibpulse.errors import DaemonError
 from ibpulse.simulate.workloads import Constant
+from ibpulse.terminal.daemon import DaemonWatcher
 from ibpulse.terminal.view import View
-from ibpulse.terminal.watchers import DaemonWatcher
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE, WORD_RATE
 

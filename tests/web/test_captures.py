@@ -25,7 +25,6 @@ from ibpulse.flightrecorder.recorder import DISK_THREADS, FlightRecorder
 from ibpulse.flightrecorder.store import CaptureOptions, Stored
 from ibpulse.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.jobs.job_watch import JobsView
-from ibpulse.model import SamplerHealth
 from ibpulse.recordings import load
 from ibpulse.ring.reader import RingReader
 from ibpulse.web.app import create_app
@@ -57,8 +56,7 @@ async def recorder_of(node: Node, directory: Path, **given: Any) -> AsyncIterato
     reader = RingReader(node.ring)
     options = CaptureOptions(directory, "node7", min_free_bytes=0)
     made = FlightRecorder(reader, options, GivenClock(time.monotonic, node.now_ns), **given)
-    health = SamplerHealth()
-    made.note(Aggregator(reader, AggregatorOptions()).update(fabric(node.slots), health, node.now_tick))
+    made.note(Aggregator(reader, AggregatorOptions()).update(fabric(node.slots), node.now_tick))
     await made.start()
     yield made
     await made.close()

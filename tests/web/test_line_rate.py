@@ -22,8 +22,8 @@ from ibpulse.recordings.from_ring import RecordedTicks, events_in, ports_at_begi
 from ibpulse.reports.comparison import assemble
 from ibpulse.reports.span import ReportOptions
 from ibpulse.reports.table import remarks
+from ibpulse.terminal.ring import RingWatcher
 from ibpulse.terminal.screen import BLOCKS, lay_out
-from ibpulse.terminal.watchers import RingWatcher
 from tests.aggregator.rings import MS, Ring, follow, port, update
 from tests.reports.recordings import run_of
 from tests.terminal.test_watchers import Clocked

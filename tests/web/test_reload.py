@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.reload import WebConfigReloader
 from tests.turns import until
@@ -196,7 +197,7 @@ async def test_the_files_are_polled(files: Files, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("ibpulse.web.auth.reload.POLL_SECONDS", 0.01)
     web_config = WebConfigReloader(files.path)
     first = web_config.rules
-    watching = asyncio.create_task(web_config.watch())
+    watching = asyncio.create_task(web_config.watch(InternalErrors()))
     files.write("min_version: TLS13")
     await until(lambda: web_config.rules is not first)
     watching.cancel()

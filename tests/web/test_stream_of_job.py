@@ -152,9 +152,10 @@ def test_the_second_of_a_job_has_its_own_numbers(tmp_path: Path) -> None:
     names = [str(port) for port in job.ports]
     found = describe_second(snapshot, job.claim.key, names)
     statistics = next(each for each in snapshot.job_statistics if each.job_id == job.claim.id)
-    assert "node" not in found
-    assert found["job"]["job_id"] == job.claim.id
-    assert found["job"]["duty_cycle_ratio"] == statistics.duty_cycle_ratio
-    assert [port["port"] for port in found["ports"]] == names
+    assert "node" not in found.given()
+    assert found.job is not None
+    assert found.job.job_id == job.claim.id
+    assert found.job.duty_cycle_ratio == statistics.duty_cycle_ratio
+    assert [port.port for port in found.ports] == names
     other = describe_second(snapshot, ("flux", job.claim.id), names)
-    assert other["job"] is None
+    assert other.given()["job"] is None

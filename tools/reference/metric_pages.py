@@ -424,6 +424,8 @@ loss on the path is therefore visible on both sides, under different names.
   the link.
 - **Caching.** The kernel caches `hw_counters/` for `lifespan` (10 ms). On mlx5 only `rx_write_requests` refreshes the
   cache, so that file is read first: the set then costs 2 to 4 firmware commands, in any other order up to 100.
+- **All bits set.** A file with 18446744073709551615 is a failed read: ionic shows this number for a counter that it
+  could not find in the firmware's reply.
 - **Drivers differ.** If drivers count the same thing under different names, the metric is the same; see the table.
 
 ## In PromQL

@@ -16,14 +16,13 @@ The modules build on each other in this order:
 
 from ibpulse.aggregator.aggregator import Aggregator
 from ibpulse.aggregator.options import AggregatorOptions
-from ibpulse.aggregator.snapshot import RailStanding, Snapshot
+from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.aggregator.snapshot_ports import read_sampler
 from ibpulse.aggregator.summary import summarize
 
 __all__ = [
     "Aggregator",
     "AggregatorOptions",
-    "RailStanding",
     "Snapshot",
     "read_sampler",
     "summarize",

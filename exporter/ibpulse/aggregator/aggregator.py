@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,18 +26,15 @@ from ibpulse.analysis.steps.phase import Phase
 from ibpulse.answers.summary import Summary
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
-from ibpulse.events.watch import KnownPort
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.job_history import JobPorts, JobRecord
-from ibpulse.model import CaptureCounts, Fabric, Port, SamplerHealth
+from ibpulse.model import Fabric, Port
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
 from ibpulse.units import SECOND_NS, format_duration, format_rate
 
 log = logging.getLogger(__name__)
 
-NO_CAPTURES = CaptureCounts()
-NO_EVENTS: Mapping[str, int] = {}
 # Maximum distance between the clock and the ring at the start. A larger one means that the wall clock was stepped and
 # the sampler has not noticed yet.
 AGREE_SECONDS = 5
@@ -128,7 +125,6 @@ class Aggregator:
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)
         self._windows = tuple(map(format_duration, options.windows_ns))
-        self._timescales = tuple(map(format_duration, options.timescales_ns))
         self._seconds: list[Observation] = []
         self._skipped_seconds = 0
         self._notices: tuple[str, ...] = ()
@@ -139,12 +135,7 @@ class Aggregator:
     def update(
         self,
         fabric: Fabric,
-        health: SamplerHealth,
         now_tick: int,
-        captures: CaptureCounts = NO_CAPTURES,
-        known_ports: Sequence[KnownPort] = (),
-        event_counts: Mapping[str, int] = NO_EVENTS,
-        expected_rails: int | None = None,
         jobs: Sequence[PlacedJob] | None = None,
         counters_now: bool = True,
     ) -> Snapshot:
@@ -155,9 +146,35 @@ class Aggregator:
         However many seconds have passed since the last call, each is judged by itself; if it is called every second,
         the result is the same.
 
-        `health` and the arguments after `now_tick` are passed through to the snapshot. Rails are compared with those
-        that have the same `jobs`.
+        Rails are compared with those that have the same `jobs`. What the daemon knows without the ring is not in it.
         """
+        placed = self._aggregate(fabric, now_tick, jobs or ())
+        if counters_now:
+            self._count_until(now_tick)
+        end_tick = (self._schedule.next_second or 0) * self._ticks_per_second
+        resolutions = [self._resolutions.ticks_of(port) for port in placed]
+        noticed = self.with_notices(fabric)
+        return Snapshot(
+            end_tick=end_tick,
+            end_wall_ns=self._wall_ns(end_tick),
+            windows=self._windows,
+            fabric=noticed,
+            sampler=read_sampler(self._reader.ring),
+            ports=self._port_snapshots(noticed),
+            rails=self._totals.describe_rails(sum(port.rail for port in fabric.ports)),
+            node=self._totals.node.windows(coarsest_rail(placed, resolutions)),
+            traffic=self._totals.traffic.of_node(self._step.found),
+            skipped_seconds=self._skipped_seconds,
+            counters=self._counters.update(fabric),
+            phases=self._take_phases(placed, resolutions),
+            seconds=self._take_seconds(),
+            last_traffic_ns=self._wall_ns(self._totals.last_traffic),
+            jobs=None if jobs is None else tuple(jobs),
+            job_statistics=self._jobs.snapshots(),
+        )
+
+    def _aggregate(self, fabric: Fabric, now_tick: int, jobs: Sequence[PlacedJob]) -> list[RingPort]:
+        """Aggregate the seconds that have become due; returns the ports of the fabric that are in the ring."""
         slots = self._reader.ring.slots()
         placed = place_ports(self._reader, fabric.ports, slots)
         rows = self._totals.rows_of(placed, slots)
@@ -165,11 +182,11 @@ class Aggregator:
         due = self._schedule.due(now_tick, self._reader.ring.latest_tick(), widest)
         # also while no second is due, so that a job that has ended loses its statistics
         if self._schedule.next_second is not None:
-            self._jobs.follow(jobs or (), self._schedule.next_second - 1)
+            self._jobs.follow(jobs, self._schedule.next_second - 1)
         if due is not None:
             self._skip(due)
             try:
-                self._catch_up(due, placed, rows, jobs or ())
+                self._catch_up(due, placed, rows, jobs)
             except Exception:
                 # part of it may be counted, so these seconds are not tried again
                 self._skipped_seconds += due.end - due.first
@@ -177,17 +194,7 @@ class Aggregator:
             self._measure_resolutions(due, placed, rows)
         self._update_notices(placed, rows)
         self._placed, self._rows = placed, rows
-        if counters_now:
-            self._count_until(now_tick)
-        snapshot = self._snapshot(self.with_notices(fabric), health, captures, placed, rows)
-        return replace(
-            snapshot,
-            known_ports=tuple(known_ports),
-            event_counts=dict(event_counts),
-            expected_rails=expected_rails,
-            jobs=None if jobs is None else tuple(jobs),
-            job_statistics=self._jobs.snapshots(),
-        )
+        return placed
 
     def with_counters_now(self, snapshot: Snapshot, now_tick: int) -> Snapshot:
         """The last snapshot, with the counters of its ports up to `now_tick`, as in `update`."""
@@ -312,37 +319,6 @@ class Aggregator:
     def _take_seconds(self) -> tuple[Observation, ...]:
         seconds, self._seconds = tuple(self._seconds), []
         return seconds
-
-    def _snapshot(
-        self,
-        fabric: Fabric,
-        health: SamplerHealth,
-        captures: CaptureCounts,
-        placed: list[RingPort],
-        rows: Rows,
-    ) -> Snapshot:
-        end_tick = (self._schedule.next_second or 0) * self._ticks_per_second
-        resolutions = [self._resolutions.ticks_of(port) for port in placed]
-        return Snapshot(
-            end_tick=end_tick,
-            end_wall_ns=self._wall_ns(end_tick),
-            windows=self._windows,
-            timescales=self._timescales,
-            fabric=fabric,
-            health=health,
-            sampler=read_sampler(self._reader.ring),
-            ports=self._port_snapshots(fabric),
-            last_traffic_ns=self._wall_ns(self._totals.last_traffic),
-            node_rails=sum(port.rail for port in fabric.ports),
-            node_line_rate=self._totals.node.line_rate,
-            node=self._totals.node.windows(coarsest_rail(placed, resolutions)),
-            traffic=self._totals.traffic.of_node(self._step.found),
-            phases=self._take_phases(placed, resolutions),
-            seconds=self._take_seconds(),
-            skipped_seconds=self._skipped_seconds,
-            counters=self._counters.update(fabric),
-            captures=captures,
-        )
 
     def _wall_ns(self, tick: int) -> int | None:
         return int(self._reader.wall_ns(np.array([tick]))[0]) if tick else None

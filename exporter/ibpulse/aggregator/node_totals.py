@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.rolling import RollingSeconds
-from ibpulse.aggregator.snapshot import NodeWindow
 from ibpulse.analysis import moments, signature
 from ibpulse.analysis.node_statistics import (
     FIELDS,
@@ -23,7 +23,9 @@ from ibpulse.analysis.node_statistics import (
     usual_peak,
 )
 from ibpulse.analysis.signature import Features, describe_features
+from ibpulse.answers.statistics import NodeWindow
 from ibpulse.arrays import Floats
+from ibpulse.units import format_duration
 
 
 class NodeTotals:
@@ -33,7 +35,9 @@ class NodeTotals:
         self._options = options
         more = [scale for scale in signature.TIMESCALES_NS if scale not in options.timescales_ns]
         self._timescales_ns = (*options.timescales_ns, *more)
+        self._scale_names = [*map(format_duration, options.timescales_ns)]
         self._ticks_per_bin = [bin_ticks(timescale_ns, interval_ns) for timescale_ns in self._timescales_ns]
+        self._stride = 1
         longest = options.longest_seconds()
         self._sums = RollingSeconds(longest, (FIELDS,), behind_seconds)
         self._peaks = RollingSeconds(longest, (), behind_seconds)
@@ -41,10 +45,10 @@ class NodeTotals:
         self._line = math.nan
         self._scales = RollingSeconds(longest, (len(self._ticks_per_bin), moments.FIELDS), behind_seconds)
 
-    def add_seconds(self, node: NodeTicks, coarsest_stride: int, lines: Floats) -> None:
+    def add_seconds(self, node: NodeTicks, stride: int, lines: Floats) -> None:
         """Add seconds of the sum over the ACTIVE rails; `lines` is the node's line rate, of the shape of `node.good`.
 
-        It may be of shape (1, 1) instead. It is NaN while it is unknown.
+        It may be of shape (1, 1) instead. It is NaN while it is unknown. Bins of `stride` ticks divide no sample.
         """
         threshold = self._options.active_bytes_per_second
         self._sums.push(sum_seconds(node, threshold))
@@ -52,7 +56,8 @@ class NodeTotals:
         self._peaks.push(highest.max(axis=-1))
         self._peak_utilizations.push(np.where(node.good, highest / lines, 0.0).max(axis=-1))
         self._line = float(lines[-1, -1])
-        self._scales.push(sum_timescales(node, self._ticks_per_bin, coarsest_stride, threshold))
+        self._stride = stride
+        self._scales.push(sum_timescales(node, self._ticks_per_bin, stride, threshold))
 
     def push_holes(self, seconds: int) -> None:
         """Advance the windows over seconds that were not read."""
@@ -69,27 +74,27 @@ class NodeTotals:
         spans = self._options.window_seconds()
         found = self._describe([(seconds, 0) for seconds in spans], resolution_ticks)
         highest = np.array([self._peak_utilizations.max(seconds) for seconds in spans])
-        columns = (
-            found.transmit,
-            found.receive,
-            found.peak,
-            found.active_mean,
-            found.duty_cycle,
-            found.peak_to_mean,
-            np.where(np.isnan(found.peak), np.nan, highest),
-        )
-        observed = [min(1.0, self.observed_seconds(seconds) / seconds) for seconds in spans]
-        variations = found.burstiness_cv[:, : len(self._options.timescales_ns)].tolist()
+        columns = {
+            "transmit_bytes_per_second": found.transmit,
+            "receive_bytes_per_second": found.receive,
+            "bandwidth_peak_bytes_per_second": found.peak,
+            "bandwidth_active_mean_bytes_per_second": found.active_mean,
+            "bandwidth_peak_utilization_ratio": np.where(np.isnan(found.peak), np.nan, highest),
+            "peak_to_mean_ratio": found.peak_to_mean,
+            "duty_cycle_ratio": found.duty_cycle,
+            "observed_ratio": np.array([min(1.0, self.observed_seconds(seconds) / seconds) for seconds in spans]),
+        }
+        rows: list[dict[str, Any]] = [
+            dict(zip(columns, map(moments.or_none, row), strict=True))
+            for row in np.stack([*columns.values()], axis=1).tolist()
+        ]
+        variations = found.burstiness_cv[:, : len(self._scale_names)].tolist()
         return tuple(
-            NodeWindow(
-                transmit, receive, peak, active, duty, tuple(map(moments.or_none, scales)), ratio, utilization, seen
+            NodeWindow.model_construct(
+                **row,
+                burstiness_cv=dict(zip(self._scale_names, map(moments.or_none, scales), strict=True)),
             )
-            for (transmit, receive, peak, active, duty, ratio, utilization), scales, seen in zip(
-                (map(moments.or_none, row) for row in np.stack(columns, axis=1).tolist()),
-                variations,
-                observed,
-                strict=True,
-            )
+            for row, scales in zip(rows, variations, strict=True)
         )
 
     def features(self, seconds: int, resolution_ticks: int, lines: Floats) -> list[Features]:
@@ -128,10 +133,12 @@ class NodeTotals:
 
     def _describe(self, spans: Sequence[tuple[int, int]], resolution_ticks: int) -> NodeStatistics:
         """The statistics of spans of so many seconds, which end so many seconds before the newest."""
+        # after an interval is lengthened, the samples before that do not stand for the window
+        ticks = np.array(self._ticks_per_bin)
         return describe_node(
             np.stack([self._sums.sum(*span) for span in spans]),
             np.array([self._peaks.max(*span) for span in spans]),
             np.stack([self._scales.sum(*span) for span in spans]),
             resolution_ticks == 1,
-            np.array(self._ticks_per_bin) >= resolution_ticks,
+            (ticks >= resolution_ticks) & (ticks % self._stride == 0),
         )

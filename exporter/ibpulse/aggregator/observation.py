@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation, RailStanding
+from ibpulse.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
 from ibpulse.aggregator.traffic import Conclusion
 from ibpulse.analysis import moments
 from ibpulse.analysis.port_statistics import COVERED, MOVED
 from ibpulse.analysis.steps.period import StepPeriod
+from ibpulse.answers.statistics import RailStatistics
 from ibpulse.arrays import Rows
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort
@@ -56,9 +57,9 @@ def _rate(table: PortTable, rails: Rows, ago: int) -> float | None:
     return float(np.nansum(moments.quotient(sums[..., MOVED].sum(axis=-1), covered)))
 
 
-def _state(port: RingPort, standing: RailStanding | None) -> str:
+def _state(port: RingPort, standing: RailStatistics | None) -> str:
     if not port.port.active:
         return DOWN
-    if standing is None or standing.share is None:
+    if standing is None or standing.rail_share_ratio is None:
         return QUIET
-    return IDLE if standing.idle else CARRYING
+    return IDLE if standing.rail_idle else CARRYING

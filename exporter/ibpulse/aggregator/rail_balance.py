@@ -10,7 +10,6 @@ import numpy as np
 
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
-from ibpulse.aggregator.snapshot import RailStanding
 from ibpulse.analysis.balance import (
     Balance,
     BalanceOptions,
@@ -24,6 +23,7 @@ from ibpulse.analysis.balance import (
 )
 from ibpulse.analysis.moments import or_none
 from ibpulse.analysis.port_statistics import COVERED, MOVED
+from ibpulse.answers.statistics import RailStatistics
 from ibpulse.arrays import Rows
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.claims import Key
@@ -40,7 +40,7 @@ class RailBalance:
 
     fairness: float | None
     active: int
-    rails: Mapping[str, RailStanding]
+    rails: Mapping[str, RailStatistics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,9 @@ def weigh_ports(
 
     balance = join_groups([group.rails for group in groups], [weigh(group) for group in groups])
     standings = {
-        str(name): RailStanding(or_none(share), bool(idle), bool(slow))
+        str(name): RailStatistics.model_construct(
+            rail_share_ratio=or_none(share), rail_idle=bool(idle), rail_slow=bool(slow)
+        )
         for name, share, idle, slow in zip(names, balance.share.tolist(), balance.idle, balance.slow, strict=True)
     }
     return RailBalance(or_none(balance.fairness), balance.active, standings)

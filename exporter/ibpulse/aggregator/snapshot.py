@@ -1,7 +1,7 @@
 """The aggregator's results, frozen.
 
 None means unknown; the only NaN is a job's step that was not found. Tuples named `windows` are parallel to
-`Snapshot.windows`, `burstiness_cv` of a node window is parallel to `Snapshot.timescales`.
+`Snapshot.windows`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ibpulse.analysis.steps.phase import Phase
+from ibpulse.answers.statistics import DirectionStatistics, NodeConclusions, NodeRails, NodeWindow, RailStatistics
 from ibpulse.events.watch import KnownPort
 from ibpulse.jobs import PlacedJob
 from ibpulse.jobs.claims import Key
@@ -51,31 +52,13 @@ class UtilizationMoments:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectionWindow:
-    """Rolling values of one direction of a port."""
-
-    peak_bytes_per_second: float | None
-    duty_cycle_ratio: float | None
-    burstiness_cv: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class DirectionSnapshot:
     """One direction of a port; `bytes_total` is None until the counter has been read once."""
 
     bytes_total: int | None
     active_seconds: float
     moments: UtilizationMoments | None
-    windows: tuple[DirectionWindow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RailStanding:
-    """A rail compared with the other rails; `share` is None without traffic."""
-
-    share: float | None
-    idle: bool
-    slow: bool
+    windows: tuple[DirectionStatistics, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +67,7 @@ class PortTraffic:
 
     bursts: int
     burst_seconds: float
-    rail: RailStanding | None
+    rail: RailStatistics | None
     saturated: tuple[bool | None, ...]
     saturated_seconds: tuple[float, ...]
 
@@ -131,31 +114,11 @@ class PortCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeWindow:
-    """Rolling values of the sum over the rails.
-
-    The means are those of all bytes, the other values those of the samples that are not missing: `observed_ratio` of
-    the window.
-    """
-
-    transmit_bytes_per_second: float | None
-    receive_bytes_per_second: float | None
-    bandwidth_peak_bytes_per_second: float | None
-    bandwidth_active_mean_bytes_per_second: float | None
-    duty_cycle_ratio: float | None
-    burstiness_cv: tuple[float | None, ...]
-    peak_to_mean_ratio: float | None
-    bandwidth_peak_utilization_ratio: float | None
-    observed_ratio: float
-
-
-@dataclass(frozen=True, slots=True)
 class NodeTraffic:
     """The traffic of the sum over the rails.
 
     `bursts` began in `burst_watched_seconds`; in the rest of the time, samples are missing.
-    `utilization` is None until the line rate of the node is known. `step_score` is None before the
-    first search for a period, `step_seconds` is None if none was found.
+    `utilization` is None until the line rate of the node is known.
     """
 
     utilization: Histogram | None
@@ -164,12 +127,7 @@ class NodeTraffic:
     bursts: int
     burst_watched_seconds: float
     burst_bytes: float
-    active_rails: int
-    fairness: float | None
-    step_seconds: float | None
-    step_score: float | None
-    signature: str
-    confidence: float
+    concluded: NodeConclusions
     saturated: bool
     saturated_seconds: float
     moe_saturated: bool
@@ -238,29 +196,27 @@ class SamplerSnapshot:
 class Snapshot:
     """The complete state at one second. `end_tick` is its last tick; before the first, it is 0 and `end_wall_ns` None.
 
-    `health` and `captures` come from the sampler's supervisor and from the flight recorder. `known_ports` also has the
-    ports that disappeared within the history. `event_counts` are the events of each kind since the process started.
-    `expected_rails` is None where nobody counts them. `phases` are those found since the last snapshot, in ticks.
-    `seconds` are those aggregated since the last snapshot.
+    The daemon adds what its other parts know: `health` of the sampler, the `captures` of the flight recorder,
+    `known_ports`, also those that disappeared within the history, `event_counts` of each kind since the process
+    started, `expected_rails`, None where nobody counts them, and `jobs_known`, false if there may be other jobs.
+
+    `phases` are those found since the last snapshot, in ticks, and `seconds` those aggregated since then.
     `last_traffic_ns` is the wall time of the last active sample of the sum over the rails, None if there was none in
-    the history. `jobs` is None if no source can list the jobs, and `jobs_known` false if there may be others;
-    some have `job_statistics`.
+    the history. `jobs` is None if no source can list the jobs; some have `job_statistics`.
     """
 
     end_tick: int
     end_wall_ns: int | None
     windows: tuple[str, ...]
-    timescales: tuple[str, ...]
     fabric: Fabric
-    health: SamplerHealth
     sampler: SamplerSnapshot
     ports: tuple[PortSnapshot, ...]
-    node_rails: int
-    node_line_rate: float | None
+    rails: NodeRails
     node: tuple[NodeWindow, ...]
     traffic: NodeTraffic
     skipped_seconds: int
     counters: tuple[PortCounters, ...] = ()
+    health: SamplerHealth = field(default_factory=SamplerHealth)
     captures: CaptureCounts = field(default_factory=CaptureCounts)
     known_ports: tuple[KnownPort, ...] = ()
     event_counts: Mapping[str, int] = field(default_factory=dict)

@@ -22,7 +22,6 @@ from ibpulse.aggregator.snapshot import (
     TICK_DURATION_BUCKETS,
     UTILIZATION_BUCKETS,
     DirectionSnapshot,
-    DirectionWindow,
     Histogram,
     PortSnapshot,
     SamplerSnapshot,
@@ -30,6 +29,7 @@ from ibpulse.aggregator.snapshot import (
 )
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.analysis.port_statistics import describe_directions
+from ibpulse.answers.statistics import DirectionStatistics
 from ibpulse.arrays import Rows
 from ibpulse.model import Port
 from ibpulse.ring import layout as at
@@ -73,7 +73,7 @@ def port_snapshots(
     table, counts = totals.table, totals.table.counts
     strides = np.array([port.stride for port in placed], dtype=np.int64)
     told = np.array([resolutions.ticks_of(port) == 1 for port in placed], dtype=np.bool_)
-    values = _window_values(table, rows, strides, told, windows)
+    values = describe_windows(table, rows, strides, told, windows)
     cumulative = np.cumsum(counts.histogram[rows], axis=2).tolist()
     sums = counts.moments[rows].tolist()
     found = {}
@@ -86,7 +86,7 @@ def port_snapshots(
                     bytes_total=int(counts.bytes_total[row, way]) if counts.counted[row, way] else None,
                     active_seconds=float(counts.active_seconds[row, way]),
                     moments=_moments(port.port, sums[index][way], cumulative[index][way]),
-                    windows=tuple(DirectionWindow(*window[index][way]) for window in values),
+                    windows=tuple(window[index][way] for window in values),
                 )
                 for way in range(2)
             ),
@@ -118,22 +118,32 @@ def _moments(port: Port, sums: list[float], cumulative: list[int]) -> Utilizatio
     )
 
 
-def _window_values(
+def describe_windows(
     table: PortTable,
     rows: Rows,
     strides: npt.NDArray[np.int64],
     told: npt.NDArray[np.bool_],
     windows: Sequence[int],
-) -> list[list[list[list[float | None]]]]:
-    """Peak, duty cycle and variation by window, port and direction; None if the counters do not resolve them."""
+) -> list[list[list[DirectionStatistics]]]:
+    """The statistics by window, port and direction; None if the counters do not resolve them."""
     found = describe_directions(
         np.stack([table.sums.sum(seconds)[rows] for seconds in windows]),
         np.stack([table.peaks.max(seconds)[rows] for seconds in windows]),
         strides,
         told,
     )
-    numbers = np.stack([found.peak, found.duty_cycle, found.burstiness_cv], axis=-1)
+    numbers = np.stack([found.mean, found.peak, found.duty_cycle, found.burstiness_cv], axis=-1)
     values = numbers.astype(object)
     values[np.isnan(numbers)] = None
-    nested: list[list[list[list[float | None]]]] = values.tolist()
-    return nested
+    return [
+        [
+            [
+                DirectionStatistics.model_construct(
+                    mean_bytes_per_second=mean, peak_bytes_per_second=peak, duty_cycle_ratio=duty, burstiness_cv=cv
+                )
+                for mean, peak, duty, cv in port
+            ]
+            for port in window
+        ]
+        for window in values.tolist()
+    ]

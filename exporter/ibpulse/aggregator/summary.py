@@ -14,12 +14,14 @@ import numpy as np
 from ibpulse.aggregator.last_minute import measure_resolution, measure_step
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.past_ports import ports_during, split_seconds
+from ibpulse.aggregator.snapshot_ports import describe_windows
 from ibpulse.aggregator.totals import RunningTotals
 from ibpulse.analysis.moments import or_none
-from ibpulse.analysis.port_statistics import OBSERVED, describe_directions
+from ibpulse.analysis.port_statistics import OBSERVED
 from ibpulse.analysis.resolution import finest_ticks
 from ibpulse.analysis.steps.period import StepPeriod
-from ibpulse.answers.summary import DirectionSummary, NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.answers.statistics import NO_RAIL
+from ibpulse.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.events.port_changes import DISAPPEARED
@@ -27,9 +29,7 @@ from ibpulse.jobs.job_history import JobPorts, JobRecord, jobs_between
 from ibpulse.model import Port
 from ibpulse.ring.reader import RingReader
 from ibpulse.ring.window import RingPort, place_ports, settled_tick, widest_stride
-from ibpulse.units import SECOND_NS, format_duration
-
-Number = float | None
+from ibpulse.units import SECOND_NS
 
 
 def summarize(
@@ -147,29 +147,16 @@ def _node(
     traffic = totals.traffic.of_node(step)
     bursts, gaps = traffic.burst_durations, traffic.gap_durations
     return NodeSummary.model_construct(
-        rails=sum(port.port.rail for port in ports),
-        active_rails=traffic.active_rails,
-        line_rate_bytes_per_second=totals.node.line_rate,
+        **vars(totals.describe_rails(sum(port.port.rail for port in ports))),
+        **vars(window),
+        **vars(traffic.concluded),
         observed_seconds=totals.node.observed_seconds(options.window_seconds()[0]),
-        transmit_bytes_per_second=window.transmit_bytes_per_second,
-        receive_bytes_per_second=window.receive_bytes_per_second,
-        bandwidth_peak_bytes_per_second=window.bandwidth_peak_bytes_per_second,
-        bandwidth_active_mean_bytes_per_second=window.bandwidth_active_mean_bytes_per_second,
-        bandwidth_peak_utilization_ratio=window.bandwidth_peak_utilization_ratio,
-        peak_to_mean_ratio=window.peak_to_mean_ratio,
-        duty_cycle_ratio=window.duty_cycle_ratio,
-        burstiness_cv=dict(zip(map(format_duration, options.timescales_ns), window.burstiness_cv, strict=True)),
         bursts=_runs(bursts.cumulative[-1], bursts.total, traffic.burst_bytes),
         gaps=_runs(gaps.cumulative[-1], gaps.total, None),
-        rail_fairness_ratio=traffic.fairness,
-        step_period_seconds=traffic.step_seconds,
-        step_period_score=step.score,
-        workload_signature=traffic.signature,
-        workload_signature_confidence=traffic.confidence,
     )
 
 
-def _runs(count: int, seconds: float, moved_bytes: Number) -> RunSummary:
+def _runs(count: int, seconds: float, moved_bytes: float | None) -> RunSummary:
     return RunSummary.model_construct(
         count=count,
         mean_seconds=seconds / count if count else None,
@@ -180,37 +167,25 @@ def _runs(count: int, seconds: float, moved_bytes: Number) -> RunSummary:
 def _ports(
     totals: RunningTotals, ports: list[RingPort], rows: Rows, resolutions: list[int], seconds: int, states: list[str]
 ) -> list[PortSummary]:
-    sums = totals.table.sums.sum(seconds)[rows]
-    ways = describe_directions(
-        sums,
-        totals.table.peaks.max(seconds)[rows],
-        np.array([port.stride for port in ports], dtype=np.int64),
-        np.array([ticks == 1 for ticks in resolutions], dtype=np.bool_),
-    )
-    columns = np.stack([ways.mean, ways.peak, ways.duty_cycle, ways.burstiness_cv], axis=-1).tolist()
+    observed = totals.table.sums.sum(seconds)[rows][:, 0, OBSERVED].tolist()
+    strides = np.array([port.stride for port in ports], dtype=np.int64)
+    told = np.array([ticks == 1 for ticks in resolutions], dtype=np.bool_)
+    (ways,) = describe_windows(totals.table, rows, strides, told, [seconds])
     found = []
     for index, port in enumerate(ports):
         traffic = totals.traffic.of_port(port, int(rows[index]))
-        transmit, receive = (_direction(*map(or_none, values)) for values in columns[index])
+        transmit, receive = ways[index]
         found.append(
             PortSummary.model_construct(
                 port=str(port.port.id),
                 state=states[index],
                 rail=port.port.rail,
-                observed_seconds=float(sums[index, 0, OBSERVED]),
+                observed_seconds=observed[index],
                 transmit=transmit,
                 receive=receive,
                 bursts=traffic.bursts,
                 burst_seconds=traffic.burst_seconds,
-                rail_share_ratio=traffic.rail.share if traffic.rail else None,
-                rail_idle=traffic.rail.idle if traffic.rail else None,
-                rail_slow=traffic.rail.slow if traffic.rail else None,
+                **vars(traffic.rail or NO_RAIL),
             )
         )
     return found
-
-
-def _direction(mean: Number, peak: Number, duty_cycle: Number, cv: Number) -> DirectionSummary:
-    return DirectionSummary.model_construct(
-        mean_bytes_per_second=mean, peak_bytes_per_second=peak, duty_cycle_ratio=duty_cycle, burstiness_cv=cv
-    )

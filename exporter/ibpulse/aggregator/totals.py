@@ -16,12 +16,21 @@ from ibpulse.aggregator.rail_balance import RecentRates
 from ibpulse.aggregator.traffic import Conclusion, Traffic, coarsest_rail
 from ibpulse.analysis.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
 from ibpulse.analysis.plausible import MOST_BEFORE, LineRate
+from ibpulse.answers.statistics import NodeRails
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
 from ibpulse.jobs.job_history import JobPorts
 from ibpulse.model import STORAGE, PortId
 from ibpulse.ring.reader import RingReader
-from ibpulse.ring.window import AHEAD_SECONDS, RingPort, join_rates, read_groups, ticks_to_settle, widest_stride
+from ibpulse.ring.window import (
+    AHEAD_SECONDS,
+    RingPort,
+    common_stride,
+    join_rates,
+    read_groups,
+    ticks_to_settle,
+    widest_stride,
+)
 
 # Samples read at a time: 20 s of eight ports at 10 ms. More would be no faster and need more memory.
 SAMPLES_AT_ONCE = 16_000
@@ -100,7 +109,7 @@ class RunningTotals:
         self.assumed_rates = tuple(ports[index].port.id for index in np.flatnonzero(are_assumed(rates_of_rails[:, -1])))
         lines = line_rate(rates_of_rails)
         lines = lines.reshape(summed.good.shape if lines.size > 1 else (1, 1))
-        self.node.add_seconds(summed, widest_stride(ports[index].stride for index in rails), lines)
+        self.node.add_seconds(summed, common_stride(ports[index].stride for index in rails), lines)
         self.traffic.add_seconds(summed, lines, ports, rows, seconds, resolutions, counting)
         if counting and self._phases:
             storage = [index for index, port in enumerate(ports) if port.port.role == STORAGE and port.port.active]
@@ -144,6 +153,14 @@ class RunningTotals:
         coarsest = coarsest_rail(ports, resolutions)
         concluded = self.traffic.conclude(ports, self.table, rows, rates, self.node, coarsest, ends, counting)
         return concluded, rates
+
+    def describe_rails(self, rails: int) -> NodeRails:
+        """The rails of the node, of which it has so many."""
+        return NodeRails.model_construct(
+            rails=rails,
+            active_rails=self.traffic.balance.active,
+            line_rate_bytes_per_second=self.node.line_rate,
+        )
 
     def push_holes(self, seconds: int) -> None:
         """Advance the windows over seconds that were not read."""

@@ -13,7 +13,7 @@ from ibpulse.aggregator.node_totals import NodeTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.port_totals import PortTable
 from ibpulse.aggregator.rail_balance import RailBalance, RecentRates, Siblings, weigh_ports
-from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic, RailStanding
+from ibpulse.aggregator.snapshot import UTILIZATION_BUCKETS, Histogram, NodeTraffic, PortTraffic
 from ibpulse.analysis import moments
 from ibpulse.analysis.balance import find_carriers
 from ibpulse.analysis.node_statistics import NodeTicks, Seconds, line_rate
@@ -22,6 +22,7 @@ from ibpulse.analysis.resolution import coarsest_ticks
 from ibpulse.analysis.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
 from ibpulse.analysis.signature import Signature, find_signature
 from ibpulse.analysis.steps.period import StepPeriod
+from ibpulse.answers.statistics import NodeConclusions, RailStatistics
 from ibpulse.arrays import Floats, Rows
 from ibpulse.ring.window import RingPort
 from ibpulse.units import SECOND_NS
@@ -34,7 +35,7 @@ UNKNOWN = Signature("unknown", 0.0)
 class Conclusion:
     """What is known of the rails, by port name, and of the traffic after one second."""
 
-    rails: Mapping[str, RailStanding]
+    rails: Mapping[str, RailStatistics]
     signature: str
     moe_saturated: bool
 
@@ -139,12 +140,13 @@ class Traffic:
             bursts=self.bursts.began,
             burst_watched_seconds=self.bursts.watched_seconds,
             burst_bytes=self.bursts.moved_bytes,
-            active_rails=self.balance.active,
-            fairness=self.balance.fairness,
-            step_seconds=None if step is None or math.isnan(step.seconds) else step.seconds,
-            step_score=None if step is None else step.score,
-            signature=self.signature.label,
-            confidence=self.signature.confidence,
+            concluded=NodeConclusions.model_construct(
+                rail_fairness_ratio=self.balance.fairness,
+                step_period_seconds=None if step is None or math.isnan(step.seconds) else step.seconds,
+                step_period_score=None if step is None else step.score,
+                workload_signature=self.signature.label,
+                workload_signature_confidence=self.signature.confidence,
+            ),
             saturated=saturated,
             saturated_seconds=saturated_seconds,
             moe_saturated=self._moe.saturated,

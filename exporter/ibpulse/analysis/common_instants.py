@@ -7,6 +7,10 @@ mean read time of its tick. Linear interpolation would spread each edge over two
 between its neighbours holds the rate of the one up to an edge and that of the other after it, where its own bytes place
 the edge. This is exact for traffic that is constant for at least two samples at a time. Bytes only change samples:
 their sum stays the same.
+
+A counter has its value at any moment of its read, so its edge may be placed too early or too late. A burst that begins
+on all ports just after a common instant would seem to begin before it on some of them, and make a silent sample an
+active one. Where edges are too near to the instant to tell, all of them together decide on which side they are.
 """
 
 from __future__ import annotations
@@ -21,8 +25,6 @@ EVEN = 1.2
 """Two rates are about the same if none is higher than this multiple of the other one."""
 CROSSES = 0.01
 """A burst goes on in the next sample if that has more than this fraction of its rate."""
-NOISE = 4.0
-"""An edge is this many times as uncertain as the rates of the two samples of the burst before it differ in time."""
 AROUND = 3
 """Samples before and after a read that its edge is placed with."""
 
@@ -45,15 +47,19 @@ def common_rates(
     tick += AROUND + 1
     ends = counter * ticks + tick
     times = time_ns.mean(axis=(0, 1)) if valid.all() else _mean_of_valid(time_ns, valid)
+    span = (times[tick] - times[tick - 1]) / SECOND_NS
     # the reads at their ends and at their beginnings
-    places, counter, tick = np.append(ends, ends - 1), np.append(counter, counter), np.append(tick, tick - 1)
-    port, way, common = counter >> 1, counter & 1, times[tick]
-    width = (stamps[port, tick, way + 1] - stamps[port, tick, way]) / SECOND_NS
-    moved = _moved_bytes((common - time_ns.ravel()[places]) / SECOND_NS, width, places, rates.ravel(), seconds.ravel())
-    count, old = len(ends), rates.ravel()[ends]
-    span = (common[:count] - common[count:]) / SECOND_NS
+    touched = np.zeros(rates.size, dtype=np.bool_)
+    touched[ends] = touched[ends - 1] = True
+    places = np.flatnonzero(touched)
+    tick = places % ticks
+    offset = (times[tick] - time_ns.ravel()[places]) / SECOND_NS
+    widths = (np.diff(stamps, axis=2) / SECOND_NS).swapaxes(1, 2).ravel()
+    moved = np.zeros(rates.size)
+    moved[places] = _moved_bytes(offset, places, tick, rates.ravel(), seconds.ravel(), widths)
+    old = rates.ravel()[ends]
     with np.errstate(divide="ignore", invalid="ignore"):
-        new = (old * seconds.ravel()[ends] + moved[:count] - moved[count:]) / span
+        new = (old * seconds.ravel()[ends] + moved[ends] - moved[ends - 1]) / span
     out.ravel()[ends] = np.where(np.isfinite(new) & (span > 0), new, old)
     return out
 
@@ -72,25 +78,37 @@ def _mean_of_valid(time_ns: npt.NDArray[np.int64], valid: Bools) -> Floats:
     return np.asarray(np.where(valid, time_ns, 0).sum(axis=(0, 1)) / np.maximum(count, 1))
 
 
-def _moved_bytes(offset: Floats, width: Floats, place: Counts, rates: Floats, seconds: Floats) -> Floats:
+def _moved_bytes(offset: Floats, place: Counts, tick: Counts, rates: Floats, seconds: Floats, widths: Floats) -> Floats:
     """Bytes between reads and the times `offset` after them, negative before them; NaN where samples are missing.
 
-    The reads have a duration `width`, and end the samples at these places of `rates` and `seconds`.
+    The reads are of these ticks, have these places in `widths`, which are their durations, and end the samples at the
+    same places of `rates` and `seconds`.
     """
     later = offset > 0
     step, distance = np.where(later, 1, -1), np.abs(offset)
     # the sample in which the instant lies, the one on the other side of the read, and the one beyond
     inside = place + later
     own, near, far, length = rates[inside], rates[inside - step], rates[inside + step], seconds[inside]
-    # the burst beside an edge in the sample, and the sample of the burst before that
-    towards = np.where(near > far, -step, step)
+    # the burst beside an edge in the sample, which has a rate for two samples, or else one
+    fell = near > far
+    towards = np.where(fell, -step, step)
     burst, further = rates[inside + towards], rates[inside + 2 * towards]
+    even = (burst <= EVEN * further) & (further <= EVEN * burst)
+    level = np.where(even, (burst + further) / 2, burst)
+    near, far = np.where(fell, level, near), np.where(fell, far, level)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = (own - far) / (near - far)
-        noise = np.minimum(width / 2, NOISE * length * np.abs(burst - further) / burst)
     split = (share >= 0) & (share <= 1) & (further > CROSSES * burst)
-    edge = np.where(split, share, 0.0) * length
-    distance = np.where(np.abs(distance - edge) < noise, edge, distance)
+    share = np.where(split, share, 0.0)
+    edge = share * length
+    # the edge follows from the read between it and the burst, and from the rate up to a read in the burst
+    busy, read, count = np.where(fell, share, 1 - share), inside - (towards < 0), np.where(even, 2, 1)
+    doubt = ((1 + busy / count) * widths[read] + busy / count * widths[read + count * towards]) / 2
+    doubtful = split & (np.abs(distance - edge) < doubt)
+    # what the bursts have on the other side of the instant, as far as their edges tell
+    beyond = np.where(doubtful, np.where(fell, edge - distance, distance - edge) * burst, 0.0)
+    none = doubtful & (np.bincount(tick, beyond)[tick] <= 0)
+    distance = np.where(none, edge, distance)
     parts = near * np.minimum(distance, edge) + far * np.maximum(distance - edge, 0.0)
     # otherwise a burst either goes on across the read, or ends near it at an unknown time
     rest = np.where((own > near) & (near > CROSSES * own), own, near) * distance

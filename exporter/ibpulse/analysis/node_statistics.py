@@ -174,16 +174,16 @@ def sum_seconds(node: NodeTicks, active_bytes_per_second: float) -> Floats:
 
 
 def sum_timescales(
-    node: NodeTicks, ticks_per_bin: Sequence[int], coarsest_stride: int, active_bytes_per_second: float
+    node: NodeTicks, ticks_per_bin: Sequence[int], stride: int, active_bytes_per_second: float
 ) -> Floats:
     """Sums of the active bins of each time scale: (seconds, timescales, 4).
 
-    They are 0 for time scales shorter than the sampling interval of the slowest rail.
+    They are 0 for time scales that are not a multiple of the `stride` of every rail: their bins divide samples.
     """
     bandwidth = np.where(node.good, node.simultaneous, np.nan)
     out = np.zeros((len(bandwidth), len(ticks_per_bin), moments.FIELDS))
     for index, ticks in enumerate(ticks_per_bin):
-        if ticks >= coarsest_stride:
+        if ticks and ticks % stride == 0:
             values, seconds = moments.rebin(bandwidth, node.measured, ticks)
             out[:, index] = moments.weighted_sums(values, seconds, values > active_bytes_per_second)
     return out

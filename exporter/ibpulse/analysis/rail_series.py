@@ -95,6 +95,11 @@ class RailSeries:
         return int(self.rails.strides[self.rails.ever_up].max(initial=1))
 
     @property
+    def common_stride(self) -> int:
+        """Ticks of the shortest bins into which the samples of all rails fit."""
+        return int(np.lcm.reduce(self.rails.strides[self.rails.ever_up], initial=1))
+
+    @property
     def resolution_ticks(self) -> int:
         """Ticks of the finest statistic that the counters resolve; 1 unless some do not change at every sample."""
         return coarsest_ticks(self.rails.finest_ticks[self.rails.ever_up].tolist())

@@ -84,8 +84,8 @@ class Sums:
     def _of_scale(self, ticks: int, bounds: Floats) -> Floats:
         """Moments of the active bins of `ticks` samples: (bounds - 1, 4), 0 if the counters do not resolve them."""
         series = self._series
-        # single samples are valid at any stride, unlike bins; the daemon excludes both
-        if ticks < max(series.coarsest_stride if ticks > 1 else 1, series.resolution_ticks):
+        # single samples are valid at any stride, unlike bins that divide samples; the daemon excludes both
+        if ticks < series.resolution_ticks or (ticks > 1 and ticks % series.common_stride):
             return np.zeros((len(bounds) - 1, moments.FIELDS))
         values, seconds = series.bandwidth, series.measured
         if ticks > 1:

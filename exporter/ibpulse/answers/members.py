@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -20,6 +20,8 @@ MAX_PORTS, MAX_JOBS, MAX_WORDS, MAX_MEMBERS = 1024, 1000, 5000, 1000
 # more than the numbers of the longest window and of its uncertainty; one takes 50 bytes of memory
 MAX_ITEMS = 2_100_000
 NOT_OURS = "is this an ibpulse daemon of a compatible version?"
+# a part is frozen
+_put = object.__setattr__
 _SERIES = re.compile(r"[^ ]+:[0-9]{1,3} (transmit|receive)( uncertainty)?")
 
 
@@ -79,10 +81,39 @@ class AnswerPart(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:  # type: ignore[override]
+        """A part of our own values, without a check, like that of pydantic, but in a third of its time."""
+        fields, given = cls.__pydantic_fields__, {*values}
+        if [*values] != [*fields]:
+            given &= fields.keys()
+            values = {
+                name: values[name] if name in given else field.get_default(call_default_factory=True, validated_data={})
+                for name, field in fields.items()
+                if name in given or not field.is_required()
+            }
+        part = cls.__new__(cls)
+        _put(part, "__dict__", values)
+        _put(part, "__pydantic_fields_set__", given if _fields_set is None else _fields_set)
+        _put(part, "__pydantic_extra__", None)
+        _put(part, "__pydantic_private__", None)
+        return part
+
     def encode(self) -> bytes:
         """The part as JSON."""
         # the bytes of pydantic, which warns of what it has not checked
         return orjson.dumps(self, default=vars)
+
+    def given(self) -> dict[str, Any]:
+        """The members that were given, for answers that leave out what was not asked for."""
+        members, given = vars(self), self.__pydantic_fields_set__
+        if len(given) == len(members):
+            return members
+        return {name: value for name, value in members.items() if name in given}
+
+    def encode_given(self) -> bytes:
+        """The members that were given as JSON, those of all parts; arrays are lists, NaN is null."""
+        return orjson.dumps(self, default=AnswerPart.given, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 Part = TypeVar("Part", bound=AnswerPart)

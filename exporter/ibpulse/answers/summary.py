@@ -1,4 +1,4 @@
-"""`/api/v1/summary`: all statistics of one span of whole seconds. docs/traffic.md defines each of them."""
+"""`/api/v1/summary`: all statistics of one span of whole seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Annotated
 from pydantic import Field
 
 from ibpulse.answers.jobs import JobPortsAnswer
-from ibpulse.answers.members import MAX_PORTS, Amount, AnswerPart, Count, Few, Name, Score, at_most
+from ibpulse.answers.members import MAX_PORTS, Amount, AnswerPart, Count, Name, Score, at_most
+from ibpulse.answers.statistics import (
+    DirectionStatistics,
+    NodeConclusions,
+    NodeRails,
+    NodeStatistics,
+    RailStatistics,
+)
 
 
 class RunSummary(AnswerPart):
@@ -18,53 +25,34 @@ class RunSummary(AnswerPart):
     mean_bytes: Amount | None
 
 
-class NodeSummary(AnswerPart):
-    """The sum over the rails."""
-
-    rails: Count
-    active_rails: Count
-    line_rate_bytes_per_second: Amount | None
+class _Observed(AnswerPart):
     observed_seconds: Amount
-    transmit_bytes_per_second: Amount | None
-    receive_bytes_per_second: Amount | None
-    bandwidth_peak_bytes_per_second: Amount | None
-    bandwidth_active_mean_bytes_per_second: Amount | None
-    bandwidth_peak_utilization_ratio: Amount | None
-    peak_to_mean_ratio: Amount | None
-    duty_cycle_ratio: Amount | None
-    burstiness_cv: Annotated[dict[Name, Amount | None], Few]
+
+
+class _Runs(AnswerPart):
     bursts: RunSummary
     gaps: RunSummary
-    rail_fairness_ratio: Amount | None
-    step_period_seconds: Amount | None
+
+
+class NodeSummary(NodeConclusions, _Runs, NodeStatistics, _Observed, NodeRails):
+    """The sum over the rails; each summary searches for a period."""
+
     step_period_score: Score
-    workload_signature: Name
-    workload_signature_confidence: Amount
 
 
-class DirectionSummary(AnswerPart):
-    """One direction of a port."""
-
-    mean_bytes_per_second: Amount | None
-    peak_bytes_per_second: Amount | None
-    duty_cycle_ratio: Amount | None
-    burstiness_cv: Amount | None
-
-
-class PortSummary(AnswerPart):
-    """One port; the rail values are null for a port that is not a rail."""
-
+class _Port(AnswerPart):
     port: Name
     state: Name = Field(description="Last state of its link in the window, as the kernel names it, or disappeared.")
     rail: bool
     observed_seconds: Amount
-    transmit: DirectionSummary
-    receive: DirectionSummary
+    transmit: DirectionStatistics
+    receive: DirectionStatistics
     bursts: Count
     burst_seconds: Amount
-    rail_share_ratio: Amount | None
-    rail_idle: bool | None
-    rail_slow: bool | None
+
+
+class PortSummary(RailStatistics, _Port):
+    """One port."""
 
 
 class Summary(AnswerPart):

@@ -15,7 +15,8 @@ from ibpulse.answers.ports import PortsAnswer
 from ibpulse.answers.summary import SummaryAnswer
 from ibpulse.api.samples import SampledRates, Time, read_span, span_query
 from ibpulse.api.tables import Events, Jobs, SpanSummary
-from ibpulse.client.connection import TIMEOUT_SECONDS, DaemonConnection, ask_events, ask_ports
+from ibpulse.client.address import TIMEOUT_SECONDS
+from ibpulse.client.connection import DaemonConnection, ask_events, ask_ports
 from ibpulse.errors import CaptureError, DaemonError
 from ibpulse.instants import format_rfc3339
 from ibpulse.recordings import RecordingMeta
@@ -88,7 +89,8 @@ class NodeConnection:
         if begin >= finish:
             newest_text = format_rfc3339(now_ns // SECOND_NS * SECOND_NS)
             raise ValueError(f"there is nothing between these times; the newest sample is of {newest_text}")
-        recording = with_past(self._connection, ask_samples(self._connection, daemon, begin, finish))
+        recording = ask_samples(self._connection, daemon, begin, finish)
+        recording = with_past(self._connection, recording, ask_events(self._connection, recording.start_ns).values)
         samples = SampledRates(recording, self.place)
         return samples.select(*ports) if ports else samples
 

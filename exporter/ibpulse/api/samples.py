@@ -13,7 +13,6 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.api.pictures import Picture, draw_runs, picture_run, sum_of_each
 from ibpulse.api.tables import Events, Jobs, import_arrow, import_pandas
 from ibpulse.arrays import Floats
 from ibpulse.base.values import INSTANT, MOMENT
@@ -21,6 +20,7 @@ from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.errors import RecordingError
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import Statistic, Theme, Unit
+from ibpulse.pictures.still import Picture, draw_runs, picture_run, sum_of_each
 from ibpulse.recordings import Recording, load
 from ibpulse.recordings.recorded_jobs import trace_holdings
 from ibpulse.recordings.recording import meta_between

@@ -1,5 +1,6 @@
-"""The only HTTP client: asks daemons, gateways and lists of nodes over httpx, which the import of a module below loads.
+"""The only HTTP client: asks daemons, gateways and lists of nodes over httpx, which all modules but the first load.
 
+address     the address of a daemon, and waiting until it listens
 transport   bounded requests to one server, for an event loop
 connection  the same without one: requests to one daemon
 faults      why a request fails, as sentences

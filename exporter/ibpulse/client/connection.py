@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import math
-import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import httpx
 import orjson
@@ -19,6 +16,7 @@ import orjson
 from ibpulse.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.answers.members import NOT_OURS, Part
 from ibpulse.answers.ports import PortsAnswer
+from ibpulse.client.address import TIMEOUT_SECONDS, DaemonAddress
 from ibpulse.client.faults import Advice
 from ibpulse.client.transport import (
     ANSWERS,
@@ -35,24 +33,19 @@ from ibpulse.client.transport import (
     refuse_longer,
 )
 from ibpulse.client.windows import NodeArray, read_array
-from ibpulse.defaults import DEFAULT_PORT
 from ibpulse.errors import DaemonError
 from ibpulse.text import first_names
 from ibpulse.units import MILLISECOND_NS
 
-TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 64_000_000
 MAX_NAMED = 8
 WINDOW = "/api/v1/window"
-# a daemon listens some seconds after its start
-MAX_WAIT_SECONDS = 15.0
-RETRY_SECONDS = 0.25
 
 
 class DaemonConnection(Requests):
     """A connection to the daemon at a URL such as `http://node7:10055` or `https://user:password@node7`.
 
-    The scheme defaults to http, the port to 10055. Its calls block, also where an event loop runs, as in a notebook.
+    Its calls block, also where an event loop runs, as in a notebook.
     """
 
     def __init__(
@@ -66,27 +59,16 @@ class DaemonConnection(Requests):
         Raises:
             DaemonError: the URL is invalid.
         """
-        try:
-            parts = urlsplit(url if "://" in url else f"http://{url}")
-            host, port = parts.hostname, parts.port or DEFAULT_PORT
-        except ValueError as error:
-            raise DaemonError(_refuse(url)) from error
-        if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-            raise DaemonError(_refuse(url))
-        self._socket = host, port
-        self.place = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        address = DaemonAddress(url)
+        self.place = address.place
         """The URL without a password and a path."""
-        authorization = ""
-        if parts.username is not None:
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
         access = NodeAccess(
             # the authorities of the system take a while to read
-            ssl.create_default_context() if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            authorization=authorization,
+            ssl.create_default_context() if address.encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            authorization=address.authorization,
             advice=_advise(self.place),
         )
-        super().__init__(f"{self.place}{parts.path.rstrip('/')}", access)
+        super().__init__(address.url, access)
         self._seconds = timeout_seconds
         self._transport = make_transport(verify=access.tls, trust_env=False, retries=0)
 
@@ -138,16 +120,6 @@ class DaemonConnection(Requests):
             with self._explained(f"no answer within {self._seconds:g} s"):
                 return read_answer(model, self._exchange(request))
 
-    def refuses(self) -> bool:
-        """Whether nothing listens at the address; the next request reports any other failure."""
-        try:
-            socket.create_connection(self._socket, self._seconds).close()
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            pass
-        return False
-
     def close(self) -> None:
         """Close the connection; the next request opens a new one."""
         self._transport.close()
@@ -196,31 +168,6 @@ def _advise(place: str) -> Advice:
         f"pass the user name and password in the URL, such as {place.replace('://', '://NAME:PASSWORD@')}",
         "name the file of its authority in the environment variable SSL_CERT_FILE",
     )
-
-
-def wait_for_daemon(
-    url: str,
-    say: Callable[[str], None],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Wait for an address that refuses connections, up to 15 s, and say so once; a later request reports its failure.
-
-    Raises:
-        DaemonError: the URL is invalid.
-    """
-    connection = DaemonConnection(url)
-    deadline, waiting = clock() + MAX_WAIT_SECONDS, False
-    while connection.refuses() and clock() < deadline:
-        if not waiting:
-            say(f"waiting up to {MAX_WAIT_SECONDS:g} s for {connection.place}, which refuses connections")
-        waiting = True
-        sleep(RETRY_SECONDS)
-    connection.close()
-
-
-def _refuse(url: str) -> str:
-    return f"{url!r} is not the address of a daemon; write it like http://node7:{DEFAULT_PORT}"
 
 
 def ask_ports(connection: DaemonConnection) -> PortsAnswer:

@@ -1,4 +1,4 @@
-"""Windows of a daemon, as JSON and as NPY, checked value by value and encoded anew."""
+"""Reads windows of a daemon, as JSON and as NPY, value by value, and encodes them anew."""
 
 from __future__ import annotations
 
@@ -6,25 +6,12 @@ import io
 import json
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from ibpulse.answers.jobs import JobPortsAnswer
-from ibpulse.answers.members import (
-    MAX_PORTS,
-    NOT_OURS,
-    Amount,
-    AnswerPart,
-    Count,
-    Name,
-    Sentence,
-    SeriesName,
-    at_most,
-    read_members,
-)
+from ibpulse.answers.members import NOT_OURS, read_members
+from ibpulse.answers.window import WindowAnswer, WindowHead
 from ibpulse.arrays import Singles
 from ibpulse.client.transport import PeerAnswer, read_answer
 from ibpulse.errors import DaemonError
@@ -33,74 +20,18 @@ from ibpulse.units import MILLISECOND_NS
 
 WINDOW_HEADER = "x-ibpulse-window"
 NPY_TYPE = "application/x-npy"
-MAX_VALUES = 1_000_000
-MAX_PLACES = 1000
 # as NumPy writes it; its own reader takes much more, and fails in many ways
 _NPY_HEAD = re.compile(
     rb"\x93NUMPY\x01\x00(..)\{'descr': '<f4', 'fortran_order': False, 'shape': \(([0-9]{1,5}), ([0-9]{1,7})\), \} *\n",
     re.DOTALL,
 )
-Place = Annotated[list[Count], Field(min_length=3, max_length=3)]
-
-
-class NodeImplausible(AnswerPart):
-    """Samples above the line rate."""
-
-    merged: Count
-    unexplained: Count
-    places: Annotated[list[Place], at_most(MAX_PLACES)]
-
-
-class NodeHistory(AnswerPart):
-    """The span of the ring."""
-
-    oldest_ms: Count
-    newest_ms: Count
-
-
-class NodeWindowGrid(AnswerPart):
-    """The members that describe the values of a window."""
-
-    interval_ms: Annotated[int, Field(ge=1, le=1000)]
-    resolution_ms: Annotated[int, Field(ge=1, le=10**12)]
-    statistic: Literal["max", "mean", "min"]
-    unit: Literal["bytes_per_second", "ratio"]
-    start_ms: Count
-    end_ms: Count
-    points: Annotated[int, Field(ge=0, le=MAX_VALUES)]
-    holes: Count
-    implausible: NodeImplausible
-    history: NodeHistory
-    coverage: Sentence
-    job: JobPortsAnswer | None = None
-
-
-class NodeSeries(AnswerPart):
-    """One direction of a port."""
-
-    port: Name
-    direction: Literal["transmit", "receive"]
-    values: Annotated[list[Amount | None], at_most(MAX_VALUES)]
-    uncertainty: Annotated[list[Amount | None], at_most(MAX_VALUES)] | None = None
-
-
-class NodeJsonWindow(NodeWindowGrid):
-    """`/api/v1/window` as JSON."""
-
-    series: Annotated[list[NodeSeries], at_most(2 * MAX_PORTS)]
-
-
-class NodeWindowHead(NodeWindowGrid):
-    """The header of a window as NPY."""
-
-    series: Annotated[list[SeriesName], at_most(4 * MAX_PORTS)]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeArray:
     """A window as NPY: float32 (series, points), NaN for missing data, as `head` describes."""
 
-    head: NodeWindowHead
+    head: WindowHead
     values: Singles
 
     @property
@@ -154,13 +85,13 @@ def encode_npy(values: Singles) -> bytes:
     return b"".join((head.getvalue(), values.data))
 
 
-def read_window(answer: PeerAnswer) -> NodeJsonWindow:
+def read_window(answer: PeerAnswer) -> WindowAnswer:
     """The checked window of an answer in JSON.
 
     Raises:
         DaemonError: it is not such an answer.
     """
-    window = read_answer(NodeJsonWindow, answer)
+    window = read_answer(WindowAnswer, answer)
     lengths = {len(values) for one in window.series for values in (one.values, one.uncertainty) if values is not None}
     if lengths - {window.points}:
         raise DaemonError(
@@ -177,7 +108,7 @@ def read_array(answer: PeerAnswer) -> NodeArray:
     """
     if answer.media_type != NPY_TYPE or WINDOW_HEADER not in answer.headers:
         raise DaemonError(f"its answer is not an array; {NOT_OURS}", kind="bad-answer")
-    head = read_members(NodeWindowHead, answer.headers[WINDOW_HEADER])
+    head = read_members(WindowHead, answer.headers[WINDOW_HEADER])
     shape = (len(head.series), head.points)
     found = _NPY_HEAD.match(answer.body)
     if found is None or int.from_bytes(found[1], "little") != found.end() - found.end(1):

@@ -6,13 +6,14 @@ A verb of two words, such as `fleet report`, is a row of its own. `GROUPS` is th
 from __future__ import annotations
 
 import importlib
-from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ibpulse.errors import ConfigError
-from ibpulse.missing_packages import how_to_install
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from ibpulse.config import Settings
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
 PORTS = ("ports.include", "ports.exclude", "ports.roles")
@@ -52,28 +53,22 @@ class Verb:
         options: Sequence[Any] = self._load(f"options.{self.options}").OPTIONS[self.name]
         return options
 
-    def load_run(self, arguments: Namespace) -> Callable[..., int]:
-        """The function that runs it with the arguments and the settings, and returns the exit code.
-
-        `arguments.origins` maps each setting to the source of its value.
+    def run(self, arguments: Namespace, settings: Settings) -> int:
+        """Run it and return the exit code. `arguments.origins` maps each setting to the source of its value.
 
         Raises:
-            ConfigError: a package that it needs is not installed.
+            IbpulseError: it failed.
+            ModuleNotFoundError: a package that it needs is not installed.
         """
         module = self.module or self.name.replace(" ", "_")
         if any(getattr(arguments, name) for name in self.measured):
             module += "_measured"
-        run: Callable[..., int] = self._load(module).run
-        return run
+        code: int = self._load(module).run(arguments, settings)
+        return code
 
-    def _load(self, module: str) -> Any:
-        try:
-            return importlib.import_module(f"{__name__}.{module}")
-        except ModuleNotFoundError as error:
-            name = error.name or "a package"
-            packages = ("httpx", "sniffio") if name == "httpx" else (name,)
-            missing = f"`ibpulse {self.name}` needs {name}, which is not installed; {how_to_install(*packages)}"
-            raise ConfigError([missing]) from error
+    @staticmethod
+    def _load(module: str) -> Any:
+        return importlib.import_module(f"{__name__}.{module}")
 
 
 VERBS = {

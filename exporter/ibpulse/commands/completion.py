@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import shtab
-
 from ibpulse.commands import VERBS
 from ibpulse.commands.options import recording_or_address
 from ibpulse.commands.parser import build_parser, own_actions
 from ibpulse.config import Settings
+from ibpulse.errors import IbpulseError
+from ibpulse.missing_packages import how_to_install
+
+try:
+    import shtab
+except ImportError as error:
+    raise IbpulseError(f"completion needs shtab; {how_to_install('shtab')}") from error
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

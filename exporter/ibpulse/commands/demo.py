@@ -9,7 +9,11 @@ from pathlib import Path
 
 from ibpulse.base.own_command import own_command
 from ibpulse.commands import simulate
-from ibpulse.commands.demo_nodes import (
+from ibpulse.commands.logs import set_up_log
+from ibpulse.config import Settings
+from ibpulse.config.loading import DEFAULT
+from ibpulse.daemon import run_daemon
+from ibpulse.demo_nodes import (
     NODES_FILE,
     demo_folder,
     demo_nodes,
@@ -17,10 +21,6 @@ from ibpulse.commands.demo_nodes import (
     wait_until_serving,
     watch_nodes,
 )
-from ibpulse.commands.logs import set_up_log
-from ibpulse.config import Settings
-from ibpulse.config.loading import DEFAULT
-from ibpulse.daemon import run_daemon
 from ibpulse.simulate.fleet import SimulatedNode, describe_job
 from ibpulse.simulate.jobs import JOBS_FOLDER
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         tree = scratch / "sys"
         if nodes:
             return run_nodes(nodes, tree, arguments, settings)
-        with simulated(tree, arguments, settings.sampler.interval):
+        with simulated(tree, simulate.fabric_flags(arguments, settings.sampler.interval), arguments.ports):
             path = replace(settings.path, sysfs=tree)
             ring = replace(settings.ring, dir=scratch / "ring")
             simulate.announce(arguments, tree, settings.sampler.interval)
@@ -59,7 +59,8 @@ def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.N
     """
     interval_ns, scratch = settings.sampler.interval, trees.parent
     stop = simulate.stop_on_signals()
-    with simulated(trees, arguments, interval_ns, trees / nodes[-1].name, stop) as simulator:
+    flags = simulate.fabric_flags(arguments, interval_ns)
+    with simulated(trees, flags, arguments.ports, trees / nodes[-1].name, stop) as simulator:
         simulate.announce(arguments, trees, interval_ns)
         with demo_nodes(nodes, trees, scratch, settings, arguments.origins) as running:
             first = settings.web.listen_address.port

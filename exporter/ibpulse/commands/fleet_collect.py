@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,21 +13,24 @@ from pathlib import Path
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.options.fleet import LAST
 from ibpulse.config import Settings
-from ibpulse.datasets.collected_files import FileCollection, collect_files
+from ibpulse.datasets.collected_files import FileCollection, collect_files, read_labels
 from ibpulse.datasets.collected_nodes import GATEWAY_PARALLEL, PARALLEL, NodeCollection, collect_nodes
 from ibpulse.datasets.collection_result import CollectionResult
 from ibpulse.datasets.dataset_store import DatasetStore
 from ibpulse.datasets.gateway_nodes import GatewaySource
 from ibpulse.datasets.stage_workers import open_scheduler, open_workers
-from ibpulse.datasets.unfinished_span import UnfinishedSpan, continue_span, end_span
-from ibpulse.errors import ConfigError, DatasetError
+from ibpulse.datasets.unfinished_span import (
+    UnfinishedSpan,
+    choose_span,
+    continue_span,
+    end_span,
+    settled_span,
+)
+from ibpulse.errors import ConfigError
 from ibpulse.fleet.discovery import Discovery, make_discovery
 from ibpulse.fleet.node_config import NodeConfigFile
 from ibpulse.text import escape_controls
-from ibpulse.units import SECOND_NS, format_duration, parse_duration
-
-# the newest samples of a node are not settled yet, and its clock may be behind
-SETTLE_NS = 2 * SECOND_NS
+from ibpulse.units import format_duration, parse_duration
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -72,14 +75,8 @@ def read_span(arguments: argparse.Namespace, settings: Settings) -> tuple[int, i
     Raises:
         ConfigError: arguments are invalid, or do not go together; lists all faults.
     """
-    now_ns = (time.time_ns() - SETTLE_NS) // SECOND_NS * SECOND_NS
     faults: list[str] = [*arguments.faults, *_find_contradictions(arguments, settings)]
-    span = None
-    if arguments.last:
-        span = now_ns - arguments.last, now_ns
-    elif arguments.begin is not None or arguments.end is not None:
-        end_ns = now_ns if arguments.end is None else arguments.end
-        span = (arguments.begin or 0) // SECOND_NS * SECOND_NS, -(-end_ns // SECOND_NS) * SECOND_NS
+    span = choose_span(arguments.last, arguments.begin, arguments.end, time.time_ns())
     if span is not None and span[0] >= span[1]:
         faults.append("flag --to: is not after --from; exchange them")
     if faults:
@@ -101,14 +98,11 @@ def _find_contradictions(arguments: argparse.Namespace, settings: Settings) -> I
 
 def _span_of_nodes(arguments: argparse.Namespace, store: DatasetStore, span: tuple[int, int] | None) -> tuple[int, int]:
     """The span to ask nodes for; that of the last run if it was the same one and did not end."""
-    if span is None:
-        now_ns = (time.time_ns() - SETTLE_NS) // SECOND_NS * SECOND_NS
-        span = now_ns - parse_duration(LAST), now_ns
+    last_ns: int = arguments.last or parse_duration(LAST)
+    span = span or settled_span(last_ns, time.time_ns())
     if arguments.begin is not None:
         return span
-    return continue_span(
-        store, UnfinishedSpan(format_duration(arguments.last or parse_duration(LAST)), arguments.job, *span)
-    )
+    return continue_span(store, UnfinishedSpan(format_duration(last_ns), arguments.job, *span))
 
 
 def _collect_files(
@@ -118,23 +112,8 @@ def _collect_files(
     span: tuple[int, int] | None,
     workers: tuple[Executor, Executor],
 ) -> CollectionResult:
-    labels = asyncio.run(_read_labels(_discovery(arguments, settings))) if settings.nodes.sources else {}
+    labels = asyncio.run(read_labels(_discovery(arguments, settings))) if settings.nodes.sources else {}
     return collect_files(store, FileCollection(arguments.files, arguments.job, span, labels), *workers)
-
-
-async def _read_labels(discovery: Discovery) -> Mapping[str, Mapping[str, str]]:
-    """The labels of the nodes that the sources list, which are not asked.
-
-    Raises:
-        DatasetError: a source cannot be read.
-    """
-    try:
-        await discovery.refresh()
-        if discovery.problems:
-            raise DatasetError("; ".join(discovery.problems))
-        return {target.name: target.labels for target in discovery.targets}
-    finally:
-        await discovery.close()
 
 
 def _collect_nodes(

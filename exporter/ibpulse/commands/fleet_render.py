@@ -11,7 +11,7 @@ from ibpulse.datasets.fleet_report import describe_dataset
 from ibpulse.datasets.report_source import ReportSource
 from ibpulse.errors import ConfigError, PictureError
 from ibpulse.pictures.options import PictureOptions, size_faults
-from ibpulse.text import escape_controls
+from ibpulse.text import escape_controls, kilobytes
 
 TYPES = (".png", ".svg")
 
@@ -40,6 +40,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         render_fleet(arguments.picture, source, report, arguments.sort, arguments.output, options)
     finally:
         source.close()
-    size = f"{arguments.output.stat().st_size / 1e3:,.0f} kB"
+    size = kilobytes(arguments.output.stat().st_size)
     print(escape_controls(f"{arguments.output}: {arguments.picture} of {arguments.dataset}, {size}"))
     return 0

@@ -10,7 +10,12 @@ from pathlib import Path
 from threading import Event, Thread
 
 from ibpulse.commands import VERBS, simulate
-from ibpulse.commands.demo_nodes import (
+from ibpulse.commands.logs import set_up_log
+from ibpulse.commands.parser import parse
+from ibpulse.config import Settings
+from ibpulse.config.loading import DEFAULT, resolve
+from ibpulse.config.setting_types import ADDRESS
+from ibpulse.demo_nodes import (
     NODES_FILE,
     demo_folder,
     demo_nodes,
@@ -19,15 +24,8 @@ from ibpulse.commands.demo_nodes import (
     wait_until_serving,
     watch_nodes,
 )
-from ibpulse.commands.logs import set_up_log
-from ibpulse.commands.parser import parse
-from ibpulse.config import Settings
-from ibpulse.config.loading import DEFAULT, resolve
-from ibpulse.config.setting_types import ADDRESS
 from ibpulse.errors import ConfigError
-from ibpulse.fleet.discovery import make_discovery
 from ibpulse.gateway.service import run_gateway
-from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.simulate.fleet import describe_job
 
 LISTEN_ADDRESS = ":10056"
@@ -43,15 +41,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.origins["web.listen-address"] == DEFAULT:
         settings = replace(settings, web=replace(settings.web, listen_address=ADDRESS.parse(LISTEN_ADDRESS)))
     check(arguments, settings)
-    errors = InternalErrors(parts=GATEWAY_PARTS)
     if arguments.demo is None:
-        return run_gateway(settings, make_discovery(settings.nodes.sources, settings.nodes.config_file, errors), errors)
+        return run_gateway(settings)
     # before the nodes start, which takes a while
     find_ports(settings.web.listen_address.host, settings.web.listen_address.port, 1)
     with demo(arguments.demo) as path:
         if path is None:
             return 0
-        return run_gateway(settings, make_discovery((str(path),), settings.nodes.config_file, errors), errors)
+        return run_gateway(replace(settings, nodes=replace(settings.nodes, sources=(str(path),))))
 
 
 def check(arguments: argparse.Namespace, settings: Settings) -> None:
@@ -79,11 +76,12 @@ def demo(count: int) -> Iterator[Path | None]:
     nodes = simulate.parse_nodes(fabric, clocks_differ=True)
     # not those of the gateway, which has users of its own and decides who may take captures
     settings, origins = resolve({"web.listen-address": ["127.0.0.1:0"], "capture.allow-unauthenticated": ["true"]}, {})
+    flags = simulate.fabric_flags(fabric, settings.sampler.interval)
     stop, ending = simulate.stop_on_signals(), Event()
     with demo_folder() as scratch:
         trees = scratch / "sys"
         with (
-            simulated(trees, fabric, settings.sampler.interval, trees / nodes[-1].name, stop) as simulator,
+            simulated(trees, flags, fabric.ports, trees / nodes[-1].name, stop) as simulator,
             demo_nodes(nodes, trees, scratch, settings, origins) as running,
         ):
             simulate.announce(fabric, trees, settings.sampler.interval)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-import numpy as np
-
 from ibpulse.config import Settings
 from ibpulse.errors import RecordingError
-from ibpulse.recordings import Recording, save
+from ibpulse.recordings import save
 from ibpulse.recordings.counter_log import LogColumns, read_log
-from ibpulse.recordings.resampling import GridOptions, resample
+from ibpulse.recordings.resampling import GridOptions, describe_import, resample
 from ibpulse.text import escape_controls
-from ibpulse.units import format_duration
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -43,14 +40,5 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     except ValueError as error:
         raise RecordingError(f"log {arguments.file} {error}") from error
     save(arguments.output, recording)
-    print(escape_controls(f"{arguments.output}: {_describe(recording)}"))
+    print(escape_controls(f"{arguments.output}: {describe_import(recording)}"))
     return 0
-
-
-def _describe(recording: Recording) -> str:
-    ways = ~np.isnan(recording.bytes_per_second).all(axis=(0, 2))
-    holes = np.isnan(recording.bytes_per_second[:, ways]).mean() if ways.any() else 1.0
-    ports = len(recording.meta.ports)
-    interval = format_duration(recording.meta.interval_ns)
-    what = f"{ports} port" if ports == 1 else f"{ports} ports"
-    return f"{what}, {recording.ticks} samples of {interval}, {100 * holes:.1f} % missing"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 
+from ibpulse import node, recordings
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.options import read_url
 from ibpulse.commands.sources import await_daemon
 from ibpulse.config import Settings
-from ibpulse.node.sampler_source import node_source
-from ibpulse.recordings.from_daemon import daemon_source
 from ibpulse.recordings.session import RecorderOptions, record, refuse_existing
 from ibpulse.text import escape_controls
 
@@ -25,6 +24,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     options = RecorderOptions(arguments.duration, arguments.until_idle, settings.analysis.active_threshold)
     refuse_existing(arguments.file, arguments.force)
     url = read_url(arguments)
-    opening = daemon_source(await_daemon(url)) if url else node_source(settings)
+    opening = recordings.daemon_source(await_daemon(url)) if url else node.node_source(settings)
     print(escape_controls(asyncio.run(record(arguments.file, opening, options, arguments.trim))))
     return 0

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
 
-from ibpulse.api.pictures import picture_run
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError
 from ibpulse.pictures import render
 from ibpulse.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
+from ibpulse.pictures.still import name_runs, picture_run
 from ibpulse.reports.span import ReportOptions
-from ibpulse.text import escape_controls
+from ibpulse.text import escape_controls, kilobytes
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -29,7 +27,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     sources = read_recordings(arguments, faults)
     chosen, options, last_ns = _read_options(arguments, settings, kind, len(sources), faults)
 
-    names = _names([source_path(source) for source in sources], arguments.title)
+    names = name_runs([source_path(source) for source in sources], arguments.title)
     runs = []
     for source, name in zip(sources, names, strict=True):
         part, outside = load_source(source, chosen, last_ns)
@@ -39,8 +37,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(escape_controls(f"{arguments.output}: {text}"), flush=True)
 
     render(kind, runs, arguments.output, options, announce)
-    size = f"{arguments.output.stat().st_size / 1e3:,.0f} kB"
-    print(escape_controls(f"{arguments.output}: {kind} of {', '.join(names)}, {size}"))
+    size_bytes = arguments.output.stat().st_size
+    print(escape_controls(f"{arguments.output}: {kind} of {', '.join(names)}, {kilobytes(size_bytes)}"))
     return 0
 
 
@@ -82,12 +80,3 @@ def _read_options(
     if faults:
         raise ConfigError(faults)
     return chosen, options, arguments.last or 0
-
-
-def _names(files: Sequence[Path], titles: Sequence[str]) -> list[str]:
-    """The title of each file if it has one, else its name, with its directory if another file has the same name."""
-    stems = [path.name.removesuffix(".parquet") for path in files]
-    names = [
-        f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(files, stems, strict=True)
-    ]
-    return [*titles, *names[len(titles) :]]

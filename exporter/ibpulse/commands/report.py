@@ -7,22 +7,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ibpulse.api.pictures import draw_runs, picture_run
+from ibpulse import pictures
 from ibpulse.base.files import write_whole
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
 from ibpulse.config import Settings
 from ibpulse.errors import ConfigError, PictureError, RecordingError
+from ibpulse.pictures.options import KINDS
 from ibpulse.recordings import Recording
 from ibpulse.reports.comparison import Report, assemble
-from ibpulse.reports.formats import PagePicture, render_json, render_markdown, render_page, render_text
+from ibpulse.reports.formats import render_json, render_markdown, render_page, render_text
 from ibpulse.reports.run import describe_run
 from ibpulse.reports.span import Outside, ReportOptions
 from ibpulse.text import escape_controls, size_text
 from ibpulse.units import SECOND_NS
 
 SUFFIXES = {".md": "markdown", ".json": "json", ".html": "html"}
-# a heatmap takes two; pixels of its width
-MOST_DRAWN, PICTURE_PIXELS = 2, 1800
 RENDERERS = {"text": render_text, "markdown": render_markdown, "json": render_json}
 
 
@@ -42,7 +41,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     for place, source in enumerate(sources):
         recording, outside = load_source(source, options, last_ns)
         runs.append(describe_run(source_path(source), recording, options, place, outside))
-        if form == "html" and place < MOST_DRAWN:
+        if form == "html" and place < KINDS["heatmap"].most_runs:
             drawn.append((recording, outside))
     report = assemble(runs, options, arguments.title)
     text = _page(report, drawn) if form == "html" else RENDERERS[form](report)
@@ -57,30 +56,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]]) -> str:
     """The page, with a heatmap of the first recordings if matplotlib is installed."""
     try:
-        light, dark = (_draw(report, drawn, theme) for theme in ("light", "dark"))
+        return render_page(report, pictures.draw_report(report, drawn))
     except PictureError as error:
         print(f"ibpulse: the page has no picture: {error}", file=sys.stderr)
         return render_page(report)
-    left_out = len(report.runs) - len(drawn)
-    caption = f"The first {len(drawn)} of {len(report.runs)} recordings." if left_out else ""
-    return render_page(report, PagePicture(light, dark, caption))
-
-
-def _draw(report: Report, drawn: Sequence[tuple[Recording, Outside]], theme: str) -> bytes:
-    named = zip(report.names, report.runs, drawn, strict=False)
-    runs = [
-        picture_run(run.path, name, recording, report.options, outside=outside)
-        for name, run, (recording, outside) in named
-    ]
-    levels = report.options.thresholds()
-    return draw_runs(
-        runs,
-        "heatmap",
-        theme=theme,
-        width_pixels=PICTURE_PIXELS,
-        active_bytes_per_second=levels.high,
-        burst_low_bytes_per_second=levels.low,
-    ).png()
 
 
 def _options(

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ibpulse.client.connection import wait_for_daemon
+from ibpulse import recordings
+from ibpulse.client.address import wait_for_daemon
 from ibpulse.commands.options import LAST
 from ibpulse.errors import ConfigError
 from ibpulse.recordings import Recording
-from ibpulse.recordings.from_daemon import fetch_recent
 from ibpulse.reports.span import Outside, ReportOptions, load_part
 from ibpulse.units import parse_duration
 
@@ -52,8 +52,7 @@ def load_source(source: Path | str, options: ReportOptions, last_ns: int) -> tup
     """
     if isinstance(source, Path):
         return load_part(source, options, last_ns)
-
-    return fetch_recent(await_daemon(source), last_ns or parse_duration(LAST)), (0, 0)
+    return recordings.fetch_recent(await_daemon(source), last_ns or parse_duration(LAST)), (0, 0)
 
 
 def load_against(arguments: argparse.Namespace, options: ReportOptions) -> tuple[Path, Recording, Outside] | None:

@@ -10,15 +10,14 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from ibpulse.client.connection import DaemonConnection
+from ibpulse import node, terminal
+from ibpulse.client.address import DaemonAddress
 from ibpulse.commands.options import read_url
 from ibpulse.config import Settings
 from ibpulse.config.setting_types import ListenAddress
 from ibpulse.errors import ConfigError, DaemonError
 from ibpulse.events.watch import KnownPort
-from ibpulse.node.wiring import aggregator_options, make_temporary_sampler
 from ibpulse.terminal.driver import Terminal, check_terminal
-from ibpulse.terminal.watchers import DaemonWatcher, RingWatcher
 from ibpulse.units import SECOND_NS
 
 # covers the longest sparkline, and the minute that shows whether counters are stuck
@@ -61,14 +60,17 @@ def is_alone(url: str | None, asked: bool, origins: Mapping[str, str]) -> bool:
     return bool(wanted)
 
 
-def find_daemon(url: str | None, address: ListenAddress) -> DaemonWatcher | None:
+def find_daemon(url: str | None, address: ListenAddress) -> terminal.DaemonWatcher | None:
     """A watcher of the daemon at the URL, or of this node's daemon; None if this node's does not answer.
 
     Raises:
         DaemonError: the daemon at the URL does not answer, or a daemon asks for credentials.
     """
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "localhost"
-    watcher = DaemonWatcher(DaemonConnection(url or f"http://{address._replace(host=host)}"))
+    asked = url or f"http://{address._replace(host=host)}"
+    if not url and DaemonAddress(asked).refuses():
+        return None
+    watcher = terminal.DaemonWatcher.of(asked)
     try:
         watcher.fetch(1, SECOND_NS)
     except DaemonError as error:
@@ -87,24 +89,24 @@ async def show_node(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def watch_node(settings: Settings) -> AsyncIterator[RingWatcher]:
+async def watch_node(settings: Settings) -> AsyncIterator[terminal.RingWatcher]:
     """A watcher of this node's ports, sampled while the block runs.
 
     Raises:
         IbpulseError: nothing can be sampled.
     """
-    async with make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
+    async with node.make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
         supervisor = sampler.supervisor
 
         def known_ports() -> tuple[KnownPort, ...]:
             sampler.check()
             return supervisor.known_ports()
 
-        yield RingWatcher(
+        yield terminal.RingWatcher(
             sampler.reader,
             known_ports,
             lambda: supervisor.health().restarts,
-            aggregator_options(settings),
+            node.aggregator_options(settings),
             f"{platform.node()}, sampled here",
             sampler.events,
             supervisor.fabric.simulated,

@@ -10,7 +10,9 @@ loading        merges the sources and reports all errors
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ibpulse.base.late_names import late_names
 
 if TYPE_CHECKING:
     from ibpulse.config.loading import load
@@ -18,15 +20,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "load"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import `Settings` and `load` on first use; help needs neither."""
-    if name == "Settings":
-        from ibpulse.config.settings import Settings
-
-        return Settings
-    if name == "load":
-        from ibpulse.config.loading import load
-
-        return load
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = late_names(__name__, {"Settings": "settings", "load": "loading"})
+"""Help needs neither."""

@@ -12,7 +12,8 @@ from ibpulse.datasets.dataset_store import DatasetStore
 from ibpulse.datasets.imported_files import FilePart, import_file, plan_file
 from ibpulse.datasets.part_stage import PartOrigin, PartSummary, finish_part
 from ibpulse.datasets.span_parts import CoveredSpans
-from ibpulse.errors import RecordingError
+from ibpulse.errors import DatasetError, RecordingError
+from ibpulse.fleet.discovery import Discovery
 from ibpulse.recordings import read_extent
 from ibpulse.recordings.recording import LATEST_NS
 from ibpulse.text import moment_text
@@ -29,6 +30,21 @@ class FileCollection:
     job: str = ""
     span: tuple[int, int] | None = None
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+async def read_labels(discovery: Discovery) -> Mapping[str, Mapping[str, str]]:
+    """The labels of the nodes that the sources list, which are not asked.
+
+    Raises:
+        DatasetError: a source cannot be read.
+    """
+    try:
+        await discovery.refresh()
+        if discovery.problems:
+            raise DatasetError("; ".join(discovery.problems))
+        return {target.name: target.labels for target in discovery.targets}
+    finally:
+        await discovery.close()
 
 
 def collect_files(

@@ -10,9 +10,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.datasets.dataset_store import DatasetStore
 from ibpulse.text import moment_text
+from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
 NOTE = "unfinished.json"
+# the newest samples of a node are not settled yet, and its clock may be behind
+SETTLE_NS = 2 * SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,22 @@ class UnfinishedSpan:
     job: str
     begin_ns: int
     end_ns: int
+
+
+def settled_span(last_ns: int, now_ns: int) -> tuple[int, int]:
+    """The last `last_ns` of the samples that are settled, up to a whole second."""
+    end_ns = (now_ns - SETTLE_NS) // SECOND_NS * SECOND_NS
+    return end_ns - last_ns, end_ns
+
+
+def choose_span(last_ns: int | None, begin_ns: int | None, end_ns: int | None, now_ns: int) -> tuple[int, int] | None:
+    """The span that these arguments give, in whole seconds; None if they give none."""
+    if last_ns:
+        return settled_span(last_ns, now_ns)
+    if begin_ns is None and end_ns is None:
+        return None
+    end = settled_span(0, now_ns)[1] if end_ns is None else -(-end_ns // SECOND_NS) * SECOND_NS
+    return (begin_ns or 0) // SECOND_NS * SECOND_NS, end
 
 
 def continue_span(store: DatasetStore, wanted: UnfinishedSpan) -> tuple[int, int]:

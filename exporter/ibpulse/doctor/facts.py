@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ibpulse.aggregator import RailStanding
+from ibpulse.answers.statistics import RailStatistics
 from ibpulse.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
 from ibpulse.events.event import Event, started_states
 from ibpulse.jobs.claims import Key
@@ -150,7 +150,7 @@ class PortSamples:
     left_alone: bool
     gone: bool
     resolution_seconds: float | None
-    standing: RailStanding | None
+    standing: RailStatistics | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.aggregator import Aggregator, AggregatorOptions, RailStanding, Snapshot
+from ibpulse.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.analysis.rates import increase
 from ibpulse.analysis.resolution import effective_resolution
+from ibpulse.answers.statistics import RailStatistics
 from ibpulse.doctor.facts import PortSamples, Reads
 from ibpulse.jobs import PlacedJob
-from ibpulse.model import Fabric, PortId, SamplerHealth
+from ibpulse.model import Fabric, PortId
 from ibpulse.ring import layout as at
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import Block, RingReader
@@ -73,12 +74,12 @@ def read_port_samples(
 
 def _rail_standings(
     reader: RingReader, fabric: Fabric, last_tick: int, active_bytes_per_second: float, jobs: Sequence[PlacedJob]
-) -> dict[PortId, RailStanding]:
+) -> dict[PortId, RailStatistics]:
     """The aggregator's verdict on each rail over the last whole seconds."""
     options = AggregatorOptions(
         active_bytes_per_second, windows_ns=(WINDOW_NS,), timescales_ns=(SECOND_NS,), traffic_window_ns=WINDOW_NS
     )
-    snapshot: Snapshot = Aggregator(reader, options).update(fabric, SamplerHealth(), last_tick, jobs=jobs)
+    snapshot: Snapshot = Aggregator(reader, options).update(fabric, last_tick, jobs=jobs)
     return {one.port.id: one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
 
 
@@ -88,7 +89,7 @@ def _read_one_port(
     begin: RingState,
     last_tick: int,
     active_bytes_per_second: float,
-    standing: RailStanding | None,
+    standing: RailStatistics | None,
 ) -> PortSamples:
     ring, slot = reader.ring, port.slot
     # samples are at multiples of the stride

@@ -44,10 +44,13 @@ def check_counting(facts: Facts) -> Iterator[Finding]:
             yield finding
     if whole and sampling.ports:
         source = "the running daemon" if sampling.by_daemon else "doctor itself"
+        strides = sorted({one.stride for one in sampling.ports.values()})
+        intervals = [format_duration(stride * sampling.interval_ns) for stride in strides]
+        every = intervals[0] if len(intervals) == 1 else f"{intervals[0]} to {intervals[-1]}"
         yield passed(
             "",
             f"{count_text(len(sampling.ports), 'port')} had no counter reset and no failed read in "
-            f"{sampling.seconds:.1f} s, sampled every {format_duration(sampling.interval_ns)} by {source}.",
+            f"{sampling.seconds:.1f} s, sampled every {every} by {source}.",
         )
 
 
@@ -218,9 +221,9 @@ def say_spread(rates: Sequence[float]) -> str:
 
 
 def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, facts: Facts) -> Finding | None:
-    if one.standing is None or not (one.standing.idle or one.standing.slow):
+    if one.standing is None or not (one.standing.rail_idle or one.standing.rail_slow):
         return None
-    if one.standing.slow:
+    if one.standing.rail_slow:
         return Finding(
             Level.WARN,
             str(port),

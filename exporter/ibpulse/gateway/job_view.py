@@ -15,7 +15,7 @@ from ibpulse.gateway.job_rows import MAX_ROWS, Row, describe_row, rows_of
 from ibpulse.gateway.job_summary import JobNumbers, describe_rows
 from ibpulse.gateway.node_samples import find_places, reduce_to_bins
 from ibpulse.units import MILLISECOND_NS
-from ibpulse.web.stream.messages import batch_event, event, gap_event, summary_event
+from ibpulse.web.stream.messages import batch_event, event, gap_event
 
 MAX_STATES = 200
 # the longest that a batch waits for a node, and the longest span of one
@@ -117,7 +117,7 @@ class JobView:
 
     def describe_second(self, numbers: JobNumbers) -> bytes:
         """The event `summary` of a second, which stays in `summary`."""
-        self.summary = summary_event(describe_rows(numbers, self._rows))
+        self.summary = event("summary", orjson.dumps(describe_rows(numbers, self._rows)))
         return self.summary
 
     def _end(self, now_ms: int) -> int:

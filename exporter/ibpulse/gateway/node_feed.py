@@ -11,9 +11,10 @@ from contextlib import aclosing
 import orjson
 
 from ibpulse.answers.members import AnswerPart
+from ibpulse.answers.stream import StreamBatch, StreamEvents, StreamPorts, StreamSummary
 from ibpulse.errors import DaemonError
 from ibpulse.fleet.nodes import PAGE_SECONDS, Node
-from ibpulse.fleet.stream_answers import STREAM_TYPE, StreamBatch, StreamEvents, StreamPorts, StreamSummary, read_events
+from ibpulse.fleet.stream_answers import STREAM_TYPE, read_events
 from ibpulse.web.stream.hub import MAX_LOG_EVENTS, Viewer
 from ibpulse.web.stream.messages import HEARTBEAT, RETRY, event
 

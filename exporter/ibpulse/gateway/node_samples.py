@@ -10,8 +10,9 @@ import numpy.typing as npt
 from ibpulse.analysis.bins import Statistic
 from ibpulse.analysis.steps.runs import find_equal_runs, find_row_runs
 from ibpulse.answers.members import MAX_PORTS, NOT_OURS
+from ibpulse.answers.window import WindowHead
 from ibpulse.arrays import Singles
-from ibpulse.client.windows import NodeArray, NodeWindowHead
+from ibpulse.client.windows import NodeArray
 from ibpulse.errors import DaemonError
 
 WAYS = ("transmit", "receive")
@@ -21,7 +22,7 @@ MS_PER_SECOND = 1000
 MAX_KEPT_SAMPLES = 8_000_000
 
 
-def rails_in(head: NodeWindowHead) -> list[str]:
+def rails_in(head: WindowHead) -> list[str]:
     """The rails of a window that has the transmit and the receive series of each.
 
     Raises:
@@ -108,7 +109,7 @@ class NodeSamples:
         self.end_ms = end * self.interval_ms
         self.start_ms = max(self.start_ms, self.end_ms - self._size * self.interval_ms)
 
-    def _mark(self, head: NodeWindowHead, rails: Sequence[str], first_ms: int) -> None:
+    def _mark(self, head: WindowHead, rails: Sequence[str], first_ms: int) -> None:
         for series, first, count in head.implausible.places:
             begin = max(head.start_ms // self.interval_ms + first, first_ms // self.interval_ms)
             end = min(head.start_ms // self.interval_ms + first + count, self.end_ms // self.interval_ms)

@@ -15,12 +15,12 @@ import uvloop
 from ibpulse import __version__
 from ibpulse.config import Settings
 from ibpulse.deadline import DaemonThreads
-from ibpulse.fleet.discovery import Discovery
+from ibpulse.fleet.discovery import make_discovery
 from ibpulse.fleet.node_table import NodeTable
 from ibpulse.fleet.nodes import Nodes
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
-from ibpulse.internal_errors import InternalErrors
+from ibpulse.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.metrics.web import WebCounts
 from ibpulse.sampler.scheduling import allow_open_files
 from ibpulse.web.auth.reload import WebConfigReloader
@@ -70,25 +70,36 @@ class LookupLoop(uvloop.Loop):
             lookup.exception()
 
 
-def run_gateway(settings: Settings, discovery: Discovery, errors: InternalErrors) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
+def run_gateway(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code.
+
+    Raises:
+        ConfigError: a source of nodes is invalid, or the address cannot be bound.
+    """
     allow_open_files(OPEN_FILES)
     with asyncio.Runner(loop_factory=LookupLoop) as runner:
-        return runner.run(Gateway(settings, discovery, errors).run())
+        return runner.run(Gateway(settings).run())
 
 
 class Gateway:
-    """One gateway over the nodes of a discovery."""
+    """One gateway over the nodes of all sources."""
 
-    def __init__(self, settings: Settings, discovery: Discovery, errors: InternalErrors) -> None:
-        self._address, self._errors = settings.web.listen_address, errors
-        counts, nodes = WebCounts(internal_errors=errors), Nodes()
+    def __init__(self, settings: Settings) -> None:
+        """Put its parts together.
+
+        Raises:
+            ConfigError: a source of nodes or the web configuration is invalid.
+        """
+        self._address = settings.web.listen_address
+        self.errors = InternalErrors(parts=GATEWAY_PARTS)
+        discovery = make_discovery(settings.nodes.sources, settings.nodes.config_file, self.errors)
+        counts, nodes = WebCounts(internal_errors=self.errors), Nodes()
         web_config, capture = settings.web.config_file, settings.capture
         self._web_config = WebConfigReloader(web_config, counts) if web_config else None
         self._parts = GatewayParts(
             discovery=discovery,
             nodes=nodes,
-            table=NodeTable(discovery, nodes, errors),
+            table=NodeTable(discovery, nodes, self.errors),
             counts=counts,
             captures=GatewayCaptures(capture.before, capture.after),
             web_config=self._web_config,
@@ -107,7 +118,7 @@ class Gateway:
             asyncio.create_task(self._serve(), name="web"),
         ]
         if self._web_config:
-            tasks.append(asyncio.create_task(self._watch_web_config(self._web_config), name="web configuration"))
+            tasks.append(asyncio.create_task(self._web_config.watch(self.errors), name="web configuration"))
         waiting = asyncio.create_task(asked.wait())
         done, _ = await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
         for task in (waiting, *reversed(tasks)):
@@ -117,15 +128,10 @@ class Gateway:
         await self._parts.discovery.close()
         for task in done - {waiting}:
             task.result()
-        if failed := self._errors.summary():
+        if failed := self.errors.summary():
             log.warning("%s", failed)
         log.info("stopped")
         return 0
-
-    async def _watch_web_config(self, config: WebConfigReloader) -> None:
-        while True:
-            with self._errors.boundary("web"):
-                await config.watch()
 
     async def _serve(self) -> None:
         tls = self._web_config.tls if self._web_config else plain

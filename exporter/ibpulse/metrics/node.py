@@ -9,10 +9,10 @@ from ibpulse.aggregator.snapshot import (
     DURATION_BUCKETS,
     UTILIZATION_BUCKETS,
     NodeTraffic,
-    NodeWindow,
     Snapshot,
 )
 from ibpulse.analysis.signature import LABELS
+from ibpulse.answers.statistics import NodeConclusions, NodeWindow
 from ibpulse.metrics.row import Labels, Subject, single
 
 
@@ -23,7 +23,7 @@ def _windows(snapshot: Snapshot) -> Iterator[tuple[Labels, NodeWindow]]:
 
 def _burstiness(snapshot: Snapshot) -> Iterator[tuple[Labels, float | None]]:
     for (name,), window in _windows(snapshot):
-        for timescale, value in zip(snapshot.timescales, window.burstiness_cv, strict=True):
+        for timescale, value in window.burstiness_cv.items():
             yield (timescale, name), value
 
 
@@ -35,7 +35,7 @@ ROWS = (
     NODE.gauge(
         "ibpulse_node_rails",
         "Number of the node's ports that are rails, ACTIVE or not.",
-        lambda snapshot: snapshot.node_rails,
+        lambda snapshot: snapshot.rails.rails,
     ),
     NODE.gauge(
         "ibpulse_node_expected_rails",
@@ -48,7 +48,7 @@ ROWS = (
         "Sum of the line rates of all rails, both directions, whether they are active, idle or down. While a link is "
         "down, its last rate while it was ACTIVE counts. A rail whose rate was never known counts like the "
         "fastest other one.",
-        lambda snapshot: snapshot.node_line_rate,
+        lambda snapshot: snapshot.rails.line_rate_bytes_per_second,
         "bytes_per_second",
     ),
     WINDOW.gauge(
@@ -104,20 +104,21 @@ ROWS = (
     TIMESCALE.gauge(
         "ibpulse_node_burstiness_cv",
         "Coefficient of variation of the node's active bandwidth in the window, averaged over the time scale first, "
-        "with all rails taken to one instant of each sample. Absent for time scales shorter than the sampling interval "
-        "of the slowest rail.",
+        "with all rails taken to one instant of each sample. Absent for time scales that are not a multiple of the "
+        "sampling interval of every rail.",
         lambda value: value,
     ),
 )
 
 
-def _with_period(snapshot: Snapshot) -> list[tuple[Labels, NodeTraffic]]:
-    """The traffic, as soon as a period has been searched for."""
-    return [((), snapshot.traffic)] if snapshot.traffic.step_score is not None else []
+def _with_period(snapshot: Snapshot) -> list[tuple[Labels, NodeConclusions]]:
+    """The conclusions, as soon as a period has been searched for."""
+    found = snapshot.traffic.concluded
+    return [((), found)] if found.step_period_score is not None else []
 
 
 def _signatures(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
-    return [((label,), label == snapshot.traffic.signature) for label in LABELS]
+    return [((label,), label == snapshot.traffic.concluded.workload_signature) for label in LABELS]
 
 
 TRAFFIC: Subject[Snapshot, NodeTraffic] = single(lambda snapshot: snapshot.traffic)
@@ -177,10 +178,10 @@ TRAFFIC_ROWS = (
         lambda traffic: traffic.burst_bytes,
         "bytes",
     ),
-    TRAFFIC.gauge(
+    NODE.gauge(
         "ibpulse_node_active_rails",
         "Number of rails whose mean bandwidth is above the threshold, over the same seconds as the rail shares.",
-        lambda traffic: traffic.active_rails,
+        lambda snapshot: snapshot.rails.active_rails,
     ),
     TRAFFIC.gauge(
         "ibpulse_node_rail_fairness_ratio",
@@ -188,19 +189,19 @@ TRAFFIC_ROWS = (
         "when all rails carry the same, k/n when only k of n carry traffic. With several jobs, the harmonic mean of "
         "the indexes of those with traffic, weighted by their rails. A rail that is down counts as 0. Absent without "
         "traffic.",
-        lambda traffic: traffic.fairness,
+        lambda traffic: traffic.concluded.rail_fairness_ratio,
         "ratio",
     ),
     STEP.gauge(
         "ibpulse_node_step_period_seconds",
         "Period of the traffic summed over the rails: for a training job, the step time. NaN if the score is too low.",
-        lambda traffic: math.nan if traffic.step_seconds is None else traffic.step_seconds,
+        lambda found: math.nan if found.step_period_seconds is None else found.step_period_seconds,
         "seconds",
     ),
     STEP.gauge(
         "ibpulse_node_step_period_score",
         "How well the best period repeats, from 0 to 1; a period that scores below 0.4 is rejected.",
-        lambda traffic: traffic.step_score,
+        lambda found: found.step_period_score,
     ),
     SIGNATURE.gauge(
         "ibpulse_node_workload_signature",
@@ -212,7 +213,7 @@ TRAFFIC_ROWS = (
         "ibpulse_node_workload_signature_confidence_ratio",
         "Confidence of the label, at most 0.6 unless idle. If the label is unknown, the confidence of the best "
         "rejected label.",
-        lambda traffic: traffic.confidence,
+        lambda traffic: traffic.concluded.workload_signature_confidence,
         "ratio",
     ),
     TRAFFIC.gauge(

@@ -8,13 +8,12 @@ from operator import attrgetter
 from ibpulse.aggregator.snapshot import (
     UTILIZATION_BUCKETS,
     DirectionSnapshot,
-    DirectionWindow,
     PortSnapshot,
     PortTraffic,
-    RailStanding,
     Snapshot,
     UtilizationMoments,
 )
+from ibpulse.answers.statistics import DirectionStatistics, RailStatistics
 from ibpulse.events.port_changes import DISAPPEARED
 from ibpulse.events.watch import KnownPort
 from ibpulse.metrics.row import Labels, Metric, Subject
@@ -254,7 +253,7 @@ def _window_rows(way: int) -> tuple[Metric, ...]:
     word = DIRECTIONS[way]
     name = f"ibpulse_port_{word}"
 
-    def windows(snapshot: Snapshot) -> list[tuple[Labels, DirectionWindow]]:
+    def windows(snapshot: Snapshot) -> list[tuple[Labels, DirectionStatistics]]:
         return [
             ((*port_values(port.port.id), window), values)
             for port in snapshot.ports
@@ -291,7 +290,7 @@ def _with_traffic(snapshot: Snapshot) -> list[tuple[Labels, PortTraffic]]:
     return [(port_values(port.port.id), port.traffic) for port in snapshot.ports if port.traffic]
 
 
-def _rails(snapshot: Snapshot) -> list[tuple[Labels, RailStanding]]:
+def _rails(snapshot: Snapshot) -> list[tuple[Labels, RailStatistics]]:
     return [(labels, traffic.rail) for labels, traffic in _with_traffic(snapshot) if traffic.rail]
 
 
@@ -340,20 +339,20 @@ TRAFFIC_ROWS = (
         "ibpulse_port_rail_share_ratio",
         "The rail's share of the bytes of all rails of its job, or of the rails without a job, over the last seconds "
         "with traffic; 1/n if all n of them carry the same.",
-        lambda rail: rail.share,
+        lambda rail: rail.rail_share_ratio,
         "ratio",
     ),
     RAIL.gauge(
         "ibpulse_port_rail_idle",
         "1 while the rail carries less than 5 % of the median of the other rails of its job, or of those without a "
         "job, and they are active, over 3 s.",
-        lambda rail: int(rail.idle),
+        lambda rail: int(bool(rail.rail_idle)),
     ),
     RAIL.gauge(
         "ibpulse_port_rail_slow",
         "1 while the rail carries less than 75 % of the median of the other rails of its job, or of those without a "
         "job, in its mean or its mean while active, over 10 s, and is not idle.",
-        lambda rail: int(rail.slow),
+        lambda rail: int(bool(rail.rail_slow)),
     ),
     *_saturation_rows(0),
     *_saturation_rows(1),

@@ -66,11 +66,12 @@ class LatentAttention:
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """Widths of a decoder with gated MLPs, RMS norms, grouped queries or latent attention, perhaps routed experts.
+    """Widths of a decoder with MLPs, RMS norms, grouped queries or latent attention, perhaps routed experts.
 
     `mlp` is the width of a dense layer, `expert_mlp` that of one expert, `shared_mlp` that of experts which every token
-    uses, `dense_layers` the number of layers without experts. The `extra` parameters are biases, further norms and
-    gates: of each layer, of each dense MLP, beside the experts of a layer, of each expert, and of the whole model.
+    uses, `dense_layers` the number of layers without experts. MLPs have three matrices, two if not `gated`. The `extra`
+    parameters are biases, further norms and gates: of each layer, of each dense MLP, beside the experts of a layer, of
+    each expert, and of the whole model.
     """
 
     layers: int
@@ -81,6 +82,7 @@ class LayerShape:
     mlp: int
     vocabulary: int
     tied: bool = False
+    gated: bool = True
     qkv_bias: bool = False
     qk_norm: bool = False
     experts: int = 0
@@ -106,9 +108,10 @@ class LayerShape:
             queries, keys = self.heads * (self.latent.plain + self.latent.rotary + self.latent.value) // 2, 0
         attention += 2 * self.hidden + self.extra_per_layer
         moe_layers = self.layers - self.dense_layers if self.experts else 0
-        expert_parameters = moe_layers * self.experts * (3 * self.hidden * self.expert_mlp + self.extra_per_expert)
-        dense = self.layers * attention + (self.layers - moe_layers) * (3 * self.hidden * self.mlp + self.extra_per_mlp)
-        dense += moe_layers * (self.hidden * (self.experts + 3 * self.shared_mlp) + self.extra_per_routing)
+        height = self.hidden * (3 if self.gated else 2)
+        expert_parameters = moe_layers * self.experts * (height * self.expert_mlp + self.extra_per_expert)
+        dense = self.layers * attention + (self.layers - moe_layers) * (height * self.mlp + self.extra_per_mlp)
+        dense += moe_layers * (self.hidden * self.experts + height * self.shared_mlp + self.extra_per_routing)
         dense += self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden + self.extra
         return Architecture(
             name=name,

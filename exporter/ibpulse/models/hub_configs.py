@@ -55,6 +55,10 @@ _FIRST_DENSE = ("first_k_dense_replace", "moe_layer_freq", "mlp_layer_types")
 _INTERLEAVED = ("interleave_moe_layer_step", "moe_layers")
 _FROM_TO = ("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval")
 _DEEPSEEK_V3 = _routed("router bias", "shared", latent=True, routing=_FIRST_DENSE)
+_QWEN3_MOE = _routed(bias="qkvo if attention_bias", qk_norm="head", routing=_SPARSE_STEP)
+_GLM4_MOE = _routed(
+    "router bias", "shared", bias="qkv if attention_bias", qk_norm="head if use_qk_norm", routing=_FIRST_DENSE
+)
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(bias="qkvo if attention_bias"),
     "mistral": Family(),
@@ -62,14 +66,14 @@ FAMILIES: Mapping[str, Family] = {
     "qwen3": Family(bias="qkvo if attention_bias", qk_norm="head"),
     "mixtral": _routed(expert_width="intermediate_size"),
     "qwen2_moe": _routed("shared", "shared gate", bias="qkv", routing=_SPARSE_STEP),
-    "qwen3_moe": _routed(bias="qkvo if attention_bias", qk_norm="head", routing=_SPARSE_STEP),
+    "qwen3_moe": _QWEN3_MOE,
+    "qwen3_vl_moe_text": _QWEN3_MOE,
     "deepseek": _routed("shared", routing=_FIRST_DENSE),
     "deepseek_v2": _routed("shared", latent=True, routing=_FIRST_DENSE),
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,
-    "glm4_moe": _routed(
-        "router bias", "shared", bias="qkv if attention_bias", qk_norm="head if use_qk_norm", routing=_FIRST_DENSE
-    ),
+    "glm4_moe": _GLM4_MOE,
+    "glm4v_moe_text": _GLM4_MOE,
     "gpt_oss": _routed("router bias", "expert bias", "sinks", bias="qkvo", expert_width="intermediate_size"),
     "llama4_text": _routed(
         bias="qkvo if attention_bias", expert_width="intermediate_size", dense_width="intermediate_size_mlp", shared=1,

@@ -81,9 +81,7 @@ def read_model_args(file: YamlFile, root: yaml.Node) -> MegatronJob:
 
 
 def _put_defaults(model: ConfigFields) -> None:
-    """Put in the defaults of Megatron-LM; a fault if layers are of another form."""
-    if not model.flag("swiglu"):
-        model.refuse("swiglu", f"is missing, and MLPs without gates are not counted; {OTHERWISE}")
+    """Put in the defaults of Megatron-LM."""
     if not model.flag("group_query_attention"):
         model.entries.pop("num_query_groups", None)
     if "vocab_size" not in model.entries and "padded_vocab_size" in model.entries:
@@ -140,14 +138,17 @@ def _model(model: ConfigFields) -> Architecture | None:
     for key in _OTHER_LAYERS:
         if model.has(key):
             model.refuse(key, f"layers of this kind are not counted; {OTHERWISE}")
-    if not model.flag("gated_linear_unit", True):
-        model.refuse("gated_linear_unit", f"MLPs without gates are not counted; {OTHERWISE}")
+    lm = model.prefix == FLAGS
+    gated = model.flag("swiglu") if lm else model.flag("gated_linear_unit", True)
+    biased = not model.flag("disable_bias_linear") if lm else model.flag("add_bias_linear")
+    centered = model.text("normalization", "LayerNorm" if lm else "RMSNorm") == "LayerNorm"
     hidden, heads = model.whole("hidden_size"), model.whole("num_attention_heads")
     layers = model.whole("num_layers", high=MOST_LAYERS)
     experts = model.whole("num_moe_experts") if model.has("num_moe_experts") else 0
     dense = _dense_layers(model, layers) if experts else 0
     # of experts as well, where their own is missing
-    width = model.whole("ffn_hidden_size", _default_width(model, hidden))
+    width = model.whole("ffn_hidden_size", _default_width(hidden, gated) if lm else None)
+    expert_mlp = model.whole("moe_ffn_hidden_size", width) if experts else 0
     latent = _latent(model) if model.flag("multi_latent_attention") else None
     shape = LayerShape(
         layers=layers,
@@ -158,22 +159,40 @@ def _model(model: ConfigFields) -> Architecture | None:
         mlp=width,
         vocabulary=model.whole("vocab_size"),
         tied=_tied(model),
-        qkv_bias=model.flag("add_qkv_bias"),
+        gated=gated,
+        qkv_bias=biased or model.flag("add_qkv_bias"),
         qk_norm=model.flag("qk_layernorm"),
         experts=experts,
-        chosen_experts=model.whole("moe_router_topk") if experts else 0,
-        expert_mlp=model.whole("moe_ffn_hidden_size", width) if experts else 0,
+        chosen_experts=model.whole("moe_router_topk", 2 if lm else None) if experts else 0,
+        expert_mlp=expert_mlp,
         shared_mlp=model.whole("moe_shared_expert_intermediate_size", 0, low=0) if experts else 0,
         dense_layers=dense,
         latent=latent,
+        extra_per_layer=(hidden if biased else 0) + (2 * hidden if centered else 0),
+        extra_per_mlp=_mlp_bias(width, hidden, gated) if biased else 0,
         extra_per_routing=hidden if model.flag("moe_shared_expert_gate") else 0,
+        extra_per_expert=_mlp_bias(expert_mlp, hidden, gated) if biased else 0,
+        extra=_positions(model) * hidden + (hidden if centered else 0),
     )
     return model.count(shape, "model")
 
 
-def _default_width(model: ConfigFields, hidden: int) -> int | None:
-    """The width of MLPs in Megatron-LM: with gates two thirds of four times the hidden size, in steps of 64."""
-    return max(1, int(4 * hidden * 2 / 3) // 64 * 64) if model.prefix == FLAGS else None
+def _mlp_bias(width: int, hidden: int, gated: bool) -> int:
+    return (2 if gated else 1) * width + hidden
+
+
+def _default_width(hidden: int, gated: bool) -> int:
+    """The width of MLPs in Megatron-LM: four times the hidden size, with gates two thirds of it in steps of 64."""
+    return max(1, int(4 * hidden * 2 / 3) // 64 * 64) if gated else 4 * hidden
+
+
+def _positions(model: ConfigFields) -> int:
+    """The number of positions whose embeddings are learned, as by default in Megatron-LM."""
+    lm = model.prefix == FLAGS
+    kind = model.text("position_embedding_type", "learned_absolute" if lm else "rope")
+    if kind != "learned_absolute" or any(map(model.flag, ("use_rotary_position_embeddings", "no_position_embedding"))):
+        return 0
+    return model.whole("max_position_embeddings" if lm else "seq_length")
 
 
 def _latent(model: ConfigFields) -> LatentAttention:

@@ -1,1 +1,19 @@
 """The parts of the daemon that sample a node, aggregate its samples and record what happened on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ibpulse.base.late_names import late_names
+
+if TYPE_CHECKING:
+    from ibpulse.node.sampler_source import node_source
+    from ibpulse.node.wiring import aggregator_options, make_temporary_sampler
+
+__all__ = ["aggregator_options", "make_temporary_sampler", "node_source"]
+
+__getattr__ = late_names(
+    __name__,
+    {"aggregator_options": "wiring", "make_temporary_sampler": "wiring", "node_source": "sampler_source"},
+)
+"""A verb that asks a daemon samples nothing itself."""

@@ -118,18 +118,16 @@ class CurrentSnapshot:
 
     def _take(self, given: _InForce, tick: int, counters_now: bool) -> None:
         node = self._node
-        snapshot = node.aggregator.update(
-            given.fabric,
-            node.supervisor.health(),
-            tick,
-            node.captures.recorder.counts(),
-            node.supervisor.known_ports(),
-            node.events.counts(),
-            node.expected_rails.update(given.fabric),
-            given.jobs,
-            counters_now,
+        expected_rails = node.expected_rails.update(given.fabric)
+        self._snapshot = replace(
+            node.aggregator.update(given.fabric, tick, given.jobs, counters_now),
+            health=node.supervisor.health(),
+            captures=node.captures.recorder.counts(),
+            known_ports=tuple(node.supervisor.known_ports()),
+            event_counts=dict(node.events.counts()),
+            expected_rails=expected_rails,
+            jobs_known=node.jobs.view.whole,
         )
-        self._snapshot = replace(snapshot, jobs_known=node.jobs.view.whole)
         self._note(self._snapshot)
 
     def _note(self, snapshot: Snapshot) -> None:

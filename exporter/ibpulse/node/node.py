@@ -54,7 +54,7 @@ class Node:
 
     def _find_readiness(self) -> tuple[bool, str]:
         if not any(port.source is not None for port in self.supervisor.fabric.ports):
-            return True, "Ready: no port of this node counts bytes; checking for one every few seconds."
+            return True, "Ready: no port can be sampled; checking for one every few seconds."
         if self.supervisor.heartbeat_age_seconds() is None:
             return False, "Not ready: waiting for the first sample."
         troubled = [known for known in self.supervisor.known_ports() if known.problem]

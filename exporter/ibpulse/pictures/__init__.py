@@ -4,7 +4,8 @@ options  the options of a picture, and the file types of each kind
 run      the drawn part of one recording: columns of samples, and the scale shared by all runs
 figure   the drawing libraries, or how to install them; colours; writing a figure to a file
 panels   the parts that several pictures share
-heatmap, distribution   the still pictures
+heatmap, distribution   two kinds of still pictures
+still    still pictures of recordings, with the key numbers of their reports
 layout   the static parts of an animation, and the positions of the moving ones
 animation  the frames of an animation, as GIF or MP4
 steps, trace   predicted steps; a trace of the profiler above the wire
@@ -12,8 +13,9 @@ steps, trace   predicted steps; a trace of the profiler above the wire
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ibpulse.base.late_names import late_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,27 +24,29 @@ if TYPE_CHECKING:
     from ibpulse.pictures.options import PictureOptions
     from ibpulse.pictures.run import PictureRun
     from ibpulse.pictures.steps import PredictedPicture, predicted_steps_url, save_predicted_steps
+    from ibpulse.pictures.still import draw_report
     from ibpulse.pictures.trace import save_trace_picture
 
-__all__ = ["PredictedPicture", "predicted_steps_url", "render", "save_predicted_steps", "save_trace_picture"]
+__all__ = [
+    "PredictedPicture",
+    "draw_report",
+    "predicted_steps_url",
+    "render",
+    "save_predicted_steps",
+    "save_trace_picture",
+]
 
-_PLACES = {
-    "PredictedPicture": "steps",
-    "predicted_steps_url": "steps",
-    "save_predicted_steps": "steps",
-    "save_trace_picture": "trace",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the pictures of steps and traces on first use, because matplotlib is optional and slow to import.
-
-    Raises:
-        PictureError: it is not installed.
-    """
-    if name in _PLACES:
-        return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = late_names(
+    __name__,
+    {
+        "PredictedPicture": "steps",
+        "draw_report": "still",
+        "predicted_steps_url": "steps",
+        "save_predicted_steps": "steps",
+        "save_trace_picture": "trace",
+    },
+)
+"""Matplotlib is optional and slow to import."""
 
 
 def render(

@@ -11,11 +11,13 @@ session     pieces into a growing file, and its progress
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ibpulse.base.late_names import late_names
 from ibpulse.recordings.recording import RecordedPort, Recording, RecordingMeta, concatenate
 
 if TYPE_CHECKING:
+    from ibpulse.recordings.from_daemon import daemon_source, fetch_recent
     from ibpulse.recordings.reading import RecordingExtent, load, read_extent, read_meta, scan
     from ibpulse.recordings.writing import RecordingWriter, finish, save, save_pieces
 
@@ -26,6 +28,8 @@ __all__ = [
     "RecordingMeta",
     "RecordingWriter",
     "concatenate",
+    "daemon_source",
+    "fetch_recent",
     "finish",
     "load",
     "read_extent",
@@ -35,22 +39,12 @@ __all__ = [
     "scan",
 ]
 
-_WRITING = ("RecordingWriter", "finish", "save", "save_pieces")
-_READING = ("RecordingExtent", "load", "read_extent", "read_meta", "scan")
-
-
-def __getattr__(name: str) -> Any:
-    """Import readers and writers on first use, because pyarrow is optional and takes memory.
-
-    Raises:
-        RecordingError: pyarrow is not installed.
-    """
-    if name in _WRITING:
-        from ibpulse.recordings import writing
-
-        return getattr(writing, name)
-    if name in _READING:
-        from ibpulse.recordings import reading
-
-        return getattr(reading, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = late_names(
+    __name__,
+    {
+        **dict.fromkeys(("RecordingWriter", "finish", "save", "save_pieces"), "writing"),
+        **dict.fromkeys(("RecordingExtent", "load", "read_extent", "read_meta", "scan"), "reading"),
+        **dict.fromkeys(("daemon_source", "fetch_recent"), "from_daemon"),
+    },
+)
+"""pyarrow is optional and takes memory; httpx is slow to import."""

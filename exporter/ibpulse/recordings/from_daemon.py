@@ -145,6 +145,8 @@ def past_meta(
 def fetch_recent(url: str, last_ns: int) -> Recording:
     """The samples of the last `last_ns` of the daemon at a URL, or as many as it has, with their events and jobs.
 
+    Events that the daemon does not give are left out, which is logged.
+
     Raises:
         IbpulseError: it does not answer, or has no samples.
     """
@@ -158,7 +160,13 @@ def fetch_recent(url: str, last_ns: int) -> Recording:
         known = np.flatnonzero(~np.isnan(whole.bytes_per_second).all(axis=(0, 1)))
         if not known.size:
             raise RecordingError(f"all samples of the last {last_ns / 1e9:g} s of {url} are missing; try again later")
-        return with_past(connection, whole.cut(int(known[0]), whole.ticks))
+        kept = whole.cut(int(known[0]), whole.ticks)
+        events: Sequence[Event] = ()
+        try:
+            events = ask_events(connection, kept.start_ns).values
+        except DaemonError as error:
+            log.warning("%s; the events are left out", error)
+        return with_past(connection, kept, events)
 
 
 def ask_samples(connection: DaemonConnection, samples: DaemonSamples, begin_ns: int, end_ns: int) -> Recording:
@@ -180,14 +188,13 @@ def ask_samples(connection: DaemonConnection, samples: DaemonSamples, begin_ns: 
     return concatenate(pieces)
 
 
-def with_past(connection: DaemonConnection, recording: Recording) -> Recording:
-    """The samples that were just asked for, with their events and jobs.
+def with_past(connection: DaemonConnection, recording: Recording, events: Iterable[Event]) -> Recording:
+    """The samples that were just asked for, with their jobs and of the `events` since their beginning their own.
 
     Raises:
         DaemonError: the daemon does not answer.
     """
     begin_ns, end_ns = recording.start_ns, recording.end_ns
-    events = ask_events(connection, begin_ns).values
     return replace(recording, meta=past_meta(recording.meta, events, ask_jobs(connection), begin_ns, end_ns))
 
 

@@ -18,7 +18,7 @@ from ibpulse.arrays import Floats
 from ibpulse.recordings.counter_log import LogColumns, PortLog
 from ibpulse.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
 from ibpulse.text import elapsed_text, size_text
-from ibpulse.units import SECOND_NS
+from ibpulse.units import SECOND_NS, format_duration
 
 SOURCE = "import"
 # a distance between two samples above this multiple of the typical one is missing data
@@ -174,3 +174,13 @@ def _port(log: PortLog, columns: LogColumns, options: GridOptions) -> RecordedPo
         source=" ".join(name for name in (columns.transmit, columns.receive) if name),
         resolution_seconds=float(np.median(np.diff(log.time_ns))) / SECOND_NS if len(log.time_ns) > 1 else None,
     )
+
+
+def describe_import(recording: Recording) -> str:
+    """Its size in words, and how much is missing of the directions that have data."""
+    ways = ~np.isnan(recording.bytes_per_second).all(axis=(0, 2))
+    missing = np.isnan(recording.bytes_per_second[:, ways]).mean() if ways.any() else 1.0
+    ports = len(recording.meta.ports)
+    what = f"{ports} port" if ports == 1 else f"{ports} ports"
+    interval = format_duration(recording.meta.interval_ns)
+    return f"{what}, {recording.ticks} samples of {interval}, {100 * missing:.1f} % missing"

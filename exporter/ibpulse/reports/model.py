@@ -15,12 +15,22 @@ from ibpulse.analysis.span_statistics import SpanStatistics, describe_span, sum_
 from ibpulse.analysis.steps.runs import MAX_MISSING_SHARE
 from ibpulse.arrays import Floats
 from ibpulse.base.document import Section, finite
+from ibpulse.base.values import GivenText
 from ibpulse.models.prediction import Prediction, ValueRange
 from ibpulse.models.prediction_sections import range_text
 from ibpulse.nccl.wire_factors import header_factors
 from ibpulse.recordings import Recording
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
-from ibpulse.text import NOT_KNOWN, count_text, link_rate_text, percent, significant, statistic_text, time_text
+from ibpulse.text import (
+    NOT_KNOWN,
+    count_text,
+    escape_controls,
+    link_rate_text,
+    percent,
+    significant,
+    statistic_text,
+    time_text,
+)
 from ibpulse.units import MILLISECOND_NS, SECOND_NS
 
 Value = TypeVar("Value")
@@ -76,6 +86,13 @@ class MeasuredTraffic:
     def active_rails(self) -> int:
         """Rails that carry traffic."""
         return sum(rail.active for rail in self.rails)
+
+    def model_inputs(self) -> Mapping[str, GivenText]:
+        """Inputs of a model that the recording shows: the length of a step, and the rails in use."""
+        texts = {"rails": str(self.active_rails)} if self.active_rails else {}
+        if self.rhythm_seconds is not None:
+            texts["step"] = f"{round(self.rhythm_seconds * 1e9)}ns"
+        return {name: GivenText(text, f"recording {self.name}: {name}") for name, text in texts.items()}
 
 
 def measure_traffic(
@@ -180,6 +197,19 @@ class ModelComparison:
     node: tuple[ComparedValue, ...]
     rails: tuple[tuple[str, ComparedValue, ComparedValue], ...]
     remarks: tuple[str, ...]
+
+    def picture_members(self) -> dict[str, Any]:
+        """The members of the picture that the measurement has."""
+        measured = self.measured
+        file = escape_controls(measured.name.rpartition("/")[2])
+        lack = "too many missing samples" if measured.too_much_missing else "no whole step"
+        return {
+            "measured": measured.stretch,
+            "sample_seconds": measured.interval_seconds,
+            "measured_name": f"{'SIMULATED, ' if measured.simulated else ''}{file}",
+            "inflation": (self.headers.low + self.headers.high) / 2,
+            "not_drawn": "" if measured.stretch.size else f"not drawn: {lack} in {file}",
+        }
 
 
 def compare_with_model(found: Prediction, measured: MeasuredTraffic) -> ModelComparison:

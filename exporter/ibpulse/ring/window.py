@@ -7,6 +7,7 @@ the span, and cut them off again; a tick is complete once the samples that may b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,11 @@ CACHED_RECORDS = 16_384
 def widest_stride(strides: Iterable[int]) -> int:
     """Ticks between two samples of the least frequently sampled port; 1 without ports."""
     return max(strides, default=1)
+
+
+def common_stride(strides: Iterable[int]) -> int:
+    """Ticks of the shortest bins into which the samples of all ports fit; 1 without ports."""
+    return math.lcm(*strides)
 
 
 def complete_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -> int:

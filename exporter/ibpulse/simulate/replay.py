@@ -296,6 +296,7 @@ class Player:
         # a piece takes longer to read than a sample lasts
         self._reader = ThreadPoolExecutor(1, "replay")
         self._coming: Future[_Sums | None] = self._reader.submit(self._read)
+        self._at = 0.0
         self._turn()
 
     def step(self) -> None:

@@ -12,6 +12,7 @@ from ibpulse.text import natural_key
 
 LARGEST_FILE_BYTES = 4096
 NO_PMA = "N/A (no PMA)"
+ALL_ONES = 2**64 - 1
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
 SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE})
 """Errors that say nothing about a file, because this process or the machine has run out of descriptors."""
@@ -64,8 +65,12 @@ def read_value(folder: str, name: str) -> str:
 
 
 def parse_count(text: str) -> int | None:
-    """The unsigned decimal that a counter file holds, or None for any other text."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
+    """The unsigned decimal that a counter file holds, or None for any other text.
+
+    With all 64 bits set it is no count: drivers such as ionic show this for a counter that they could not read.
+    """
+    count = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else ALL_ONES
+    return count if count < ALL_ONES else None
 
 
 def is_utf8(name: str) -> bool:

@@ -1,7 +1,23 @@
 """The live view in a terminal, `ibpulse top`.
 
-view      the displayed values
-watchers  views of a running daemon, or of a ring in this process
-screen    a view as lines of text, for any terminal size
-driver    the terminal itself, with curses, and the loop: keys, signals, redrawing
+view    the displayed values
+daemon  the view of a running daemon
+ring    the view of a ring in this process
+screen  a view as lines of text, for any terminal size
+driver  the terminal itself, with curses, and the loop: keys, signals, redrawing
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ibpulse.base.late_names import late_names
+
+if TYPE_CHECKING:
+    from ibpulse.terminal.daemon import DaemonWatcher
+    from ibpulse.terminal.ring import RingWatcher
+
+__all__ = ["DaemonWatcher", "RingWatcher"]
+
+__getattr__ = late_names(__name__, {"DaemonWatcher": "daemon", "RingWatcher": "ring"})
+"""Each needs much that the other does not."""

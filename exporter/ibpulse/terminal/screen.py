@@ -9,13 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ibpulse.answers.summary import NodeSummary
 from ibpulse.events import Event
 from ibpulse.terminal.view import SUMMARY_WINDOW_SECONDS, TROUBLES, RailView, SamplerView, View, clock_text
 from ibpulse.text import gigabytes, percent, step_text
+
+if TYPE_CHECKING:
+    from ibpulse.answers.summary import NodeSummary
 
 MIN_COLUMNS, MIN_ROWS = 60, 12
 LABEL = 9

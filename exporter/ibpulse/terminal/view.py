@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.answers.summary import Summary
 from ibpulse.arrays import Bools, Singles
 from ibpulse.events import Event
 from ibpulse.events.port_history import StateSpan
+from ibpulse.units import SECOND_NS
+
+if TYPE_CHECKING:
+    # pydantic is slow to import, and the terminal is looked at first
+    from ibpulse.answers.summary import Summary
 
 SUMMARY_WINDOW_SECONDS = 10
 # the costliest part of a view: every two seconds it took half of the CPU of `ibpulse top`, which was 2.3 % of a core
@@ -21,6 +25,9 @@ SUMMARY_EVERY_SECONDS = 4
 TROUBLES = ("unreadable", "hung", "disappeared")
 """Words for the state of a port that cannot be read."""
 DAY_SECONDS = 86_400
+# how far back events are shown
+EVENTS_NS = 3600 * SECOND_NS
+MAX_EVENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,12 @@ def down_bins(spans: Sequence[StateSpan], first: int, width: int, peaks: Singles
             found[max(0, (span.first - first) // width) : max(0, -(-(span.end - first) // width))] = True
     with np.errstate(invalid="ignore"):
         return np.asarray(found & ~(peaks > 0).any(axis=0))
+
+
+def newest_events(events: Iterable[Event], now_ns: int) -> tuple[Event, ...]:
+    """The events to show, by time; that the daemon started is none."""
+    recent = (event for event in events if event.time_ns >= now_ns - EVENTS_NS and event.kind != "started")
+    return tuple(sorted(recent, key=lambda event: event.time_ns)[-MAX_EVENTS:])
 
 
 def mean_of(values: npt.NDArray[np.floating[Any]]) -> float | None:

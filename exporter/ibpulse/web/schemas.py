@@ -1,12 +1,9 @@
-"""What OpenAPI says of routes, of their refusals, and of windows. For speed, windows are not built from their model."""
+"""What OpenAPI says of routes and of their refusals."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, Field
-
-from ibpulse.answers.jobs import JobPortsAnswer
 from ibpulse.web.problems import MEDIA_TYPE, ProblemDocument
 
 _REASONS = {
@@ -38,32 +35,6 @@ def text(description: str, media_type: str = "text/plain") -> dict[str, Any]:
     return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
 
 
-class History(BaseModel):
-    """The time span of the ring."""
-
-    oldest_ms: int
-    newest_ms: int
-
-
-class Series(BaseModel):
-    """One direction of one port."""
-
-    port: str
-    direction: Literal["transmit", "receive"]
-    values: list[float | None]
-    uncertainty: list[float | None] | None = Field(
-        None, description="With uncertainty=true: the part by which a rate in the bin may be wrong, at most."
-    )
-
-
-class Implausible(BaseModel):
-    """Samples above the line rate."""
-
-    merged: int = Field(description="How many were merged with samples before them.")
-    unexplained: int = Field(description="How many nothing explains; they are as they were read.")
-    places: list[list[int]] = Field(description="Merged samples: series, first bin, number of bins; the first 200.")
-
-
 def inline_parts(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema with all its parts inlined, for use within a request or a response."""
     parts = schema.pop("$defs", {})
@@ -75,24 +46,6 @@ def inline_parts(schema: dict[str, Any]) -> dict[str, Any]:
         return [resolve(item) for item in value] if isinstance(value, list) else value
 
     return dict(resolve(schema))
-
-
-class WindowAnswer(BaseModel):
-    """A window with format=json."""
-
-    interval_ms: int
-    resolution_ms: int
-    statistic: Literal["max", "mean", "min"]
-    unit: Literal["bytes_per_second", "ratio"] = Field(description="As in the query.")
-    start_ms: int
-    end_ms: int
-    points: int
-    holes: int
-    implausible: Implausible
-    history: History
-    coverage: str
-    job: JobPortsAnswer | None = Field(None, description="Only with job=.")
-    series: list[Series]
 
 
 GRAFANA_SCHEMA: dict[str, Any] = {

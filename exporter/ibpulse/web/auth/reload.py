@@ -12,6 +12,7 @@ from pathlib import Path
 from ibpulse.base.files import FileSignature, sign_file
 from ibpulse.deadline import DaemonThreads
 from ibpulse.errors import ConfigError
+from ibpulse.internal_errors import InternalErrors
 from ibpulse.metrics.web import WebCounts
 from ibpulse.web.auth.rules import Rules, make_rules
 from ibpulse.web.auth.tls import TlsServer
@@ -75,11 +76,12 @@ class WebConfigReloader:
         """The headers of every response, names in lower case."""
         return self.rules.headers
 
-    async def watch(self) -> None:
-        """Poll the files once a second, forever, in a thread."""
+    async def watch(self, errors: InternalErrors) -> None:
+        """Poll the files once a second, forever, in a thread; an exception of one poll is counted in `errors`."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            await asyncio.get_running_loop().run_in_executor(self._threads, self.poll)
+            with errors.boundary("web"):
+                await asyncio.get_running_loop().run_in_executor(self._threads, self.poll)
 
     def poll(self) -> None:
         """Reload files that changed, once they no longer do: several files are then completely written."""

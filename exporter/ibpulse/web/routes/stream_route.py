@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ibpulse.answers.stream import EVENTS
 from ibpulse.base.values import INSTANT, duration
 from ibpulse.web.admission import requesting_client
 from ibpulse.web.job_choice import JOB_HELP, OptionalJob, choose_job
@@ -25,7 +26,7 @@ from ibpulse.web.parameters import (
 )
 from ibpulse.web.parts import WebParts
 from ibpulse.web.problems import bad_parameter
-from ibpulse.web.schemas import operation, problems
+from ibpulse.web.schemas import inline_parts, operation, problems
 from ibpulse.web.stream.hub import Hub, Viewer
 
 PERIOD = duration("100ms", "250ms")
@@ -33,7 +34,12 @@ MEDIA_TYPE = "text/event-stream"
 
 _ANSWER: dict[str, Any] = {
     "description": "Events `ports`, `batch`, `events`, `summary`, `gap`, `dropped` and `end`, each with a JSON object.",
-    "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+    "content": {
+        MEDIA_TYPE: {
+            "schema": {"type": "string"},
+            "x-events": {name: inline_parts(model.model_json_schema()) for name, model in EVENTS.items()},
+        }
+    },
 }
 
 

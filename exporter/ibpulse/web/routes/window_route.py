@@ -7,19 +7,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from ibpulse.answers.window import WindowAnswer, WindowHead
 from ibpulse.web.parameters import refuse_repeated
 from ibpulse.web.parts import WebParts
-from ibpulse.web.schemas import GRAFANA_SCHEMA, WindowAnswer, inline_parts, operation, problems
+from ibpulse.web.schemas import GRAFANA_SCHEMA, inline_parts, operation, problems
 from ibpulse.web.window.encoding import CSV_TYPE, NPY_HEADER, NPY_TYPE, write_window
 from ibpulse.web.window.query import Format, WindowQuery, plan_window
 from ibpulse.web.window.values import WindowPlan, read_window
 
+_HEAD = inline_parts(WindowHead.model_json_schema())
 _ANSWER: dict[str, Any] = {
     "description": "The window. Missing samples are null in JSON, empty in CSV and NaN in NPY.",
     "headers": {
         NPY_HEADER: {
             "description": "With format=npy: interval, resolution, start, end, holes and names of the series as JSON.",
-            "schema": {"type": "string"},
+            "schema": {"type": "string", "contentMediaType": "application/json", "contentSchema": _HEAD},
         }
     },
     "content": {

@@ -137,7 +137,7 @@ export class Page {
 
   /** What the page says if there is nothing to show. */
   get nothing() {
-    return "No port of this node counts bytes.";
+    return "No port can be sampled.";
   }
 
   /** What is said of the picture in addition. */

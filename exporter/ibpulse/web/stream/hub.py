@@ -168,7 +168,7 @@ class Feed:
             self._parts.node.fabric().simulated,
             known_jobs(self._parts),
             oldest_ns,
-            None if self._job is None else self._job.describe(oldest_ns, now_ns).model_dump(),
+            None if self._job is None else self._job.describe(oldest_ns, now_ns),
         )
 
     def _span_ns(self) -> tuple[int, int]:

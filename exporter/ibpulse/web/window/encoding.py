@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import orjson
 from starlette.responses import Response
 
+from ibpulse.answers.members import AnswerPart
+from ibpulse.answers.window import History, Implausible, WindowAnswer, WindowGrid, WindowHead
 from ibpulse.text import csv_text, first_names
 from ibpulse.units import MILLISECOND_NS
 from ibpulse.web.window.query import Format
@@ -29,25 +30,31 @@ def write_window(window: WindowValues, wanted: Format) -> Response:
     return {"json": _json, "csv": _csv, "npy": _npy, "grafana": _grafana}[wanted](window)
 
 
-def _coverage(window: WindowValues) -> dict[str, Any]:
-    """The members that describe the values, including the number of missing ones; `job` only if the query names one."""
-    plan, holes = window.plan, window.holes()
+def _grid(window: WindowValues) -> WindowGrid:
+    """The members that describe the values, including the number of missing ones; `job` only if the query names one.
+
+    Models cost 12 µs more than dictionaries, 2 % of a window of 1 s with 8 ports.
+    """
+    plan, marks, holes = window.plan, window.marks, window.holes()
     step_ms = plan.bins.width * plan.interval_ns // MILLISECOND_NS
     edges_ns = plan.bins.first * plan.interval_ns, plan.bins.end * plan.interval_ns
-    return {
-        "interval_ms": plan.interval_ns // MILLISECOND_NS,
-        "resolution_ms": step_ms,
-        "statistic": plan.statistic,
-        "unit": plan.unit,
-        "start_ms": window.start_ms,
-        "end_ms": window.start_ms + plan.bins.points * step_ms,
-        "points": plan.bins.points,
-        "holes": holes,
-        "implausible": asdict(window.marks),
-        "history": {"oldest_ms": window.oldest_ms, "newest_ms": window.newest_ms},
-        "coverage": _sentence(window, holes),
-        **({} if plan.job is None else {"job": plan.job.describe(*edges_ns).model_dump()}),
-    }
+    job: dict[str, Any] = {"job": plan.job.describe(*edges_ns)} if plan.job else {}
+    return WindowGrid.model_construct(
+        interval_ms=plan.interval_ns // MILLISECOND_NS,
+        resolution_ms=step_ms,
+        statistic=plan.statistic,
+        unit=plan.unit,
+        start_ms=window.start_ms,
+        end_ms=window.start_ms + plan.bins.points * step_ms,
+        points=plan.bins.points,
+        holes=holes,
+        implausible=Implausible.model_construct(
+            merged=marks.merged, unexplained=marks.unexplained, places=marks.places
+        ),
+        history=History.model_construct(oldest_ms=window.oldest_ms, newest_ms=window.newest_ms),
+        coverage=_sentence(window, holes),
+        **job,
+    )
 
 
 def _sentence(window: WindowValues, holes: int) -> str:
@@ -67,13 +74,14 @@ def _sentence(window: WindowValues, holes: int) -> str:
 
 
 def _json(window: WindowValues) -> Response:
-    series: list[dict[str, Any]] = [
-        {"port": port, "direction": direction, "values": values}
-        for (port, direction), values in zip(window.names(), window.values, strict=True)
-    ]
-    for one, values in zip(series, () if window.uncertainty is None else window.uncertainty, strict=False):
-        one[UNCERTAINTY] = values
-    return Response(orjson.dumps({**_coverage(window), "series": series}, option=_NUMPY), media_type="application/json")
+    series: list[Any] = []
+    for row, (port, direction) in enumerate(window.names()):
+        # the members of `WindowSeries` with arrays, which orjson encodes without a Python object for each value
+        series.append({"port": port, "direction": direction, "values": window.values[row]})
+        if window.uncertainty is not None:
+            series[-1][UNCERTAINTY] = window.uncertainty[row]
+    answer = WindowAnswer.model_construct(**_grid(window).given(), series=series)
+    return Response(answer.encode_given(), media_type="application/json")
 
 
 def _grafana(window: WindowValues) -> Response:
@@ -83,10 +91,10 @@ def _grafana(window: WindowValues) -> Response:
     for name in window.columns()[len(window.names()) :]:
         fields.append({"name": name, "type": "number", "config": {"unit": "percentunit"}})
     frame = {
-        "schema": {"name": "ibpulse", "meta": {"type": "heatmap-rows", "custom": _coverage(window)}, "fields": fields},
+        "schema": {"name": "ibpulse", "meta": {"type": "heatmap-rows", "custom": _grid(window)}, "fields": fields},
         "data": {"values": [window.times_ms(), *window.table()]},
     }
-    return Response(orjson.dumps(frame, option=_NUMPY), media_type="application/json")
+    return Response(orjson.dumps(frame, AnswerPart.given, _NUMPY), media_type="application/json")
 
 
 def _csv(window: WindowValues) -> Response:
@@ -105,7 +113,7 @@ def _npy(window: WindowValues) -> Response:
     head = io.BytesIO()
     values = window.table().astype("<f4", copy=False)
     np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
-    about = {**_coverage(window), "series": window.columns()}
+    about = WindowHead.model_construct(**_grid(window).given(), series=window.columns())
     # json, not orjson, because headers are ASCII only
-    headers = {NPY_HEADER: json.dumps(about, separators=(",", ":"))}
+    headers = {NPY_HEADER: json.dumps(about, default=AnswerPart.given, separators=(",", ":"))}
     return Response(b"".join((head.getvalue(), values.data)), media_type=NPY_TYPE, headers=headers)

@@ -129,7 +129,7 @@ class SampleMarks:
 
     merged: int = 0
     unexplained: int = 0
-    places: list[tuple[int, int, int]] = field(default_factory=list)
+    places: list[list[int]] = field(default_factory=list)
 
     def add(self, plan: WindowPlan, row: int, run: TickRun, merges: Merges) -> None:
         """Add those of one port in a run."""
@@ -142,7 +142,7 @@ class SampleMarks:
                 )
                 self.merged += count
                 if len(self.places) < MOST_PLACES:
-                    self.places.append((series[way], begin, end - begin + 1))
+                    self.places.append([series[way], begin, end - begin + 1])
         self.unexplained += int(np.isin(merges.unexplained[:, 1], plan.directions).sum())
 
 

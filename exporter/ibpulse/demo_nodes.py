@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -17,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
-from ibpulse.commands.simulate import fabric_flags
 from ibpulse.config import Settings
 from ibpulse.config.loading import DEFAULT
 from ibpulse.errors import DaemonError, FabricError
@@ -92,20 +90,15 @@ def demo_folder() -> Iterator[Path]:
 
 @contextmanager
 def simulated(
-    tree: Path,
-    arguments: argparse.Namespace,
-    interval_ns: int,
-    last_tree: Path | None = None,
-    stop: Event | None = None,
+    tree: Path, flags: Sequence[str], ports: int, last_tree: Path | None = None, stop: Event | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `ibpulse simulate`; the tree is complete when the block begins, unless `stop` is set.
 
-    `last_tree` is the one that is written last.
+    `last_tree` is the one that is written last; each has so many `ports`.
 
     Raises:
         FabricError: the simulation failed to start; it reports the reason on standard error.
     """
-    flags = fabric_flags(arguments, interval_ns)
     # its own process group, so that Ctrl-C stops the daemon first and the fabric after it
     process = subprocess.Popen(
         [sys.executable, "-m", "ibpulse", "simulate", str(tree), *flags],
@@ -116,7 +109,7 @@ def simulated(
     try:
         deadline = time.monotonic() + FABRIC_SECONDS
         # devices appear in order, each one complete
-        while not ((last_tree or tree) / f"class/infiniband/mlx5_{arguments.ports - 1}").exists():
+        while not ((last_tree or tree) / f"class/infiniband/mlx5_{ports - 1}").exists():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise FabricError("the simulated fabric failed to start; see the message above")
             if stop and stop.is_set():

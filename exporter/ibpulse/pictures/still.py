@@ -14,6 +14,8 @@ from ibpulse.errors import PictureError
 from ibpulse.pictures.options import KINDS, PictureOptions
 from ibpulse.pictures.run import PictureNode, PictureRun, keep_direction, take_run
 from ibpulse.recordings import Recording
+from ibpulse.reports.comparison import Report
+from ibpulse.reports.formats import PagePicture
 from ibpulse.reports.rows import rows, variation_key
 from ibpulse.reports.run import describe_run
 from ibpulse.reports.span import Outside, ReportOptions, choose_window
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
-
 
 FACTS = (
     ("mean_bytes_per_second", "mean"),
@@ -39,6 +40,16 @@ FACTS = (
 )
 """Key numbers of a run, by their row in the report; the row without a name is the CV at the finest timescale."""
 FINEST_NS = 10_000_000
+PAGE_PIXELS = 1800
+
+
+def name_runs(files: Sequence[Path], titles: Sequence[str]) -> list[str]:
+    """The title of each file if it has one, else its name, with its directory if another file has the same name."""
+    stems = [path.name.removesuffix(".parquet") for path in files]
+    names = [
+        f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(files, stems, strict=True)
+    ]
+    return [*titles, *names[len(titles) :]]
 
 
 def picture_run(
@@ -166,3 +177,33 @@ def draw_runs(runs: Sequence[PictureRun], kind: str, **options: Any) -> Picture:
         raise PictureError(f"{len(runs)} recordings given, but a {kind} takes at most {KINDS[kind].most_runs}")
     chosen = PictureOptions(**{"width_pixels": 1400, "dpi": 140, **options})
     return Picture(draw(runs, chosen), chosen.theme)
+
+
+def draw_report(report: Report, recordings: Sequence[tuple[Recording, Outside]]) -> PagePicture:
+    """The heatmap of the first recordings of a report, as many as are given, for its page.
+
+    Raises:
+        PictureError: matplotlib is not installed, or no port has any value.
+        RecordingError: the part that the report covers is empty.
+    """
+    light, dark = (_draw_page(report, recordings, theme) for theme in ("light", "dark"))
+    left_out = len(report.runs) - len(recordings)
+    caption = f"The first {len(recordings)} of {len(report.runs)} recordings." if left_out else ""
+    return PagePicture(light, dark, caption)
+
+
+def _draw_page(report: Report, recordings: Sequence[tuple[Recording, Outside]], theme: str) -> bytes:
+    named = zip(report.names, report.runs, recordings, strict=False)
+    runs = [
+        picture_run(run.path, name, recording, report.options, outside=outside)
+        for name, run, (recording, outside) in named
+    ]
+    levels = report.options.thresholds()
+    return draw_runs(
+        runs,
+        "heatmap",
+        theme=theme,
+        width_pixels=PAGE_PIXELS,
+        active_bytes_per_second=levels.high,
+        burst_low_bytes_per_second=levels.low,
+    ).png()

@@ -1,0 +1,208 @@
+"""`/api/v1/stream`: the data of its events, each of which is named in `EVENTS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from ibpulse.answers.events import MAX_EVENTS, Plain
+from ibpulse.answers.jobs import JobPortsAnswer
+from ibpulse.answers.members import (
+    MAX_JOBS,
+    MAX_PORTS,
+    MAX_WORDS,
+    Amount,
+    AnswerPart,
+    Count,
+    Few,
+    Name,
+    Names,
+    Role,
+    Sentence,
+    at_most,
+)
+from ibpulse.answers.statistics import NodeConclusions, NodeRails, NodeWindow, RailStatistics
+from ibpulse.events.event import MAX_INTEGER
+from ibpulse.model import UNKNOWN_ROLE
+
+MAX_STATES, MAX_SAMPLES, MAX_MERGED = 10_000, 100_000, 10_000
+
+Flag = bool | None
+
+
+class StreamState(AnswerPart):
+    """A state of a port, and when it began; one that disappeared has no other members."""
+
+    from_ms: Count
+    state: Name
+    physical: Name = ""
+    active: bool = False
+    rate_bytes_per_second: Amount | None = None
+    rail: bool = False
+    role: Role = UNKNOWN_ROLE
+    problem: Name = ""
+
+
+class StreamPort(AnswerPart):
+    """A port of the event `ports`."""
+
+    port: Name
+    rail: bool
+    role: Role = UNKNOWN_ROLE
+    active: bool
+    state: Name
+    rate_bytes_per_second: Amount | None
+    problem: Name = ""
+    problem_text: Sentence = ""
+    since_ms: Count | None = None
+    states: Annotated[list[StreamState], at_most(MAX_STATES)] = Field(default_factory=list)
+
+
+class StreamJobSpan(AnswerPart):
+    """A time in which a job had ports."""
+
+    job_id: Name
+    scheduler: Name
+    name: Name = ""
+    ports: Names
+    from_ms: Count | None
+    to_ms: Count | None
+
+
+class StreamPorts(AnswerPart):
+    """The event `ports`; `gateway_version` is not of the daemon."""
+
+    version: Name
+    interval_ms: Annotated[int, Field(ge=1, le=60_000)]
+    history_ms: Count
+    simulated: bool = False
+    ports: Annotated[list[StreamPort], at_most(MAX_PORTS)]
+    jobs: Annotated[list[StreamJobSpan], at_most(MAX_JOBS)] = Field(default_factory=list)
+    job: JobPortsAnswer | None = None
+
+
+class StreamBatch(AnswerPart):
+    """The event `batch`: rates in whole MB/s, two series per port."""
+
+    start_ms: Count
+    megabytes_per_second: Annotated[list[Annotated[list[Count | None], at_most(MAX_SAMPLES)]], at_most(2 * MAX_PORTS)]
+    merged: Annotated[list[Annotated[list[Count], Field(min_length=3, max_length=3)]], at_most(MAX_MERGED)] = Field(
+        default_factory=list
+    )
+
+
+class StreamEntry(AnswerPart):
+    """An event of the log."""
+
+    time_ms: Count
+    uncertainty_ms: Count
+    kind: Name
+    subject: Name
+    text: Sentence
+    details: Plain = Field(default_factory=dict)
+
+
+class StreamEvents(AnswerPart):
+    """The event `events`."""
+
+    events: Annotated[list[StreamEntry], at_most(MAX_EVENTS)]
+
+
+class StreamTraffic(NodeConclusions, NodeRails):
+    """The statistics of the node; `windows` are by the length of a window."""
+
+    bandwidth_saturated: Flag = None
+    moe_saturated: Flag = None
+    windows: Annotated[dict[Name, NodeWindow], Few]
+
+
+class StreamJob(AnswerPart):
+    """The statistics of a job."""
+
+    job_id: Name
+    duty_cycle_ratio: Amount | None
+    active_bytes_per_second: Amount | None
+    rail_fairness_ratio: Amount | None
+    step_period_seconds: Amount | None
+    last_traffic_ms: Count | None
+
+
+class StreamDirections(AnswerPart):
+    """A rate in each direction."""
+
+    transmit: Amount | None
+    receive: Amount | None
+
+
+class _Peaks(AnswerPart):
+    port: Name
+    peak_window: Name = Field(description="The shortest window.")
+    peak_bytes_per_second: StreamDirections
+
+
+class StreamPortTraffic(RailStatistics, _Peaks):
+    """The statistics of a port."""
+
+    left_alone: Flag = None
+    effective_resolution_seconds: Amount | None = None
+
+
+class StreamSampler(AnswerPart):
+    """The sampler since the ring was created."""
+
+    interval_seconds: Amount
+    ticks: Count
+    missed_ticks: Count
+    clock_steps: Count
+    lateness_p99_bound_seconds: Amount | None
+    tick_duration_p99_bound_seconds: Amount | None
+    read_errors: Count
+    implausible_samples: Count
+    skipped_seconds: Count
+    heartbeat_age_seconds: Amount | None
+    restarts: Count
+    takeovers: Count
+    quarantined_devices: Names
+    scheduler: Name
+    throttled_periods: Count | None
+
+
+class StreamSummary(AnswerPart):
+    """The event `summary`: of the node, or of a job if one was asked for."""
+
+    end_ms: Count | None
+    node: StreamTraffic | None = None
+    job: StreamJob | None = None
+    ports: Annotated[list[StreamPortTraffic], at_most(MAX_PORTS)]
+    sampler: StreamSampler
+    notices: Annotated[list[Sentence], at_most(MAX_WORDS)] = Field(default_factory=list)
+
+
+class StreamGap(AnswerPart):
+    """The event `gap`: a span that is not sent."""
+
+    start_ms: Count
+    end_ms: Count
+
+
+class StreamDropped(AnswerPart):
+    """The event `dropped`."""
+
+    events: Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+
+
+class StreamEnd(AnswerPart):
+    """The event `end`."""
+
+
+EVENTS: Mapping[str, type[AnswerPart]] = {
+    "ports": StreamPorts,
+    "batch": StreamBatch,
+    "events": StreamEvents,
+    "summary": StreamSummary,
+    "gap": StreamGap,
+    "dropped": StreamDropped,
+    "end": StreamEnd,
+}

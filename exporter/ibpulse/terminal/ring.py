@@ -1,0 +1,167 @@
+"""The view of a ring that this process fills itself."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ibpulse.aggregator import AggregatorOptions, read_sampler, summarize
+from ibpulse.answers.summary import Summary
+from ibpulse.arrays import Singles
+from ibpulse.events import EventLog
+from ibpulse.events.watch import KnownPort
+from ibpulse.model import Port
+from ibpulse.ring import layout as at
+from ibpulse.ring.reader import RingReader
+from ibpulse.ring.window import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride
+from ibpulse.terminal.view import (
+    SUMMARY_EVERY_SECONDS,
+    SUMMARY_WINDOW_SECONDS,
+    TROUBLES,
+    BinCache,
+    RailView,
+    SamplerView,
+    View,
+    bin_width,
+    down_bins,
+    mean_of,
+    newest_events,
+)
+from ibpulse.units import SECOND_NS
+
+Means = tuple[float | None, float | None]
+
+
+class RingWatcher:
+    """Reads a ring. `known_ports` and `restarts` return the current ports and the sampler's restarts.
+
+    It computes the same summary as a daemon, but keeps no totals, since it is never scraped.
+    """
+
+    def __init__(
+        self,
+        reader: RingReader,
+        known_ports: Callable[[], Sequence[KnownPort]],
+        restarts: Callable[[], int],
+        options: AggregatorOptions,
+        place: str,
+        events: EventLog,
+        simulated: bool = False,
+    ) -> None:
+        self._reader = reader
+        self._known_ports = known_ports
+        self._restarts = restarts
+        self._options = options
+        self._place = place
+        self._log = events
+        self._simulated = simulated
+        self._copied = -1
+        self._bins = BinCache()
+        self._summed_second = 0
+        self._summary: Summary | None = None
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Copy the ports and the event log, which change in the thread of the event loop.
+
+        Raises:
+            IbpulseError: there are no more samples.
+        """
+        self._known = self._known_ports()
+        if self._copied != self._log.added:
+            self._copied = self._log.added
+            self._events, self._history = self._log.events(), copy.deepcopy(self._log.history)
+
+    def fetch(self, points: int, wanted_ns: int) -> View:
+        """The current view, with `points` bins per rail, each about `wanted_ns` wide."""
+        known, interval_ns = self._known, self._reader.interval_ns
+        ports = [each.port for each in known]
+        placed = place_ports(self._reader, ports, self._reader.ring.slots())
+        newest = complete_tick(self._reader, widest_stride(port.stride for port in placed))
+        self._summarize(ports, placed)
+        width = bin_width(interval_ns, wanted_ns) // interval_ns
+        # bins begin at multiples of their width, which keeps bins constant once drawn
+        end = (newest + 1) // width
+        rails = [each for each in known if each.port.rail and (each.port.source or each.word in TROUBLES)]
+        means, peaks = self._rates(placed, width, end, points)
+        wall_ns = int(self._reader.wall_ns(np.array([end * width]))[0])
+        nothing = np.full((2, points), np.nan, dtype=np.float32)
+        return View(
+            place=self._place,
+            wall_ns=wall_ns,
+            interval_ns=interval_ns,
+            bin_ns=width * interval_ns,
+            rails=tuple(
+                self._rail(
+                    each,
+                    peaks.get(str(each.port.id), nothing),
+                    means.get(str(each.port.id), (None, None)),
+                    range(end * width - points * width, end * width, width),
+                    wall_ns,
+                )
+                for each in rails
+            ),
+            others=len(known) - len(rails),
+            summary=self._summary,
+            sampler=self._sampler(placed),
+            events=newest_events(self._events, wall_ns),
+            simulated=self._simulated,
+        )
+
+    def _rail(self, known: KnownPort, peaks: Singles, means: Means, bins: range, now_ns: int) -> RailView:
+        port, name = known.port, str(known.port.id)
+        spans = self._history.spans(name, bins.start, bins.stop)
+        last = known.state.rate_bytes_per_second if known.state else None
+        return RailView(
+            name=name,
+            active=port.active,
+            state=known.word,
+            rate_bytes_per_second=port.rate_bytes_per_second or last,
+            peaks=peaks,
+            means=means,
+            down=down_bins(spans, bins.start, bins.step, peaks),
+            since_ns=known.since_ns,
+            now_ns=now_ns,
+        )
+
+    def _summarize(self, ports: Sequence[Port], placed: list[RingPort]) -> None:
+        ticks = SECOND_NS // self._reader.interval_ns
+        second = settled_tick(self._reader, widest_stride(port.stride for port in placed)) // ticks
+        if second - self._summed_second < SUMMARY_EVERY_SECONDS:
+            return
+        summary = summarize(self._reader, ports, self._history, self._options, SUMMARY_WINDOW_SECONDS, None)
+        if self._summary or any(port.observed_seconds for port in summary.ports):
+            self._summary, self._summed_second = summary, second
+
+    def _rates(
+        self, ports: list[RingPort], width: int, end: int, points: int
+    ) -> tuple[dict[str, Means], Mapping[str, Singles]]:
+        """By port: the means of its last second, and the peaks of its bins before `end`, each of `width` samples."""
+        second = SECOND_NS // self._reader.interval_ns
+        slots, strides = [port.slot for port in ports], [port.stride for port in ports]
+        unsure = -(-(second + widest_stride(strides)) // width)
+        bins = self._bins.missing(width, [str(port.port.id) for port in ports], end, points, unsure)
+        count = max(bins * width, second)
+        means, peaks = {}, {}
+        lines = [self._history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
+        found = read_rates(self._reader, slots, strides, end * width - count, end * width - 1, lines)
+        for port, values, highest in zip(ports, found.bytes_per_second, found.peaks, strict=True):
+            name = str(port.port.id)
+            means[name] = (mean_of(values[0, -second:]), mean_of(values[1, -second:]))
+            binned = highest[:, count - bins * width :].astype(np.float32).reshape(2, bins, width)
+            peaks[name] = np.fmax.reduce(binned, axis=2)
+        return means, self._bins.add(peaks, end, points)
+
+    def _sampler(self, placed: Sequence[RingPort]) -> SamplerView:
+        ring = self._reader.ring
+        sampler = read_sampler(ring)
+        count = sampler.lateness.cumulative[-1]
+        return SamplerView(
+            ticks=sampler.ticks,
+            missed=sampler.missed_ticks,
+            read_errors=sum(ring.slot_word(port.slot, at.S_ERRORS) for port in placed),
+            restarts=self._restarts(),
+            lateness_seconds=sampler.lateness.total / count if count else None,
+        )
