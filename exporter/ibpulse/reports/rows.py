@@ -12,6 +12,7 @@ import numpy as np
 
 from ibpulse.analysis.resampling_units import StepStatistics, UnitStatistics
 from ibpulse.analysis.span_statistics import SpanStatistics
+from ibpulse.analysis.steps.runs import RunStatistics
 from ibpulse.arrays import Bools, Floats
 from ibpulse.units import format_duration
 
@@ -82,6 +83,30 @@ _bounds = partial(
 _rails = partial(ReportRow, "Rails")
 _signature = partial(ReportRow, "Signature", missing="few")
 _window = partial(ReportRow, "Window")
+
+
+def _run_rows(what: str, where: str, runs: Callable[[SpanStatistics], RunStatistics]) -> tuple[ReportRow, ...]:
+    """The rows of the number and the lengths of bursts or gaps."""
+    begun = f"Of the {what}s with observed beginning (Kaplan-Meier); unknown if too many are cut off."
+    count = (
+        f"Runs of samples {where} the threshold with observed beginning and end; at least so many if samples are "
+        "missing."
+    )
+    key, label = f"{what}_seconds", f"{what} length"
+    return (
+        _bursts(f"{what}s", f"{what}s", "count", count, of_span=lambda span: runs(span).count),
+        _bursts(f"{key}_p50", f"{label}, median", "seconds", begun, of_span=lambda span: runs(span).p50_seconds),
+        _bursts(f"{key}_p95", f"{label}, p95", "seconds", begun, of_span=lambda span: runs(span).p95_seconds),
+        _bursts(
+            f"{key}_longest",
+            f"{label}, longest",
+            "seconds",
+            f"Of the {what}s with observed beginning and end; unknown if samples are missing.",
+            of_span=lambda span: runs(span).longest_seconds,
+            missing="none",
+        ),
+    )
+
 
 _BEFORE = (
     _throughput(
@@ -183,35 +208,7 @@ _BEFORE = (
     ),
 )
 _AFTER = (
-    _bursts(
-        "bursts",
-        "bursts",
-        "count",
-        "Runs of samples above the threshold with observed beginning and end; at least so many if samples are missing.",
-        of_span=lambda span: span.bursts.count,
-    ),
-    _bursts(
-        "burst_seconds_p50",
-        "burst length, median",
-        "seconds",
-        "Of the bursts with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
-        of_span=lambda span: span.bursts.p50_seconds,
-    ),
-    _bursts(
-        "burst_seconds_p95",
-        "burst length, p95",
-        "seconds",
-        "Of the bursts with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
-        of_span=lambda span: span.bursts.p95_seconds,
-    ),
-    _bursts(
-        "burst_seconds_longest",
-        "burst length, longest",
-        "seconds",
-        "Of the bursts with observed beginning and end; unknown if samples are missing.",
-        of_span=lambda span: span.bursts.longest_seconds,
-        missing="none",
-    ),
+    *_run_rows("burst", "above", lambda span: span.bursts),
     _bursts(
         "burst_bytes",
         "bytes per burst",
@@ -220,36 +217,7 @@ _AFTER = (
         of_span=lambda span: span.bursts.mean_bytes,
         missing="none",
     ),
-    _bursts(
-        "gaps",
-        "gaps",
-        "count",
-        "Runs of samples at or below the threshold with observed beginning and end; at least so many if samples are "
-        "missing.",
-        of_span=lambda span: span.gaps.count,
-    ),
-    _bursts(
-        "gap_seconds_p50",
-        "gap length, median",
-        "seconds",
-        "Of the gaps with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
-        of_span=lambda span: span.gaps.p50_seconds,
-    ),
-    _bursts(
-        "gap_seconds_p95",
-        "gap length, p95",
-        "seconds",
-        "Of the gaps with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
-        of_span=lambda span: span.gaps.p95_seconds,
-    ),
-    _bursts(
-        "gap_seconds_longest",
-        "gap length, longest",
-        "seconds",
-        "Of the gaps with observed beginning and end; unknown if samples are missing.",
-        of_span=lambda span: span.gaps.longest_seconds,
-        missing="none",
-    ),
+    *_run_rows("gap", "at or below", lambda span: span.gaps),
     _bursts(
         "censored_seconds",
         "time in runs cut off",
