@@ -15,8 +15,8 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.workbench.simulate.fsdp import DENSE
 from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import DENSE
 
 SIZES = (1, 2, 4, 8, 16, 32)
 SECOND_TICKS = 100
@@ -81,7 +81,7 @@ def _fill(folder: Path, ports: int) -> RingReader:
         begin = at.records_at(ring.assign(str(port.id), WORD_BYTES, 1), ring.capacity)
         view = words[begin : begin + ring.capacity * at.RECORD_WORDS].reshape(ring.capacity, at.RECORD_WORDS)
         stamps = np.repeat(ticks[:, None] * INTERVAL_NS, 3, axis=1)
-        rows = np.concatenate([stamps, moved[:, rail], ticks[:, None]], axis=1)
+        rows = np.concatenate([stamps, moved[:, rail], ticks[:, None] | 1 << at.STRIDE_SHIFT], axis=1)
         view[ticks % ring.capacity] = rows.astype(np.uint64)
     ring.words[at.lane_at(0) + at.L_TICK] = len(ticks)
     return RingReader(ring)
