@@ -21,7 +21,7 @@ from typing import Any
 from bench import clients, processes
 from bench.gateway import Gateway, running_gateway
 from ibpulse.workbench.simulate.fleet import STRAGGLER
-from ibpulse.workbench.simulate.shared_job import STRAGGLER_DELAY_NS
+from ibpulse.workbench.simulate.jobs import STRAGGLER_DELAY_NS
 
 OFFSETS_MS = (0.1, -0.1, 0.5, -0.5, 1.0, -1.0, 5.0, -5.0, 10.0, -10.0, 50.0, -50.0)
 NODES = tuple(f"node{number + 1}" for number in range(len(OFFSETS_MS)))

@@ -15,8 +15,8 @@ import numpy as np
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.workbench.reports.run import Run, describe_run
 from ibpulse.workbench.reports.span import ReportOptions
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Fsdp
 
 TICK_NS = 10_000_000
 RAILS = 8

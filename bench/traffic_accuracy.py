@@ -34,8 +34,7 @@ from ibpulse.core.events import PortHistory
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
-from ibpulse.workbench.simulate.workloads import ExpertParallel
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, ExpertParallel
 
 BEGIN_SECOND, WINDOW_SECONDS = 10, 60
 SCALE = 4

@@ -27,9 +27,8 @@ from ibpulse.workbench.pictures.figure import (
     save_figure,
     settings,
 )
-from ibpulse.workbench.simulate.fsdp import CAPTURED_RAILS
 from ibpulse.workbench.simulate.timeline import Schedule
-from ibpulse.workbench.simulate.workloads import make_workload
+from ibpulse.workbench.simulate.workloads import CAPTURED_RAILS, make_workload
 
 WORKLOAD = "moe"
 MINUTE_NS, SCRAPE_NS, SAMPLE_NS = 60_000_000_000, 15_000_000_000, 10_000_000

@@ -13,8 +13,8 @@ import numpy as np
 from bench.bench import PORTS, Bench
 from bench.report import Budget, Section, Table
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
-from ibpulse.workbench.simulate.fsdp import DENSE
 from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import DENSE
 
 TICK_NS = 10_000_000
 IDLE = 6

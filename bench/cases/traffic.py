@@ -15,8 +15,8 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.workbench.simulate.fsdp import DENSE
 from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import DENSE
 
 SIZES = (1, 2, 4, 8, 16, 32)
 SECOND_TICKS = 100

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ibpulse.core.answers.members import AnswerPart
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from ibpulse.workbench.simulate.timeline import Workload
+from ibpulse.workbench.simulate.workloads import DENSE, MOE
 from tests.flightrecorder.played import IDLE, Act, play
 
 # of these, the step is searched and the resolutions are measured at other seconds

@@ -18,9 +18,8 @@ from ibpulse.core.statistics.steps.period import (
     find_period,
     find_rails_period,
 )
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.workbench.simulate.timeline import Schedule, Workload
-from ibpulse.workbench.simulate.workloads import ExpertParallel, Square
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, ExpertParallel, Fsdp, Square
 from tests.tables import for_each
 
 BIN_NS = round(BIN_SECONDS * 1e9)

@@ -23,9 +23,8 @@ from ibpulse.core.statistics.steps.phase import (
     PhaseTraffic,
 )
 from ibpulse.core.statistics.steps.phases import find_phases
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from ibpulse.workbench.simulate.timeline import Schedule, Workload
-from ibpulse.workbench.simulate.workloads import ExpertParallel, Square
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, ExpertParallel, Square
 from tests.tables import for_each
 
 TICK = 0.01

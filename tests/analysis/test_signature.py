@@ -19,9 +19,8 @@ from ibpulse.core.statistics.signature import (
     find_signature,
     resemblance,
 )
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp, Unit
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Step, Workload, even_weights
-from ibpulse.workbench.simulate.workloads import Constant, ExpertParallel, Idle, Square
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, ExpertParallel, Fsdp, Idle, Square, Unit
 from tests.tables import for_each
 
 NAN = float("nan")

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ibpulse.core.statistics.steps.edges import find_steps
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from ibpulse.workbench.simulate.timeline import Schedule, Workload
-from ibpulse.workbench.simulate.workloads import Square
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Square
 
 TICK_NS = 10_000_000
 

@@ -15,7 +15,7 @@ import pytest
 
 from ibpulse.agent.flightrecorder import recorder
 from ibpulse.core.recordings import Recording
-from ibpulse.workbench.python import node_connection
+from ibpulse.workbench.python import node as api_node
 from tests.fleet.daemons import Daemon, serving
 from tests.running import HANG_SECONDS
 from tests.web.test_captures import write_in_thread
@@ -55,7 +55,7 @@ def in_thread(directory: Path) -> Iterator[Daemon]:
         try:
             daemon = started.get(timeout=HANG_SECONDS)
             clock = SimpleNamespace(sleep=lambda _: advance(daemon.node, 10), monotonic=lambda: 0.0, time=lambda: 0.0)
-            patch.setattr(node_connection, "time", clock)
+            patch.setattr(api_node, "time", clock)
             yield daemon
         finally:
             loop.call_soon_threadsafe(done.set)

@@ -11,7 +11,7 @@ import ibpulse
 from tests.api.places import Places
 from tests.docs.pages import ROOT
 
-MODULES = ("answer_tables", "node_connection", "recorded_files", "samples")
+MODULES = ("node", "samples", "tables")
 
 
 @pytest.mark.parametrize("name", MODULES)

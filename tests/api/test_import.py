@@ -45,7 +45,7 @@ def test_every_name_is_there_and_typed() -> None:
 def test_a_missing_library_is_named() -> None:
     for use in ("ibpulse.read('x.parquet')", "ibpulse.connect('node7')"):
         assert "need pyarrow; install with" in run(WITHOUT.format(library="pyarrow", use=use))
-    use = "from ibpulse.workbench.python.answer_tables import Events; Events([]).to_pandas()"
+    use = "from ibpulse.workbench.python.tables import Events; Events([]).to_pandas()"
     assert "to_pandas() needs pandas; install with" in run(WITHOUT.format(library="pandas", use=use))
-    use = "from ibpulse.workbench.pictures.pictures_of_runs import draw_runs; draw_runs([], 'heatmap')"
+    use = "from ibpulse.workbench.pictures.still import draw_runs; draw_runs([], 'heatmap')"
     assert "need matplotlib" in run(WITHOUT.format(library="matplotlib", use=use))

@@ -11,7 +11,7 @@ import pytest
 
 import ibpulse
 from ibpulse.core.recordings import load, save
-from ibpulse.workbench.python.moments import to_ns
+from ibpulse.workbench.python.samples import to_ns
 from tests.api.places import Places
 from tests.reports.recordings import DOWN, START_NS, UP, change, record, wave
 
@@ -45,7 +45,7 @@ def test_both_tables_hold_the_rates_at_their_times(gappy: ibpulse.SampledRates) 
     assert wide.index[0] == pd.Timestamp(START_NS + 10_000_000, tz="UTC")
 
 
-def test_a_part_has_the_samples_and_events_of_its_time(gappy: ibpulse.SampledRates) -> None:
+def test_between_cuts_samples_and_events(gappy: ibpulse.SampledRates) -> None:
     part = gappy.between("100ms", "300ms")
     assert len(part) == 20
     assert np.array_equal(part.bytes_per_second, gappy.bytes_per_second[:, :, 10:30], equal_nan=True)
@@ -74,7 +74,7 @@ def test_the_report_is_that_of_the_command(gappy: ibpulse.SampledRates) -> None:
     assert report.to_json().startswith("{")
 
 
-def test_a_picture_is_a_png_and_says_when_it_cannot_be_saved(gappy: ibpulse.SampledRates, tmp_path: Path) -> None:
+def test_picture_is_saved_or_refused_with_reason(gappy: ibpulse.SampledRates, tmp_path: Path) -> None:
     picture = gappy.plot(theme="dark")
     assert picture._repr_png_().startswith(b"\x89PNG")
     picture.save(tmp_path / "a.svg")
@@ -85,7 +85,7 @@ def test_a_picture_is_a_png_and_says_when_it_cannot_be_saved(gappy: ibpulse.Samp
         picture.save(str(tmp_path / "a.gif"))
 
 
-def test_a_dataset_draws_a_row_per_node_and_leaves_other_files_alone(places: Places, tmp_path: Path) -> None:
+def test_dataset_plot_has_one_row_per_node(places: Places, tmp_path: Path) -> None:
     dataset = ibpulse.read(places.dataset)
     assert isinstance(dataset, ibpulse.Dataset)
     pd.DataFrame({"a": [1]}).to_parquet(places.dataset / "sums.parquet")

@@ -11,7 +11,7 @@ from ibpulse.cli import main
 from ibpulse.commands.replay import describe
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.writing import save
-from ibpulse.workbench.simulate.replayed_tree import Player, Replay
+from ibpulse.workbench.simulate.replay import Player, Replay
 from tests.recordings.recordings import START_NS, make_recording
 from tests.tables import for_each
 

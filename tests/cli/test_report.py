@@ -13,7 +13,7 @@ from ibpulse.base.errors import PictureError
 from ibpulse.cli import main
 from ibpulse.core.recordings import RecordingWriter, save
 from ibpulse.core.recordings.file_format import KEY
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.workloads import DENSE, MOE
 from tests.reports.recordings import play
 
 
@@ -240,7 +240,7 @@ def test_without_matplotlib_a_page_has_no_picture_and_the_reason_is_told(
     def refuse(*_: object, **__: object) -> None:
         raise PictureError("pictures need matplotlib")
 
-    monkeypatch.setattr("ibpulse.workbench.pictures.pictures_of_runs.draw_runs", refuse)
+    monkeypatch.setattr("ibpulse.workbench.pictures.still.draw_runs", refuse)
     output = tmp_path / "a.html"
     output.write_text("old")
     assert main(["report", str(dense), "-o", str(output), "--force", "--last=2s", "--resamples=100"], {}) == 0

@@ -11,9 +11,8 @@ import pytest
 from ibpulse.agent.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
 from ibpulse.agent.flightrecorder.rules import RULES, LocalRules, RuleOptions, ports_of
 from ibpulse.core.model import CAPTURE_ORIGINS
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from ibpulse.workbench.simulate.timeline import Workload
-from ibpulse.workbench.simulate.workloads import ExpertParallel, Stretched
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, ExpertParallel, Stretched
 from tests.flightrecorder.played import IDLE as SILENCE
 from tests.flightrecorder.played import Act, play
 

@@ -9,32 +9,13 @@ import numpy as np
 from PIL import Image
 
 from ibpulse.core.events import Event
-from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
+from ibpulse.core.recordings import Recording, save
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.picture_run import PictureNode, PictureRun
-from ibpulse.workbench.simulate.timeline import Schedule
-from ibpulse.workbench.simulate.workloads import make_workload
+from ibpulse.workbench.pictures.run import PictureNode, PictureRun
+from tests.reports.recordings import SECOND_NS, START_NS, TICK_NS
 
-SECOND_NS = 1_000_000_000
-TICK_NS = 10_000_000
-START_NS = 1_763_683_200 * SECOND_NS
-LINE = 50e9
 STILL = PictureOptions(width_pixels=1000, dpi=100)
 MOVING = PictureOptions(width_pixels=600, dpi=100, frames_per_second=10)
-
-
-def record(rates: np.ndarray, line: float | None = LINE) -> Recording:
-    """Rates (ports, 2, ticks), NaN if missing, at 10 ms."""
-    ports = tuple(RecordedPort(f"mlx5_{number}", 1, line) for number in range(len(rates)))
-    seconds = np.where(np.isnan(rates), 0.0, TICK_NS / SECOND_NS)
-    return Recording(RecordingMeta("node7", TICK_NS, ports, "record"), START_NS + TICK_NS, rates.astype(float), seconds)
-
-
-def play(workload: str, seconds: float) -> Recording:
-    """A workload from its start."""
-    edges = np.arange(int(seconds * SECOND_NS) // TICK_NS + 1) * TICK_NS
-    moved = Schedule(make_workload(workload)).cumulative_bytes(edges)
-    return record(np.diff(moved, axis=0).transpose(1, 2, 0) * (SECOND_NS / TICK_NS))
 
 
 def saved(path: Path, recording: Recording) -> str:

@@ -7,7 +7,8 @@ from PIL import Image, ImageSequence
 
 from ibpulse.base.errors import PictureError
 from ibpulse.workbench.pictures import render
-from ibpulse.workbench.pictures.animation_layout import (
+from ibpulse.workbench.pictures.animation import LINK_DOWN, UNKNOWN, build_motion, count_frames, draw_frames
+from ibpulse.workbench.pictures.layout import (
     BACKGROUND,
     BAR,
     DOWN,
@@ -19,8 +20,7 @@ from ibpulse.workbench.pictures.animation_layout import (
     Layout,
     lay_out_animation,
 )
-from ibpulse.workbench.pictures.frames import LINK_DOWN, UNKNOWN, build_motion, count_frames, draw_frames
-from ibpulse.workbench.pictures.picture_run import choose_scale
+from ibpulse.workbench.pictures.run import choose_scale
 from tests.pictures.runs import MOVING, event, take
 
 
@@ -44,7 +44,7 @@ def layout() -> Layout:
     return lay_out_animation([take(rails())], choose_scale([take(rails())], MOVING), MOVING)
 
 
-def test_a_gif_has_the_frames_and_the_time_of_the_recording(gif: Path) -> None:
+def test_gif_has_all_frames_and_their_duration(gif: Path) -> None:
     with Image.open(gif) as picture:
         assert (picture.n_frames, picture.width) == (20, 600)
         assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(picture)) == 2000
@@ -67,7 +67,7 @@ def test_too_many_frames_are_refused() -> None:
         count_frames([take(rails())], replace(MOVING, speed=0.001))
 
 
-def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(layout: Layout) -> None:
+def test_bars_are_means_and_marks_are_peaks(layout: Layout) -> None:
     rates = rails()
     rates[0, 3] = 100e9
     run, band = take(rates), layout.bands[0]
@@ -80,7 +80,7 @@ def test_bars_are_means_of_a_frame_marks_the_highest_shown_and_holes_unknown(lay
     assert "node - GB/s" in motion.texts[19]
 
 
-def test_a_mark_goes_when_its_sample_is_no_longer_shown(layout: Layout) -> None:
+def test_mark_leaves_with_its_sample(layout: Layout) -> None:
     rates = rails()
     rates[0, 3] = 100e9
     options = replace(MOVING, window_ns=500_000_000)
@@ -107,7 +107,7 @@ def test_a_frame_shows_dark_bright_and_hatched_rails(layout: Layout) -> None:
     assert np.count_nonzero(bars == BAR) > 0.6 * band.row * band.bars.width
 
 
-def test_a_frame_shows_links_that_are_down_and_events() -> None:
+def test_frame_shows_down_links_and_events() -> None:
     rates, down = rails(), np.zeros((3, 200), dtype=np.bool_)
     rates[1, 100:], down[1, 100:] = 0.0, True
     run = take(rates, down=down, events=[event(1.0), event(1.001), event(1.2, "")])
@@ -139,7 +139,7 @@ def test_the_legend_has_the_colours_of_the_rails(layout: Layout) -> None:
         assert np.count_nonzero(below == place) > 50
 
 
-def test_a_long_window_shows_the_highest_of_each_column() -> None:
+def test_long_window_shows_column_maxima() -> None:
     rates = np.zeros((1, 5000))
     rates[0, 2345] = 100e9
     options = replace(MOVING, window_ns=50 * 10**9)
@@ -190,7 +190,7 @@ def test_ffmpeg_writes_an_mp4(tmp_path: Path) -> None:
     assert (tmp_path / "a.mp4").read_bytes()[4:8] == b"ftyp"
 
 
-def test_a_gif_shows_each_frame_as_it_was_drawn(tmp_path: Path) -> None:
+def test_gif_keeps_every_pixel(tmp_path: Path) -> None:
     rates = np.random.default_rng(1).uniform(0, 100e9, (3, 200))
     rates[2, 100:] = np.nan
     run = take(rates)

@@ -1,3 +1,7 @@
+"""The command line of `ibpulse render`: what it draws, and which arguments are refused."""
+
+from __future__ import annotations
+
 import re
 import subprocess
 import sys
@@ -9,18 +13,20 @@ import pytest
 from ibpulse.base.missing_packages import how_to_install
 from ibpulse.cli import main
 from ibpulse.core.recordings import Recording
-from ibpulse.workbench.pictures.picture_run import keep_direction
-from tests.pictures.runs import pixels, play, record, saved
+from ibpulse.workbench.pictures.run import keep_direction
+from ibpulse.workbench.simulate.workloads import DENSE, MOE
+from tests.pictures.runs import pixels, saved
+from tests.reports.recordings import play, record
 
 
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return saved(tmp_path_factory.mktemp("dense") / "run.parquet", play("dense", 6))
+    return saved(tmp_path_factory.mktemp("dense") / "run.parquet", play(DENSE, 6))
 
 
 @pytest.fixture(scope="module")
 def moe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return saved(tmp_path_factory.mktemp("moe") / "run.parquet", play("moe", 6))
+    return saved(tmp_path_factory.mktemp("moe") / "run.parquet", play(MOE, 6))
 
 
 def render(*words: str) -> int:
@@ -32,7 +38,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().err
 
 
-def test_two_recordings_become_a_picture_with_the_numbers_of_the_report(
+def test_picture_has_the_numbers_of_the_report(
     tmp_path: Path, dense: str, moe: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.svg"
@@ -46,7 +52,7 @@ def test_two_recordings_become_a_picture_with_the_numbers_of_the_report(
     assert '"mlx5_6:1"' in capsys.readouterr().out
 
 
-def test_a_part_of_the_time_and_of_the_ports_can_be_chosen(tmp_path: Path, moe: str) -> None:
+def test_time_and_ports_can_be_selected(tmp_path: Path, moe: str) -> None:
     out = tmp_path / "out.svg"
     assert render(moe, "-o", str(out), "--last=1s", "--port=mlx5_3", "--direction=transmit", "--width=1500") == 0
     said = out.read_text()
@@ -106,7 +112,7 @@ def test_the_type_of_the_output_tells_the_picture(tmp_path: Path, dense: str) ->
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_said_in_a_sentence(
+def test_invalid_arguments_are_refused_in_one_sentence(
     dense: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
 ) -> None:
     said = refused(capsys, dense, *words)
@@ -128,7 +134,7 @@ def test_a_recording_of_holes_alone_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert "recording a has no values for mlx5_0:1; choose other" in refused(capsys, name, "-o", "a.png")
 
 
-def test_a_hole_in_one_direction_is_a_hole_of_both(tmp_path: Path) -> None:
+def test_missing_direction_makes_sum_missing(tmp_path: Path) -> None:
     rates = np.full((1, 2, 100), 10e9)
     rates[0, 1, 30:50] = np.nan
     out = tmp_path / "out.svg"
@@ -136,7 +142,7 @@ def test_a_hole_in_one_direction_is_a_hole_of_both(tmp_path: Path) -> None:
     assert "20.0 % missing" in out.read_text()
 
 
-def test_a_utilisation_without_a_line_rate_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_utilisation_needs_a_line_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording: Recording = record(np.ones((1, 2, 9)), line=None)
     name = saved(tmp_path / "a.parquet", recording)
     assert render(name, "-o", str(tmp_path / "a.png")) == 0
@@ -147,7 +153,7 @@ def test_a_utilisation_without_a_line_rate_says_what_to_do(tmp_path: Path, capsy
 
 @pytest.mark.real("process")
 @pytest.mark.parametrize("module", ["matplotlib", "PIL"])
-def test_a_missing_library_is_named_with_what_installs_it(module: str, dense: str) -> None:
+def test_missing_library_error_names_install_command(module: str, dense: str) -> None:
     # a name that is None in sys.modules cannot be imported
     script = (
         f"import sys; sys.modules[{module!r}] = None\nfrom ibpulse.cli import main\n"
@@ -178,9 +184,7 @@ def test_silence_at_both_ends_is_trimmed(tmp_path: Path) -> None:
     assert "0.5 s at 10 ms" in out.read_text()
 
 
-def test_the_size_of_a_gif_is_told_before_it_is_written(
-    tmp_path: Path, moe: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gif_size_is_announced_before_writing(tmp_path: Path, moe: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.gif"
     assert render(moe, "-o", str(out), "--last=2s", "--fps=10", "--width=700") == 0
     first, second = capsys.readouterr().out.splitlines()

@@ -14,14 +14,14 @@ def wave(high: float, busy: int, silent: int, times: int) -> np.ndarray:
     return np.tile(np.repeat([high, 0.0], [busy, silent]), times)[None]
 
 
-def test_the_bursts_and_gaps_of_a_wave_have_their_lengths() -> None:
+def test_bursts_and_gaps_of_a_wave() -> None:
     bursts, gaps = find_lengths(take(wave(10e9, 3, 2, 5)), THRESHOLDS)
     np.testing.assert_allclose(bursts.seconds, [0.03] * 4)
     np.testing.assert_allclose(gaps.seconds, [0.02] * 5)
     assert gaps.ended.tolist() == [True] * 4 + [False]
 
 
-def test_the_histogram_is_the_share_of_time_and_the_curve_reaches_all_of_it() -> None:
+def test_histogram_and_cumulative_share_sum_to_all_time() -> None:
     figure = draw_distribution([take(wave(10e9, 3, 1, 50))], STILL)
     histogram, cumulative = figure.axes[0], figure.axes[1]
     shares = histogram.patches[0].get_data().values
@@ -29,7 +29,7 @@ def test_the_histogram_is_the_share_of_time_and_the_curve_reaches_all_of_it() ->
     np.testing.assert_allclose(cumulative.lines[0].get_ydata()[-1], 100.0)
 
 
-def test_the_share_of_lengths_falls_from_all_to_the_last() -> None:
+def test_share_of_lengths_decreases() -> None:
     bursts = np.concatenate([np.repeat([0.0, 10e9], [2, length]) for length in (3, 1, 2, 2, 0)])
     times, share = draw_distribution([take(bursts[None])], STILL).axes[2].lines[0].get_data()
     np.testing.assert_allclose(times[1:], [10, 20, 30, 30])

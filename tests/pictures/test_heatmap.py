@@ -9,7 +9,7 @@ from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.figure import THEMES, Figure, Polygon
 from ibpulse.workbench.pictures.heatmap import draw_heatmap
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.picture_run import PictureRun
+from ibpulse.workbench.pictures.run import PictureRun
 from tests.pictures.runs import STILL, count_colour, event, pixels, take
 
 DARKEST, BRIGHTEST = "#440154", "#fde725"
@@ -45,11 +45,11 @@ def row_pixels(picture: np.ndarray, row: int, part: slice) -> np.ndarray:
     return picture[y - 3 : y + 4, x[0] : x[1]]
 
 
-def test_the_picture_has_the_width_that_was_asked_for(tmp_path: Path) -> None:
+def test_picture_has_the_requested_width(tmp_path: Path) -> None:
     assert draw(tmp_path, rails(), replace(STILL, width_pixels=1200, dpi=150)).shape[1] == 1200
 
 
-def test_an_idle_rail_is_dark_and_a_busy_one_is_bright(tmp_path: Path) -> None:
+def test_idle_rail_is_dark_busy_rail_bright(tmp_path: Path) -> None:
     picture = draw(tmp_path, rails())
     idle, busy = (row_pixels(picture, row, slice(0.1, 0.9)) for row in (0, 1))
     assert count_colour(idle, DARKEST) == idle.shape[0] * idle.shape[1]
@@ -57,7 +57,7 @@ def test_an_idle_rail_is_dark_and_a_busy_one_is_bright(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_hole_is_hatched_and_never_the_colour_of_nothing(tmp_path: Path, theme: str) -> None:
+def test_missing_data_is_hatched(tmp_path: Path, theme: str) -> None:
     picture = draw(tmp_path, rails(), replace(STILL, theme=theme))
     hole = row_pixels(picture, 2, slice(0.55, 0.95))
     assert count_colour(hole, DARKEST) == 0
@@ -72,7 +72,7 @@ def test_two_recordings_share_one_colour_scale() -> None:
     assert limits == {(0.0, 100.0)}
 
 
-def test_a_long_recording_shows_the_highest_and_the_mean_of_each_column() -> None:
+def test_long_recording_shows_maximum_and_mean() -> None:
     rates = np.full((1, 50_000), 10e9)
     rates[0, 23_456] = 90e9
     highest, mean = maps(draw_heatmap([take(rates)], STILL))
@@ -91,7 +91,7 @@ def test_one_of_the_two_can_be_asked_for(statistic: str, top: float) -> None:
     assert values.max() == pytest.approx(top, rel=0.1)
 
 
-def test_the_highest_tick_of_a_long_recording_is_seen_in_the_picture(tmp_path: Path) -> None:
+def test_single_peak_of_a_long_recording_is_visible(tmp_path: Path) -> None:
     rates = np.zeros((1, 20_000))
     rates[0, 12_345] = 100e9
     assert count_colour(draw(tmp_path, rates, replace(STILL, statistic="max")), BRIGHTEST) > 100
@@ -105,7 +105,7 @@ def incident() -> PictureRun:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_link_that_is_down_is_a_line_and_never_the_colour_of_nothing(tmp_path: Path, theme: str) -> None:
+def test_down_link_is_a_line(tmp_path: Path, theme: str) -> None:
     render("heatmap", [incident()], tmp_path / "a.png", replace(STILL, theme=theme))
     picture, axes = pixels(tmp_path / "a.png"), draw_heatmap([incident()], STILL).axes[0]
     place, height, width = axes.get_position(), *pixels(tmp_path / "a.png").shape[:2]
@@ -120,7 +120,7 @@ def test_a_link_that_is_down_is_a_line_and_never_the_colour_of_nothing(tmp_path:
     assert count_colour(row[len(row) // 2 - 1 : len(row) // 2 + 1], THEMES[theme].down) == 2 * row.shape[1]
 
 
-def test_a_column_with_traffic_before_the_link_went_down_shows_the_traffic() -> None:
+def test_column_with_traffic_is_not_down() -> None:
     rates, down = np.zeros((1, 50_000)), np.zeros((1, 50_000), dtype=np.bool_)
     rates[0, :100], down[0, 101:] = 90e9, True
     highest, _ = maps(draw_heatmap([take(rates, down=down)], STILL))
@@ -137,7 +137,7 @@ def test_events_are_numbered_and_told(tmp_path: Path) -> None:
     assert "node7 · 2025-11-21 00:00:00 UTC · 2 s at 10 ms · 16.7 % missing · 16.7 % link down" in said
 
 
-def test_rates_above_the_line_rate_do_not_stretch_the_scale(tmp_path: Path) -> None:
+def test_scale_stops_at_the_line_rate(tmp_path: Path) -> None:
     rates = np.full((2, 200), 80e9)
     rates[1, 7] = 150e9
     render("heatmap", [take(rates)], tmp_path / "a.svg", STILL)
@@ -155,7 +155,7 @@ def texts(path: Path) -> str:
     return "\n".join("".join(text.itertext()) for text in found).replace("\u00a0", " ")
 
 
-def test_an_svg_has_its_labels_with_units_as_texts(tmp_path: Path) -> None:
+def test_svg_labels_are_text_with_units(tmp_path: Path) -> None:
     render("heatmap", [take(rails(3000), "before")], tmp_path / "a.svg", STILL)
     said = texts(tmp_path / "a.svg")
     for label in (
@@ -190,7 +190,7 @@ def test_a_long_time_is_in_minutes_and_hours(tmp_path: Path) -> None:
         assert f"time since the beginning ({sign})" in texts(tmp_path / "a.svg")
 
 
-def test_long_names_are_cut_and_long_lines_wrapped_to_their_width(tmp_path: Path) -> None:
+def test_long_names_are_cut_and_lines_wrapped(tmp_path: Path) -> None:
     runs = [replace(take(rails(), "x" * 200), host="h" * 60), take(rails(), "$b$")]
     runs[1] = replace(runs[1], node=replace(runs[1].node, facts=(("idle rails", "mlx5_0:1, " * 30),)))
     render("heatmap", runs, tmp_path / "a.svg", STILL)

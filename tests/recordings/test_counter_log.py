@@ -19,8 +19,8 @@ from ibpulse.core.recordings import Recording, load, save
 from ibpulse.workbench.recorder import counter_log
 from ibpulse.workbench.recorder.counter_log import LogColumns, PortLog, read_log
 from ibpulse.workbench.recorder.resampling import GridOptions, resample
-from ibpulse.workbench.simulate.fsdp import DENSE
 from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import DENSE
 from tests.recordings.recordings import make_recording
 
 SECOND_NS = 1_000_000_000

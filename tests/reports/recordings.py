@@ -27,9 +27,11 @@ def play(workload: Workload, seconds: float, seed: int = 0, rails: int = 8, tick
     return record(np.diff(moved, axis=0).transpose(1, 2, 0) / (tick_ns / SECOND_NS), tick_ns)
 
 
-def record(rates: np.ndarray, tick_ns: int = TICK_NS, events: tuple[Event, ...] = ()) -> Recording:
+def record(
+    rates: np.ndarray, tick_ns: int = TICK_NS, events: tuple[Event, ...] = (), line: float | None = LINE
+) -> Recording:
     """Rates (ports, 2, ticks), NaN in holes, as a recording that begins with a whole second."""
-    ports = tuple(RecordedPort(f"mlx5_{number}", 1, LINE, state="ACTIVE") for number in range(len(rates)))
+    ports = tuple(RecordedPort(f"mlx5_{number}", 1, line, state="ACTIVE") for number in range(len(rates)))
     meta = RecordingMeta("node7", tick_ns, ports, "record", events=events)
     seconds = np.where(np.isnan(rates), 0.0, tick_ns / SECOND_NS)
     return Recording(meta, START_NS + tick_ns, rates.astype(np.float64), seconds)

@@ -15,11 +15,11 @@ from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.ring import layout as at
 from ibpulse.core.statistics.rates import rates
 from ibpulse.workbench.reports.run import Run
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE, Fsdp
 from ibpulse.workbench.simulate.timeline import Schedule
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Fsdp
 from tests.aggregator.rings import Ring, port
 from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, run_of
-from tests.reports.test_jobs_of_reports import job
+from tests.reports.test_jobs import job
 from tests.tables import for_each
 
 SECONDS = 60
@@ -87,7 +87,7 @@ def test_it_is_the_number_of_the_daemon(here: str, there: str, both: tuple[Summa
     assert run.values[here] == pytest.approx(getattr(summary.node, there), rel=1e-3 if here in means else 1e-9)
 
 
-def test_burstiness_is_that_of_the_daemon_at_every_time_scale(both: tuple[Summary, Run]) -> None:
+def test_burstiness_equals_the_daemons(both: tuple[Summary, Run]) -> None:
     summary, run = both
     found = {scale: run.values[f"burstiness_cv_{scale}"] for scale in summary.node.burstiness_cv}
     assert found == pytest.approx(dict(summary.node.burstiness_cv), rel=1e-9)
@@ -109,7 +109,7 @@ def test_period_and_label_are_those_of_the_daemon(both: tuple[Summary, Run]) -> 
     assert run.values["signature_confidence"] == pytest.approx(summary.node.workload_signature_confidence, rel=1e-9)
 
 
-def test_observed_time_and_shares_are_those_of_the_daemon(both: tuple[Summary, Run]) -> None:
+def test_observed_time_and_shares_equal_the_daemons(both: tuple[Summary, Run]) -> None:
     summary, run = both
     assert run.values["observed_ratio"] * SECONDS == pytest.approx(summary.node.observed_seconds, rel=1e-9)
     assert summary.node.observed_seconds == pytest.approx(SECONDS - 7 * TICK_NS / SECOND_NS)
@@ -118,7 +118,7 @@ def test_observed_time_and_shares_are_those_of_the_daemon(both: tuple[Summary, R
     assert [one.idle for one in run.ports] == [one.rail_idle for one in summary.ports]
 
 
-def test_the_balance_of_several_jobs_is_that_of_the_daemon(tmp_path: Path) -> None:
+def test_balance_of_jobs_equals_the_daemons(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, *(port(f"{device}:1") for device in DEVICES), seconds=90)
     fill(ring, DENSE)
     placed = [job("1", *DEVICES[:4]), job("2", *DEVICES[4:6]), job("3", *DEVICES[5:])]
@@ -140,9 +140,7 @@ def test_the_balance_of_several_jobs_is_that_of_the_daemon(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("workload", "saturated"), [(MOE, True), (DENSE, False)], ids=["moe", "dense"])
 @pytest.mark.parametrize("rails", [DEVICES, [device for device in DEVICES if device != "mlx5_6"]], ids=["idle", "all"])
-def test_the_published_moe_run_is_moe_saturated_with_and_without_its_idle_rail(
-    tmp_path: Path, workload: Fsdp, saturated: bool, rails: list[str]
-) -> None:
+def test_published_moe_run_is_moe_saturated(tmp_path: Path, workload: Fsdp, saturated: bool, rails: list[str]) -> None:
     ring = Ring.create(tmp_path, *(port(f"{device}:1") for device in rails), seconds=90)
     aggregator = Aggregator(ring.reader, AggregatorOptions())
     fill(ring, workload)

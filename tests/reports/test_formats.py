@@ -16,10 +16,10 @@ from ibpulse.base.errors import RecordingError
 from ibpulse.core.events import Event
 from ibpulse.workbench.reports.comparison import Report, assemble
 from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
-from ibpulse.workbench.reports.report_table import plain_text
 from ibpulse.workbench.reports.rows import Unit, rows
 from ibpulse.workbench.reports.span import ReportOptions
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.reports.table import plain_text
+from ibpulse.workbench.simulate.workloads import DENSE, MOE
 from tests.reports.recordings import SECOND_NS, play, record, report_of, run_of, wave
 
 DOCS = Path(__file__).parents[2] / "docs/report.md"
@@ -70,16 +70,8 @@ def read(text: str) -> Reader:
     return reader
 
 
-@pytest.mark.parametrize("form", RENDERERS)
-def test_every_format_has_every_row(report: Report, form: str) -> None:
-    text = RENDERERS[form](report)
-    for row in report.rows:
-        # Markdown has its own signs made plain
-        assert row.label in text.replace("\\", "")
-
-
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
-def test_every_format_for_people_says_what_was_described_and_how_sure_it_is(report: Report, form: str) -> None:
+def test_text_formats_describe_source_and_intervals(report: Report, form: str) -> None:
     text = " ".join(RENDERERS[form](report).replace("\\", "").split())
     assert (
         "/recordings/a.parquet: node node7, record, every 10ms; 60.00 s from 2025-11-21 00:00:00 UTC, the whole" in text
@@ -118,7 +110,7 @@ def test_one_recording_needs_80_columns() -> None:
     assert "change" not in text
 
 
-def test_long_names_are_cut_at_the_front_and_equal_ones_are_numbered() -> None:
+def test_long_names_are_cut_equal_names_numbered() -> None:
     options = ReportOptions()
     recording = play(DENSE, 20)
     long = [run_of(recording, options, f"{'x' * 60}-{number}") for number in range(2)]
@@ -127,13 +119,13 @@ def test_long_names_are_cut_at_the_front_and_equal_ones_are_numbered() -> None:
     assert assemble([long[0], long[0]], options).names == (f"{'x' * 60}-0 (1)", f"{'x' * 60}-0 (2)")
 
 
-def test_files_of_one_name_are_told_apart_by_their_paths() -> None:
+def test_equal_file_names_show_their_paths() -> None:
     run = run_of(play(DENSE, 20))
     other = replace(run, path=Path("/other/a.parquet"))
     assert assemble([run, other], ReportOptions()).names == ("/recordings/a.parquet", "/other/a.parquet")
 
 
-def test_markdown_is_one_table_with_what_matters_in_bold(report: Report) -> None:
+def test_markdown_marks_significant_changes_bold(report: Report) -> None:
     lines = render_markdown(report).splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert table[:2] == ["|  | a | b | change |", "| --- | ---: | ---: | ---: |"]
@@ -152,19 +144,8 @@ def test_the_page_stands_alone_and_is_well_formed(report: Report) -> None:
     assert cells["step time"][2].endswith("] *")
 
 
-def test_the_page_follows_the_theme_of_its_reader(report: Report) -> None:
-    text = render_page(report)
-    assert "prefers-color-scheme: dark" in text
-    assert '<meta name="color-scheme" content="light dark">' in text
-
-
-def test_the_page_explains_every_row(report: Report) -> None:
-    text = render_page(report)
-    assert all(f"<dt>{row.label}</dt>" in text for row in report.rows)
-
-
 @pytest.mark.parametrize("form", ["markdown", "html"])
-def test_names_from_elsewhere_are_text_and_nothing_else(form: str) -> None:
+def test_hostile_names_are_escaped(form: str) -> None:
     recording = play(DENSE, 20)
     meta = replace(recording.meta, host=HOSTILE, reason=f"| {HOSTILE} `x`", source="capture")
     ports = (replace(meta.ports[0], device=HOSTILE), *meta.ports[1:])
@@ -184,7 +165,7 @@ def test_a_page_without_jinja_says_what_to_install(report: Report, monkeypatch: 
         render_page(report)
 
 
-def test_json_has_the_values_in_base_units_and_their_intervals(report: Report) -> None:
+def test_json_has_base_units_and_intervals(report: Report) -> None:
     document = json.loads(render_json(report))
     first = document["recordings"][0]
     assert document["ibpulse_report_version"] == 1
@@ -199,7 +180,7 @@ def test_json_has_the_values_in_base_units_and_their_intervals(report: Report) -
     assert (change["differs"], document["changes"][0]["base"]) == (True, "a")
 
 
-def test_json_says_null_for_what_is_not_known() -> None:
+def test_unknown_values_are_null() -> None:
     document = json.loads(render_json(report_of(record(np.full((1, 2, 50), np.nan)), play(DENSE, 20))))
     nothing = document["recordings"][0]
     assert nothing["values"]["mean_bytes_per_second"] is None
@@ -207,7 +188,7 @@ def test_json_says_null_for_what_is_not_known() -> None:
     assert nothing["intervals"] == {}
 
 
-def test_the_page_of_the_documentation_names_every_member_of_the_json(report: Report) -> None:
+def test_documentation_names_every_json_member(report: Report) -> None:
     text = DOCS.read_text()
     document = json.loads(render_json(report))
     members = {*document, *document["options"], *document["rows"][0], *document["changes"][0]}
@@ -221,7 +202,7 @@ def test_the_page_of_the_documentation_names_every_member_of_the_json(report: Re
     assert not missing
 
 
-def test_the_page_of_the_documentation_has_the_table_of_the_rows(report: Report) -> None:
+def test_documentation_has_the_table_of_rows(report: Report) -> None:
     lines = ["| row | key | definition | per sample | ± |", "|---|---|---|---|---|"]
     for row in rows((10_000_000,)):
         told, sure = ("x" if row.finest else ""), ("x" if row.key in report.runs[0].spreads else "")
@@ -229,7 +210,7 @@ def test_the_page_of_the_documentation_has_the_table_of_the_rows(report: Report)
     assert "\n".join(lines) in DOCS.read_text(), "put this table into docs/report.md:\n" + "\n".join(lines)
 
 
-def test_what_was_cut_off_or_not_recorded_or_too_short_is_said() -> None:
+def test_incomplete_recordings_are_remarked() -> None:
     recording = play(DENSE, 4)
     recording.bytes_per_second[:, 1], recording.seconds[:, 1] = np.nan, 0.0
     text = " ".join(render_text(report_of(replace(recording, meta=replace(recording.meta, complete=False)))).split())
@@ -238,7 +219,7 @@ def test_what_was_cut_off_or_not_recorded_or_too_short_is_said() -> None:
     assert "a: too short for intervals: fewer than 20 steps or seconds; record at least 60 s to compare runs." in text
 
 
-def test_cached_counters_blocks_and_cut_windows_are_said() -> None:
+def test_slow_counters_blocks_and_trimming_are_remarked() -> None:
     recording = record(np.full((1, 2, 3000), 1e9))
     ports = tuple(replace(port, resolution_seconds=0.03) for port in recording.meta.ports)
     meta = replace(recording.meta, ports=ports, reason="ib alert")
@@ -250,11 +231,6 @@ def test_cached_counters_blocks_and_cut_windows_are_said() -> None:
     trimmed = " ".join(render_text(report_of(record(rates), options=ReportOptions(trim=True))).split())
     assert "without 1.000 s before and 510.0 ms after" in trimmed
     assert "Windows are trimmed to the first and the last active sample." in trimmed
-
-
-def test_no_interval_means_no_mark_and_that_is_said() -> None:
-    text = " ".join(render_text(report_of(play(DENSE, 3), play(MOE, 3))).split())
-    assert "No change is marked because there are no intervals." in text
 
 
 @pytest.mark.parametrize(
@@ -277,13 +253,13 @@ def test_no_interval_means_no_mark_and_that_is_said() -> None:
         ("dense_like", "word", "dense_like"),
     ],
 )
-def test_values_are_written_in_four_digits_and_the_unit_that_fits(
+def test_values_have_four_digits_and_fitting_unit(
     value: float | str | tuple[str, ...] | None, unit: Unit, text: str
 ) -> None:
     assert plain_text(value, unit) == text
 
 
-def test_a_simulated_recording_is_said_at_the_top_of_every_format() -> None:
+def test_every_format_starts_with_simulated() -> None:
     real = play(DENSE, 20)
     simulated = replace(real, meta=replace(real.meta, simulated=True))
     said = "SIMULATED: recorded from a simulator or a replay, not from hardware."
@@ -304,7 +280,7 @@ CONTROLS = "x\nFORGED \x1b[31m\x9b\u202e\u2028"
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_no_text_of_a_recording_reaches_the_terminal_or_begins_a_line(form: str) -> None:
+def test_control_characters_are_escaped(form: str) -> None:
     recording = record(wave(1e9, 20, 12, 200, 2))
     ports = (replace(recording.meta.ports[0], device=CONTROLS), recording.meta.ports[1])
     event = Event(recording.start_ns + SECOND_NS, "link-up", f"{CONTROLS}:1", CONTROLS, SECOND_NS)

@@ -13,7 +13,7 @@ from ibpulse.workbench.reports.formats import render_json, render_markdown, rend
 from ibpulse.workbench.reports.rows import rows
 from ibpulse.workbench.reports.run import Run
 from ibpulse.workbench.reports.span import ReportOptions
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
+from ibpulse.workbench.simulate.workloads import DENSE, MOE
 from tests.reports.recordings import TICK_NS, play, record, report_of, run_of, wave
 
 TICK = TICK_NS / 1e9
@@ -104,7 +104,7 @@ def is_true(run: Run, full: Run, key: str, samples: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("kind", ["single", "freeze"])
-def test_every_shown_row_is_that_of_the_complete_recording(pattern: str, kind: str) -> None:
+def test_shown_rows_equal_those_without_gaps(pattern: str, kind: str) -> None:
     recording = PATTERNS[pattern]
     full = run_of(recording, OPTIONS)
     bandwidth = recording.bytes_per_second.sum(axis=(0, 1))
@@ -157,7 +157,7 @@ def test_counts_of_incomplete_recordings_are_the_least_possible() -> None:
     assert found == [count, None]
 
 
-def test_a_quantile_that_too_many_runs_do_not_reach_is_not_given() -> None:
+def test_quantile_is_unknown_with_many_cut_runs() -> None:
     # nine gaps of 50 ms, and one that the end cuts off: its length may be the only one of more than 95 %
     rates = np.concatenate([np.tile(np.repeat([1e9, 0.0], [5, 5]), 10), np.zeros(95)])
     report = report_of(record(np.broadcast_to(rates, (1, 2, len(rates)))), options=replace(OPTIONS, trim=False))
@@ -166,7 +166,7 @@ def test_a_quantile_that_too_many_runs_do_not_reach_is_not_given() -> None:
     assert "gap length, p95: unknown, because too many gaps are cut off" in render_text(report)
 
 
-def test_freezes_do_not_make_the_silence_of_a_step_longer() -> None:
+def test_freezes_do_not_lengthen_silence() -> None:
     dense, truth = PATTERNS["dense"], number(run_of(PATTERNS["dense"], OPTIONS), "step_gap_seconds")
     runs = [run_of(without(dense, lost_samples(dense.ticks, 0.05, "freeze", seed)), OPTIONS) for seed in range(12)]
     assert np.mean([number(run, "step_gap_seconds") for run in runs]) == pytest.approx(truth, rel=0.01)

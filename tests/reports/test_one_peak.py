@@ -28,9 +28,9 @@ from ibpulse.core.recordings.from_ring import line_rates, read_pieces
 from ibpulse.core.ring import layout as at
 from ibpulse.core.statistics.span_statistics import find_lines
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.picture_run import PictureNode, choose_scale, take_run
+from ibpulse.workbench.pictures.run import PictureNode, choose_scale, take_run
 from ibpulse.workbench.reports.span import ReportOptions, choose_window
-from ibpulse.workbench.top.ring_watcher import RingWatcher
+from ibpulse.workbench.top.ring import RingWatcher
 from tests.aggregator.rings import MS, RATE, Ring, port
 from tests.reports.recordings import run_of
 from tests.web.rings import given_parts
@@ -128,7 +128,7 @@ def port_peaks(node: Node) -> np.ndarray:
     )
 
 
-def test_the_peak_of_the_metric_is_certain_and_close(node: Node) -> None:
+def test_metric_peak_is_certain_and_close(node: Node) -> None:
     peaks = port_peaks(node)
     # a late counter can only be told from traffic above the line rate
     assert (peaks <= 1.01 * RATE).all()
@@ -152,7 +152,7 @@ async def window(node: Node, **query: object) -> tuple[dict[str, Any], np.ndarra
     return json.loads(answer.headers["X-Ibpulse-Window"]), np.load(io.BytesIO(answer.content))
 
 
-async def test_the_highest_of_a_window_is_the_peak_of_the_metric(node: Node) -> None:
+async def test_window_maximum_is_the_metric_peak(node: Node) -> None:
     about, values = await window(node)
     assert about["points"] == LAST - FIRST + 1
     assert about["implausible"]["merged"] > 20
@@ -163,7 +163,7 @@ async def test_the_highest_of_a_window_is_the_peak_of_the_metric(node: Node) -> 
     np.testing.assert_allclose(values[:, :333].max(axis=1), port_peaks(node).ravel(), rtol=CLOSE)
 
 
-def test_the_stream_and_the_page_have_the_peak_of_the_metric(node: Node) -> None:
+def test_stream_and_page_have_the_metric_peak(node: Node) -> None:
     peaks = [one.peak_bytes_per_second for one in describe_second(node.snapshot).ports]
     found = [[each.transmit, each.receive] for each in peaks]
     assert found == port_peaks(node).tolist()
@@ -196,7 +196,7 @@ def test_top_shows_the_peak_of_the_metric(node: Node) -> None:
     assert (peaks <= 1.01 * RATE).all()
 
 
-def test_a_recording_and_its_report_have_the_peaks_of_the_metrics(node: Node, recording: Recording) -> None:
+def test_recording_and_report_have_the_metric_peak(node: Node, recording: Recording) -> None:
     np.testing.assert_array_equal(recording.peaks.max(axis=2), port_peaks(node))
     values = run_of(recording).values
     assert values["peak_bytes_per_second"] == pytest.approx(
@@ -205,7 +205,7 @@ def test_a_recording_and_its_report_have_the_peaks_of_the_metrics(node: Node, re
     assert run_of(recording).merged_samples > 40
 
 
-async def test_a_recording_of_a_daemon_has_the_peaks_of_its_metrics(node: Node, recording: Recording) -> None:
+async def test_recording_from_daemon_has_the_metric_peak(node: Node, recording: Recording) -> None:
     about, values = await window(node, statistic="mean", uncertainty="true")
     remote = NodeArray(WindowHead(**about), values)
     rates = np.stack([remote.both(name) for name in NAMES]).astype(np.float64)

@@ -34,9 +34,7 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("period", GROUPS)
-def test_the_ports_of_a_job_have_its_step_and_are_balanced(
-    switch: Path, period: float, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_job_ports_share_step_and_balance(switch: Path, period: float, capsys: pytest.CaptureFixture[str]) -> None:
     ports = [f"--port={name}" for name in GROUPS[period]]
     # a hole of four minutes at the beginning of every port hides the steps of the whole
     whole = report(capsys, str(switch), *ports)["values"]
@@ -54,7 +52,7 @@ def test_the_ports_of_a_job_have_its_step_and_are_balanced(
     assert values["peak_bytes_per_second"] < 1.02 * 4 * 2 * 25e9
 
 
-def test_no_byte_of_the_log_is_lost_but_those_of_the_hole(switch: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_imported_log_loses_only_the_gap(switch: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "Leaf-5_3_1"
     rows = pd.read_csv(find_file("zhejianglab_16ports_0p57s.csv.gz"))
     rows = rows[rows.port == name]
@@ -67,7 +65,7 @@ def test_no_byte_of_the_log_is_lost_but_those_of_the_hole(switch: Path, capsys: 
     assert values["mean_bytes_per_second"] * seconds == pytest.approx(moved, rel=2e-3)
 
 
-def test_the_step_of_a_real_training_run_is_found_in_the_log_that_the_page_makes(
+def test_step_of_a_real_run_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = find_file("straggler_trace_ST.parquet")

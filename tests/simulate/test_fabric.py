@@ -1,4 +1,4 @@
-"""The tree on disk: its content, its progress, and every fault. Clocks are passed in."""
+"""A simulated fabric while it runs: counters, faults, workloads."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError, FabricError
-from ibpulse.workbench.simulate.fabric import SimulatedFabric, run_fabric
+from ibpulse.workbench.simulate.fabric import SimulatedFabric, parse_control, run_fabric
 from ibpulse.workbench.simulate.nic import REQUEST_BYTES, START_WORDS
 from ibpulse.workbench.simulate.timeline import Schedule
-from ibpulse.workbench.simulate.tree_files import SimulatedCounterFile
-from ibpulse.workbench.simulate.workloads import Constant, Square
+from ibpulse.workbench.simulate.tree import SimulatedCounterFile
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Idle, Square, Stretched
 
 SECOND = 1_000_000_000
 TICK = 10_000_000
@@ -80,14 +81,14 @@ def test_the_tree_is_laid_out_as_sysfs(fabric: SimulatedFabric) -> None:
     assert (fabric.directory / "class/net/ib1").resolve().parent.parent == (base / "mlx5_1/device").resolve()
 
 
-def test_the_tree_says_that_it_is_simulated_and_keeps_saying_so(fabric: SimulatedFabric) -> None:
+def test_tree_stays_marked_as_simulated(fabric: SimulatedFabric) -> None:
     assert Inventory(fabric.directory).scan().simulated
     fabric.faults_file.unlink()
     advance(fabric, 0.3)
     assert Inventory(fabric.directory).scan().simulated
 
 
-def test_the_counters_begin_large_and_follow_the_schedule_exactly(fabric: SimulatedFabric) -> None:
+def test_counters_follow_the_schedule_exactly(fabric: SimulatedFabric) -> None:
     assert count(fabric, "mlx5_0") == START_WORDS[0]
     assert count(fabric, "mlx5_1", "port_rcv_data") == START_WORDS[1] + 1
     for tick in range(1, 50):
@@ -95,9 +96,7 @@ def test_the_counters_begin_large_and_follow_the_schedule_exactly(fabric: Simula
         assert count(fabric, "mlx5_0") == START_WORDS[0] + tick * 10_000_000
 
 
-def test_a_device_appears_with_the_counters_that_it_goes_on_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_appears_with_its_counter_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedFabric, "write", lambda *_: None)
     fabric = SimulatedFabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK)
     fabric.build(START)
@@ -113,7 +112,7 @@ def test_packets_follow_once_a_second(fabric: SimulatedFabric) -> None:
     assert count(fabric, "mlx5_0", "multicast_xmit_packets") == count(fabric, "mlx5_0", "symbol_error") == 0
 
 
-def test_the_management_port_carries_a_trickle_of_its_own(fabric: SimulatedFabric) -> None:
+def test_management_port_has_its_own_traffic(fabric: SimulatedFabric) -> None:
     assert moved(fabric, "mlx5_an0", 1) == 3_000_000
 
 
@@ -131,7 +130,7 @@ def test_a_slow_rail_carries_its_part(fabric: SimulatedFabric) -> None:
     assert moved(fabric, "mlx5_0", 1) == pytest.approx(WORDS_PER_SECOND / 4, abs=2)
 
 
-def test_a_link_flap_shows_in_the_status_and_stops_the_traffic(fabric: SimulatedFabric) -> None:
+def test_link_flap_changes_status_and_stops_traffic(fabric: SimulatedFabric) -> None:
     switch(fabric, {"link-flap": ["mlx5_0"]})
     assert (port(fabric, "mlx5_0") / "state").read_text() == "1: DOWN\n"
     assert (port(fabric, "mlx5_0") / "rate").read_text() == "10 Gb/sec (4X SDR)\n"
@@ -142,7 +141,7 @@ def test_a_link_flap_shows_in_the_status_and_stops_the_traffic(fabric: Simulated
     assert count(fabric, "mlx5_0", "link_downed") == 1
 
 
-def test_a_link_that_has_trained_down_has_half_its_rate_and_traffic(fabric: SimulatedFabric) -> None:
+def test_trained_down_link_has_half_rate(fabric: SimulatedFabric) -> None:
     switch(fabric, {"trained-down": ["mlx5_0", "mlx5_an0"], "slow-rail": {"mlx5_1": 0.8}})
     assert (port(fabric, "mlx5_0") / "rate").read_text() == "200 Gb/sec (2X NDR)\n"
     assert (port(fabric, "mlx5_an0") / "rate").read_text() == "50 Gb/sec (2X EDR)\n"
@@ -152,7 +151,7 @@ def test_a_link_that_has_trained_down_has_half_its_rate_and_traffic(fabric: Simu
     assert moved(fabric, "mlx5_1", 1) == pytest.approx(WORDS_PER_SECOND * 0.4, abs=2)
 
 
-def test_a_device_vanishes_and_returns_with_counters_at_zero(fabric: SimulatedFabric) -> None:
+def test_returned_device_counts_from_zero(fabric: SimulatedFabric) -> None:
     function = (fabric.directory / "class/infiniband/mlx5_0/device").resolve()
     switch(fabric, {"vanish": ["mlx5_0"]})
     assert sorted(os.listdir(fabric.directory / "class/infiniband")) == ["mlx5_1", "mlx5_an0"]
@@ -165,7 +164,7 @@ def test_a_device_vanishes_and_returns_with_counters_at_zero(fabric: SimulatedFa
     assert moved(fabric, "mlx5_0", 1) == WORDS_PER_SECOND
 
 
-def test_a_reset_happens_once_each_time_it_is_listed(fabric: SimulatedFabric) -> None:
+def test_reset_applies_once_per_listing(fabric: SimulatedFabric) -> None:
     switch(fabric, {"reset": ["mlx5_0"]})
     assert count(fabric, "mlx5_0") <= 0.3 * WORDS_PER_SECOND
     advance(fabric, 2)
@@ -183,7 +182,7 @@ def test_another_fault_does_not_repeat_a_reset(fabric: SimulatedFabric) -> None:
     assert count(fabric, "mlx5_0") >= WORDS_PER_SECOND
 
 
-def test_a_shorter_value_never_shows_digits_of_the_longer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shorter_value_overwrites_all_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "counter"
     path.write_text("205143497464492\n")
     seen: list[int] = []
@@ -197,7 +196,7 @@ def test_a_shorter_value_never_shows_digits_of_the_longer_one(tmp_path: Path, mo
     assert path.read_text() == "7\n"
 
 
-def test_a_stuck_counter_stands_and_goes_on_without_a_leap(fabric: SimulatedFabric) -> None:
+def test_stuck_counter_resumes_without_jump(fabric: SimulatedFabric) -> None:
     switch(fabric, {"stuck": ["mlx5_0"]})
     before = count(fabric, "mlx5_0")
     advance(fabric, 1)
@@ -206,7 +205,7 @@ def test_a_stuck_counter_stands_and_goes_on_without_a_leap(fabric: SimulatedFabr
     assert count(fabric, "mlx5_0") - before <= 0.3 * WORDS_PER_SECOND
 
 
-def test_a_congested_port_waits_a_part_of_the_time_that_its_bytes_take(fabric: SimulatedFabric) -> None:
+def test_congested_port_waits_a_share_of_time(fabric: SimulatedFabric) -> None:
     switch(fabric, {"congested": {"mlx5_0": 0.25}})
     # like the packets, the count is written less often than the bytes
     before = count(fabric, "mlx5_0", "port_xmit_wait")
@@ -234,7 +233,7 @@ def test_packets_are_marked_only_on_ethernet(fabric: SimulatedFabric) -> None:
     assert [hardware(fabric, "mlx5_0", name) for name in names] == [0, 0, 0]
 
 
-def test_bit_errors_are_a_part_of_the_bits_and_stop_at_16_bits(fabric: SimulatedFabric) -> None:
+def test_bit_errors_saturate_at_16_bits(fabric: SimulatedFabric) -> None:
     switch(fabric, {"bit-errors": {"mlx5_0": 1e-7}})
     before = count(fabric, "mlx5_0", "symbol_error")
     packets = moved(fabric, "mlx5_0", 5, "port_rcv_packets")
@@ -251,7 +250,7 @@ def requests(fabric: SimulatedFabric, device: str) -> int:
     return hardware(fabric, device, "rx_write_requests")
 
 
-def test_requests_are_counted_while_the_counters_of_the_port_are_stuck(fabric: SimulatedFabric) -> None:
+def test_requests_count_while_port_counters_are_stuck(fabric: SimulatedFabric) -> None:
     switch(fabric, {"stuck": ["mlx5_0"], "idle-rail": ["mlx5_1"]})
     advance(fabric, 2)
     before = requests(fabric, "mlx5_0"), requests(fabric, "mlx5_1")
@@ -269,7 +268,7 @@ def test_requests_go_on_when_the_workload_changes(fabric: SimulatedFabric) -> No
     assert requests(fabric, "mlx5_0") - before == pytest.approx(2 * RATE / REQUEST_BYTES, rel=0.3)
 
 
-def test_a_slow_refresh_shows_new_values_only_at_its_multiples(fabric: SimulatedFabric) -> None:
+def test_refresh_updates_at_multiples_only(fabric: SimulatedFabric) -> None:
     switch(fabric, {"refresh": {"mlx5_0": 100}})
     at_ns = advance(fabric, 0.1)
     seen = []
@@ -289,9 +288,7 @@ def test_unreadable_counters_say_so_and_recover(fabric: SimulatedFabric) -> None
     assert (folder / "symbol_error").read_text() == "0\n"
 
 
-def test_a_bad_faults_file_changes_nothing_and_is_logged(
-    fabric: SimulatedFabric, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_bad_faults_file_is_logged_and_ignored(fabric: SimulatedFabric, caplog: pytest.LogCaptureFixture) -> None:
     switch(fabric, {"idle-rail": ["mlx5_0"]})
     fabric.faults_file.write_text("{")
     assert moved(fabric, "mlx5_0", 0.6) == 0
@@ -369,7 +366,7 @@ class Clocks:
         return [words for _, words in self.seen]
 
 
-def test_the_writer_is_ahead_of_each_multiple_but_after_the_late_reads_of_the_last(fabric: SimulatedFabric) -> None:
+def test_writer_writes_between_late_reads_and_next_multiple(fabric: SimulatedFabric) -> None:
     clocks = Clocks(fabric, 5)
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000]
     assert [(wall - START) % TICK for wall, _ in clocks.seen[1:]] == [6_000_000] * 4
@@ -393,14 +390,14 @@ def test_a_late_writer_slips_and_never_catches_up(fabric: SimulatedFabric) -> No
 
 
 @pytest.mark.parametrize("leap", [-3600 * SECOND, 3600 * SECOND, -4 * TICK])
-def test_a_step_of_the_wall_clock_moves_no_counter(fabric: SimulatedFabric, leap: int) -> None:
+def test_wall_clock_step_moves_no_counter(fabric: SimulatedFabric, leap: int) -> None:
     clocks = Clocks(fabric, 6)
     clocks.leaps = {2: leap}
     assert clocks.run() == [0, 10_000_000, 20_000_000, 30_000_000, 40_000_000, 50_000_000]
 
 
 @pytest.mark.real("clock")
-def test_the_real_clock_drives_it_until_it_is_stopped(tmp_path: Path) -> None:
+def test_fabric_runs_on_the_real_clock(tmp_path: Path) -> None:
     class Stop:
         def __init__(self) -> None:
             self.left = 5
@@ -414,3 +411,93 @@ def test_the_real_clock_drives_it_until_it_is_stopped(tmp_path: Path) -> None:
     run_fabric(tmp_path, schedule, 1_000_000, Stop(), faults={"stuck": []})
     words = int((tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text()) - START_WORDS[0]
     assert 0 < words <= schedule.port_bytes(time.time_ns() + 1_000_000, 0, 0) // 4
+
+
+LINE = 50e9
+
+
+def counter(fabric: SimulatedFabric, rail: int = 0) -> int:
+    path = fabric.directory / f"class/infiniband/mlx5_{rail}/ports/1/counters/port_xmit_data"
+    return 4 * int(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("text", "workload"),
+    [
+        ("", None),
+        ("{}", None),
+        ('{"workload": "moe"}', MOE),
+        ('{"workload": {"name": "dense"}}', DENSE),
+        ('{"workload": {"name": "dense", "stretch": 1.1}}', Stretched(DENSE, 1.1)),
+    ],
+)
+def test_the_faults_file_can_name_a_workload(text: str, workload: object) -> None:
+    assert parse_control(text, ["mlx5_0"], "here").workload == workload
+
+
+def test_faults_are_read_with_a_workload() -> None:
+    found = parse_control('{"workload": "idle", "idle-rail": ["mlx5_0"]}', ["mlx5_0"], "here")
+    assert found.workload == Idle()
+    assert found.faults["mlx5_0"].flow == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"workload": 5}', "here: workload: 5 is not valid; give a name, or for example"),
+        ('{"workload": {"name": "moe", "speed": 2}}', "here: workload: {"),
+        ('{"workload": "sparse"}', 'here: unknown workload "sparse"; choose one of dense, moe'),
+        (
+            '{"workload": {"name": "moe", "stretch": 0}}',
+            "here: workload: stretch: 0 is not valid; give a number between 0.1 and 10",
+        ),
+        ('{"workload": {"name": "moe", "stretch": true}}', "here: workload: stretch: true is not valid; give a number"),
+        ("{", "here: not JSON"),
+        ("[]", "here: holds list, not an object"),
+    ],
+)
+def test_an_invalid_workload_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse_control(text, ["mlx5_0"], "here")
+    assert refusal.value.faults[0].startswith(sentence)
+
+
+def test_stretched_workload_moves_same_bytes() -> None:
+    plain, longer = (one.step(np.random.default_rng(1)) for one in (DENSE, Stretched(DENSE, 1.1)))
+    assert longer.durations_ns.sum() == pytest.approx(1.1 * plain.durations_ns.sum(), rel=1e-6)
+    moved = [(step.durations_ns * step.rates_bytes_per_second).sum() for step in (plain, longer)]
+    assert moved[1] == pytest.approx(moved[0])
+    stretched = Stretched(DENSE, 1.1)
+    assert stretched.name == "dense"
+    np.testing.assert_array_equal(stretched.weights(8), DENSE.weights(8))
+
+
+def test_counters_continue_across_workload_change(tmp_path: Path) -> None:
+    fabric = SimulatedFabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
+    fabric.build(0)
+    start = counter(fabric)
+    fabric.write(1 * SECOND)
+    assert counter(fabric) - start == pytest.approx(10e9)
+    fabric.faults_file.write_text(json.dumps({"workload": "constant"}))
+    fabric.write(2 * SECOND)
+    assert counter(fabric) - start == pytest.approx(20e9)
+    fabric.write(3 * SECOND)
+    assert counter(fabric) - start == pytest.approx(20e9 + LINE / 2)
+    fabric.faults_file.unlink()
+    fabric.write(4 * SECOND)
+    fabric.write(5 * SECOND)
+    assert counter(fabric) - start == pytest.approx(20e9 + LINE + 10e9)
+    fabric.close()
+
+
+def test_faults_outlast_a_change_of_the_workload(tmp_path: Path) -> None:
+    fabric = SimulatedFabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
+    fabric.build(0, {"slow-rail": {"mlx5_1": 0.5}})
+    starts = [counter(fabric, rail) for rail in range(2)]
+    fabric.write(1 * SECOND)
+    fabric.faults_file.write_text(json.dumps({"workload": "constant", "slow-rail": {"mlx5_1": 0.5}}))
+    fabric.write(2 * SECOND)
+    fabric.write(3 * SECOND)
+    moved = [counter(fabric, rail) - start for rail, start in enumerate(starts)]
+    assert moved == [pytest.approx(20e9 + LINE / 2), pytest.approx((20e9 + LINE / 2) / 2)]
+    fabric.close()

@@ -29,7 +29,7 @@ def test_every_fault_of_the_table_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_listed_device_has_the_fault_at_its_default(name: str) -> None:
+def test_listed_device_has_the_default_fault(name: str) -> None:
     assert parse_faults(f'{{"{name}": ["mlx5_1"]}}', DEVICES, "f") == {"mlx5_1": LISTED[name]}
 
 
@@ -60,7 +60,7 @@ def test_an_empty_file_is_a_healthy_fabric(text: str) -> None:
         ('{"vanish": {"mlx5_0": true}}', "f: vanish: mlx5_0: true is not valid; give 1, or list the device"),
     ],
 )
-def test_a_wrong_file_is_refused_with_the_place_and_the_way_out(text: str, sentence: str) -> None:
+def test_invalid_faults_file_error_names_place(text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         parse_faults(text, DEVICES, "f")
 

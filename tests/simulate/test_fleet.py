@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.workbench.simulate import tree_files
+from ibpulse.workbench.simulate import tree
 from ibpulse.workbench.simulate.fleet import SimulatedFleet, different_clocks, plan_nodes
 from ibpulse.workbench.simulate.pacing import Pace, Slips, run_together
 from ibpulse.workbench.simulate.workloads import Constant, Square
@@ -49,7 +49,7 @@ class Stalling:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nodes_of_one_job_slip_together_when_the_process_is_late(seed: int) -> None:
+def test_nodes_of_a_job_slip_together(seed: int) -> None:
     process, slips = Stalling(seed), Slips()
     offsets = list(different_clocks(plan_nodes(8)).values())
     paces = [process.pace(slips, offset) for offset in offsets]
@@ -70,7 +70,7 @@ def test_nodes_of_one_job_slip_together_when_the_process_is_late(seed: int) -> N
         assert steps.max() <= TICK
 
 
-def test_the_clocks_of_the_nodes_are_wrong_by_up_to_50_ms_and_sample_at_different_times() -> None:
+def test_clock_offsets_reach_50_ms() -> None:
     offsets = list(different_clocks(plan_nodes(8)).values())
     assert all(100_000 <= abs(offset) <= 50 * MS for offset in offsets)
     phases = sorted(offset % TICK for offset in offsets)
@@ -87,7 +87,7 @@ def test_one_node_is_the_straggler(count: int, straggler: str) -> None:
 
 
 def test_all_trees_have_the_same_job_and_advance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_files, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(tree, "SETTLE_SECONDS", 0)
     fleet = SimulatedFleet(tmp_path, plan_nodes(3), Constant(8e9), 0, 2, TICK, management=True)
     try:
         fleet.build()
@@ -107,7 +107,7 @@ def test_all_trees_have_the_same_job_and_advance(tmp_path: Path, monkeypatch: py
         fleet.close()
 
 
-def test_a_node_that_gets_another_workload_leaves_the_job_and_returns_to_it(tmp_path: Path) -> None:
+def test_node_leaves_and_rejoins_the_job(tmp_path: Path) -> None:
     nodes = plan_nodes(2, {"node1": 3 * MS, "node2": -48 * MS})
     fleet = SimulatedFleet(tmp_path, nodes, Square(), 0, 2, TICK)
     try:

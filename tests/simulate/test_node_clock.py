@@ -29,7 +29,7 @@ if len(sys.argv) == 1:
 
 
 @pytest.mark.real("process")
-def test_every_process_of_a_node_has_a_shifted_wall_clock_and_a_true_monotonic_one(tmp_path: Path) -> None:
+def test_only_wall_clocks_are_shifted(tmp_path: Path) -> None:
     script = tmp_path / "ask.py"
     script.write_text(ASK)
     environ = node_environment(dict(os.environ), tmp_path / "python", -HOUR_NS)
@@ -67,7 +67,7 @@ def test_the_clock_of_a_running_process_steps(tmp_path: Path) -> None:
         print("end", file=process.stdin, flush=True)
 
 
-def test_no_module_reads_the_wall_clock_in_another_way() -> None:
+def test_modules_read_wall_clock_through_time() -> None:
     """Functions without arguments that take the time from the kernel themselves would not be shifted."""
     found = []
     for path in PACKAGE.rglob("*.py"):

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
-from ibpulse.workbench.simulate.fsdp import DENSE, MOE
 from ibpulse.workbench.simulate.nic import START_WORDS
 from ibpulse.workbench.simulate.pacing import Pace, Slips
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
-from ibpulse.workbench.simulate.workloads import Constant, ExpertParallel, Square
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, ExpertParallel, Square
 
 SECOND = 1_000_000_000
 MS = 1_000_000
@@ -154,16 +153,14 @@ def scripted(*lates: int) -> Late:
     ],
     ids=["late reads", "missed reads", "late writes", "missed writes", "both", "stalls", "always"],
 )
-def test_no_two_reads_show_more_than_the_line_rate(
-    tmp_path: Path, workload: Workload, sampler: Late, simulator: Late
-) -> None:
+def test_reads_never_exceed_the_line_rate(tmp_path: Path, workload: Workload, sampler: Late, simulator: Late) -> None:
     machine = Machine(tmp_path, workload, sampler, simulator).run(1200)
     assert len(machine.reads) > 300
     assert machine.reads[-1][1] > 0
     assert machine.most_above_the_line() <= 4
 
 
-def test_a_write_that_is_interrupted_is_never_followed_by_another_one_too_soon(tmp_path: Path) -> None:
+def test_interrupted_write_delays_the_next(tmp_path: Path) -> None:
     writing = chance(11, 0.1, 2 * TICK)
     machine = Machine(tmp_path, Constant(LINE_BYTES_PER_SECOND * 2 / 3), chance(12, 0.5, 3 * MS), never, writing)
     machine.run(2000)
@@ -173,16 +170,14 @@ def test_a_write_that_is_interrupted_is_never_followed_by_another_one_too_soon(t
 
 @pytest.mark.parametrize("workload", [LINE, SQUARE, DENSE, MOE], ids=lambda each: each.name)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_sampler_that_stalls_between_two_ports_sees_no_more_than_the_line_rate(
-    tmp_path: Path, workload: Workload, seed: int
-) -> None:
+def test_stalled_sampler_sees_at_most_line_rate(tmp_path: Path, workload: Workload, seed: int) -> None:
     sampler, simulator, between = chance(seed, 0.1, TICK // 2), chance(seed, 0.5, MS), chance(seed, 0.02, 2 * TICK)
     machine = Machine(tmp_path, workload, sampler, simulator, between=between, rails=3).run(3000)
     assert min(map(len, machine.reads_of)) > 700
     assert machine.most_above_the_line() <= 4
 
 
-def test_a_port_that_is_read_now_and_then_costs_nothing(tmp_path: Path) -> None:
+def test_rarely_read_port_causes_no_slip(tmp_path: Path) -> None:
     class Seldom(Machine):
         def pause(self, seconds: float) -> set[int]:
             ports = super().pause(seconds)
@@ -208,9 +203,7 @@ def test_small_delays_of_reads_and_writes_cost_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("late_ns", "slipped"), [(5 * MS, 1), (3 * TICK + MS, 3), (3 * TICK + 5 * MS, 4)])
-def test_late_writes_delay_the_schedule_by_whole_intervals_and_raise_no_peak(
-    tmp_path: Path, late_ns: int, slipped: int
-) -> None:
+def test_late_writes_raise_no_peak(tmp_path: Path, late_ns: int, slipped: int) -> None:
     rate = LINE_BYTES_PER_SECOND / 4
     # two wake-ups for each sample, one of them because of the read
     machine = Machine(tmp_path, Constant(rate), simulator=scripted(*[0] * 40, late_ns)).run(200)
@@ -222,7 +215,7 @@ def test_late_writes_delay_the_schedule_by_whole_intervals_and_raise_no_peak(
     assert np.unique(np.diff((instants + 4 * MS) // TICK)).tolist() == [1, 1 + slipped]
 
 
-def test_after_a_stall_the_next_instant_is_one_interval_later(tmp_path: Path) -> None:
+def test_stall_advances_one_interval(tmp_path: Path) -> None:
     machine = Machine(tmp_path, LINE, simulator=scripted(*[0] * 10, 5 * TICK))
     asked: list[int] = []
 
@@ -240,7 +233,7 @@ def test_after_a_stall_the_next_instant_is_one_interval_later(tmp_path: Path) ->
     assert set(np.diff(asked).tolist()) == {TICK}
 
 
-def test_a_step_that_would_exceed_the_line_rate_is_cut_and_the_rest_slips(tmp_path: Path) -> None:
+def test_too_large_step_is_cut(tmp_path: Path) -> None:
     # the second read is 4 ms late, the third on time
     machine = Machine(tmp_path, LINE, sampler=scripted(0, 4 * MS)).run(8)
     moved = [moved for _, moved in machine.reads]
@@ -249,18 +242,18 @@ def test_a_step_that_would_exceed_the_line_rate_is_cut_and_the_rest_slips(tmp_pa
     assert (machine.slips.count, machine.slips.total_ns) == (1, 4 * MS)
 
 
-def test_a_read_that_is_noticed_late_counts_as_the_latest_that_a_sampler_makes(tmp_path: Path) -> None:
+def test_late_notice_counts_as_latest_possible_read(tmp_path: Path) -> None:
     machine = Machine(tmp_path, LINE, simulator=scripted(0, 0, 0, 5_900_000)).run(9)
     assert (machine.slips.count, machine.slips.total_ns) == (1, 5 * MS)
 
 
-def test_the_log_says_at_most_every_ten_seconds_by_how_much_it_slipped(caplog: pytest.LogCaptureFixture) -> None:
+def test_slips_are_logged_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     slips = Slips()
     with caplog.at_level(logging.WARNING):
         for second in range(25):
             slips.add(10 * MS, second * SECOND)
-        slips.tell()
-        slips.tell()
+        slips.log_new()
+        slips.log_new()
     assert (slips.count, slips.total_ns) == (25, 250 * MS)
     assert [record.getMessage() for record in caplog.records] == [
         "the machine is too busy: the simulation slipped by 10.0 ms in 1 slip, 10.0 ms in 1 since it began",

@@ -53,7 +53,7 @@ def test_the_truth_sums_to_what_the_counters_count(name: str) -> None:
     assert port == pytest.approx(counted[2, 1], rel=1e-9, abs=100)
 
 
-def test_truth_agrees_with_steps_laid_end_to_end_by_hand() -> None:
+def test_truth_equals_concatenated_steps() -> None:
     """The segments of the first block, spread over microseconds by hand, and summed per bin."""
     workload = make_workload("dense")
     rng = np.random.default_rng((9, 0))
@@ -89,7 +89,7 @@ def test_steps_start_one_period_apart() -> None:
     assert starts.tolist() == [0, 1_000_000_000, 2_000_000_000, 3_000_000_000, 4_000_000_000]
 
 
-def test_hours_later_few_blocks_are_held_and_the_first_can_be_made_again() -> None:
+def test_memory_stays_bounded_for_hours() -> None:
     schedule = Schedule(make_workload("square", jitter=0.1), 1, rails=1)
     early = schedule.port_bytes(500_000_000, 0, 0)
     for second in range(0, 1000, 7):

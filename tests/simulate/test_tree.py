@@ -1,11 +1,27 @@
-"""The texts of the tree against the kernel's formats."""
+"""The tree of a simulated node, and the notice of reads."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
-from ibpulse.workbench.simulate.tree import COUNTERS, Device, list_device, list_function, make_devices, status_files
+import pytest
+
+from ibpulse.workbench.simulate import tree
+from ibpulse.workbench.simulate.tree import (
+    COUNTERS,
+    CounterReads,
+    Device,
+    list_device,
+    list_function,
+    make_devices,
+    status_files,
+)
 from tests.tables import for_each
 
 RAIL = Device("mlx5_3", 3, 3)
@@ -33,7 +49,7 @@ def test_a_file_has_the_format_of_the_kernel(device: Device, name: str) -> None:
     assert re.fullmatch(FORMATS[name] + r"\n", list_device(device).files[f"{device.path}/{name}"])
 
 
-def test_a_rail_is_infiniband_and_the_management_port_is_ethernet() -> None:
+def test_rails_are_infiniband_management_is_ethernet() -> None:
     for device, layer, rate, kind in (
         (RAIL, "InfiniBand", "400 Gb/sec (4X NDR)", "MT4129"),
         (MANAGEMENT, "Ethernet", "100 Gb/sec (4X EDR)", "MT4126"),
@@ -44,7 +60,7 @@ def test_a_rail_is_infiniband_and_the_management_port_is_ethernet() -> None:
         assert files[f"{device.path}/hca_type"] == f"{kind}\n"
 
 
-def test_a_port_that_is_down_shows_a_rate_that_is_not_its_own() -> None:
+def test_down_port_shows_another_rate() -> None:
     down = {"state": "1: DOWN\n", "phys_state": "2: Polling\n", "rate": "10 Gb/sec (4X SDR)\n"}
     assert status_files(RAIL, up=False) == down
     down = {"state": "1: DOWN\n", "phys_state": "3: Disabled\n", "rate": "40 Gb/sec (4X QDR)\n"}
@@ -68,3 +84,77 @@ def test_no_two_devices_share_a_path() -> None:
 def test_the_function_outlives_the_device() -> None:
     staying = set(list_function(RAIL).files) | set(list_function(RAIL).links)
     assert not staying & (set(list_device(RAIL).files) | set(list_device(RAIL).links))
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[CounterReads]:
+    monkeypatch.setattr(tree, "SETTLE_SECONDS", 0)
+    reads = CounterReads()
+    yield reads
+    reads.close()
+
+
+def test_only_reads_end_the_pause(tmp_path: Path, reads: CounterReads) -> None:
+    watched, other = tmp_path / "port_rcv_data", tmp_path / "port_xmit_data"
+    for path in (watched, other):
+        path.write_text("1\n")
+    reads.watch(watched)
+    other.read_text()
+    watched.write_text("2\n")
+    assert not reads.pause(0.01)
+    threading.Timer(0.01, watched.read_text).start()
+    # longer than any test may take
+    assert reads.pause(3600)
+    assert not reads.pause(0)
+
+
+def test_read_between_pauses_is_noticed(tmp_path: Path, reads: CounterReads) -> None:
+    path = tmp_path / "port_rcv_data"
+    path.write_text("1\n")
+    reads.watch(path)
+    path.read_text()
+    path.read_text()
+    assert len(reads.pause(60)) == 1
+    assert not reads.pause(0)
+
+
+def test_reads_name_their_files_and_forget_removed(tmp_path: Path, reads: CounterReads) -> None:
+    paths = [tmp_path / f"mlx5_{rail}" for rail in range(3)]
+    for path in paths:
+        path.write_text("1\n")
+        reads.watch(path)
+    seen = []
+    for read in ((0,), (1,), (2, 0), (1, 1, 1)):
+        for which in read:
+            paths[which].read_text()
+        seen.append(reads.pause(60))
+    first, second, third, fourth = seen
+    assert first != second == fourth
+    assert third > first
+    assert len(third) == 2
+    assert second.isdisjoint(third)
+    paths[0].unlink()
+    # the kernel reports the end of a watch, too
+    assert not reads.pause(1)
+
+
+def test_without_inotify_it_sleeps(tmp_path: Path, reads: CounterReads, caplog: pytest.LogCaptureFixture) -> None:
+    reads.watch(tmp_path / "missing")
+    assert caplog.messages == [f"inotify: {tmp_path / 'missing'}: No such file or directory"]
+    reads.close()
+    reads.watch(tmp_path / "missing")
+    assert not reads.pause(0)
+    assert len(caplog.messages) == 1
+
+
+def test_reads_are_noticed_above_descriptor_1023(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "SETTLE_SECONDS", 0)
+    path = tmp_path / "port_rcv_data"
+    path.write_text("1\n")
+    with contextlib.ExitStack() as stack:
+        for _ in range(1024):
+            stack.enter_context(open(os.devnull, "rb"))
+        reads = stack.enter_context(contextlib.closing(CounterReads()))
+        reads.watch(path)
+        path.read_text()
+        assert len(reads.pause(60)) == 1

@@ -1,4 +1,4 @@
-"""The workloads against the published capture, closed forms and published profiles, from the exact schedule."""
+"""The workloads: bytes, speed and pauses of each, and jobs as predicted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import numpy as np
 import pytest
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.workbench.simulate.fsdp import CAPTURED_RAILS, DENSE, MOE, Fsdp, Unit
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import (
+    CAPTURED_RAILS,
+    DENSE,
+    MOE,
     WORKLOADS,
     Constant,
     ExpertParallel,
+    Fsdp,
     Idle,
+    PredictedJob,
     Square,
     Stretched,
+    Unit,
     make_workload,
 )
 from tests.tables import for_each
@@ -54,7 +59,7 @@ def test_every_step_carries_the_bytes_of_its_collectives(model: Fsdp) -> None:
 
 
 @pytest.mark.parametrize("model", [DENSE, MOE], ids=lambda model: model.name)
-def test_the_models_have_the_parameters_of_the_published_ones(model: Fsdp) -> None:
+def test_models_have_published_parameter_counts(model: Fsdp) -> None:
     published = {"dense": 7.6156e9, "moe": 46.703e9}[model.name]
     assert sum(unit.parameters for unit in model.units) == pytest.approx(published, rel=0.002)
 
@@ -66,7 +71,7 @@ def test_no_port_passes_the_line_rate(name: str) -> None:
 
 
 @for_each(itertools.product(WORKLOADS, [0.1, 0.5, 0.9, 1.3, 10.0]))
-def test_a_stretched_workload_has_the_same_bytes_and_stays_within_the_line_rate(name: str, factor: float) -> None:
+def test_stretched_workload_stays_within_line_rate(name: str, factor: float) -> None:
     workload = make_workload(name)
     for seed in range(5):
         step = workload.step(np.random.default_rng(seed))
@@ -96,7 +101,7 @@ def test_all_rails_carry_the_same(name: str) -> None:
     assert flowed.min() > 0
 
 
-def test_a_model_with_one_unit_gathers_computes_and_scatters_it() -> None:
+def test_one_unit_is_gathered_computed_scattered() -> None:
     """By hand: gather 1 s, compute 2 s, gather again 1 s, backward 4 s, scatter 2 s, tail 1 s."""
     model = Fsdp(
         name="toy",
@@ -126,15 +131,13 @@ def test_expert_parallel_looks_dense_at_ten_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(("bin_ms", "cv", "duty"), [(1, 0.36, 0.74), (2, 0.45, None), (5, 0.41, None), (50, 0.05, 1)])
-def test_expert_parallel_follows_the_published_profile_at_other_scales(
-    bin_ms: int, cv: float, duty: float | None
-) -> None:
+def test_expert_parallel_matches_profile_at_all_scales(bin_ms: int, cv: float, duty: float | None) -> None:
     truth = Schedule(ExpertParallel(), seed=3).truth(BEGIN_NS, BEGIN_NS + MINUTE_NS, bin_ms * MS)
     assert truth.cv == pytest.approx(cv, abs=0.05)
     assert duty is None or truth.duty == pytest.approx(duty, abs=0.03)
 
 
-def test_dispatch_takes_three_to_five_and_combine_about_six_milliseconds() -> None:
+def test_dispatch_and_combine_take_published_times() -> None:
     step = ExpertParallel().step(np.random.default_rng(4))
     busy = step.durations_ns[step.rates_bytes_per_second > 0] / 1e6
     assert len(busy) == 16
@@ -143,13 +146,13 @@ def test_dispatch_takes_three_to_five_and_combine_about_six_milliseconds() -> No
 
 
 @pytest.mark.parametrize(("slot_ms", "cv"), [(2, 0.04), (4, 0.09), (15, 0.35), (20, 0.51), (100, 0.33)])
-def test_cv_follows_the_slot_not_the_share_of_busy_time(slot_ms: int, cv: float) -> None:
+def test_cv_depends_on_the_slot_length(slot_ms: int, cv: float) -> None:
     """The same 55 % of busy time, cut into slots of different length, measured at 10 ms."""
     schedule = Schedule(Square(slot_ms * MS, 0.55, jitter=0.1), seed=5)
     assert schedule.truth(BEGIN_NS, BEGIN_NS + MINUTE_NS).cv == pytest.approx(cv, abs=0.03)
 
 
-def test_a_square_wave_on_the_grid_has_its_closed_form() -> None:
+def test_square_wave_on_grid_matches_closed_form() -> None:
     truth = Schedule(Square(100 * MS, 0.3, 20e9), rails=2).truth(0, 10_000_000_000)
     assert truth.mean == pytest.approx(4 * 20e9 * 0.3)
     assert truth.active_mean == truth.peak == pytest.approx(4 * 20e9)
@@ -158,7 +161,7 @@ def test_a_square_wave_on_the_grid_has_its_closed_form() -> None:
     assert truth.total_bytes == pytest.approx(4 * 20e9 * 0.3 * 10)
 
 
-def test_a_square_wave_off_the_grid_has_its_closed_form() -> None:
+def test_square_wave_off_grid_matches_closed_form() -> None:
     """Busy 3.5 bins of 10, from the edge of a bin: three full bins and a half one."""
     truth = Schedule(Square(100 * MS, 0.35, 20e9), rails=1).truth(0, 10_000_000_000, directions=(0,))
     values = [1, 1, 1, 0.5]
@@ -174,13 +177,13 @@ def test_constant_is_its_rate_in_every_bin() -> None:
     assert truth.duty == 1.0
 
 
-def test_a_rate_given_as_a_whole_number_does_not_overflow() -> None:
+def test_integer_rate_does_not_overflow() -> None:
     schedule = Schedule(Constant(20_000_000_000), rails=1)
     flowed = schedule.cumulative_bytes(np.arange(0, 2_000_000_000, 10_000_000))[:, 0, 0]
     assert set(np.diff(flowed).tolist()) == {200_000_000}
 
 
-def test_constant_is_half_of_the_line_rate_by_default() -> None:
+def test_constant_defaults_to_half_line_rate() -> None:
     assert Schedule(Constant(), rails=1).truth(0, MINUTE_NS, rails=[0], directions=(1,)).mean == pytest.approx(25e9)
 
 
@@ -191,7 +194,7 @@ def test_idle_has_no_mean_when_active() -> None:
     assert math.isnan(truth.cv)
 
 
-def test_workloads_are_made_by_name_with_the_options_that_are_given() -> None:
+def test_workloads_are_made_by_name_and_options() -> None:
     assert make_workload("square", period_ns=20 * MS, duty=0.25, rate_bytes_per_second=None) == Square(20 * MS, 0.25)
     assert [make_workload(name).name for name in WORKLOADS] == list(WORKLOADS)
 
@@ -210,3 +213,28 @@ def test_an_option_of_another_workload_is_refused() -> None:
 def test_a_square_that_is_not_one_is_refused(period_ns: int, duty: float) -> None:
     with pytest.raises(ConfigError, match="give a period and a duty between 0 and 1"):
         Square(period_ns, duty)
+
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("job", "rate", "gigabytes", "cv"),
+    [("qwen2.5-7b-fsdp", 272.0, 85.68, 0.20), ("mixtral-8x7b-fsdp", 363.9, 525.4, 0.42)],
+)
+def test_a_predicted_job_shows_the_published_run(job: str, rate: float, gigabytes: float, cv: float) -> None:
+    workload = PredictedJob.of(job)
+    truth = Schedule(workload).truth(SECOND_NS, 61 * SECOND_NS)
+    assert truth.mean / 1e9 == pytest.approx(rate, rel=2e-3)
+    assert truth.mean * workload.period_seconds / 1e9 == pytest.approx(gigabytes, rel=2e-3)
+    assert truth.cv == pytest.approx(cv, abs=0.1)
+    # a rail carries 47 GB/s at most, in each direction
+    assert truth.peak <= 7 * 2 * 47e9 * (1 + 1e-6)
+
+
+def test_predicted_steps_are_equal() -> None:
+    workload = PredictedJob.of("mixtral-8x7b-fsdp")
+    first, second = (workload.step(np.random.default_rng(seed)) for seed in (1, 2))
+    assert first.durations_ns.tolist() == second.durations_ns.tolist()
+    assert int(first.durations_ns.sum()) == 1_444_000_000
+    assert np.flatnonzero(workload.weights(16).sum(axis=1) == 0).tolist() == [6, 14]

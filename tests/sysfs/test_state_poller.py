@@ -15,7 +15,7 @@ from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.link_reader import LinkReader
 from ibpulse.agent.sysfs.state_poller import LinkReading, StatePoller
 from ibpulse.core.model import PortId
-from ibpulse.workbench.simulate.tree_files import replace_text
+from ibpulse.workbench.simulate.tree import replace_text
 from tests.clocks import GivenClock
 from tests.sysfs.trees import DOWN_ROCE, PortFiles, Tree, make_unreadable, roce
 from tests.virtual.clock import NodeClock

@@ -1,17 +1,35 @@
-"""The screen as lines: their content and order, at any size of the terminal."""
+"""The screen as lines: their content and order at any size of the terminal, marks, and the jobs of rails."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ibpulse.workbench.top.screen import LEAST_COLUMNS, LEAST_ROWS, last_first, lay_out, lay_out_help, spark_width
-from ibpulse.workbench.top.styled_text import ASCII, BLOCKS, Marks, Style
+from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.workbench.top.daemon import ask_owners
+from ibpulse.workbench.top.screen import (
+    ASCII,
+    BLOCKS,
+    MIN_COLUMNS,
+    MIN_ROWS,
+    Marks,
+    Style,
+    bar,
+    fit,
+    last_first,
+    lay_out,
+    lay_out_help,
+    spark_width,
+    sparkline,
+)
 from ibpulse.workbench.top.view import SamplerView, View
+from tests.client.servers import canned
+from tests.fleet.small_answers import jobs_of
 from tests.tables import for_each
 from tests.terminal.views import event, rail, summary, view
 
@@ -33,12 +51,12 @@ def texts(lines: list) -> list[str]:
     return ["".join(span.text for span in line).rstrip() for line in lines]
 
 
-def test_two_rails_on_a_screen_of_80_by_24() -> None:
+def test_whole_screen_of_two_rails() -> None:
     assert texts(lay_out(view(2), 80, 24, BLOCKS)) == WHOLE.splitlines()
 
 
-def test_idle_and_slow_rails_are_marked_on_the_narrowest_screen() -> None:
-    lines = texts(lay_out(view(3, summary=summary(3, idle=(1,), slow=(2,))), LEAST_COLUMNS, 24, BLOCKS))
+def test_narrow_screen_marks_idle_and_slow() -> None:
+    lines = texts(lay_out(view(3, summary=summary(3, idle=(1,), slow=(2,))), MIN_COLUMNS, 24, BLOCKS))
     assert [line[:15].split() for line in lines if line.startswith("mlx5_")] == [
         ["mlx5_0:1"],
         ["mlx5_1:1", "idle"],
@@ -47,18 +65,18 @@ def test_idle_and_slow_rails_are_marked_on_the_narrowest_screen() -> None:
 
 
 @pytest.mark.parametrize("marks", [BLOCKS, ASCII])
-def test_the_help_fits_the_smallest_terminal_and_names_every_key_and_sign(marks: Marks) -> None:
-    narrow, wide = (texts(lay_out_help(columns, 24, marks)) for columns in (LEAST_COLUMNS, 200))
+def test_help_fits_the_smallest_terminal(marks: Marks) -> None:
+    narrow, wide = (texts(lay_out_help(columns, 24, marks)) for columns in (MIN_COLUMNS, 200))
     # nothing is cut off
     assert narrow[1:] == wide[1:]
-    assert len(lay_out_help(LEAST_COLUMNS, LEAST_ROWS, marks)) <= LEAST_ROWS
+    assert len(lay_out_help(MIN_COLUMNS, MIN_ROWS, marks)) <= MIN_ROWS
     text = "\n".join(narrow)
     assert all(
         word in text for word in ("q, Ctrl-C", "?, h", "+, -", "Ctrl-L", f" {marks.unknown} ", f" {marks.down} ")
     )
 
 
-def test_a_simulated_node_says_so_in_the_first_line() -> None:
+def test_first_line_says_simulated() -> None:
     wide, narrow = (texts(lay_out(view(2, simulated=True), columns, 24, BLOCKS))[0] for columns in (80, 60))
     assert wide == "ibpulse  http://node7:10055                 SIMULATED  every 10 ms  00:00:00 UTC"
     assert narrow == "ibpulse  http://node7:1 SIMULATED  every 10 ms  00:00:00 UTC"
@@ -71,20 +89,20 @@ def test_eight_rails_fit_into_80_by_24() -> None:
     assert lines[-1] == "q quits   the daemon does not answer"
 
 
-def test_a_long_note_takes_two_lines_where_there_is_room() -> None:
+def test_long_note_takes_two_lines() -> None:
     note = "12 s old: http://127.0.0.1:10055 does not answer: Connection refused; is `ibpulse serve` running there?"
     lines = texts(lay_out(view(8), 80, 24, BLOCKS, note))
     assert lines[-2:] == [
         "q quits   12 s old: http://127.0.0.1:10055 does not answer: Connection refused;",
         "          is `ibpulse serve` running there?",
     ]
-    lines = texts(lay_out(view(8, summary=summary(8, idle=(6,))), 80, LEAST_ROWS, BLOCKS, note))
-    assert len(lines) == LEAST_ROWS
+    lines = texts(lay_out(view(8, summary=summary(8, idle=(6,))), 80, MIN_ROWS, BLOCKS, note))
+    assert len(lines) == MIN_ROWS
     assert lines[-1] == "q quits   12 s old: http://127.0.0.1:10055 does not answer: Connection refused;"
     assert lines[-3] == "rails 1 to 1 of 8; arrow keys show the others"
 
 
-@for_each(itertools.product((LEAST_COLUMNS, 61, 80, 119, 300), (LEAST_ROWS, 12, 24, 60), (0, 1, 8, 64)))
+@for_each(itertools.product((MIN_COLUMNS, 61, 80, 119, 300), (MIN_ROWS, 12, 24, 60), (0, 1, 8, 64)))
 def test_nothing_is_wider_or_longer_than_the_terminal(columns: int, rows: int, rails: int) -> None:
     for marks in (BLOCKS, ASCII):
         lines = lay_out(view(rails), columns, rows, marks, "a note " * 50)
@@ -92,7 +110,7 @@ def test_nothing_is_wider_or_longer_than_the_terminal(columns: int, rows: int, r
         assert all(sum(len(span.text) for span in line) <= columns for line in lines)
 
 
-def test_some_of_the_rails_are_shown_where_there_is_no_room_for_all() -> None:
+def test_rails_scroll_without_room() -> None:
     def shown(first: int) -> tuple[str, list[str]]:
         lines = texts(lay_out(view(8), 80, 13, BLOCKS, first=first))
         assert len(lines) == 13
@@ -108,9 +126,9 @@ def test_some_of_the_rails_are_shown_where_there_is_no_room_for_all() -> None:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(59, 24), (80, 11), (10, 2), (1, 1)])
-def test_a_terminal_that_is_too_small_is_told_so(columns: int, rows: int) -> None:
+def test_small_terminal_shows_required_size(columns: int, rows: int) -> None:
     lines = texts(lay_out(view(8), columns, rows, BLOCKS))
-    sentence = f"{columns} x {rows} is too small: ibpulse top needs {LEAST_COLUMNS} x {LEAST_ROWS}; q quits"
+    sentence = f"{columns} x {rows} is too small: ibpulse top needs {MIN_COLUMNS} x {MIN_ROWS}; q quits"
     assert lines == [sentence[:columns].rstrip()]
 
 
@@ -154,7 +172,7 @@ def incident(count: int = 8, **changes: Any) -> View:
     return view(count, rails=tuple(rails), **told)
 
 
-def test_rails_in_trouble_say_so_on_their_own_row_and_keep_their_past() -> None:
+def test_rails_in_trouble_keep_their_past() -> None:
     lines = lay_out(incident(), 80, 24, BLOCKS)
     said = texts(lines)
     past = "▃▃▃▄▄▅▅▅▆▆▇▇██ ▁▁▁▂"
@@ -178,7 +196,7 @@ def test_rails_without_traffic_are_not_active() -> None:
     assert any(line.startswith("rails     5 of 8 links up") for line in unknown)
 
 
-def test_the_head_counts_the_rails_that_are_active_and_names_the_others() -> None:
+def test_head_counts_active_rails_names_others() -> None:
     said = texts(lay_out(incident(), 80, 24, BLOCKS))
     assert said[5] == "rails     4 of 8 rails active  fairness 1.000  other ports: 1"
     # a rail that is down is not reported as idle too
@@ -205,7 +223,7 @@ def test_a_link_without_a_state_is_not_active() -> None:
 @pytest.mark.parametrize(
     ("rails", "columns", "rows", "events"), [(8, 60, 14, 0), (4, 60, 14, 0), (8, 80, 24, 2), (16, 80, 24, 1)]
 )
-def test_the_newest_events_are_shown_where_there_is_room(rails: int, columns: int, rows: int, events: int) -> None:
+def test_newest_events_are_shown(rails: int, columns: int, rows: int, events: int) -> None:
     said = texts(lay_out(incident(max(rails, 7)) if rails > 4 else view(4), columns, rows, BLOCKS))
     expected = ["events    23:59:48  mlx5_1:1: link went down", "          2025-11-19  first"]
     assert [line for line in said if line in expected] == expected[:events]
@@ -213,7 +231,7 @@ def test_the_newest_events_are_shown_where_there_is_room(rails: int, columns: in
     assert sum(line.startswith("mlx5_") for line in said) >= min(rails, 3)
 
 
-def test_a_long_event_is_cut_and_many_are_limited() -> None:
+def test_long_events_are_cut() -> None:
     many = tuple(event(seconds, f"number {seconds}" + " long" * 40, "link-up") for seconds in range(50, 0, -1))
     lines = lay_out(view(2, events=many), 80, 40, BLOCKS)
     shown = [line for line in lines if "number" in line[-1].text]
@@ -223,7 +241,7 @@ def test_a_long_event_is_cut_and_many_are_limited() -> None:
     assert lay_out(view(2, events=(event(1, "down"),)), 80, 40, BLOCKS)[-3][-1].style is Style.WARNING
 
 
-@for_each(range(LEAST_COLUMNS, 90))
+@for_each(range(MIN_COLUMNS, 90))
 def test_no_word_is_cut_at_any_width(columns: int) -> None:
     whole = {word for line in texts(lay_out(incident(), 300, 40, BLOCKS)) for word in line.split()}
     short = {"last", "1.4", "(0.59)", "scale", "none", "down", "+", "-"}
@@ -232,14 +250,14 @@ def test_no_word_is_cut_at_any_width(columns: int) -> None:
         assert {word for word in words if word not in whole and not word.replace(".", "").isdigit()} <= short
 
 
-def test_a_rail_whose_counters_are_not_read_is_named() -> None:
+def test_unread_rail_is_named() -> None:
     unread = replace(rail("mlx5_0:1"), means=(None, None))
     said = texts(lay_out(view(2, rails=(unread, rail("mlx5_1:1")), summary=summary(2, idle=(0,))), 80, 24, BLOCKS))
     assert said[6] == "          1 not read: mlx5_0:1"
 
 
-def test_a_node_without_rails_is_told_where_to_look() -> None:
-    lines = texts(lay_out(view(0, summary=None), LEAST_COLUMNS, 24, BLOCKS))
+def test_node_without_rails_refers_to_doctor() -> None:
+    lines = texts(lay_out(view(0, summary=None), MIN_COLUMNS, 24, BLOCKS))
     assert lines[1:4] == [
         "node      -",
         "rails     0  other ports: 1",
@@ -247,7 +265,7 @@ def test_a_node_without_rails_is_told_where_to_look() -> None:
     ]
 
 
-def test_a_rail_of_unknown_rate_is_drawn_against_the_highest_of_all() -> None:
+def test_unknown_rate_scales_to_highest_rail() -> None:
     quiet = replace(rail("mlx5_1:1", rate=None), peaks=np.full((2, 40), 25e9, dtype=np.float32))
     blind = replace(rail("mlx5_2:1", rate=None), peaks=np.full((2, 40), np.nan, dtype=np.float32), means=(None, None))
     lines = texts(lay_out(view(3, rails=(rail("mlx5_0:1", rate=None), quiet, blind)), 80, 24, BLOCKS))
@@ -257,13 +275,13 @@ def test_a_rail_of_unknown_rate_is_drawn_against_the_highest_of_all() -> None:
     assert lines[10].split() == ["mlx5_2:1", "·" * 39, "·", "-", "·", "-"]
 
 
-def test_a_rail_with_less_history_than_width_begins_on_the_right() -> None:
+def test_short_history_is_aligned_right() -> None:
     young = replace(rail("mlx5_0:1"), peaks=np.full((2, 5), 50e9, dtype=np.float32), down=np.zeros(5, dtype=np.bool_))
     line = texts(lay_out(view(1, rails=(young,)), 80, 24, BLOCKS))[7]
     assert line[10:49] == "█████".rjust(39)
 
 
-def test_the_sparkline_takes_what_is_left_of_the_width() -> None:
+def test_sparkline_takes_remaining_width() -> None:
     assert [spark_width(view(8), columns) for columns in (60, 80, 200)] == [19, 39, 159]
     long = view(1, rails=(rail("a-very-long-name-of-a-device:1"),))
     assert spark_width(long, 60) == 8
@@ -274,3 +292,108 @@ def test_a_sampler_without_a_tick_kept_nothing_yet() -> None:
     sampler = SamplerView(0, 0, 0, 1, None)
     line = texts(lay_out(view(1, sampler=sampler), 80, 24, BLOCKS))[-2]
     assert line == "sampler   - captured  wake-up delay -  0 read errors  1 restarts"
+
+
+def test_sparkline_rises_with_values() -> None:
+    shares = [0, 1e-9, 0.125, 0.5, 0.94, 1.0, 3.0, -1.0, math.nan]
+    assert sparkline(shares, BLOCKS) == " ▁▁▄███ ·"
+    assert sparkline(shares, ASCII) == " ..=@@@ ?"
+
+
+def test_each_level_has_a_character_of_its_own() -> None:
+    for marks in (BLOCKS, ASCII):
+        steps = len(marks.levels) - 1
+        assert sparkline([level / steps for level in range(steps + 1)], marks) == marks.levels
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "    "),
+        (1e-6, "▏   "),
+        (0.5, "██  "),
+        (0.53125, "██▏ "),
+        (1, "████"),
+        (2, "████"),
+        (-1, "    "),
+        (math.nan, "·   "),
+    ],
+)
+def test_bar_resolves_eighths_of_a_cell(share: float, text: str) -> None:
+    assert bar(share, 4, BLOCKS) == text
+
+
+def test_ascii_bar_resolves_cells() -> None:
+    assert [bar(share, 4, ASCII) for share in (0, 0.01, 0.5, 1)] == ["    ", "#   ", "##  ", "####"]
+
+
+def test_silent_missing_and_down_differ() -> None:
+    for marks in (BLOCKS, ASCII):
+        signs = [*marks.levels, marks.unknown, marks.down]
+        assert len(set(signs)) == len(signs)
+
+
+def test_fit_takes_first_choice_that_fits() -> None:
+    assert [fit(columns, ["long", "words"], ["a", "b", "c"]) for columns in (11, 10, 7, 6, 1)] == [
+        "long  words",
+        "a  b  c",
+        "a  b  c",
+        "a  b",
+        "a",
+    ]
+
+
+LONG = "1234567890123_42"
+
+
+def view_of(*jobs: tuple[str, ...]) -> View:
+    """A rail for each of these, with its jobs."""
+    rails = tuple(replace(rail(f"mlx5_{number}:1"), jobs=each) for number, each in enumerate(jobs))
+    return view(len(jobs), rails=rails)
+
+
+def rows(found: View, columns: int) -> list[str]:
+    lines = texts(lay_out(found, columns, 24, BLOCKS))
+    return [line for line in lines if line.startswith(("rail ", "mlx5_"))]
+
+
+def test_one_job_of_all_rails_is_named_once() -> None:
+    alone = view_of(("4711",), ("4711",))
+    lines = texts(lay_out(alone, 80, 24, BLOCKS))
+    assert "rails     2 of 2 rails active  fairness 1.000  job 4711  other ports: 1" in lines
+    assert rows(alone, 80) == rows(view(2), 80)
+
+
+def test_several_jobs_have_a_column() -> None:
+    shared = view_of(("4711",), ("4711", "4712"), (), (LONG,))
+    heading, *lines = rows(shared, 80)
+    assert heading.startswith("rail      job        last")
+    assert [line[10:20].strip() for line in lines] == ["4711", "4711 +1", "", LONG[-10:]]
+    assert all("25.0" in line for line in lines)
+    assert "3 jobs" in "".join(texts(lay_out(shared, 80, 24, BLOCKS)))
+    assert spark_width(shared, 80) == spark_width(view(4), 80) - 11
+
+
+@pytest.mark.parametrize("columns", [60, 79, 80, 100, 200])
+def test_rates_stay_within_any_width(columns: int) -> None:
+    shared = view_of(("4711",), ("x" * 128,), ("a", "b"))
+    shared = replace(shared, summary=summary(3, idle=(1,)))
+    for line in lay_out(shared, columns, 24, BLOCKS):
+        assert sum(len(span.text) for span in line) <= columns
+    heading, *lines = rows(shared, columns)
+    assert ("job" in heading) is (columns >= 80)
+    assert all(line.endswith("12.5") for line in lines)
+
+
+def test_a_rail_in_trouble_keeps_its_job() -> None:
+    down = replace(rail("mlx5_0:1", active=False, state="DOWN"), jobs=("4711",))
+    found = view(2, rails=(down, rail("mlx5_1:1")))
+    assert rows(found, 80)[1].startswith("mlx5_0:1  4711")
+
+
+def test_owners_are_the_running_jobs() -> None:
+    with canned() as server:
+        ended = {"job_id": "6", "ended_ms": 9}
+        both = {"job_id": "8", "ports": ["mlx5_0:1", "mlx5_1:1"]}
+        server.answer("/api/v1/jobs", jobs_of({}, ended, both))
+        assert ask_owners(DaemonConnection(server.url)) == {"mlx5_0:1": ("7", "8"), "mlx5_1:1": ("8",)}

@@ -1,7 +1,9 @@
-"""The choice of `ibpulse top` between a daemon and samples of its own, and the messages that it shows."""
+"""The choice of `ibpulse top` between a daemon and samples of its own, its messages, and the terminal's encoding."""
 
 from __future__ import annotations
 
+import codecs
+import locale
 import logging
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from ibpulse.agent.config.setting_types import ListenAddress
 from ibpulse.base.errors import ConfigError, DaemonError
 from ibpulse.commands.top import NOTE_SECONDS, Notes, find_daemon, is_alone
+from ibpulse.workbench.top.driver import choose_marks, set_encoding
+from ibpulse.workbench.top.screen import ASCII, BLOCKS
 from tests.client.servers import canned
 from tests.tables import for_each
 
@@ -24,7 +28,7 @@ from tests.tables import for_each
         (True, {}, True),
     ],
 )
-def test_flags_of_sampling_ask_for_samples_of_ones_own(asked: bool, origins: dict[str, str], alone: bool) -> None:
+def test_sampling_flags_make_top_sample_itself(asked: bool, origins: dict[str, str], alone: bool) -> None:
     assert is_alone(None, asked, origins) is alone
     if alone:
         flag = "--alone" if asked else f"--{next(iter(origins))}"
@@ -34,7 +38,7 @@ def test_flags_of_sampling_ask_for_samples_of_ones_own(asked: bool, origins: dic
         assert not is_alone("http://a", asked, origins)
 
 
-def test_a_daemon_that_wants_a_password_is_not_passed_over() -> None:
+def test_daemon_with_password_is_not_skipped() -> None:
     with canned() as server:
         address = ListenAddress("127.0.0.1", int(server.url.rpartition(":")[2]))
         # another service answers: this node has no daemon
@@ -50,13 +54,13 @@ def test_a_daemon_that_wants_a_password_is_not_passed_over() -> None:
             find_daemon(None, address._replace(host=""))
 
 
-def test_a_daemon_that_is_named_must_answer() -> None:
+def test_named_daemon_must_answer() -> None:
     with pytest.raises(DaemonError, match=r"^http://127.0.0.1:1 does not answer: it refuses connections; is `ibpulse"):
         find_daemon("http://127.0.0.1:1", ListenAddress("", 1))
     assert find_daemon(None, ListenAddress("::", 1)) is None
 
 
-def test_a_log_message_is_shown_for_half_a_minute() -> None:
+def test_log_message_is_shown_for_30_s() -> None:
     notes = Notes()
     assert notes.last() == ""
     record = logging.LogRecord("ibpulse", logging.WARNING, "", 0, "it is late", None, None)
@@ -65,3 +69,26 @@ def test_a_log_message_is_shown_for_half_a_minute() -> None:
     record.created -= NOTE_SECONDS
     notes.emit(record)
     assert notes.last() == ""
+
+
+def test_blocks_are_drawn_where_the_encoding_has_them() -> None:
+    assert [choose_marks(name) for name in ("utf-8", "ascii", "latin-1", "nothing")] == [BLOCKS, ASCII, ASCII, ASCII]
+
+
+@for_each(
+    [
+        ({"LC_ALL": "xx_YY.UTF-8"}, "utf-8"),
+        ({"LC_ALL": "", "LC_CTYPE": "xx_YY.utf8"}, "utf-8"),
+        ({"LANG": "xx_YY.ISO-8859-1"}, "ascii"),
+        ({}, "ascii"),
+    ],
+)
+def test_unknown_locale_keeps_its_encoding(
+    environ: dict[str, str], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = locale.setlocale(locale.LC_CTYPE)
+    monkeypatch.setenv("LC_ALL", "xx_YY")
+    try:
+        assert codecs.lookup(set_encoding(environ)).name == encoding
+    finally:
+        locale.setlocale(locale.LC_CTYPE, before)

@@ -21,8 +21,7 @@ from ibpulse.gateway.nodes.node_table import NodeTable
 from ibpulse.gateway.nodes.nodes import Nodes
 from ibpulse.gateway.nodes.target_sources import parse_source
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.workbench.simulate.shared_job import share_job
-from ibpulse.workbench.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.workbench.simulate.jobs import JOBS_FOLDER, share_job
 from ibpulse.workbench.simulate.workloads import make_workload
 from tests.virtual.asgi import App, AppTransport, Viewer
 from tests.virtual.clock import NodeClock, VirtualLoop

@@ -34,11 +34,11 @@ from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.core.events import Event
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
 from ibpulse.workbench.simulate.faults import parse_faults
+from ibpulse.workbench.simulate.jobs import Traffic
 from ibpulse.workbench.simulate.nic import SimulatedCounters
-from ibpulse.workbench.simulate.replayed_tree import Replay
-from ibpulse.workbench.simulate.shared_job import Traffic
+from ibpulse.workbench.simulate.replay import Replay
 from ibpulse.workbench.simulate.timeline import Schedule, Workload
-from ibpulse.workbench.simulate.tree_files import replace_text
+from ibpulse.workbench.simulate.tree import replace_text
 from ibpulse.workbench.simulate.workloads import make_workload
 from tests.running import Metrics
 from tests.virtual.asgi import AppTransport, BlockingTransport, Viewer

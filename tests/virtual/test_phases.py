@@ -12,7 +12,7 @@ import numpy as np
 from ibpulse.commands.replay import describe
 from ibpulse.core.model import COMPUTE, STORAGE
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.workbench.simulate.replayed_tree import Player, Replay
+from ibpulse.workbench.simulate.replay import Player, Replay
 from tests.virtual.node import Node
 from tests.virtual.world import START_NS
 

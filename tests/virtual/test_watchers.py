@@ -13,7 +13,7 @@ import pytest
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.workbench.simulate.workloads import Constant
-from ibpulse.workbench.top.daemon_watcher import DaemonWatcher
+from ibpulse.workbench.top.daemon import DaemonWatcher
 from ibpulse.workbench.top.view import View
 from tests.virtual.node import Node
 from tests.virtual.rates import RATE, WORD_RATE
@@ -89,8 +89,8 @@ def test_the_costly_questions_are_asked_now_and_then(folder: Path) -> None:
         "/api/v1/ports": 5,
         "/api/v1/jobs": 5,
         "/api/v1/events": 5,
-        "/api/v1/summary": 5,
-        "/metrics": 5,
+        "/api/v1/summary": 3,
+        "/metrics": 3,
         "/api/v1/window": 40,
     }
 

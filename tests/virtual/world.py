@@ -23,7 +23,7 @@ from ibpulse.agent.sampler import supervisor
 from ibpulse.agent.sysfs import files, kept_file
 from ibpulse.base import deadline
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
-from ibpulse.workbench.simulate.replayed_tree import Replay
+from ibpulse.workbench.simulate.replay import Replay
 
 T = TypeVar("T")
 SECOND = 1_000_000_000

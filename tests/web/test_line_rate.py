@@ -20,14 +20,13 @@ from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, conc
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, ports_at_begin, read_pieces
 from ibpulse.core.statistics.node_statistics import line_rate
 from ibpulse.workbench.reports.comparison import assemble
-from ibpulse.workbench.reports.report_table import remarks
 from ibpulse.workbench.reports.span import ReportOptions
-from ibpulse.workbench.top.ring_watcher import RingWatcher
-from ibpulse.workbench.top.screen import lay_out
-from ibpulse.workbench.top.styled_text import BLOCKS
+from ibpulse.workbench.reports.table import remarks
+from ibpulse.workbench.top.ring import RingWatcher
+from ibpulse.workbench.top.screen import BLOCKS, lay_out
 from tests.aggregator.rings import MS, Ring, follow, port, update
 from tests.reports.recordings import run_of
-from tests.terminal.test_watchers_ring import Clocked
+from tests.terminal.test_watchers import Clocked
 from tests.web.conftest import make_client
 from tests.web.events import listening
 from tests.web.rings import Node

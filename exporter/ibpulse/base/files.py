@@ -1,11 +1,11 @@
-"""Reads files that ibpulse did not write: bounded, and refused in one sentence with file, problem and way out."""
+"""Reads foreign files, bounded, and writes results whole; refusals name file, problem and way out."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn
@@ -91,3 +91,22 @@ def sign_file(path: Path) -> FileSignature:
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def write_whole(output: Path, write: Callable[[Path], object], error: Callable[[str], IbpulseError]) -> None:
+    """Let `write` fill a temporary file next to the output, then replace the output with it.
+
+    Raises:
+        IbpulseError: the file cannot be written; made by `error`.
+    """
+    temporary = output.with_name(f".{output.name}.tmp")
+    try:
+        write(temporary)
+        temporary.replace(output)
+    except OSError as fault:
+        reason = fault.strerror or str(fault)
+        raise error(f"output {output} cannot be written: {reason}; name another file") from fault
+    finally:
+        # if writing is impossible, there is nothing to remove either
+        with suppress(OSError):
+            temporary.unlink()

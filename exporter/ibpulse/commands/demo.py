@@ -22,7 +22,7 @@ from ibpulse.workbench.demo_nodes import (
     watch_nodes,
 )
 from ibpulse.workbench.simulate.fleet import SimulatedNode, describe_job
-from ibpulse.workbench.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.workbench.simulate.jobs import JOBS_FOLDER
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -7,9 +7,7 @@ import argparse
 from ibpulse.agent.config import Settings
 from ibpulse.commands import model
 from ibpulse.commands.sources import load_against
-from ibpulse.workbench.reports.measured_traffic import measure_traffic
-from ibpulse.workbench.reports.model_comparison import compare_with_model
-from ibpulse.workbench.reports.model_formats import comparison_json, comparison_sections
+from ibpulse.workbench.reports.model import compare_with_model, comparison_json, comparison_sections, measure_traffic
 from ibpulse.workbench.reports.span import ReportOptions
 
 

@@ -10,7 +10,7 @@ from ibpulse.base.text import escape_controls, kilobytes
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
 from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
-from ibpulse.workbench.pictures.pictures_of_runs import name_runs, picture_run
+from ibpulse.workbench.pictures.still import name_runs, picture_run
 from ibpulse.workbench.reports.span import ReportOptions
 
 

@@ -16,7 +16,7 @@ from ibpulse.commands.simulate import stop_on_signals
 from ibpulse.core.defaults import SAMPLING_INTERVAL_NS
 from ibpulse.core.model import ROLES
 from ibpulse.core.recordings import RecordingMeta, read_meta, scan
-from ibpulse.workbench.simulate.replayed_tree import Player, Replay
+from ibpulse.workbench.simulate.replay import Player, Replay
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, PictureError, RecordingError
+from ibpulse.base.files import write_whole
 from ibpulse.base.text import escape_controls, size_text
 from ibpulse.base.units import SECOND_NS
 from ibpulse.commands.sources import check_output, load_source, read_recordings, source_path
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if output is None:
         print(text, end="")
     else:
-        _write(output, text)
+        write_whole(output, lambda path: path.write_text(text, encoding="utf-8"), RecordingError)
         print(escape_controls(f"{output}: report of {', '.join(report.names)}, {size_text(output.stat().st_size)}"))
     return 0
 
@@ -59,22 +60,6 @@ def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]]) -> str:
     except PictureError as error:
         print(f"ibpulse: the page has no picture: {error}", file=sys.stderr)
         return render_page(report)
-
-
-def _write(output: Path, text: str) -> None:
-    """Write the file, whole or not at all.
-
-    Raises:
-        RecordingError: it cannot be written.
-    """
-    temporary = output.with_name(f".{output.name}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(output)
-    except OSError as error:
-        raise RecordingError(f"output {output} cannot be written: {error.strerror}; name another file") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _options(

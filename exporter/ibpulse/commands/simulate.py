@@ -22,7 +22,7 @@ from ibpulse.commands.logs import set_up_log
 from ibpulse.workbench.simulate.fabric import FAULTS_FILE, run_fabric
 from ibpulse.workbench.simulate.faults import FAULTS, parse_faults
 from ibpulse.workbench.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes, run_fleet
-from ibpulse.workbench.simulate.simulated_jobs import JOBS_EXAMPLE, JOBS_FOLDER
+from ibpulse.workbench.simulate.jobs import JOBS_EXAMPLE, JOBS_FOLDER
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import make_devices
 from ibpulse.workbench.simulate.workloads import make_workload

@@ -19,8 +19,7 @@ from ibpulse.commands.options import read_url
 from ibpulse.core.client.address import DaemonAddress
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.workbench import top as terminal
-from ibpulse.workbench.top.display import check_terminal
-from ibpulse.workbench.top.driver import Terminal
+from ibpulse.workbench.top.driver import Terminal, check_terminal
 
 # covers the longest sparkline, and the minute that shows whether counters are stuck
 HISTORY_SECONDS = 160

@@ -23,8 +23,8 @@ from ibpulse.base.errors import DaemonError, FabricError
 from ibpulse.core.http.auth.rules import read_rules
 from ibpulse.core.http.server import bind
 from ibpulse.workbench.simulate.fleet import SimulatedNode
+from ibpulse.workbench.simulate.jobs import JOBS_FOLDER
 from ibpulse.workbench.simulate.node_clock import node_environment
-from ibpulse.workbench.simulate.simulated_jobs import JOBS_FOLDER
 
 log = logging.getLogger(__name__)
 

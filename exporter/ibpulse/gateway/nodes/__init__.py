@@ -3,7 +3,6 @@
 targets         one node with its address and labels, checked; lists of nodes in the format of Prometheus
 target_sources  the sources of nodes: DNS, files and HTTP
 discovery       the nodes of all sources, read again and again
-dns_services    SRV records by the resolver of the system
 node_config     passwords and TLS for asking the nodes of a source
 nodes           requests to many nodes in parallel, within a time
 node_figures    what only its metrics say

@@ -8,13 +8,15 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dns.exception import DNSException, Timeout
+from dns.resolver import NXDOMAIN, NoAnswer, NoNameservers, Resolver
+
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError, DiscoveryError
 from ibpulse.base.files import FileSignature, ForeignFile, sign_file
 from ibpulse.base.text import escape_controls, show
 from ibpulse.base.yaml import YamlFile
 from ibpulse.core.client.transport import JSON_TYPE, HttpPeer, NodeAccess
-from ibpulse.gateway.nodes.dns_services import find_services
 from ibpulse.gateway.nodes.targets import (
     ACCESS,
     SCHEMES,
@@ -29,6 +31,12 @@ from ibpulse.gateway.nodes.targets import (
 SOURCE_SECONDS = 10.0
 MAX_LIST_BYTES = 8_000_000
 FORMS = "dns+NAME:PORT, dnssrv+NAME, FILE.json, FILE.yml, or the URL of HTTP service discovery"
+SRV_FAULTS: dict[type[DNSException], str] = {
+    NXDOMAIN: "there is no such name",
+    NoAnswer: "the name has no SRV records",
+    NoNameservers: "the name server fails or refuses",
+    Timeout: "the name server does not answer",
+}
 
 
 class TargetSource(ABC):
@@ -93,7 +101,14 @@ class ServiceSource(LocalSource):
 
     def read(self) -> tuple[Target, ...]:
         """The hosts of the records, in order."""
-        places = tuple(f"{record.host}:{record.port}" for record in find_services(self._service))
+        try:
+            # a new one reads resolv.conf, which may have changed since the last lookup
+            found = Resolver().resolve(self._service, "SRV", search=True)
+        except DNSException as error:
+            reasons = (reason for kind, reason in SRV_FAULTS.items() if isinstance(error, kind))
+            reason = next(reasons, f"the lookup failed: {error}")
+            raise DiscoveryError([f"{self._service} cannot be resolved: {reason}"]) from error
+        places = tuple(sorted(f"{record.target.to_text(omit_final_dot=True)}:{record.port}" for record in found))
         return make_targets([TargetGroup(self._service, places, {})], self.name, self._scheme)
 
 

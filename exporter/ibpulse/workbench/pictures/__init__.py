@@ -1,14 +1,14 @@
 """Recordings as pictures: heatmap, animation, distribution.
 
-options           the options of a picture, and the file types of each kind
-picture_run       the drawn part of one recording: columns of samples, and the scale shared by all runs
-pictures_of_runs  still pictures of recordings, with the key numbers of their reports
-figure            the drawing libraries, or how to install them; colours; writing a figure to a file
-panels            the parts that several pictures share
-heatmap, distribution   the still pictures
-animation_layout  the static parts of an animation, and the positions of the moving ones
-frames            the frames of an animation
-animation         an animation as GIF or MP4
+options  the options of a picture, and the file types of each kind
+run      the drawn part of one recording: columns of samples, and the scale shared by all runs
+figure   the drawing libraries, or how to install them; colours; writing a figure to a file
+panels   the parts that several pictures share
+heatmap, distribution   two kinds of still pictures
+still    still pictures of recordings, with the key numbers of their reports
+layout   the static parts of an animation, and the positions of the moving ones
+animation  the frames of an animation, as GIF or MP4
+steps, trace   predicted steps; a trace of the profiler above the wire
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ibpulse.workbench.pictures.options import PictureOptions
-    from ibpulse.workbench.pictures.picture_run import PictureRun
-    from ibpulse.workbench.pictures.pictures_of_runs import draw_report
-    from ibpulse.workbench.pictures.predicted_steps import PredictedPicture, predicted_steps_url, save_predicted_steps
-    from ibpulse.workbench.pictures.trace_picture import save_trace_picture
+    from ibpulse.workbench.pictures.run import PictureRun
+    from ibpulse.workbench.pictures.steps import PredictedPicture, predicted_steps_url, save_predicted_steps
+    from ibpulse.workbench.pictures.still import draw_report
+    from ibpulse.workbench.pictures.trace import save_trace_picture
 
 __all__ = [
     "PredictedPicture",
@@ -39,11 +39,11 @@ __all__ = [
 __getattr__ = late_names(
     __name__,
     {
-        "PredictedPicture": "predicted_steps",
-        "draw_report": "pictures_of_runs",
-        "predicted_steps_url": "predicted_steps",
-        "save_predicted_steps": "predicted_steps",
-        "save_trace_picture": "trace_picture",
+        "PredictedPicture": "steps",
+        "draw_report": "still",
+        "predicted_steps_url": "steps",
+        "save_predicted_steps": "steps",
+        "save_trace_picture": "trace",
     },
 )
 """Matplotlib is optional and slow to import."""

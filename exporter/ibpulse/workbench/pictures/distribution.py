@@ -13,7 +13,7 @@ from ibpulse.core.statistics.steps.runs import RunLengths, Thresholds, find_burs
 from ibpulse.workbench.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, settings, ticker
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import LINE_STEP, SEPARATOR, Page, plain, run_parts, wrap
-from ibpulse.workbench.pictures.picture_run import PictureRun, Scale, choose_scale
+from ibpulse.workbench.pictures.run import PictureRun, Scale, choose_scale
 
 BINS = 50
 STYLES = ("-", "--", "-.", ":")
@@ -122,7 +122,7 @@ def _known(values: Floats, seconds: Floats) -> tuple[Floats, Floats]:
 def _draw_lengths(
     left: Axes, right: Axes, runs: Sequence[PictureRun], thresholds: Thresholds, colours: Colours
 ) -> None:
-    """The share of bursts, and of gaps, by minimum length, of the runs of which enough samples are there."""
+    """The share of bursts, and of gaps, by minimum length; without runs that miss too many samples."""
     drawn = [(place, find_lengths(run, thresholds)) for place, run in enumerate(runs) if not run.too_much_missing]
     omitted = [f"not drawn: too much of {run.name} is missing" for run in runs if run.too_much_missing]
     for kind, (axes, what) in enumerate(zip((left, right), ("bursts", "gaps"), strict=True)):

@@ -1,14 +1,14 @@
-"""The drawing libraries, or how to install them; colours and sizes; writing a figure to a file, atomically."""
+"""The drawing libraries, or how to install them; colours and sizes; writing a figure to a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ibpulse.base.errors import PictureError
+from ibpulse.base.files import write_whole
 from ibpulse.base.missing_packages import how_to_install
 
 try:
@@ -141,23 +141,4 @@ def save_figure(figure: Figure, output: Path, theme: str) -> None:
         with matplotlib.rc_context(settings(THEMES[theme])):
             figure.savefig(path, format=kind, metadata=_METADATA[kind])
 
-    write_whole(output, write)
-
-
-def write_whole(output: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file next to the output, then replace the output with it.
-
-    Raises:
-        PictureError: the file cannot be written.
-    """
-    beside = output.with_name(f".{output.name}.tmp")
-    try:
-        write(beside)
-        beside.replace(output)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise PictureError(f"output {output} cannot be written: {reason}; name another file") from error
-    finally:
-        # if writing is impossible, there is nothing to remove either
-        with suppress(OSError):
-            beside.unlink()
+    write_whole(output, write, PictureError)

@@ -5,33 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ibpulse.workbench.pictures.event_marks import STRIP_INCHES, EventMarks, gather_marks
+from ibpulse.base.text import duration_text
 from ibpulse.workbench.pictures.figure import SMALL, THEMES, Axes, Figure, matplotlib, settings, ticker
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import (
     LEGEND_INCHES,
     LINE_INCHES,
     LINE_STEP,
+    STRIP_INCHES,
+    EventMarks,
     Page,
-    describe_column,
-    draw_band,
     draw_colour_bar,
     draw_legend,
+    draw_node,
     draw_rows,
     facts_inches,
+    gather_marks,
     hatch_missing,
     head_lines,
     label_inches,
-    mark_missing,
-    plain,
-    time_unit,
     wrap,
 )
-from ibpulse.workbench.pictures.picture_run import Columns, PictureRun, Scale, choose_scale, reduce
+from ibpulse.workbench.pictures.run import Columns, PictureRun, Scale, choose_scale, reduce
 
-MOST_MARKS = 8
+MAX_MARKS = 8
 MARGIN, BETWEEN, RIGHT = 0.15, 0.35, 1.15
-HEAD, TITLE, ROW, LEAST_ROWS, NODE, AXIS = 0.55, 0.3, 0.22, 1.3, 1.3, 0.6
+HEAD, TITLE, ROW, MIN_ROWS, NODE, AXIS = 0.55, 0.3, 0.22, 1.3, 1.3, 0.6
 FACT, GAP = 1.08, 0.12
 
 
@@ -115,8 +114,8 @@ def _make_plan(runs: Sequence[PictureRun], options: PictureOptions) -> _Plan:
     reduced = any(run.ticks > _most_columns(width, options.dpi) for run in runs)
     head = HEAD + 0.16 * (max(len(head_lines(run, width)) for run in runs) - 1)
     maps = {"both": ("max", "mean"), "max": ("max",), "mean": ("mean",)}[options.statistic] if reduced else ("max",)
-    marks = tuple(gather_marks(run, width, MOST_MARKS) for run in runs)
-    rows = max(LEAST_ROWS, ROW * max(len(run.ports) for run in runs))
+    marks = tuple(gather_marks(run, width, MAX_MARKS) for run in runs)
+    rows = max(MIN_ROWS, ROW * max(len(run.ports) for run in runs))
     return _Plan(lefts, width, rows, maps, head, reduced, marks)
 
 
@@ -139,31 +138,22 @@ def _draw_maps(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Sca
 
 
 def _title(run: PictureRun, columns: Columns, statistic: str, row: str) -> str:
-    tick = describe_column(run, 1)
+    tick = duration_text(run.interval_ns)
     if columns.ticks == 1:
         return f"every {tick} sample of each {row}"
-    column = describe_column(run, columns.ticks)
+    column = duration_text(columns.ticks * run.interval_ns)
     if statistic == "max":
         return f"highest {tick} sample in each column of {column}"
     return f"mean of each column of {column}"
 
 
 def _draw_node(page: Page, plan: _Plan, left: float, run: PictureRun, scale: Scale, options: PictureOptions) -> Axes:
-    values = scale.of_node(run)[None]
-    peaks = scale.of_node(run, peaks=True)[None]
-    columns = reduce(values, run.node.seconds[None], _most_columns(plan.width, options.dpi), peaks=peaks)
-    size, sign = time_unit(run.span_seconds)
     axes = page.axes(left, plan.node_top, plan.width, NODE)
-    column = columns.ticks * run.interval_seconds / size
-    draw_band(axes, columns, column, page.colours, describe_column(run, 1))
-    mark_missing(axes, columns.partly[0], column, page.colours)
-    axes.set_xlim(0.0, run.span_seconds / size)
+    columns = draw_node(axes, run, scale, _most_columns(plan.width, options.dpi), page.colours)
     axes.set_ylim(0.0, scale.node)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(4))
-    axes.set_xlabel(f"time since the beginning ({sign})")
     above = 0.2 + (LINE_INCHES if plan.reduced else 0.0)
     page.write(left, plan.node_top - above, f"{options.total} {scale.label}, {options.directions_text}", SMALL)
-    plain(axes)
     if columns.ticks > 1:
         axes.legend(
             loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderpad=0.2, borderaxespad=0, handlelength=1.4

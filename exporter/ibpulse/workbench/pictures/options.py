@@ -18,7 +18,7 @@ UNITS: tuple[Unit, ...] = ("GB/s", "utilization")
 STATISTICS: tuple[Statistic, ...] = ("both", "max", "mean")
 THEMES: tuple[Theme, ...] = ("light", "dark")
 # in inches: the minimum for the labels, and the width of a page
-NARROWEST, WIDEST = 5, 40
+MIN_INCHES, MAX_INCHES = 5, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ KINDS: Mapping[str, PictureKind] = {
 
 @dataclass(frozen=True, slots=True)
 class PictureOptions:
-    """How a picture is drawn.
+    """The look of a picture.
 
     `statistic` selects the panels of a heatmap whose columns cover several samples. An animation shows the last
     `window_ns` and runs `speed` times as fast as the recording. A burst begins above
@@ -91,8 +91,8 @@ def choose_kind(output: Path, wanted: str = "") -> str:
 
 def size_faults(width_pixels: int, dpi: int) -> list[str]:
     """The problems with a size, a sentence each."""
-    if dpi < 1 or not NARROWEST <= width_pixels / dpi <= WIDEST:
-        least, most = NARROWEST * max(dpi, 1), WIDEST * max(dpi, 1)
+    if dpi < 1 or not MIN_INCHES <= width_pixels / dpi <= MAX_INCHES:
+        least, most = MIN_INCHES * max(dpi, 1), MAX_INCHES * max(dpi, 1)
         return [f"flag --width: {width_pixels} pixels at {dpi} dpi are too few for the labels; use {least} to {most}"]
     if width_pixels > 12_000:
         return [f"flag --width: {width_pixels} exceeds the maximum of 12000 pixels; use less, or a lower --dpi"]

@@ -1,16 +1,21 @@
-"""The parts that several pictures share: page, axes, captions, headings and facts."""
+"""The parts that several pictures share: page, axes, captions, headings, facts and marks of events."""
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ibpulse.base.text import duration_text
+from ibpulse.base.text import count_text, duration_text, first_names, natural_key
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Bools
+from ibpulse.core.arrays import Bools, Floats
+from ibpulse.core.events import Event
 from ibpulse.core.statistics.steps.runs import find_runs
 from ibpulse.workbench.pictures.figure import (
     COLOUR_MAP,
@@ -27,7 +32,7 @@ from ibpulse.workbench.pictures.figure import (
     matplotlib,
     ticker,
 )
-from ibpulse.workbench.pictures.picture_run import Columns, PictureRun, Scale
+from ibpulse.workbench.pictures.run import Columns, PictureRun, Scale, reduce
 
 SEPARATOR = " · "
 EVENT = "event, and the uncertainty of its time"
@@ -44,6 +49,15 @@ LEGEND_INCHES = 0.24
 ARROW_INCHES = 0.12
 # share of the time line
 NARROW = 0.006
+# the strip of the marks of events
+STRIP_INCHES = 0.2
+# between the numbers of two marks
+MIN_MARK_INCHES = 0.2
+# inches per point of small letters
+SMALL_LETTER = 0.007
+# a number stays with its unit
+FIXED_SPACE = "\u00a0"
+MAX_KINDS, MAX_SUBJECTS = 3, 3
 
 
 def time_unit(span_seconds: float) -> tuple[int, str]:
@@ -51,13 +65,8 @@ def time_unit(span_seconds: float) -> tuple[int, str]:
     return next((size, sign) for least, size, sign in TIME_UNITS if span_seconds >= least)
 
 
-def describe_run(run: PictureRun) -> str:
-    """Host, date, span and interval of a run, and the shares of missing data and of links that were down."""
-    return SEPARATOR.join(run_parts(run))
-
-
 def run_parts(run: PictureRun) -> list[str]:
-    """The parts of the description of a run."""
+    """Host, date, span and interval of a run, and the shares of missing data and of links that were down."""
     begin = datetime.fromtimestamp(run.begin_ns // SECOND_NS, UTC)
     size, sign = time_unit(run.span_seconds)
     span = f"{run.span_seconds / size:.4g} {sign}"
@@ -74,11 +83,6 @@ def run_parts(run: PictureRun) -> list[str]:
     if run.merged_samples:
         parts.append(f"{run.merged_samples} samples merged, one above the line rate")
     return parts
-
-
-def describe_column(run: PictureRun, ticks: int) -> str:
-    """The length of a column, such as `90 ms`."""
-    return duration_text(ticks * run.interval_ns)
 
 
 class Page:
@@ -221,7 +225,7 @@ def draw_arrow(axes: Axes) -> None:
 
 
 def draw_legend(page: Page, left: float, top: float, runs: Sequence[PictureRun]) -> None:
-    """What no traffic, missing data, a link that is down and an event look like."""
+    """Samples of no traffic, missing data, a link that is down, and an event."""
     shown = [name for name in _SWATCHES if name != EVENT or any(run.events for run in runs)]
     for name in shown:
         axes = page.axes(left, top + 0.015, SWATCH_INCHES, 0.12)
@@ -250,23 +254,29 @@ _SWATCHES: Mapping[str, Callable[[Axes, Colours], None]] = {
 }
 
 
-def draw_band(axes: Axes, columns: Columns, column: float, colours: Colours, tick: str) -> None:
-    """The mean of each column as a line, and a band up to its highest sample."""
-    mean, highest = columns.mean[0], columns.highest[0]
-    edges = np.arange(columns.count + 1) * column
+def draw_node(axes: Axes, run: PictureRun, scale: Scale, most: int, colours: Colours) -> Columns:
+    """The sum over the rails in at most `most` columns: their means as a line, a band up to their highest samples."""
+    columns = reduce(scale.of_node(run)[None], run.node.seconds[None], most, peaks=scale.of_node(run, peaks=True)[None])
+    size, sign = time_unit(run.span_seconds)
+    column = columns.ticks * run.interval_seconds / size
+    edges, mean = np.arange(columns.count + 1) * column, columns.mean[0]
     if columns.ticks > 1:
-        base = np.nan_to_num(mean)
         axes.stairs(
-            highest,
+            columns.highest[0],
             edges,
-            baseline=base,
+            baseline=np.nan_to_num(mean),
             fill=True,
             color=colours.line,
             alpha=0.3,
             linewidth=0,
-            label=f"highest {tick} sample",
+            label=f"highest {duration_text(run.interval_ns)} sample",
         )
     axes.stairs(mean, edges, baseline=None, color=colours.line, linewidth=0.8, label="mean")
+    _mark_missing(axes, columns.partly[0], column, colours)
+    axes.set_xlim(0.0, run.span_seconds / size)
+    axes.set_xlabel(f"time since the beginning ({sign})")
+    plain(axes)
+    return columns
 
 
 def plain(axes: Axes, *, grid: bool = True) -> None:
@@ -277,10 +287,107 @@ def plain(axes: Axes, *, grid: bool = True) -> None:
         axes.grid(linewidth=0.6)
 
 
-def mark_missing(axes: Axes, missing: Bools, column: float, colours: Colours) -> None:
+def _mark_missing(axes: Axes, missing: Bools, column: float, colours: Colours) -> None:
     """Hatched spans, from top to bottom, over columns with missing data; `column` is their width."""
     narrow = NARROW * column * len(missing)
     for begin, end in zip(*((each * column).tolist() for each in find_runs(missing)), strict=True):
         # hatching of a narrow span looks like a dashed line
         hatch, colour = (None, colours.hatch) if end - begin < narrow else (HATCH, colours.hole)
         axes.axvspan(begin, end, facecolor=colour, edgecolor=colours.hatch, hatch=hatch, linewidth=0, zorder=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class EventMarks:
+    """The events of a run, in groups of neighbours that share one mark.
+
+    `lines` are the texts, `times` (events,) the times at which the events were noticed and `earliest` (events,) those
+    before which they did not happen, in seconds since the beginning of the run.
+    """
+
+    run: PictureRun
+    groups: tuple[tuple[Event, ...], ...]
+    lines: tuple[str, ...]
+    times: Floats
+    earliest: Floats
+
+    def __bool__(self) -> bool:
+        return bool(self.groups)
+
+    @property
+    def places(self) -> list[float]:
+        """The time of each mark: that of its first event."""
+        return [_seconds(self.run, group[0]) for group in self.groups]
+
+    def draw_strip(self, axes: Axes, colours: Colours) -> None:
+        """A strip above a plot over time: a tick for each event, a line back to its earliest time, and the numbers."""
+        axes.set_axis_off()
+        axes.set_xlim(0.0, self.run.span_seconds)
+        axes.set_ylim(0.0, 1.0)
+        axes.hlines(np.full(len(self.times), 0.12), self.earliest, self.times, color=colours.text, linewidth=0.8)
+        axes.vlines(self.times, 0.0, 0.34, color=colours.text, linewidth=0.8)
+        for number, place in enumerate(self.places, start=1):
+            axes.text(place, 0.4, f"{number}", fontsize=TINY, ha="center", color=colours.text, weight="bold")
+
+    def draw_lines(self, axes: Axes, colours: Colours) -> None:
+        """A thin line through a plot over time for each mark."""
+        size, _ = time_unit(self.run.span_seconds)
+        for place in self.places:
+            axes.axvline(place / size, color=colours.text, linewidth=0.6, linestyle=(0, (2, 2)), zorder=0.8)
+
+    def write(self, page: Page, left: float, top: float) -> None:
+        """The texts, below each other."""
+        for line, text in enumerate(self.lines):
+            page.write(left, top + LINE_STEP * line, text, SMALL, color=page.colours.faint)
+
+
+def gather_marks(run: PictureRun, inches: float, most: int) -> EventMarks:
+    """The events of a run as at most `most` marks on a time line of that width, which do not overlap.
+
+    Events that are close to each other share a mark; none is left out. A text has at most two lines.
+    """
+    times = np.array([_seconds(run, event) for event in run.events])
+    unsure = np.array([event.uncertainty_ns / SECOND_NS for event in run.events])
+    groups = tuple(
+        run.events[first:end] for first, end in _group(times, MIN_MARK_INCHES / inches * run.span_seconds, most)
+    )
+    letters = int(inches / (SMALL * SMALL_LETTER))
+    lines = []
+    for number, group in enumerate(groups, start=1):
+        text = f"{number}  {_describe(run, group)}"
+        lines += textwrap.wrap(
+            text, letters, subsequent_indent="    ", max_lines=2, placeholder=" …", break_on_hyphens=False
+        )
+    return EventMarks(run, groups, tuple(lines), times, np.maximum(times - unsure, 0.0))
+
+
+def _group(times: Floats, least: float, most: int) -> list[tuple[int, int]]:
+    """At most `most` groups of sorted times, whose first times are more than `least` apart: first place and end."""
+    edges: list[int] = []
+    for place, time in enumerate(times.tolist()):
+        if not edges or time - times[edges[-1]] > least:
+            edges.append(place)
+    while len(edges) > most:
+        gaps = [times[edge] - times[edge - 1] for edge in edges[1:]]
+        del edges[1 + int(np.argmin(gaps))]
+    return list(pairwise([*edges, len(times)]))
+
+
+def _seconds(run: PictureRun, event: Event) -> float:
+    return (event.time_ns - run.begin_ns) / SECOND_NS
+
+
+def _describe(run: PictureRun, events: tuple[Event, ...]) -> str:
+    """Time and text of an event; of several the span, their kinds and their ports."""
+    size, sign = time_unit(run.span_seconds)
+    digits = 0 if run.span_seconds >= 1000 * size else 1 if run.span_seconds >= 100 * size else 2
+    begin, end = (f"{_seconds(run, events[place]) / size:.{digits}f}" for place in (0, -1))
+    when = (begin if begin == end else f"{begin} to {end}") + FIXED_SPACE + sign
+    if len(events) == 1:
+        return f"{when}  {events[0].text}"
+    kinds = Counter(event.kind for event in events).most_common()
+    rest = sum(number for _, number in kinds[MAX_KINDS:])
+    counted = [*kinds[:MAX_KINDS], *([("more", rest)] if rest else [])]
+    parts = [f"{number}{FIXED_SPACE}{kind}" for kind, number in counted]
+    subjects = sorted({event.subject for event in events if event.subject}, key=natural_key)
+    named = f" ({first_names(subjects, MAX_SUBJECTS)})" if subjects else ""
+    return f"{when}  {count_text(len(events), 'event')}: {', '.join(parts)}{named}"

@@ -1,21 +1,17 @@
 """The Python API: `ibpulse.connect` and `ibpulse.read`, and what they return.
 
-node_connection  asks a running daemon
-recorded_files   reads recordings, captures, and directories of them
-samples          rates of many ports: as a table, as a picture, as a report
-answer_tables    summaries, events and jobs as tables
-run_report       the report of some recordings
+node     asks a running daemon
+samples  rates of many ports, from files or a daemon: as a table, a picture, a report
+tables   summaries, events and jobs as tables
 """
 
 from __future__ import annotations
 
 from ibpulse.base.errors import IbpulseError
-from ibpulse.workbench.pictures.pictures_of_runs import Picture
-from ibpulse.workbench.python.answer_tables import Events, Jobs, SpanSummary
-from ibpulse.workbench.python.node_connection import NodeConnection, connect
-from ibpulse.workbench.python.recorded_files import Dataset, read
-from ibpulse.workbench.python.run_report import RunReport
-from ibpulse.workbench.python.samples import SampledRates
+from ibpulse.workbench.pictures.still import Picture
+from ibpulse.workbench.python.node import NodeConnection, connect
+from ibpulse.workbench.python.samples import Dataset, RunReport, SampledRates, read
+from ibpulse.workbench.python.tables import Events, Jobs, SpanSummary
 
 __all__ = [
     "Dataset",

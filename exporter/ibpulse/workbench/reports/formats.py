@@ -17,13 +17,14 @@ from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
 from ibpulse.core.jobs.job_history import JobRecord
 from ibpulse.core.statistics.steps.phase import Phase
-from ibpulse.workbench.reports.comparison import Changes, Report
-from ibpulse.workbench.reports.missing_samples import missing_text
-from ibpulse.workbench.reports.report_table import (
+from ibpulse.workbench.reports.comparison import Changes, Report, look_next, steps_json
+from ibpulse.workbench.reports.run import Run
+from ibpulse.workbench.reports.table import (
     Cell,
     TableSection,
     about,
     columns,
+    missing_text,
     moment_sections,
     next_notes,
     remarks,
@@ -31,14 +32,12 @@ from ibpulse.workbench.reports.report_table import (
     simulated_text,
     step_notes,
 )
-from ibpulse.workbench.reports.run import Run
-from ibpulse.workbench.reports.step_comparison_text import look_next, steps_json
 
 TEMPLATE = Path(__file__).parent / "report.html.j2"
-WIDEST = 120
+MAX_WIDTH = 120
 MARK = " *"
 # cut names to leave room for two columns and their change
-LONGEST_NAME = 24
+MAX_NAME = 24
 
 
 def render_json(report: Report) -> str:
@@ -263,7 +262,7 @@ def _notes(notes: Section) -> str:
 
 
 def _short(head: str) -> str:
-    return head if len(head) <= LONGEST_NAME else "…" + head[1 - LONGEST_NAME :]
+    return head if len(head) <= MAX_NAME else "…" + head[1 - MAX_NAME :]
 
 
 def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[int]]:
@@ -271,7 +270,7 @@ def _groups(heads: Sequence[str], found: Sequence[TableSection]) -> list[list[in
     groups: list[list[int]] = [[0]]
     for other in range(1, len(heads), 2):
         pair = [other, other + 1]
-        if len(groups[-1]) > 1 and max(map(len, _aligned(heads, found, [*groups[-1], *pair]))) > WIDEST:
+        if len(groups[-1]) > 1 and max(map(len, _aligned(heads, found, [*groups[-1], *pair]))) > MAX_WIDTH:
             groups.append([0])
         groups[-1] += pair
     return groups

@@ -1,19 +1,71 @@
-"""The rows of the table: label, unit, definition, and the statistic that each shows."""
+"""The rows of the table: label, unit, definition, and the statistic of a span that each shows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
+
+import numpy as np
 
 from ibpulse.base.units import format_duration
-from ibpulse.core.arrays import Bools
-from ibpulse.core.statistics.resampling_units import UnitStatistics
+from ibpulse.core.arrays import Bools, Floats
+from ibpulse.core.statistics.resampling_units import StepStatistics, UnitStatistics
 from ibpulse.core.statistics.span_statistics import SpanStatistics
-from ibpulse.workbench.reports.report_row import ReportRow, Unit, Value
+from ibpulse.core.statistics.steps.runs import RunStatistics
 
-__all__ = ["STEPS", "ReportRow", "Unit", "Value", "rows", "variation_key"]
-
+Unit = Literal["rate", "bytes", "seconds", "ratio", "number", "count", "names", "word"]
+Value = float | int | str | tuple[str, ...] | None
+Missing = Literal["any", "few", "none"]
 STEPS = "Steps"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """A row: its section, its key in JSON, its label, unit and definition.
+
+    The value is `of_span` of the statistics of a span, or `of_units` or `of_steps` of those that follow from sums. Only
+    the latter two have an interval, which comes from resampled sums.
+
+    `finest` rows depend on single samples and are unknown if the counters stay constant over several samples.
+    `missing` says how many samples may be missing: a row for which only a `few` may, at most `MAX_MISSING_SHARE`, would
+    be that of other traffic with more. If samples are missing, the counts among these are the least that they can be.
+    A row of burstiness is about bins of `bin_ns`.
+    `least` is the smallest significant change in the row's unit, besides the relative one. If `compared` is false,
+    changes of the row say nothing about the job.
+    """
+
+    section: str
+    key: str
+    label: str
+    unit: Unit
+    definition: str
+    of_span: Callable[[SpanStatistics], Value | Floats] | None = None
+    of_units: Callable[[UnitStatistics], Floats] | None = None
+    of_steps: Callable[[StepStatistics], Floats] | None = None
+    finest: bool = False
+    least: float = 0.0
+    compared: bool = True
+    missing: Missing = "any"
+    bin_ns: int = 0
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the value is the least possible one if samples are missing."""
+        return self.unit == "count" and self.missing == "few"
+
+    def value(self, span: SpanStatistics) -> Value:
+        """The value of the row for a span; NaN if unknown."""
+        found: Value | Floats = math.nan
+        if self.of_span:
+            found = self.of_span(span)
+        elif self.of_units:
+            found = self.of_units(span.whole)
+        elif self.of_steps:
+            found = self.of_steps(span.steps)
+        return float(found) if isinstance(found, np.ndarray | float) else found
 
 
 def _chosen(span: SpanStatistics, which: Bools) -> tuple[str, ...]:
@@ -31,6 +83,30 @@ _bounds = partial(
 _rails = partial(ReportRow, "Rails")
 _signature = partial(ReportRow, "Signature", missing="few")
 _window = partial(ReportRow, "Window")
+
+
+def _run_rows(what: str, where: str, runs: Callable[[SpanStatistics], RunStatistics]) -> tuple[ReportRow, ...]:
+    """The rows of the number and the lengths of bursts or gaps."""
+    begun = f"Of the {what}s with observed beginning (Kaplan-Meier); unknown if too many are cut off."
+    count = (
+        f"Runs of samples {where} the threshold with observed beginning and end; at least so many if samples are "
+        "missing."
+    )
+    key, label = f"{what}_seconds", f"{what} length"
+    return (
+        _bursts(f"{what}s", f"{what}s", "count", count, of_span=lambda span: runs(span).count),
+        _bursts(f"{key}_p50", f"{label}, median", "seconds", begun, of_span=lambda span: runs(span).p50_seconds),
+        _bursts(f"{key}_p95", f"{label}, p95", "seconds", begun, of_span=lambda span: runs(span).p95_seconds),
+        _bursts(
+            f"{key}_longest",
+            f"{label}, longest",
+            "seconds",
+            f"Of the {what}s with observed beginning and end; unknown if samples are missing.",
+            of_span=lambda span: runs(span).longest_seconds,
+            missing="none",
+        ),
+    )
+
 
 _BEFORE = (
     _throughput(
@@ -132,35 +208,7 @@ _BEFORE = (
     ),
 )
 _AFTER = (
-    _bursts(
-        "bursts",
-        "bursts",
-        "count",
-        "Runs of samples above the threshold with observed beginning and end; at least so many if samples are missing.",
-        of_span=lambda span: span.bursts.count,
-    ),
-    _bursts(
-        "burst_seconds_p50",
-        "burst length, median",
-        "seconds",
-        "Of the bursts with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
-        of_span=lambda span: span.bursts.p50_seconds,
-    ),
-    _bursts(
-        "burst_seconds_p95",
-        "burst length, p95",
-        "seconds",
-        "Of the bursts with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
-        of_span=lambda span: span.bursts.p95_seconds,
-    ),
-    _bursts(
-        "burst_seconds_longest",
-        "burst length, longest",
-        "seconds",
-        "Of the bursts with observed beginning and end; unknown if samples are missing.",
-        of_span=lambda span: span.bursts.longest_seconds,
-        missing="none",
-    ),
+    *_run_rows("burst", "above", lambda span: span.bursts),
     _bursts(
         "burst_bytes",
         "bytes per burst",
@@ -169,36 +217,7 @@ _AFTER = (
         of_span=lambda span: span.bursts.mean_bytes,
         missing="none",
     ),
-    _bursts(
-        "gaps",
-        "gaps",
-        "count",
-        "Runs of samples at or below the threshold with observed beginning and end; at least so many if samples are "
-        "missing.",
-        of_span=lambda span: span.gaps.count,
-    ),
-    _bursts(
-        "gap_seconds_p50",
-        "gap length, median",
-        "seconds",
-        "Of the gaps with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
-        of_span=lambda span: span.gaps.p50_seconds,
-    ),
-    _bursts(
-        "gap_seconds_p95",
-        "gap length, p95",
-        "seconds",
-        "Of the gaps with observed beginning (Kaplan-Meier); unknown if too many are cut off.",
-        of_span=lambda span: span.gaps.p95_seconds,
-    ),
-    _bursts(
-        "gap_seconds_longest",
-        "gap length, longest",
-        "seconds",
-        "Of the gaps with observed beginning and end; unknown if samples are missing.",
-        of_span=lambda span: span.gaps.longest_seconds,
-        missing="none",
-    ),
+    *_run_rows("gap", "at or below", lambda span: span.gaps),
     _bursts(
         "censored_seconds",
         "time in runs cut off",
@@ -390,3 +409,21 @@ def rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
 def variation_key(scale_ns: int) -> str:
     """The key of the row of the coefficient of variation at a time scale."""
     return f"burstiness_cv_{format_duration(scale_ns)}"
+
+
+def brief_rows(timescales_ns: Sequence[int]) -> tuple[ReportRow, ...]:
+    """The ten rows of a brief report, in one section; the burstiness is that at the shortest timescale."""
+    keys = (
+        "active_mean_bytes_per_second",
+        "peak_bytes_per_second",
+        "duty_cycle_ratio",
+        variation_key(min(timescales_ns)),
+        "active_p50_bytes_per_second",
+        "active_p95_bytes_per_second",
+        "step_period_seconds",
+        "step_gap_seconds",
+        "utilization_ratio",
+        "fairness_ratio",
+    )
+    by_key = {row.key: row for row in rows(timescales_ns)}
+    return tuple(replace(by_key[key], section="Brief") for key in keys)

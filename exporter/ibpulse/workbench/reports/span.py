@@ -150,7 +150,7 @@ def _names(recording: Recording) -> str:
 
 
 def _between(path: Path, recording: RecordingExtent, options: ReportOptions) -> tuple[int, int]:
-    """The samples from `begin` to before `end`, judged by the interval that each covers."""
+    """The samples from `begin` to before `end`, by the interval that each covers."""
     first, end = 0, recording.ticks
     # the rate of a sample covers the interval before it
     begin_ns = recording.start_ns - recording.meta.interval_ns

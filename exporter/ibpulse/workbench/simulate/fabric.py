@@ -13,19 +13,19 @@ from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.units import SECOND_NS
 from ibpulse.workbench.simulate.faults import HEALTHY, DeviceFaults, parse_faults
-from ibpulse.workbench.simulate.nic import Nic
-from ibpulse.workbench.simulate.pacing import Pace, Slips, Stop
-from ibpulse.workbench.simulate.shared_job import SharedTraffic, Traffic
-from ibpulse.workbench.simulate.simulated_jobs import (
+from ibpulse.workbench.simulate.jobs import (
     JOBS_FOLDER,
+    SharedTraffic,
     SimulatedJob,
     SimulatedJobs,
+    Traffic,
     find_job_errors,
     plan_jobs,
 )
+from ibpulse.workbench.simulate.nic import Nic
+from ibpulse.workbench.simulate.pacing import Pace, Slips, Stop
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
-from ibpulse.workbench.simulate.tree import list_function, make_devices
-from ibpulse.workbench.simulate.tree_files import CounterReads, clear_tree, write_listing
+from ibpulse.workbench.simulate.tree import CounterReads, clear_tree, list_function, make_devices, write_listing
 from ibpulse.workbench.simulate.workloads import Constant, Idle, Stretched, make_workload
 
 log = logging.getLogger(__name__)

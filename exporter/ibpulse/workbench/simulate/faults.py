@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ibpulse.base.errors import ConfigError
 
 EXAMPLE = '{"idle-rail": ["mlx5_3"], "slow-rail": {"mlx5_2": 0.5}}'
+SHARES = ("slow-rail", "congested", "bit-errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,6 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "einval": Fault("the counters are unreadable: files contain 'N/A (no PMA)'"),
 }
-
-
-SHARES = ("slow-rail", "congested", "bit-errors")
 
 
 @dataclass(frozen=True, slots=True)

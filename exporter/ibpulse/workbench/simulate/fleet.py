@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
+from ibpulse.workbench.simulate.jobs import HOT_RAIL, STRAGGLER_DELAY_NS, share_job
 from ibpulse.workbench.simulate.pacing import Slips, Stop, run_together
-from ibpulse.workbench.simulate.shared_job import HOT_RAIL, STRAGGLER_DELAY_NS, share_job
 from ibpulse.workbench.simulate.timeline import Workload
-from ibpulse.workbench.simulate.tree_files import CounterReads
+from ibpulse.workbench.simulate.tree import CounterReads
 
 CLOCK_OFFSETS_US = (100, -1_200, 2_600, -6_200, 15_000, -23_700, 37_500, -48_700)
-"""How far different clocks are ahead; the samples of these nodes fall on different parts of an interval of 10 ms."""
+"""Offsets of clocks, chosen so that the nodes sample at different parts of an interval of 10 ms."""
 STRAGGLER = 2
 NODES_PER_RACK = 2
 NODES_PER_LEAF = 4

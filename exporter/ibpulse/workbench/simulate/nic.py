@@ -7,10 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ibpulse.workbench.simulate.faults import HEALTHY, DeviceFaults
-from ibpulse.workbench.simulate.shared_job import Traffic
+from ibpulse.workbench.simulate.jobs import Traffic
 from ibpulse.workbench.simulate.timeline import WORD_BYTES
-from ibpulse.workbench.simulate.tree import COUNTERS, Device, list_device, status_files
-from ibpulse.workbench.simulate.tree_files import SimulatedCounterFile, remove_listing, replace_text, write_listing
+from ibpulse.workbench.simulate.tree import (
+    COUNTERS,
+    Device,
+    SimulatedCounterFile,
+    list_device,
+    remove_listing,
+    replace_text,
+    status_files,
+    write_listing,
+)
 
 START_WORDS = (205_143_497_464_492, 205_128_687_774_249)
 BITS_PER_BYTE = 8

@@ -30,7 +30,7 @@ SPARE = 0.05
 # an even number, so that a port that is sampled at every second tick is not read after most of them
 RECENT_STEPS = 16
 # smaller slips are the resolution of the clocks
-LEAST_SLIP = 0.01
+MIN_SLIP = 0.01
 WARN_EVERY_NS = 10 * SECOND_NS
 
 
@@ -53,7 +53,7 @@ class Slips:
         self.count = 0
         self.total_ns = 0
         self.behind_ns = 0
-        self._told = (0, 0)
+        self._logged = (0, 0)
         self._due_ns = 0
 
     def add(self, slip_ns: int, clock_ns: int) -> None:
@@ -62,7 +62,7 @@ class Slips:
         self.total_ns += slip_ns
         if clock_ns >= self._due_ns:
             self._due_ns = clock_ns + WARN_EVERY_NS
-            self.tell()
+            self.log_new()
 
     def follow(self, behind_ns: int, clock_ns: int, least_ns: float) -> None:
         """Note that a tree is this far behind the clock at a monotonic time."""
@@ -71,10 +71,10 @@ class Slips:
         if slip_ns > least_ns:
             self.add(slip_ns, clock_ns)
 
-    def tell(self) -> None:
-        """Log the slips that were not logged yet, if there are any."""
-        count, slipped = self.count - self._told[0], self.total_ns - self._told[1]
-        self._told = (self.count, self.total_ns)
+    def log_new(self) -> None:
+        """Log the slips since the last message, if there are any."""
+        count, slipped = self.count - self._logged[0], self.total_ns - self._logged[1]
+        self._logged = (self.count, self.total_ns)
         if count:
             log.warning(
                 "the machine is too busy: the simulation slipped by %.1f ms in %s, %.1f ms in %d since it began",
@@ -163,7 +163,7 @@ class Pace:
             missed = -((due - clock) // interval_ns) * interval_ns
             self._behind_ns += missed
             self._due_ns += missed
-        self.slips.follow(self._behind_ns, clock, interval_ns * LEAST_SLIP)
+        self.slips.follow(self._behind_ns, clock, interval_ns * MIN_SLIP)
 
     def _line_time(self, due: int) -> int:
         """The time (ns) for which the next step may move a port at the line rate."""
@@ -198,4 +198,4 @@ def run_together(
         if ports := pause(max(0, next_ns - monotonic()) / SECOND_NS):
             for pace in paces:
                 pace.note_reads(ports)
-    paces[0].slips.tell()
+    paces[0].slips.log_new()

@@ -1,11 +1,21 @@
-"""The sysfs tree of a simulated node as text by path: devices, ports and PCI functions."""
+"""The sysfs tree of a simulated node: devices, ports and PCI functions as text by path, and the files that hold it."""
 
 from __future__ import annotations
 
+import ctypes
+import logging
+import os
+import select
+import shutil
+import struct
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
+
+from ibpulse.agent.sysfs.inventory import SIMULATED_FILE
+from ibpulse.base.errors import FabricError
 
 BRIDGE_CLASS = "0x060400"
 ROOT_PORT = ("0x8086", "0x352a")
@@ -19,7 +29,7 @@ GEN5_X16 = {
     "max_link_width": "16",
 }
 CPUS = ("0-47", "48-95")
-COUNTERS_64_BIT = (
+COUNTERS = (
     "port_xmit_data",
     "port_rcv_data",
     "port_xmit_packets",
@@ -28,8 +38,6 @@ COUNTERS_64_BIT = (
     "unicast_rcv_packets",
     "multicast_xmit_packets",
     "multicast_rcv_packets",
-)
-ERROR_COUNTERS = (
     "port_xmit_wait",
     "symbol_error",
     "port_rcv_errors",
@@ -44,9 +52,48 @@ ERROR_COUNTERS = (
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
 )
-COUNTERS = COUNTERS_64_BIT + ERROR_COUNTERS
+HW_COUNTERS = (
+    "rx_write_requests",
+    "rx_read_requests",
+    "rx_atomic_requests",
+    "rx_dct_connect",
+    "out_of_buffer",
+    "out_of_sequence",
+    "duplicate_request",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "rnr_nak_retry_err",
+    "local_ack_timeout_err",
+    "resp_local_length_error",
+    "resp_cqe_error",
+    "req_cqe_error",
+    "req_remote_invalid_request",
+    "req_remote_access_errors",
+    "resp_remote_access_errors",
+    "resp_cqe_flush_error",
+    "req_cqe_flush_error",
+    "roce_adp_retrans",
+    "roce_adp_retrans_to",
+    "roce_slow_restart",
+    "roce_slow_restart_cnps",
+    "roce_slow_restart_trans",
+    "rp_cnp_ignored",
+    "rp_cnp_handled",
+    "np_ecn_marked_roce_packets",
+    "np_cnp_sent",
+    "rx_icrc_encapsulated",
+)
 DRIVER = "mlx5_core"
 DRIVER_PATH = f"bus/pci/drivers/{DRIVER}"
+TOP = ("class", "devices", "bus", "jobs")
+# from inotify.h
+IN_ACCESS = 0x1
+# number of the watch, mask, cookie, length of the name; a watched file has no name
+EVENT = struct.Struct("iIII")
+# a sampler reads all ports within this time
+SETTLE_SECONDS = 0.0002
+MAX_EVENTS = 4096
+log = logging.getLogger(__name__)
 
 
 def list_functions(nic_path: str, nic: tuple[str, str, str], numa_node: int, gpu: bool) -> dict[str, str]:
@@ -89,39 +136,6 @@ def _next_bus(address: str) -> str:
     """The same function on the next bus."""
     domain, bus, rest = address.split(":")
     return f"{domain}:{int(bus, 16) + 1:02x}:{rest}"
-
-
-HW_COUNTERS = (
-    "rx_write_requests",
-    "rx_read_requests",
-    "rx_atomic_requests",
-    "rx_dct_connect",
-    "out_of_buffer",
-    "out_of_sequence",
-    "duplicate_request",
-    "packet_seq_err",
-    "implied_nak_seq_err",
-    "rnr_nak_retry_err",
-    "local_ack_timeout_err",
-    "resp_local_length_error",
-    "resp_cqe_error",
-    "req_cqe_error",
-    "req_remote_invalid_request",
-    "req_remote_access_errors",
-    "resp_remote_access_errors",
-    "resp_cqe_flush_error",
-    "req_cqe_flush_error",
-    "roce_adp_retrans",
-    "roce_adp_retrans_to",
-    "roce_slow_restart",
-    "roce_slow_restart_cnps",
-    "roce_slow_restart_trans",
-    "rp_cnp_ignored",
-    "rp_cnp_handled",
-    "np_ecn_marked_roce_packets",
-    "np_cnp_sent",
-    "rx_icrc_encapsulated",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,3 +281,119 @@ def _colons(guid: str) -> str:
 def climb(path: str) -> str:
     """The path from a link at `path` up to the root of the tree."""
     return "../" * len(path.split("/"))
+
+
+class SimulatedCounterFile:
+    """One file that is rewritten through a descriptor held open."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY)
+        self._text = b""
+        self._length = os.fstat(self._descriptor).st_size
+
+    def write(self, text: str) -> None:
+        """Write `text` and a newline at offset 0, unless it is already there.
+
+        A shorter text is first padded with newlines to the length of the old one, so that a reader never sees the new
+        digits followed by old ones.
+        """
+        wanted = text.encode() + b"\n"
+        if wanted == self._text:
+            return
+        os.pwrite(self._descriptor, wanted.ljust(self._length, b"\n"), 0)
+        if len(wanted) < self._length:
+            os.ftruncate(self._descriptor, len(wanted))
+        self._text, self._length = wanted, len(wanted)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._descriptor)
+
+
+def write_listing(root: Path, listing: Listing) -> None:
+    """Write every file of the listing, then every link, so that a device appears in its class only when complete."""
+    for name, text in listing.files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for name, target in listing.links.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace the file's text atomically; a reader sees the old text or the new one."""
+    if path.read_text() != text:
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_text(text)
+        fresh.rename(path)
+
+
+def remove_listing(root: Path, listing: Listing) -> None:
+    """Remove the listing's links, then its files and the directories that this empties."""
+    for name in (*reversed(listing.links), *listing.files):
+        (root / name).unlink(missing_ok=True)
+    parents = {parent for name in listing.files for parent in Path(name).parents[:-1]}
+    for parent in sorted(parents, key=lambda path: -len(path.parts)):
+        if (root / parent).is_dir() and not any((root / parent).iterdir()):
+            (root / parent).rmdir()
+
+
+def clear_tree(directory: Path) -> None:
+    """Create the directory, or empty it of an earlier fabric, and mark it as one.
+
+    Raises FabricError if it holds anything else.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()) and not (directory / SIMULATED_FILE).exists():
+        raise FabricError(f"{directory} is not empty and holds no simulated fabric: use a new or an empty directory")
+    for top in TOP:
+        if (directory / top).is_dir():
+            shutil.rmtree(directory / top)
+    (directory / SIMULATED_FILE).write_text("The tree in this directory is simulated; no device is behind it.\n")
+
+
+class CounterReads:
+    """Notices reads of files by any process with inotify; without inotify it only sleeps."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll = select.poll()
+        if self._descriptor >= 0:
+            self._poll.register(self._descriptor, select.POLLIN)
+        else:
+            log.warning("inotify: %s: reads that are late may show rates above the line rate", self._why())
+
+    def watch(self, path: Path) -> int:
+        """Notice reads of this file too; returns its number, negative if that is impossible."""
+        if self._descriptor < 0:
+            return -1
+        number: int = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_ACCESS)
+        if number < 0:
+            log.warning("inotify: %s: %s", path, self._why())
+        return number
+
+    def pause(self, seconds: float) -> set[int]:
+        """Sleep, or return early when a file was read; the numbers of those that were since the last call."""
+        if self._descriptor < 0:
+            time.sleep(seconds)
+            return set()
+        if self._poll.poll(1000 * seconds):
+            time.sleep(min(seconds, SETTLE_SECONDS))
+        try:
+            events = os.read(self._descriptor, MAX_EVENTS * EVENT.size)
+        except BlockingIOError:
+            return set()
+        return {number for number, mask, *_ in EVENT.iter_unpack(events) if mask & IN_ACCESS}
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _why(self) -> str:
+        return os.strerror(ctypes.get_errno())

@@ -1,25 +1,26 @@
-"""A view as lines of text for a terminal of any size."""
+"""A view as lines of styled text for a terminal of any size."""
 
 from __future__ import annotations
 
 import datetime
+import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ibpulse.base.text import gigabytes, percent, step_text
 from ibpulse.core.events import Event
-from ibpulse.workbench.top.rail_table import rail_lines, spark_width
-from ibpulse.workbench.top.styled_text import Line, Marks, Span, Style, clip, fit
-from ibpulse.workbench.top.view import SUMMARY_WINDOW_SECONDS, TROUBLES, SamplerView, View, clock_text
+from ibpulse.workbench.top.view import SUMMARY_WINDOW_SECONDS, TROUBLES, RailView, SamplerView, View, clock_text
 
 if TYPE_CHECKING:
     from ibpulse.core.answers.summary import NodeSummary
 
-__all__ = ["LEAST_COLUMNS", "LEAST_ROWS", "last_first", "lay_out", "spark_width"]
-
-LEAST_COLUMNS, LEAST_ROWS = 60, 12
+MIN_COLUMNS, MIN_ROWS = 60, 12
 LABEL = 9
 KEYS = "q quits"
 HELP_KEY = "? help"
@@ -40,65 +41,250 @@ MEANINGS = (
     ("idle, slow", "below 5 %, 75 % of the median rail"),
     ("node, CV", "over the last 10 s; 1 GB = 10^9 bytes"),
 )
-"""What the parts of the screen mean."""
+"""The meanings of the parts of the screen."""
 SCALE_KEYS = ("+ and - change the time scale", "+ - time scale")
 LEGEND = ("blank: no traffic", "missing", "link down")
 SHORT_KEYS, SHORT_LEGEND = "+ - scale", ("blank: none", "missing", "down")
-MOST_NAMES = 4
-MOST_NOTES = 2
+MAX_NAMES = 4
+MAX_NOTES = 2
 # with this many rows one event takes precedence over a rail
 EVENT_ROWS = 20
-MOST_EVENTS = 8
+MAX_EVENTS = 8
 ALARMS = ("link-down", "link-flap", "disappeared", "unreadable", "quarantined")
+# columns of the table of rails
+NAME, MAX_NAME = 9, 20
+TAG = 5
+BAR = 8
+NUMBER = 6
+MIN_SPARK = 8
+MAX_JOB = 10
+# narrower terminals need the columns for the sparklines
+JOB_COLUMNS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """The lines above and below the rails, and the number of lines between them."""
+class Marks:
+    """Characters: `levels` from empty to full, `parts` for the last cell of a bar, one for missing data, one for a link
+    that is down.
+    """
 
-    head: list[Line]
-    tail: list[Line]
-    room: int
+    levels: str
+    parts: str
+    unknown: str
+    down: str
+
+
+BLOCKS = Marks(" ▁▂▃▄▅▆▇█", " ▏▎▍▌▋▊▉█", "·", "×")
+ASCII = Marks(" .:-=+*#@", " #", "?", "x")
+
+
+class Style(Enum):
+    """The kind of a piece of text; a terminal without colours shows them all alike."""
+
+    PLAIN = "plain"
+    TITLE = "title"
+    DIM = "dim"
+    RATE = "rate"
+    WARNING = "warning"
+    ALARM = "alarm"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of text in one style."""
+
+    text: str
+    style: Style = Style.PLAIN
+
+
+Line = tuple[Span, ...]
+
+
+def sparkline(shares: Iterable[float], marks: Marks) -> str:
+    """One character for each share of the full scale; shares above 0 are never blank, NaN is unknown."""
+    return "".join([_level(share, marks) for share in shares])
+
+
+def color_sparkline(text: str, marks: Marks) -> list[Span]:
+    """A sparkline as spans: links that are down and missing data have styles of their own."""
+    styles = {marks.down: Style.ALARM, marks.unknown: Style.DIM}
+    return [Span("".join(signs), style) for style, signs in groupby(text, lambda sign: styles.get(sign, Style.RATE))]
+
+
+def bar(share: float, width: int, marks: Marks) -> str:
+    """A bar of `width` characters, filled to a share of it; shares above 0 are never blank."""
+    if math.isnan(share):
+        return marks.unknown.ljust(width)
+    steps = len(marks.parts) - 1
+    filled = round(min(max(share, 0.0), 1.0) * width * steps)
+    if share > 0:
+        filled = max(filled, 1)
+    whole, rest = divmod(filled, steps)
+    return (marks.parts[-1] * whole + (marks.parts[rest] if rest else "")).ljust(width)
+
+
+def _level(share: float, marks: Marks) -> str:
+    if math.isnan(share):
+        return marks.unknown
+    if share <= 0:
+        return marks.levels[0]
+    top = len(marks.levels) - 1
+    return marks.levels[min(max(1, round(share * top)), top)]
+
+
+def fit(columns: int, *choices: Sequence[str]) -> str:
+    """The first choice whose parts all fit the columns; of the last one, the parts that do."""
+    for parts in choices:
+        text = "  ".join(parts)
+        if len(text) <= columns:
+            return text
+    kept = list(choices[-1])
+    while len(kept) > 1 and len("  ".join(kept)) > columns:
+        kept.pop()
+    return "  ".join(kept)
+
+
+def clip(line: Line, columns: int) -> Line:
+    """At most that many characters of a line."""
+    out, left = [], columns
+    for span in line:
+        out.append(Span(span.text[:left], span.style))
+        left -= len(out[-1].text)
+    return tuple(out)
+
+
+def spark_width(view: View, columns: int) -> int:
+    """Characters of a sparkline in a terminal with that many columns."""
+    left = columns - _name_width(view) - _job_width(view, columns) - _tag_width(view)
+    return max(MIN_SPARK, left - 2 * (1 + BAR + NUMBER) - 2)
+
+
+def rail_lines(view: View, columns: int, room: int, marks: Marks, first: int) -> list[Line]:
+    """The table, including its heading: `room` lines for the rails from `first` on."""
+    if not view.rails:
+        return [(Span("no rails: no port's bytes are counted; see `ibpulse doctor`"),)]
+    job, spark = _job_width(view, columns), spark_width(view, columns)
+    name = _name_width(view) + _tag_width(view)
+    span = f"last {spark * view.bin_ns / 1e9:.3g} s, peaks of {view.bin_ns / 1e6:g} ms"
+    if len(span) > spark:
+        span = span.partition(",")[0]
+    heading = f"{'rail'.ljust(name)}{' job'.ljust(job) if job else ''} {span[:spark].ljust(spark)}"
+    heading += "".join(f" {way:>{BAR + NUMBER}}" for way in ("transmit GB/s", "receive GB/s"))
+    whole = len(view.rails) <= room
+    count = len(view.rails) if whole else max(1, room - 1)
+    first = min(max(0, first), len(view.rails) - count)
+    full = _full_scale(view.rails)
+    tags = _tags(view) if _tag_width(view) else {}
+    shown = [
+        _rail_line(rail, name, tags.get(rail.name, ""), _job_text(rail, job), spark, full, marks)
+        for rail in view.rails[first : first + count]
+    ]
+    rest = f"rails {first + 1} to {first + count} of {len(view.rails)}; arrow keys show the others"
+    return [(Span(heading, Style.DIM),), *shown, *([] if whole else [(Span(rest, Style.DIM),)])]
+
+
+def _rail_line(rail: RailView, name: int, tag: str, job: str, spark: int, full: float, marks: Marks) -> Line:
+    scale = rail.rate_bytes_per_second or full
+    # the busier of the two directions
+    shares = np.fmax(rail.peaks[0], rail.peaks[1])[-spark:] / scale
+    signs = np.array(list(sparkline(shares.tolist(), marks)), dtype=np.str_)
+    signs[rail.down[-spark:]] = marks.down
+    past = color_sparkline(f" {''.join(signs.tolist()).rjust(spark)}", marks)
+    owner = (Span(job, Style.DIM),) if job else ()
+    label = rail.name[: name - len(tag) - 1] if tag else rail.name[:name]
+    if rail.trouble:
+        since = "" if rail.since_ns is None else f" since {clock_text(rail.since_ns, rail.now_ns)}"
+        return (
+            Span(label.ljust(name), Style.ALARM),
+            *owner,
+            *past,
+            Span(f" {rail.trouble}{since}", Style.ALARM),
+        )
+    spans = [Span(label), Span(tag.rjust(name - len(label)), Style.WARNING), *owner, *past]
+    for mean in rail.means:
+        share = float("nan") if mean is None else mean / scale
+        spans += [Span(f" {bar(share, BAR, marks)}", Style.RATE), Span(f"{gigabytes(mean):>{NUMBER}}")]
+    return tuple(spans)
+
+
+def _tags(view: View) -> Mapping[str, str]:
+    """The words `idle` and `slow` for the rails that are."""
+    ports = () if view.summary is None else view.summary.ports
+    found = {port.port: "idle" if port.rail_idle else "slow" for port in ports if port.rail_idle or port.rail_slow}
+    return {rail.name: found[rail.name] for rail in view.rails if rail.name in found and not rail.trouble}
+
+
+def _tag_width(view: View) -> int:
+    return TAG if _tags(view) else 0
+
+
+def _job_width(view: View, columns: int) -> int:
+    """The width of the column of jobs, with the space before it; 0 without one."""
+    # the only job of all rails is no property of a rail
+    if columns < JOB_COLUMNS or len({rail.jobs for rail in view.rails}) < 2:
+        return 0
+    return 1 + min(MAX_JOB, max(len("job"), *(len(_job_words(rail)) for rail in view.rails)))
+
+
+def _job_words(rail: RailView) -> str:
+    first, *others = rail.jobs or ("",)
+    return f"{first} +{len(others)}" if others else first
+
+
+def _job_text(rail: RailView, width: int) -> str:
+    """The cell of a rail; an id that is too long keeps its end, which distinguishes it."""
+    text = _job_words(rail)
+    return f" {text[len(text) - min(len(text), width - 1) :].ljust(width - 1)}" if width else ""
+
+
+def _full_scale(rails: Sequence[RailView]) -> float:
+    """Full scale of rails with unknown data rate: the highest value of all."""
+    highest = [float(np.nanmax(rail.peaks)) for rail in rails if not np.isnan(rail.peaks).all()]
+    return max([*highest, 1.0])
+
+
+def _name_width(view: View) -> int:
+    return min(max([NAME, *(len(rail.name) for rail in view.rails)]), MAX_NAME)
 
 
 def lay_out(view: View, columns: int, rows: int, marks: Marks, note: str = "", first: int = 0) -> list[Line]:
     """At most `rows` lines of at most `columns` characters; `note` is the latest problem, `first` the first rail
     to show if they do not all fit.
     """
-    if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
-        text = f"{columns} x {rows} is too small: ibpulse top needs {LEAST_COLUMNS} x {LEAST_ROWS}; {KEYS}"
+    if columns < MIN_COLUMNS or rows < MIN_ROWS:
+        text = f"{columns} x {rows} is too small: ibpulse top needs {MIN_COLUMNS} x {MIN_ROWS}; {KEYS}"
         small: Line = (Span(text[:columns]),)
         return [small][:rows]
-    frame = _frame(view, columns, rows, marks, note)
-    rails = rail_lines(view, columns, frame.room, marks, first)
-    return [clip(line, columns) for line in (*frame.head, *rails, *frame.tail)]
+    head, tail, room = _frame(view, columns, rows, marks, note)
+    return [clip(line, columns) for line in (*head, *rail_lines(view, columns, room, marks, first), *tail)]
 
 
 def lay_out_help(columns: int, rows: int, marks: Marks) -> list[Line]:
     """The keys and the meanings, in at most `rows` lines of at most `columns` characters."""
     title: Line = (Span("ibpulse top: help".ljust(columns), Style.TITLE),)
     signs = {"unknown": marks.unknown, "down": marks.down}
-    told = [(Span(f" {name.format(**signs):12} "), Span(text, Style.DIM)) for name, text in (*HELP, *MEANINGS)]
+    lines = [(Span(f" {name.format(**signs):12} "), Span(text, Style.DIM)) for name, text in (*HELP, *MEANINGS)]
     gap: Line = (Span(""),)
     # the shortest terminal has no room for the gap
-    parts = [title, *told[: len(HELP)], *([gap] if rows > len(told) + 1 else []), *told[len(HELP) :]]
+    parts = [title, *lines[: len(HELP)], *([gap] if rows > len(lines) + 1 else []), *lines[len(HELP) :]]
     return [clip(line, columns) for line in parts[:rows]]
 
 
 def last_first(view: View, columns: int, rows: int, marks: Marks, note: str = "") -> int:
     """The first rail to show so that the last one is shown too; 0 if all fit."""
-    room = _frame(view, columns, rows, marks, note).room
+    *_, room = _frame(view, columns, rows, marks, note)
     return 0 if len(view.rails) <= room else len(view.rails) - max(1, room - 1)
 
 
-def _frame(view: View, columns: int, rows: int, marks: Marks, note: str) -> Frame:
+def _frame(view: View, columns: int, rows: int, marks: Marks, note: str) -> tuple[list[Line], list[Line], int]:
+    """The lines above and below the rails, and the number of lines between them."""
     head = [_title(view, columns), *_node_lines(view, columns), *_rail_summary(view, columns)]
     # two rails and their heading take precedence over a long note
-    notes = min(MOST_NOTES, max(1, rows - len(head) - 4))
+    notes = min(MAX_NOTES, max(1, rows - len(head) - 4))
     tail = [_sampler_line(view.sampler, columns), *_last_lines(note, columns, marks, notes)]
     room = rows - len(head) - len(tail) - 1
-    events = _event_lines(view, columns, min(MOST_EVENTS, max(room - len(view.rails), int(rows >= EVENT_ROWS))))
-    return Frame(head, [*events, *tail], room - len(events))
+    events = _event_lines(view, columns, min(MAX_EVENTS, max(room - len(view.rails), int(rows >= EVENT_ROWS))))
+    return head, [*events, *tail], room - len(events)
 
 
 def _title(view: View, columns: int) -> Line:
@@ -175,7 +361,7 @@ def _rail_summary(view: View, columns: int) -> list[Line]:
     lines = [_labelled("rails", fit(columns - LABEL - 1, parts))]
     named = {word: names for word, names in troubles.items() if names}
     if named:
-        choices = [[_count(word, names, most) for word, names in named.items()] for most in range(MOST_NAMES, -1, -1)]
+        choices = [[_count(word, names, most) for word, names in named.items()] for most in range(MAX_NAMES, -1, -1)]
         lines.append((Span(" " * (LABEL + 1)), Span(fit(columns - LABEL - 1, *choices), Style.WARNING)))
     return lines
 
@@ -241,12 +427,12 @@ def _last_lines(note: str, columns: int, marks: Marks, most: int) -> list[Line]:
             )
         ]
         return [(Span(fit(columns, *choices), Style.DIM),)]
-    told = textwrap.wrap(note, columns - LABEL - 1)
-    if len(told) > most:
-        told = [*told[: most - 1], " ".join(told[most - 1 :])]
+    wrapped = textwrap.wrap(note, columns - LABEL - 1)
+    if len(wrapped) > most:
+        wrapped = [*wrapped[: most - 1], " ".join(wrapped[most - 1 :])]
     return [
         (Span(("" if row else KEYS).ljust(LABEL + 1), Style.DIM), Span(text, Style.WARNING))
-        for row, text in enumerate(told)
+        for row, text in enumerate(wrapped)
     ]
 
 

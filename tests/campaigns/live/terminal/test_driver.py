@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.workbench.top.styled_text import ASCII, BLOCKS
+from ibpulse.workbench.top.screen import ASCII, BLOCKS
 from tests.campaigns.live.terminal.panes import Pane, needs_tmux, pane
 from tests.running import eventually
 from tests.tables import for_each

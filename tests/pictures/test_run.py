@@ -1,0 +1,190 @@
+"""The drawn part of a recording: columns, the common scale, states of links and events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.base.errors import PictureError
+from ibpulse.core.events import Event
+from ibpulse.core.model import PortState
+from ibpulse.workbench.pictures.run import PictureNode, PictureRun, choose_scale, reduce, round_up, take_run
+from tests.pictures.runs import STILL, take
+from tests.reports.recordings import START_NS, TICK_NS, record
+
+
+@given(st.integers(1, 60), st.integers(1, 70), st.integers(0, 2**32))
+def test_columns_keep_maximum_and_mean(ticks: int, most: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values, seconds = rng.random((3, ticks)), rng.random((3, ticks)) + 0.5
+    columns = reduce(values, seconds, most)
+    assert columns.count <= most
+    assert (columns.highest.max(axis=1) == values.max(axis=1)).all()
+    weights = np.add.reduceat(seconds, np.arange(0, ticks, columns.ticks), axis=1)
+    expected = (values * seconds).sum(axis=1) / seconds.sum(axis=1)
+    np.testing.assert_allclose((columns.mean * weights).sum(axis=1) / weights.sum(axis=1), expected)
+
+
+def test_a_single_peak_among_many_ticks_is_kept() -> None:
+    values = np.ones((1, 100_000))
+    values[0, 77_777] = 9.0
+    columns = reduce(values, np.ones_like(values), 300)
+    assert columns.highest.max() == 9.0
+    assert columns.mean.max() == pytest.approx(1 + 8 / columns.ticks)
+
+
+def test_column_with_missing_samples_is_marked() -> None:
+    values = np.array([[1.0, 3.0, np.nan, 5.0, np.nan, np.nan]])
+    columns = reduce(values, np.where(np.isnan(values), 0.0, 1.0), 3)
+    np.testing.assert_array_equal(columns.highest, [[3.0, 5.0, np.nan]])
+    np.testing.assert_array_equal(columns.mean, [[2.0, 5.0, np.nan]])
+    assert columns.partly.tolist() == [[False, True, True]]
+
+
+def test_few_ticks_stay_as_they_are() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    columns = reduce(values, np.ones_like(values), 3)
+    assert columns.ticks == 1
+    np.testing.assert_array_equal(columns.highest, values)
+
+
+def test_two_runs_share_the_scale_of_the_larger() -> None:
+    scale = choose_scale([take(np.full((2, 5), 3e9)), take(np.full((2, 5), 41e9))], STILL)
+    assert (scale.port, scale.node, scale.exceeded) == (50.0, 100.0, "")
+
+
+def test_the_scale_ends_at_the_line_rate() -> None:
+    rates = np.full((2, 5), 81e9)
+    scale = choose_scale([take(rates, line=97e9)], STILL)
+    assert (scale.port, scale.node, scale.exceeded) == (97.0, 200.0, "")
+    rates[0, 3] = 97.2e9
+    # as exact as a rate is
+    assert choose_scale([take(rates, line=97e9)], STILL).exceeded == ""
+    rates[0, 3] = 98e9
+    scale = choose_scale([take(rates, line=97e9)], STILL)
+    assert (scale.port, scale.exceeded) == (97.0, "▲ above the line rate: up to 98 GB/s")
+    assert choose_scale([take(rates, line=float("nan"))], STILL).port == 100.0
+
+
+def test_utilisation_is_of_the_line_rate_in_force() -> None:
+    run = take(np.full((2, 4), 10e9), line=100e9)
+    run.lines[0, 2:] = 20e9
+    run.node.lines[2:] = 120e9
+    scale = choose_scale([run], replace(STILL, unit="utilization"))
+    np.testing.assert_allclose(scale.of_ports(run), [[10, 10, 50, 50], [10] * 4])
+    np.testing.assert_allclose(scale.of_node(run), [10, 10, 100 / 6, 100 / 6])
+
+
+def test_utilisation_scale_ends_at_100_percent() -> None:
+    options = replace(STILL, unit="utilization")
+    run = take(np.full((2, 5), 25e9))
+    scale = choose_scale([run], options)
+    assert (scale.port, scale.node, scale.sign) == (100.0, 100.0, "%")
+    assert (scale.of_ports(run) == 25.0).all()
+    assert (scale.of_node(run) == 25.0).all()
+
+
+def test_a_utilisation_without_a_line_rate_is_refused() -> None:
+    run = take(np.ones((1, 5)), line=float("nan"))
+    with pytest.raises(PictureError, match=r"recording a has no line rate for mlx5_0:1; use --unit=GB/s"):
+        choose_scale([run], replace(STILL, unit="utilization"))
+
+
+@pytest.mark.parametrize(("value", "rounded"), [(0, 1), (96, 100), (100, 100), (101, 120), (0.031, 0.04), (656, 700)])
+def test_a_scale_ends_at_a_round_number(value: float, rounded: float) -> None:
+    assert round_up(value) == pytest.approx(rounded)
+
+
+def test_a_run_of_holes_alone_has_a_scale() -> None:
+    assert choose_scale([take(np.full((1, 5), np.nan))], STILL).port == 1.0
+
+
+UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
+DOWN = PortState("DOWN", "Polling", False, 50e9, True)
+SLOW = replace(UP, rate_bytes_per_second=25e9)
+UNREADABLE = replace(UP, problem="unreadable")
+BLIND = replace(DOWN, problem="unreadable")
+
+
+def change(tick: int, before: PortState | None, after: PortState | None, subject: str = "mlx5_0:1") -> Event:
+    """A change that is in force from the sample at index `tick` on."""
+    return Event(START_NS + (tick + 1) * TICK_NS, "any", subject, "words", 0, before, after)
+
+
+def played(rates: np.ndarray, *events: Event) -> PictureRun:
+    recording = record(np.stack([rates, rates], axis=1), events=events)
+    names = [str(port.id) for port in recording.meta.ports]
+    return take_run("a", recording, names, PictureNode(rates[0], rates[0], rates[0]))
+
+
+def marked(values: np.ndarray) -> list[list[int]]:
+    return [row.nonzero()[0].tolist() for row in values]
+
+
+def test_silent_samples_are_down_while_link_is() -> None:
+    rates = np.zeros((2, 10))
+    rates[0, 3], rates[0, 4] = 1e9, np.nan
+    run = played(rates, change(2, UP, DOWN), change(7, DOWN, UP))
+    # traffic shows that the link was still ACTIVE at sample 3
+    assert marked(run.down) == [[2, 4, 5, 6], []]
+    assert (run.down_ratio, run.missing_ratio) == (0.2, 0.0)
+
+
+def test_link_is_up_from_its_first_traffic() -> None:
+    rates = np.zeros((1, 20))
+    rates[0, [4, 13]] = 1e9
+    up = replace(change(16, DOWN, UP), uncertainty_ns=6 * TICK_NS)
+    assert marked(played(rates, change(2, UP, DOWN), up).down) == [[2, 3, *range(5, 13)]]
+    # the first traffic is earlier than the link can have come up
+    up = replace(up, uncertainty_ns=2 * TICK_NS)
+    assert marked(played(rates, change(2, UP, DOWN), up).down) == [[2, 3, *range(5, 13), 14, 15]]
+
+
+@pytest.mark.parametrize("state", [UNREADABLE, BLIND, None])
+def test_unreadable_port_is_missing_not_down(state: PortState | None) -> None:
+    rates = np.full((1, 10), 1e9)
+    rates[0, 5:] = np.nan
+    run = played(rates, change(5, UP, state))
+    assert not run.down.any()
+    assert run.missing_ratio == 0.5
+
+
+def test_line_rate_follows_the_link_state() -> None:
+    never = replace(DOWN, rate_bytes_per_second=None)
+    run = played(np.ones((1, 8)), change(2, UP, SLOW), change(4, SLOW, None), change(6, None, UP))
+    # of both directions together
+    assert run.lines.tolist() == [[100e9] * 2 + [50e9] * 4 + [100e9] * 2]
+    run = played(np.ones((1, 6)), change(2, UP, never), change(4, never, SLOW))
+    assert run.lines.tolist() == [[100e9] * 4 + [50e9] * 2]
+
+
+def test_unknown_line_rate_takes_the_first_known() -> None:
+    run = played(np.ones((1, 6)), change(3, None, SLOW))
+    assert run.lines.tolist() == [[50e9] * 6]
+
+
+def test_events_of_node_and_drawn_ports_are_kept() -> None:
+    told = [change(tick, None, None, subject) for tick, subject in ((4, ""), (3, "mlx5_0"), (2, "mlx5_0:1"))]
+    other = [change(-5, None, None), change(30, None, None), change(3, None, None, "mlx5_7:1")]
+    run = played(np.ones((1, 10)), *other, *told)
+    assert [event.subject for event in run.events] == ["mlx5_0:1", "mlx5_0", ""]
+
+
+def test_column_is_down_without_traffic_only() -> None:
+    down = np.zeros((1, 8), dtype=np.bool_)
+    down[0, 1:6] = True
+    values = np.array([[1.0, 0.0, 0.0, 0.0, np.nan, np.nan, 0.0, 0.0]])
+    assert marked(reduce(values, np.ones((1, 8)), 4, down).down) == [[1, 2]]
+    assert marked(reduce(values, np.ones((1, 8)), 4).down) == [[]]
+
+
+def test_a_run_of_a_simulated_recording_is_simulated() -> None:
+    recording = record(np.full((1, 2, 10), 1e9))
+    node = PictureNode(np.zeros(10), np.zeros(10), np.full(10, 1e11))
+    assert not take_run("a", recording, ["mlx5_0:1"], node).simulated
+    simulated = replace(recording, meta=replace(recording.meta, simulated=True))
+    assert take_run("a", simulated, ["mlx5_0:1"], node).simulated

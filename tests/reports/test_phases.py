@@ -1,0 +1,347 @@
+"""Phases and events in the reports of recordings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ibpulse.core.events import Event
+from ibpulse.core.model import PortState
+from ibpulse.core.recordings import Recording
+from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.span import Moment, ReportOptions
+from ibpulse.workbench.reports.table import phase_text
+from tests.reports.recordings import (
+    DOWN,
+    LINE,
+    SECOND_NS,
+    START_NS,
+    TICK_NS,
+    UP,
+    change,
+    record,
+    report_of,
+    run_of,
+    wave,
+)
+
+GB = 1e9
+RAILS = 3
+DOCS = Path(__file__).parents[2] / "docs/report.md"
+STORAGE = "mlx5_3:1"
+
+
+def rates_of_a_job() -> np.ndarray:
+    """Three rails and a storage port for 113 s: silence, steps of 0.5 s, a barrier, steps, a checkpoint, steps."""
+    steps = wave(10 * GB, 35, 15, 50, ports=RAILS + 1)
+    steps[RAILS] = 0.0
+    start, barrier, saving = (np.zeros((RAILS + 1, 2, ticks)) for ticks in (3500, 250, 700))
+    saving[RAILS, 0, 100:600] = 8 * GB
+    saving[RAILS, 1, 100:600] = 0.5 * GB
+    return np.concatenate((start, steps, barrier, steps, saving, steps), axis=2)
+
+
+def with_storage(rates: np.ndarray, events: tuple[Event, ...] = ()) -> Recording:
+    """A recording whose last port is for storage."""
+    recording = record(rates, events=events)
+    ports = recording.meta.ports
+    ports = (*ports[:RAILS], replace(ports[RAILS], rail=False, role="storage"))
+    return replace(recording, meta=replace(recording.meta, ports=ports))
+
+
+def phases_in(recording: Recording, options: ReportOptions | None = None) -> list[tuple[str, bool]]:
+    return [(phase.kind, phase.certain) for phase in run_of(recording, options).phases.phases]
+
+
+WHOLE = [("first-traffic", True), ("first-step", True), ("barrier", True), ("checkpoint", True)]
+
+
+def test_every_format_lists_the_phases_with_their_times() -> None:
+    report = report_of(with_storage(rates_of_a_job()), record(np.zeros((2, 2, 3000))))
+    text = render_text(report)
+    phases = text[text.index("Phases of a") : text.index("Phases of b")].rstrip()
+    assert len(phases.splitlines()) == 5
+    assert f"```\n{phases}\n```" in DOCS.read_text(), "the example in the documentation"
+    nothing = (
+        "None found.",
+        "The rails carry no traffic.",
+        "No port for storage was recorded, so checkpoints are not shown.",
+    )
+    assert "\n  ".join(("Phases of b:", *nothing)) in text
+    assert "\n- +35.00 s  00:00:35.000 UTC  first regular step, 500.0 ms long\n" in render_markdown(report)
+    page = render_page(report)
+    assert "<h2>Phases of a</h2>" in page
+    assert "<li>+59.85 s  00:00:59.850 UTC  quiet at a barrier: all rails silent for 2.650 s</li>" in page
+    assert "\n".join(f"<li>{line}</li>" for line in nothing) in page
+    one, other = json.loads(render_json(report))["recordings"]
+    assert one["phase_remarks"] == other["phases"] == []
+    assert one["phases"][3] == {
+        "kind": "checkpoint",
+        "begin": "2025-11-21T00:01:28.500000000Z",
+        "end": "2025-11-21T00:01:33.500000000Z",
+        "uncertainty_seconds": 0.01,
+        "certain": True,
+        "doubt": "",
+        "silent_seconds": 5.0,
+        "transmitted_bytes": pytest.approx(40 * GB),
+        "received_bytes": pytest.approx(2.5 * GB),
+    }
+    assert [phase["transmitted_bytes"] for phase in one["phases"][:3]] == [None] * 3
+
+
+def test_a_port_of_unknown_role_shows_no_checkpoint() -> None:
+    rates = rates_of_a_job()
+    recording = with_storage(rates)
+    other = replace(recording.meta.ports[RAILS], role="unknown")
+    found = replace(recording, meta=replace(recording.meta, ports=(*recording.meta.ports[:RAILS], other)))
+    assert phases_in(found) == [*WHOLE[:3], ("barrier", True)]
+    assert run_of(found).phases.remarks == ("No port for storage was recorded, so checkpoints are not shown.",)
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        (ReportOptions(trim=True), WHOLE[2:]),
+        (
+            ReportOptions(begin=Moment(61 * SECOND_NS, True)),
+            [("first-traffic", False), ("first-step", False), WHOLE[3]],
+        ),
+        (ReportOptions(ports=("mlx5_0", "mlx5_1")), WHOLE),
+        (ReportOptions(ports=("mlx5_3",)), [("first-traffic", False)]),
+        (ReportOptions(active_bytes_per_second=100 * GB), []),
+    ],
+    ids=["trimmed", "from within a silence", "two rails", "the storage port", "all of it silent"],
+)
+def test_phases_are_those_of_the_covered_part(options: ReportOptions, kinds: list[tuple[str, bool]]) -> None:
+    recording = with_storage(rates_of_a_job())
+    assert phases_in(recording, options) == kinds
+    if options.trim:
+        remark = "It begins in traffic, so its first traffic and first step are not in it."
+        assert run_of(recording, options).phases.remarks == (remark,)
+
+
+def test_times_are_right_after_a_fractional_start() -> None:
+    recording = with_storage(rates_of_a_job())
+    report = report_of(recording, options=ReportOptions(begin=Moment(4_370_000_000, True)))
+    found = json.loads(render_json(report))["recordings"][0]["phases"]
+    assert [phase["begin"][14:-1] for phase in found] == [f"00:35.{0:09}"] * 2 + ["00:59.850000000", "01:28.500000000"]
+    assert "  +30.63 s  00:00:35.000 UTC  first regular step" in render_text(report)
+
+
+def test_counters_that_change_less_often_are_less_certain() -> None:
+    recording = with_storage(rates_of_a_job())
+    ports = tuple(replace(port, resolution_seconds=0.1) for port in recording.meta.ports)
+    found = run_of(replace(recording, meta=replace(recording.meta, ports=ports))).phases.phases
+    assert found[0].uncertainty == 10
+
+
+def test_down_rail_hides_no_later_phase() -> None:
+    rates = np.concatenate((rates_of_a_job()[..., :8750], rates_of_a_job()[..., :8750]), axis=2)
+    rates[1, :, 9000:] = np.nan
+    found = run_of(with_storage(rates, (change(90, UP, DOWN),))).phases.phases
+    assert [(phase.kind, phase.certain) for phase in found] == [
+        *WHOLE[:3],
+        ("first-traffic", False),
+        ("first-step", False),
+    ]
+    assert found[3].doubt == "the link of a rail was down in the silence"
+
+
+def flap(seconds: float) -> Event:
+    time_ns = START_NS + TICK_NS + round(seconds * SECOND_NS)
+    return Event(time_ns, "link-flap", "mlx5_1:1", "mlx5_1:1: link went down", SECOND_NS)
+
+
+@pytest.mark.parametrize(
+    ("events", "barrier"),
+    [
+        ((change(60, UP, DOWN), change(62, DOWN, UP)), False),
+        # it may have gone down in the silence: it was noticed within a second
+        ((change(62.8, UP, DOWN), change(70, DOWN, UP)), False),
+        ((flap(62.0),), False),
+        ((flap(64.0),), True),
+        ((change(70, UP, DOWN), change(72, DOWN, UP)), True),
+        ((replace(flap(62.0), subject=STORAGE),), True),
+        ((replace(flap(62.0), kind="counter-reset"),), True),
+    ],
+)
+def test_possible_link_down_is_no_barrier(events: tuple[Event, ...], barrier: bool) -> None:
+    assert (("barrier", True) in phases_in(with_storage(rates_of_a_job(), events))) == barrier
+
+
+def test_link_may_start_down() -> None:
+    assert phases_in(with_storage(rates_of_a_job(), (flap(0.5),)))[0] == ("first-traffic", False)
+
+
+def test_rail_never_up_is_ignored() -> None:
+    rates = rates_of_a_job()
+    rates[1] = np.nan
+    recording = with_storage(rates)
+    ports = recording.meta.ports
+    ports = (ports[0], replace(ports[1], active=False), *ports[2:])
+    assert phases_in(replace(recording, meta=replace(recording.meta, ports=ports))) == WHOLE
+
+
+def test_a_rail_without_data_is_not_silent() -> None:
+    rates = rates_of_a_job()
+    # whole seconds, in which the sum of the node leaves the rail out
+    rates[1, :, 5900:6400] = np.nan
+    assert [kind for kind, _ in phases_in(with_storage(rates))] == ["first-traffic", "first-step", "checkpoint"]
+    rates = rates_of_a_job()
+    rates[1, :, 3300:3310] = np.nan
+    assert phases_in(with_storage(rates))[0] == ("first-traffic", False)
+    rates = rates_of_a_job()
+    rates[RAILS, :, 9000:9010] = np.nan
+    assert phases_in(with_storage(rates))[3] == ("checkpoint", False)
+
+
+def test_late_storage_role_counts() -> None:
+    recording = with_storage(rates_of_a_job())
+    unknown = replace(recording.meta.ports[RAILS], role="unknown")
+    before, after = (PortState("ACTIVE", "LinkUp", True, 50 * GB, role=role) for role in ("unknown", "storage"))
+    event = replace(change(80, before, after, STORAGE), kind="role-change")
+    meta = replace(recording.meta, ports=(*recording.meta.ports[:RAILS], unknown), events=(event,))
+    assert phases_in(replace(recording, meta=meta)) == WHOLE
+
+
+def test_missing_data_at_start_is_remarked() -> None:
+    rates = rates_of_a_job()
+    rates[:, :, :3600] = np.nan
+    remark = "Data is missing before its first active sample, so its first traffic and first step are not known."
+    assert run_of(with_storage(rates)).phases.remarks == (remark,)
+
+
+def test_many_phases_are_counted_and_not_shown() -> None:
+    steps = wave(10 * GB, 35, 15, 12)
+    rates = np.concatenate([np.concatenate((steps, np.zeros((1, 2, 200))), axis=2) for _ in range(25)], axis=2)
+    report = report_of(record(rates))
+    text = " ".join(render_text(report).split())
+    assert text.count("quiet at a barrier") == 20
+    count = len(json.loads(render_json(report))["recordings"][0]["phases"])
+    assert count == 24
+    assert "4 more phases; --format=json lists them." in text
+
+
+def test_guessed_phase_has_a_reason() -> None:
+    phase = Phase("first-step", 100, 200, 150, "data is missing for 0.10 s")
+    assert phase_text(phase, TICK_NS) == (
+        "first regular step, 1.000 s long (guess: data is missing for 0.10 s; ± 1.500 s)"
+    )
+    assert phase_text(replace(phase, doubt="", uncertainty=1), TICK_NS) == "first regular step, 1.000 s long"
+
+
+FLAP = (change(10, UP, DOWN), change(15, DOWN, UP))
+
+
+def flapped() -> np.ndarray:
+    """Four rails for 20 s; the second sends nothing while its link is down."""
+    rates = wave(10 * GB, 20, 30, 40, ports=4)
+    rates[1, :, 1000:1500] = 0.0
+    return rates
+
+
+def test_flapping_rail_is_not_idle() -> None:
+    found = run_of(record(flapped(), events=FLAP))
+    assert found.values["idle_rails"] == ()
+    assert found.values["slow_rails"] == ()
+    assert found.values["mean_bytes_per_second"] == pytest.approx(30 * GB)
+    assert found.values["utilization_ratio"] == pytest.approx(30 * GB / (4 * 2 * LINE))
+    line = found.ports[1]
+    assert (line.down_seconds, line.idle, line.slow) == (5.0, False, False)
+    assert line.mean_bytes_per_second == pytest.approx(6 * GB)
+    assert [port.down_seconds for port in found.ports] == [0, 5, 0, 0]
+
+
+def test_without_the_events_the_same_rail_is_slow() -> None:
+    assert run_of(record(flapped())).values["slow_rails"] == ()
+    rates = flapped()
+    rates[1, :, 500:1500] = 0.0
+    assert run_of(record(rates)).values["slow_rails"] == ("mlx5_1:1",)
+    known = run_of(record(rates, events=(change(5, UP, DOWN), change(15, DOWN, UP))))
+    assert known.values["slow_rails"] == ()
+
+
+def test_part_has_its_own_states_and_events() -> None:
+    recording = record(flapped(), events=FLAP)
+    options = ReportOptions(begin=Moment(11 * SECOND_NS, True), end=Moment(14 * SECOND_NS, True))
+    found = run_of(recording, options)
+    assert found.events == ()
+    assert found.ports[1].down_seconds == 3.0
+    assert found.values["mean_bytes_per_second"] == pytest.approx(24 * GB)
+    late = run_of(recording, ReportOptions(begin=Moment(11 * SECOND_NS, True)))
+    assert late.events == FLAP[1:]
+
+
+def test_utilisation_follows_a_rate_that_changed() -> None:
+    half = replace(UP, rate_bytes_per_second=LINE / 2)
+    rates = np.full((2, 2, 2000), 10 * GB)
+    events = tuple(change(10, UP, half, f"mlx5_{rail}:1") for rail in range(2))
+    found = run_of(record(rates, events=events)).values
+    assert found["line_bytes_per_second"] == pytest.approx(4 * LINE * 0.75)
+    assert found["peak_utilization_ratio"] == pytest.approx(40 * GB / (4 * LINE / 2))
+
+
+def test_temporary_rail_counts_as_rail() -> None:
+    other = replace(UP, rail=False)
+    recording = record(wave(GB, 20, 30, 10, ports=2), events=(change(2, other, UP),))
+    ports = (recording.meta.ports[0], replace(recording.meta.ports[1], rail=False))
+    recording = replace(recording, meta=replace(recording.meta, ports=ports))
+    assert run_of(recording).values["rails"] == 2
+
+
+def test_every_format_lists_the_events_with_their_times() -> None:
+    report = report_of(record(flapped(), events=FLAP), record(flapped()))
+    text = render_text(report)
+    line = "+10.01 s  00:00:10.010 UTC  mlx5_1:1: link-down (or up to 1.000 s earlier)"
+    assert f"Events of a:\n    {line}" in text
+    assert "Events of b" not in text
+    assert f"\n- {line}\n".replace("_", "\\_") in render_markdown(report)
+    page = render_page(report)
+    assert "<h2>Events of a</h2>" in page
+    assert "<li>+15.01 s  00:00:15.010 UTC  mlx5_1:1: link-up (or up to 1.000 s earlier)</li>" in page
+    assert "6.000 GB/s, 20.00 %, down 5.000 s" in text
+    one, other = json.loads(render_json(report))["recordings"]
+    assert (other["events"], one["events_left_out"]) == ([], 0)
+    assert one["events"][0] == {
+        "time": "2025-11-21T00:00:10.010000000Z",
+        "uncertainty_seconds": 1.0,
+        "kind": "link-down",
+        "subject": "mlx5_1:1",
+        "text": "mlx5_1:1: link-down",
+        "before": {
+            "state": "ACTIVE",
+            "physical": "LinkUp",
+            "active": True,
+            "rate_bytes_per_second": LINE,
+            "rail": True,
+            "stride": 1,
+            "problem": "",
+            "role": "compute",
+        },
+        "after": one["events"][1]["before"],
+        "details": {"n": 1},
+    }
+
+
+def test_many_events_are_counted_and_not_shown() -> None:
+    events = tuple(change(second / 4, None, None) for second in range(50))
+    recording = record(wave(GB, 20, 30, 40), events=events)
+    recording = replace(recording, meta=replace(recording.meta, events_left_out=7))
+    report = report_of(recording)
+    more = ("30 more events; --format=json lists them.", "left out 7 events that were too many for it.")
+    for rendered in (render_text(report), render_markdown(report), render_page(report)):
+        assert rendered.count("link-down") == 20
+        assert all(words in " ".join(rendered.replace("\\", "").split()) for words in more)
+    assert len(json.loads(render_json(report))["recordings"][0]["events"]) == 50
+
+
+def test_text_of_an_event_is_not_markup() -> None:
+    event = replace(change(1, None, None), text="<script>x</script> *a*")
+    report = report_of(record(wave(GB, 20, 30, 40), events=(event,)))
+    assert "<script>" not in render_page(report)
+    assert r"\*a\*" in render_markdown(report)
