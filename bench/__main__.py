@@ -58,10 +58,10 @@ CASES: dict[str, ModuleType] = {
 BEFORE_BUDGETS = ("daemons", "loops", "exporters")
 DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "docs/benchmarks.md"
 PREFACE = """\
-Written by `make bench`; do not edit. The budgets are those of [the design](design.md). For a budget that is a ratio,
-both sides were measured in this run on this machine. The counter files are symbolic links to counters of the kernel's
-loopback interface in a tree on tmpfs: every read is a read of a real kernel file, but involves no device. On a real
-node a read takes longer, for the C program as well as for ibpulse."""
+Written by `make bench`; do not edit. [The design](design.md#budgets) explains missed budgets. For a budget that is a
+ratio, both sides were measured in this run on this machine. The counter files are symbolic links to counters of the
+kernel's loopback interface in a tree on tmpfs: every read is a read of a real kernel file, but involves no device. On a
+real node a read takes longer, for the C program as well as for ibpulse."""
 QUICK = "This was a quick run, which is shorter and therefore less precise."
 
 
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure every budget of the design.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure every budget.")
     parser.add_argument("--quick", action="store_true", help="shorter, less precise run")
     parser.add_argument("--only", action="append", choices=CASES, metavar="NAME", help=f"one of {', '.join(CASES)}")
     parser.add_argument(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One budget of the design and the result. `met` is None if it could not be measured."""
+    """One budget and the result. `met` is None if it could not be measured."""
 
     what: str
     budget: str

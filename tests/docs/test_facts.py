@@ -19,7 +19,7 @@ from ibpulse.agent.web.app import create_app
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser, own_actions, parse, split_verb
 from ibpulse.gateway.gateway_metrics import ROWS as GATEWAY_ROWS
-from tests.docs.pages import PAGES, ROOT, blocks, commands, name, spans
+from tests.docs.pages import PAGES, ROOT, commands, name, spans
 from tests.tables import for_each
 from tests.web.rings import full_node
 from tools.grafana.series_names import RECORDED
@@ -43,7 +43,7 @@ every_page = for_each({name(page): page for page in PAGES})
 @every_page
 def test_every_command_can_be_run_as_it_is_written(page: Path) -> None:
     for words in commands(page):
-        if words[0].startswith("-") or page == DESIGN:  # which names commands by what they take
+        if words[0].startswith("-"):
             continue
         if words[0] in ("help", "version"):
             assert all(word in (*" ".join(VERBS).split(), "COMMAND") for word in words[1:]), (
@@ -121,40 +121,18 @@ def is_exported(metric: str) -> bool:
     return metric in names or re.sub(r"_(bucket|sum|count)$", "", metric) in names
 
 
-def test_the_interface_is_in_the_design_and_the_page_of_it(tmp_path: Path) -> None:
+def test_the_api_page_names_every_endpoint(tmp_path: Path) -> None:
     served = create_app(full_node(tmp_path).parts()).openapi()["paths"]
     paths = {path for path, methods in served.items() if "{" not in path and "get" in methods}
-    for page in ("docs/design.md", "docs/api.md"):
-        text = (ROOT / page).read_text()
-        assert [path for path in paths if f"`{path}" not in text and f"[`{path}" not in text] == [], page
-
-
-def test_the_design_names_every_command() -> None:
-    named = re.findall(r"`ibpulse (([a-z]+)(?: [a-z]+)?)[^`]*`", section(DESIGN, "Commands"))
-    assert set(VERBS) <= {name for names in named for name in names}
-
-
-def test_the_layers_of_the_design_are_those_that_are_kept() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    kept = {contract["containers"][0]: contract["layers"] for contract in contracts if contract["type"] == "layers"}
-    (drawn,) = [block for block in blocks(DESIGN) if block.startswith("__main__")]
-    wings: list[str] = []
-    packages: dict[str, list[list[str]]] = {}
-    for indent, names in re.findall(r"(?m)^(  )?(\S+(?: \| \S+)*)", drawn):
-        found = [name.rstrip("/") for name in names.split(" | ")]
-        if indent:
-            packages.setdefault(f"ibpulse.{wings[-1]}", []).append(sorted(found))
-        else:
-            wings += found
-    assert sorted(wings) == sorted(name for layer in kept.pop("ibpulse") for name in layer.split(" | "))
-    assert packages == {name: [sorted(layer.split(" | ")) for layer in layers] for name, layers in kept.items()}
+    text = (ROOT / "docs/api.md").read_text()
+    assert [path for path in paths if f"`{path}" not in text and f"[`{path}" not in text] == []
 
 
 def test_the_design_names_every_package_that_the_program_needs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = itertools.chain(*project["optional-dependencies"].values())
     needed = {re.split(r"[>=\[]", text)[0] for text in (*project["dependencies"], *optional)} - {"ibpulse"}
-    tools = section(DESIGN, "7. Tools").lower()
+    tools = section(DESIGN, "Dependencies").lower()
     assert [package for package in needed if package.lower() not in tools] == []
 
 
@@ -166,17 +144,6 @@ def test_alerts_and_boards_are_as_many_as_the_pages_say() -> None:
     boards = NUMBERS[len(list((ROOT / "dashboards").glob("*.json")))]
     assert f"{alerts.capitalize()} alerts" in (ROOT / "README.md").read_text()
     assert f"{boards.capitalize()} dashboards" in (ROOT / "docs/dashboards.md").read_text()
-
-
-def test_the_histograms_of_utilisation_have_as_many_buckets_as_the_pages_say() -> None:
-    (row,) = [row for row in TABLE if row.name == "ibpulse_port_transmit_utilization_ratio"]
-    assert f"; {len(row.buckets)} buckets," in DESIGN.read_text()
-
-
-def test_the_labels_of_a_port_are_those_that_the_design_lists() -> None:
-    (info,) = [row for row in TABLE if row.name == "ibpulse_port_info"]
-    for label in info.labels:
-        assert label in section(DESIGN, "Metrics"), label
 
 
 def test_what_an_answer_of_the_interface_looks_like_is_valid_json() -> None:

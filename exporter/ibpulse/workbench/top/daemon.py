@@ -48,7 +48,7 @@ METRICS = (_TICKS, _MISSED, _ERRORS, _RESTARTS, _LATE_SUM, _LATE_COUNT)
 
 
 class DaemonWatcher:
-    """Fetches from a daemon: its windows every time, its ports and events and summary every 2 s."""
+    """Fetches from a daemon: its windows every time, its ports, events and summary every 2 s."""
 
     def __init__(self, connection: DaemonConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
