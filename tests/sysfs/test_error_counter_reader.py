@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.model import CounterReading, Fabric, PortId, PortReadings
-from ibpulse.sysfs.error_counter_reader import CounterReader
-from ibpulse.sysfs.error_counters import CounterSet
+from ibpulse.sysfs.error_counters import CounterReader, CounterSet
 from ibpulse.sysfs.inventory import Inventory
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import MLX5_COUNTERS, MLX5_HW, PortFiles, Tree, make_hang, make_unreadable, release

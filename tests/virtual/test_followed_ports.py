@@ -12,7 +12,7 @@ from ibpulse.ring.file import RingFile
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.followed_ports import FollowedPorts
 from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.state_poller import StatePoller
+from ibpulse.sysfs.links import StatePoller
 from tests.sysfs.trees import PortFiles, Tree
 from tests.virtual.clock import NodeClock
 from tests.virtual.world import SECOND, World

@@ -23,7 +23,7 @@ from ibpulse import deadline
 from ibpulse.sampler import supervisor
 from ibpulse.simulate.fabric import SimulatedFabric
 from ibpulse.simulate.replayed_tree import Replay
-from ibpulse.sysfs import files, kept_file
+from ibpulse.sysfs import files
 
 T = TypeVar("T")
 SECOND = 1_000_000_000
@@ -126,8 +126,7 @@ class World:
         self._patch.setattr(deadline, "start_thread", self.start)
         self._patch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: self.monotonic_ns / SECOND))
         gated = SimpleNamespace(**{**vars(os), "open": self._open, "pread": self.pread})
-        for module in (files, kept_file):
-            self._patch.setattr(module, "os", gated)
+        self._patch.setattr(files, "os", gated)
         # the machine of the tests may have a quota, or no cgroups
         self._patch.setattr(supervisor, "throttled_periods", lambda: 0)
 

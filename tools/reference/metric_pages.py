@@ -13,9 +13,17 @@ from ibpulse.metrics.row import Metric
 from ibpulse.simulate.tree import COUNTERS as MLX5_COUNTERS
 from ibpulse.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
 from ibpulse.sysfs.byte_counters import SOURCES, ByteCounterRow
-from ibpulse.sysfs.error_counter_reader import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, TRIES
-from ibpulse.sysfs.error_counters import FACTS, INFINIBAND, Counter, CounterSet, choose_counters, counter_name
-from ibpulse.sysfs.speed import ETHERNET
+from ibpulse.sysfs.error_counters import (
+    FACTS,
+    FIRST_PAUSE_NS,
+    LONGEST_PAUSE_NS,
+    TRIES,
+    Counter,
+    CounterSet,
+    choose_counters,
+    counter_name,
+)
+from ibpulse.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.units import SECOND_NS
 from tools.grafana.alerts import ALERTS
 

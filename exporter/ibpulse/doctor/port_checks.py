@@ -10,14 +10,13 @@ from ibpulse.doctor.finding import Finding, Level, check, passed
 from ibpulse.events import Event
 from ibpulse.model import COMPUTE, UNKNOWN_ROLE, Port
 from ibpulse.sysfs import inventory
-from ibpulse.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE, UNKNOWN_BYTES
+from ibpulse.sysfs.byte_counters import EFA, LEGACY, NO_BYTES, OCTETS_NOTE, SOFT_ROCE, UNKNOWN_BYTES
 from ibpulse.sysfs.device import NO_PORTS, Selection
 from ibpulse.sysfs.expected_rails import find_near_gpus, is_lost_rail
 from ibpulse.sysfs.files import NO_PMA
 from ibpulse.sysfs.gpus import NEAR
-from ibpulse.sysfs.identity import SOFT_ROCE
 from ibpulse.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED, make_of
-from ibpulse.sysfs.roles import EFA, TRAINED_DOWN, find_slow_twins
+from ibpulse.sysfs.roles import TRAINED_DOWN, find_slow_twins
 from ibpulse.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.text import count_text, moment_text, names_text, rate_text
 

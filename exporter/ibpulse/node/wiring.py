@@ -33,8 +33,8 @@ from ibpulse.sampler.temporary_sampler import TemporarySampler, temporary_sample
 from ibpulse.sysfs.error_counters import CounterSet
 from ibpulse.sysfs.expected_rails import ExpectedRails
 from ibpulse.sysfs.inventory import Inventory
+from ibpulse.sysfs.links import StatePoller
 from ibpulse.sysfs.overrides import read_overrides
-from ibpulse.sysfs.state_poller import StatePoller
 from ibpulse.units import SECOND_NS
 
 # The ends of the ring cannot be read while the sampler writes there.

@@ -14,7 +14,7 @@ from ibpulse.model import Fabric, Port, PortId
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.lane import explain_errno
-from ibpulse.sysfs.state_poller import LinkReading, StatePoller
+from ibpulse.sysfs.links import LinkReading, StatePoller
 
 # even if no link changed, counters may have become unreadable
 NOTE_SECONDS = 1.0

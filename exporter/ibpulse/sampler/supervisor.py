@@ -35,7 +35,7 @@ from ibpulse.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.sampler.sampling_interval import stride_for
 from ibpulse.sampler.scheduling import throttled_periods
 from ibpulse.sampler.spare_descriptors import SpareDescriptors
-from ibpulse.sysfs.state_poller import StatePoller
+from ibpulse.sysfs.links import StatePoller
 from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)

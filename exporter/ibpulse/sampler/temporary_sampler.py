@@ -22,7 +22,7 @@ from ibpulse.ring.layout import SLOT_COUNT
 from ibpulse.ring.reader import RingReader
 from ibpulse.sampler.lane import StartProcess, start_sampler
 from ibpulse.sampler.supervisor import PortInventory, Supervisor, SupervisorOptions
-from ibpulse.sysfs.state_poller import StatePoller
+from ibpulse.sysfs.links import StatePoller
 from ibpulse.units import SECOND_NS
 
 SCRATCH = "ibpulse-sampling-"

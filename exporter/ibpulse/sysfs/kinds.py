@@ -6,14 +6,12 @@ virtual functions, so their bytes add up. Ports that would count traffic twice a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ibpulse.model import Port
-from ibpulse.sysfs.device import DeviceView
-from ibpulse.sysfs.files import read_link, read_text
-from ibpulse.sysfs.port import PortView
+from ibpulse.sysfs.device import DeviceView, PortView
+from ibpulse.sysfs.files import read_link, read_value
 from ibpulse.sysfs.speed import ETHERNET
 
 PF, VF, SF, VIRTUAL = "pf", "vf", "sf", "virtual"
@@ -50,7 +48,7 @@ def read_kind(real_path: str, function_folder: str) -> str:
     below = Path(real_path).parts[len(Path(function_folder).parts) :]
     if any(".sf." in part for part in below):
         return SF
-    ids = tuple(read_text(os.path.join(function_folder, name)).text for name in ("vendor", "device"))
+    ids = read_value(function_folder, "vendor"), read_value(function_folder, "device")
     return VF if read_link(Path(function_folder, "physfn")) or ids in VIRTUAL_IDS else PF
 
 

@@ -14,8 +14,7 @@ import pytest
 from ibpulse.model import PortId
 from ibpulse.simulate.tree_files import replace_text
 from ibpulse.sysfs.inventory import Inventory
-from ibpulse.sysfs.link_reader import LinkReader
-from ibpulse.sysfs.state_poller import LinkReading, StatePoller
+from ibpulse.sysfs.links import LinkReader, LinkReading, StatePoller
 from tests.clocks import GivenClock
 from tests.sysfs.trees import DOWN_ROCE, PortFiles, Tree, make_unreadable, roce
 from tests.virtual.clock import NodeClock
