@@ -16,8 +16,8 @@ from ibpulse.analysis.node_statistics import Seconds, sum_rails
 from ibpulse.analysis.steps.period import StepPeriod
 from ibpulse.analysis.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase
 from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
-from ibpulse.events.phase_events import PhaseEvents
+from ibpulse.events.log import EventFile
+from ibpulse.events.watch import PhaseEvents
 from ibpulse.ring import layout
 from tests.aggregator.rings import Ring, Traffic, constant, port, update
 

@@ -8,7 +8,7 @@ from ibpulse.base.values import RATIO
 from ibpulse.commands import VERBS, Verb, group_overview, overview
 from ibpulse.commands.parser import build_parser, find_verb, parse, split_verb
 from ibpulse.config.declaration import Setting
-from ibpulse.config.setting_table import ROWS, describe
+from ibpulse.config.settings import ROWS, describe
 from ibpulse.errors import ConfigError
 from tests.tables import for_each
 

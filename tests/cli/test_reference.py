@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from ibpulse.config.loading import load
-from ibpulse.config.setting_table import describe
+from ibpulse.config.settings import describe
 from tools.reference import __main__
 
 

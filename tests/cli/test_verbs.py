@@ -13,7 +13,7 @@ from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.options import Option
 from ibpulse.commands.parser import build_parser, setting_rows
 from ibpulse.config import Settings
-from ibpulse.config.setting_table import ROWS
+from ibpulse.config.settings import ROWS
 from ibpulse.errors import ConfigError, RingError
 from tools.reference.__main__ import cli_markdown
 

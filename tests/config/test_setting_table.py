@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from ibpulse.config.loading import load
-from ibpulse.config.setting_table import CONFIG_FILE, GROUP_TYPES, GROUPS, ROWS, describe, row
+from ibpulse.config.settings import CONFIG_FILE, GROUP_TYPES, GROUPS, ROWS, describe, row
 
 
 def test_every_row_of_the_table_has_a_checked_field_and_every_field_a_row() -> None:

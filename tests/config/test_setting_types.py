@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import ibpulse.config
 from ibpulse.config import Settings, load
-from ibpulse.config.setting_types import ListenAddress
+from ibpulse.config.declaration import ListenAddress
 from ibpulse.errors import ConfigError
 from ibpulse.units import GRID_NS, format_duration
 from tests.tables import for_each

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser
-from ibpulse.config.setting_table import describe
+from ibpulse.config.settings import describe
 from ibpulse.gateway import gateway_metrics
 from ibpulse.metrics.error_counters import OTHER_COUNTERS
 from ibpulse.metrics.metric_table import TABLE

@@ -14,7 +14,7 @@ import yaml
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser, own_actions, parse, split_verb
 from ibpulse.config.loading import resolve
-from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.config.settings import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.gateway.gateway_metrics import ROWS as GATEWAY_ROWS
 from ibpulse.metrics.error_counters import OTHER_COUNTERS
 from ibpulse.metrics.metric_table import TABLE

@@ -15,7 +15,7 @@ from ibpulse.doctor.facts import EventFacts, Facts
 from ibpulse.doctor.sample_facts import read_event_facts
 from ibpulse.events import Event
 from ibpulse.events.event import state_to_json
-from ibpulse.events.event_file import EventFile
+from ibpulse.events.log import EventFile
 from ibpulse.model import PortState
 from ibpulse.units import SECOND_NS
 from tests.doctor.making import make_card, make_facts, make_port, only_trouble, sentences, troubles

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ibpulse.events import KINDS
 from ibpulse.events.event import MAX_TEXT, to_json
-from ibpulse.events.event_file import HEAD, NAME, VERSION
-from ibpulse.events.log import MAX_PER_KIND, MAX_STARTED
+from ibpulse.events.log import HEAD, MAX_PER_KIND, MAX_STARTED, NAME, VERSION
 from tests.events.making import DOWN, UP, moved
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
-from ibpulse.events.port_changes import SeenPort, state_of
-from ibpulse.events.watch import CounterResets, PortWatch, find_last_sign
+from ibpulse.events.log import EventFile
+from ibpulse.events.watch import CounterResets, PortWatch, SeenPort, find_last_sign, state_of
 from ibpulse.model import ByteSource, Port, PortId, PortIdentity, PortState
 from ibpulse.ring.file import RingFile
 from ibpulse.ring.layout import H_CREATED_WALL_NS, L_TICK, lane_at

@@ -28,7 +28,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, V
 
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.events import Event
-from ibpulse.events.event_file import decode_event, encode_event
+from ibpulse.events.log import decode_event, encode_event
 from ibpulse.jobs.claims import Claim
 from ibpulse.jobs.job_history import job_details
 from ibpulse.jobs.job_sources import merge

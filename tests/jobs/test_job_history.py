@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
-from ibpulse.events.log import MAX_PER_KIND
+from ibpulse.events.log import MAX_PER_KIND, EventFile
 from ibpulse.jobs.claims import Claim, PlacedJob
 from ibpulse.jobs.job_history import job_details, read_job, trace_jobs
 from ibpulse.model import PortId

@@ -14,7 +14,7 @@ import pytest
 
 from ibpulse.answers.jobs import JobsAnswer
 from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
+from ibpulse.events.log import EventFile
 from ibpulse.jobs.claims import Claim, Found
 from ibpulse.jobs.job_history import trace_jobs
 from ibpulse.jobs.job_sources import GONE_SECONDS, JobSources

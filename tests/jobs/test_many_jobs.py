@@ -19,7 +19,7 @@ from ibpulse.aggregator.job_totals import MOST_JOBS, JobTotals
 from ibpulse.aggregator.options import AggregatorOptions
 from ibpulse.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.events import EventLog
-from ibpulse.events.event_file import EventFile, read_events
+from ibpulse.events.log import EventFile, read_events
 from ibpulse.exposition.page import TextFormat, table_text
 from ibpulse.jobs.job_history import trace_jobs
 from ibpulse.jobs.job_sources import JobSources, choose_sources

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.events.event import STARTED, Event, state_to_json
-from ibpulse.events.event_file import EventFile
-from ibpulse.events.log import EventLog
+from ibpulse.events.log import EventFile, EventLog
 from ibpulse.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState
 from ibpulse.sysfs.expected_rails import ExpectedRails
 

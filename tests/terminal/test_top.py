@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from ibpulse.commands.top import NOTE_SECONDS, Notes, find_daemon, is_alone
-from ibpulse.config.setting_types import ListenAddress
+from ibpulse.config.declaration import ListenAddress
 from ibpulse.errors import ConfigError, DaemonError
 from tests.client.servers import canned
 from tests.tables import for_each

@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.errors import SamplerError
 from ibpulse.events import Event, EventLog
-from ibpulse.events.event_file import EventFile
+from ibpulse.events.log import EventFile
 from ibpulse.ring import layout as at
 from ibpulse.sampler.plan import plan_path
 from tests.virtual.samplers import Make, Supervised

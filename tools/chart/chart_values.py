@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ibpulse.config.declaration import Setting
-from ibpulse.config.setting_table import GROUPS, ROWS
+from ibpulse.config.settings import GROUPS, ROWS
 from ibpulse.errors import ConfigError
 from ibpulse.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions, setting_rows
 from ibpulse.config.declaration import Setting
-from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.config.settings import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown

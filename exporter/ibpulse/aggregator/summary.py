@@ -24,7 +24,7 @@ from ibpulse.answers.statistics import NO_RAIL
 from ibpulse.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.arrays import Rows
 from ibpulse.events import PortHistory
-from ibpulse.events.port_changes import DISAPPEARED
+from ibpulse.events.watch import DISAPPEARED
 from ibpulse.jobs.job_history import JobPorts, JobRecord, jobs_between
 from ibpulse.model import Port
 from ibpulse.ring.reader import RingReader

@@ -10,7 +10,7 @@ import yaml
 
 from ibpulse.commands.logs import set_up_log
 from ibpulse.config import Settings
-from ibpulse.config.setting_table import row
+from ibpulse.config.settings import row
 from ibpulse.sysfs.overrides import read_overrides
 from ibpulse.text import escape_controls
 from ibpulse.web.auth.rules import read_rules

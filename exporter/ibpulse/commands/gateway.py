@@ -13,8 +13,8 @@ from ibpulse.commands import VERBS, simulate
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.parser import parse
 from ibpulse.config import Settings
+from ibpulse.config.declaration import ADDRESS
 from ibpulse.config.loading import DEFAULT, resolve
-from ibpulse.config.setting_types import ADDRESS
 from ibpulse.demo_nodes import (
     NODES_FILE,
     demo_folder,

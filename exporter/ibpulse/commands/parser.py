@@ -14,7 +14,7 @@ from ibpulse.base.values import Kind, advice, unknown_word
 from ibpulse.commands import VERBS, Verb, verbs_of
 from ibpulse.commands.options import is_address
 from ibpulse.config.declaration import Setting
-from ibpulse.config.setting_table import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.config.settings import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.errors import ConfigError
 
 ADDRESS = "--url"

@@ -14,7 +14,7 @@ from ibpulse import node, terminal
 from ibpulse.client.address import DaemonAddress
 from ibpulse.commands.options import read_url
 from ibpulse.config import Settings
-from ibpulse.config.setting_types import ListenAddress
+from ibpulse.config.declaration import ListenAddress
 from ibpulse.errors import ConfigError, DaemonError
 from ibpulse.events.watch import KnownPort
 from ibpulse.terminal.display import check_terminal

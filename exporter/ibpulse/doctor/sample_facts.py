@@ -25,7 +25,7 @@ from ibpulse.doctor.ring_facts import (
 )
 from ibpulse.errors import IbpulseError, RingError, SamplerError
 from ibpulse.events import Event
-from ibpulse.events.event_file import NAME, read_events
+from ibpulse.events.log import NAME, read_events
 from ibpulse.jobs.job_history import find_running_jobs
 from ibpulse.jobs.owners import find_owners
 from ibpulse.model import Fabric, SamplerHealth

@@ -14,8 +14,7 @@ from ibpulse.aggregator.snapshot import (
     UtilizationMoments,
 )
 from ibpulse.answers.statistics import DirectionStatistics, RailStatistics
-from ibpulse.events.port_changes import DISAPPEARED
-from ibpulse.events.watch import KnownPort
+from ibpulse.events.watch import DISAPPEARED, KnownPort
 from ibpulse.metrics.row import Labels, Metric, Subject
 from ibpulse.model import DIRECTIONS, PROBLEMS, Port, PortId
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from ibpulse.aggregator import Snapshot
 from ibpulse.deadline import BEAT_SECONDS, seconds_until_beat
-from ibpulse.events.phase_events import PhaseEvents
-from ibpulse.events.watch import CounterResets
+from ibpulse.events.watch import CounterResets, PhaseEvents
 from ibpulse.jobs import PlacedJob
 from ibpulse.model import Fabric
 from ibpulse.node.node import Node

@@ -13,8 +13,8 @@ from ibpulse.analysis.saturation import MoeSaturationOptions
 from ibpulse.clocks import Clock
 from ibpulse.config import Settings
 from ibpulse.events import EventLog
-from ibpulse.events.event_file import NAME as EVENTS_NAME
-from ibpulse.events.event_file import EventFile
+from ibpulse.events.log import NAME as EVENTS_NAME
+from ibpulse.events.log import EventFile
 from ibpulse.flightrecorder.alertmanager import COOLDOWN_NS, AlertReceiver
 from ibpulse.flightrecorder.captures import Captures
 from ibpulse.flightrecorder.recorder import FlightRecorder, WriteCapture

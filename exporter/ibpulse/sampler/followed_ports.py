@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from ibpulse.clocks import Clock
 from ibpulse.events import EventLog
-from ibpulse.events.port_changes import HUNG, UNREADABLE, SeenPort
-from ibpulse.events.watch import KnownPort, PortWatch
+from ibpulse.events.watch import HUNG, UNREADABLE, KnownPort, PortWatch, SeenPort
 from ibpulse.model import Fabric, Port, PortId
 from ibpulse.ring import layout as at
 from ibpulse.ring.reader import RingReader

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ibpulse.config.setting_table import GROUPS, ROWS
+from ibpulse.config.settings import GROUPS, ROWS
 from ibpulse.ring import layout
 from ibpulse.units import parse_duration
 from tests.campaigns.chart.rendering import CASES, case_values, container, needs_helm, refusal, render, settings

@@ -10,7 +10,7 @@ import pytest
 
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import setting_rows
-from ibpulse.config.setting_table import describe
+from ibpulse.config.settings import describe
 from tests import ROOT
 
 DAEMON, GATEWAY = (ROOT / f"docker/systemd/{name}.service" for name in ("ibpulse", "ibpulse-gateway"))

@@ -14,7 +14,7 @@ from ibpulse.commands.options import (
     recording_options,
     url_options,
 )
-from ibpulse.config.setting_types import INTERVAL
+from ibpulse.config.declaration import INTERVAL
 from ibpulse.model import DIRECTIONS
 from ibpulse.pictures.options import KINDS, STATISTICS, THEMES, UNITS
 from ibpulse.units import AMOUNT_UNITS, RATE_UNITS
