@@ -16,6 +16,7 @@ from ibpulse.text import show
 from ibpulse.units import GRID_NS, format_duration
 
 PREFIX = "IBPULSE_"
+_LISTEN_ADDRESS = re.compile(r"(?:\[([^\[\]\s]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
 T = TypeVar("T")
 
 
@@ -77,10 +78,6 @@ def declarations(group: Any, prefix: str = "") -> list[Setting]:
 def written_values(group: Any) -> dict[str, Any]:
     """The values of a group by the last part of the name, as texts and lists of texts."""
     return {each.name: each.kind.write(getattr(group, each.field)) for each in declarations(group)}
-
-
-T = TypeVar("T")
-_LISTEN_ADDRESS = re.compile(r"(?:\[([^\[\]\s]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
 
 
 class ListenAddress(NamedTuple):
