@@ -46,7 +46,10 @@ REFRESH_NS = 10_000_000
 
 @dataclass(frozen=True)
 class Sampling:
-    """Imperfections of the sampling; lost and late ticks are fractions of all ticks, chosen at random."""
+    """Imperfections of the sampling; lost and late ticks are fractions of all ticks, chosen at random.
+
+    The reads of a tick follow each other, each for `read_ns`, so that their mean time is that of the tick.
+    """
 
     lost: float = 0.0
     jitter_ns: int = 0
@@ -55,6 +58,7 @@ class Sampling:
     resets: int = 0
     stride: int = 1
     cached: bool = False
+    read_ns: int = 0
 
 
 # in the order of the columns of the page
@@ -65,7 +69,9 @@ SAMPLINGS = (
     Sampling(jitter_ns=1_000_000),
     Sampling(late=0.05),
     Sampling(resets=20),
-    Sampling(stride=3, cached=True),
+    Sampling(stride=4, cached=True),
+    Sampling(read_ns=100_000),
+    Sampling(read_ns=200_000),
 )
 
 SIGNALS = (
@@ -143,8 +149,14 @@ def fill(ring: RingFile, signal: Signal, sampling: Sampling, ticks: int) -> None
     numbers = np.arange(1, ticks + 1)
     times = numbers * TICK_NS + rng.integers(0, sampling.jitter_ns + 1, ticks)
     times += np.where(rng.random(ticks) < sampling.late, rng.integers(*sampling.late_ns, ticks), 0)
-    read = times - (times - 3_000_000) % REFRESH_NS if sampling.cached else times
-    moved = np.floor(signal.flowed(np.maximum(read, 0)) / SCALE).astype(np.uint64)
+    begun = times[:, None, None] + sampling.read_ns * (np.arange(2 * RAILS).reshape(RAILS, 2) - RAILS)
+    # a counter has its value at any moment of its read
+    read = begun + np.random.default_rng(12).integers(0, sampling.read_ns + 1, begun.shape)
+    if sampling.cached:
+        read -= (read - 3_000_000) % REFRESH_NS
+    moved = np.empty(read.shape, dtype=np.uint64)
+    for place in np.ndindex(RAILS, 2):
+        moved[:, *place] = signal.flowed(np.maximum(read[:, *place], 0))[:, *place] // SCALE
     kept = (rng.random(ticks) >= sampling.lost) & (numbers % sampling.stride == 0)
     words = np.frombuffer(ring.words, dtype=np.uint64)
     for rail, port in enumerate(build_fabric(RAILS).ports):
@@ -155,10 +167,10 @@ def fill(ring: RingFile, signal: Signal, sampling: Sampling, ticks: int) -> None
         begin = at.records_at(slot, ring.capacity)
         records = words[begin : begin + ring.capacity * at.RECORD_WORDS].reshape(ring.capacity, at.RECORD_WORDS)
         mine = numbers[kept] % ring.capacity
-        for word in (at.R_BEFORE, at.R_BETWEEN, at.R_AFTER):
-            records[mine, word] = times[kept]
+        records[mine, at.R_BEFORE], records[mine, at.R_BETWEEN] = begun[kept, rail, 0], begun[kept, rail, 1]
+        records[mine, at.R_AFTER] = begun[kept, rail, 1] + sampling.read_ns
         records[mine, at.R_TRANSMIT], records[mine, at.R_RECEIVE] = counters[kept, 0], counters[kept, 1]
-        records[mine, at.R_TICK] = numbers[kept]
+        records[mine, at.R_TICK] = numbers[kept] | sampling.stride << at.STRIDE_SHIFT
     ring.words[at.lane_at(0) + at.L_TICK] = ticks
 
 

@@ -81,7 +81,7 @@ def _fill(folder: Path, ports: int) -> RingReader:
         begin = at.records_at(ring.assign(str(port.id), WORD_BYTES, 1), ring.capacity)
         view = words[begin : begin + ring.capacity * at.RECORD_WORDS].reshape(ring.capacity, at.RECORD_WORDS)
         stamps = np.repeat(ticks[:, None] * INTERVAL_NS, 3, axis=1)
-        rows = np.concatenate([stamps, moved[:, rail], ticks[:, None]], axis=1)
+        rows = np.concatenate([stamps, moved[:, rail], ticks[:, None] | 1 << at.STRIDE_SHIFT], axis=1)
         view[ticks % ring.capacity] = rows.astype(np.uint64)
     ring.words[at.lane_at(0) + at.L_TICK] = len(ticks)
     return RingReader(ring)

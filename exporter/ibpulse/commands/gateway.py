@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 from ibpulse.agent.config import Settings
+from ibpulse.agent.config.declaration import ADDRESS
 from ibpulse.agent.config.loading import DEFAULT, resolve
-from ibpulse.agent.config.setting_types import ADDRESS
 from ibpulse.base.errors import ConfigError
 from ibpulse.commands import VERBS, simulate
 from ibpulse.commands.logs import set_up_log

@@ -10,7 +10,8 @@ their sum stays the same.
 
 A counter has its value at any moment of its read, so its edge may be placed too early or too late. A burst that begins
 on all ports just after a common instant would seem to begin before it on some of them, and make a silent sample an
-active one. Where edges are too near to the instant to tell, all of them together decide on which side they are.
+active one. Where edges are too near to the instant to tell, all of them together decide on which side they are; if
+even these cannot tell, at the instant.
 """
 
 from __future__ import annotations
@@ -105,9 +106,11 @@ def _moved_bytes(offset: Floats, place: Counts, tick: Counts, rates: Floats, sec
     busy, read, count = np.where(fell, share, 1 - share), inside - (towards < 0), np.where(even, 2, 1)
     doubt = ((1 + busy / count) * widths[read] + busy / count * widths[read + count * towards]) / 2
     doubtful = split & (np.abs(distance - edge) < doubt)
-    # what the bursts have on the other side of the instant, as far as their edges tell
+    # the bursts have something on the other side of the instant only if it is more than what errors add up to, as far
+    # as the two samples of each tell
     beyond = np.where(doubtful, np.where(fell, edge - distance, distance - edge) * burst, 0.0)
-    none = doubtful & (np.bincount(tick, beyond)[tick] <= 0)
+    error = np.where(doubtful & even, np.minimum(doubt * burst, length * np.abs(burst - further)), 0.0)
+    none = doubtful & (np.bincount(tick, beyond) <= np.sqrt(np.bincount(tick, error**2)))[tick]
     distance = np.where(none, edge, distance)
     parts = near * np.minimum(distance, edge) + far * np.maximum(distance - edge, 0.0)
     # otherwise a burst either goes on across the read, or ends near it at an unknown time
