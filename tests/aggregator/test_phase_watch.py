@@ -13,8 +13,8 @@ import pytest
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.aggregator.phase_watch import PhaseWatch
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.events.event_file import EventFile
-from ibpulse.core.events.phase_events import PhaseEvents
+from ibpulse.core.events.log import EventFile
+from ibpulse.core.events.watch import PhaseEvents
 from ibpulse.core.ring import layout
 from ibpulse.core.statistics.node_statistics import Seconds, sum_rails
 from ibpulse.core.statistics.steps.period import StepPeriod

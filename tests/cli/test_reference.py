@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from ibpulse.agent.config.loading import load
-from ibpulse.agent.config.setting_table import describe
+from ibpulse.agent.config.settings import describe
 from tools.reference import __main__
 
 

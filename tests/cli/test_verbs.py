@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ibpulse.agent.config import Settings
-from ibpulse.agent.config.setting_table import ROWS
+from ibpulse.agent.config.settings import ROWS
 from ibpulse.base.errors import ConfigError, RingError
 from ibpulse.cli import main
 from ibpulse.commands import VERBS, Verb

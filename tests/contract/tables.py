@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ibpulse.agent.config.setting_table import describe
+from ibpulse.agent.config.settings import describe
 from ibpulse.agent.metrics.error_counters import OTHER_COUNTERS
 from ibpulse.agent.metrics.metric_table import TABLE
 from ibpulse.commands import VERBS

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from ibpulse.agent.config.loading import resolve
-from ibpulse.agent.config.setting_table import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.agent.metrics.error_counters import OTHER_COUNTERS
 from ibpulse.agent.metrics.metric_table import TABLE
 from ibpulse.agent.web.app import create_app

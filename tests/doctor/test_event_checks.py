@@ -16,7 +16,7 @@ from ibpulse.agent.doctor.sample_facts import read_event_facts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
-from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.events.log import EventFile
 from ibpulse.core.model import PortState
 from tests.doctor.making import make_card, make_facts, make_port, only_trouble, sentences, troubles
 

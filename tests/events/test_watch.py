@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.events.event_file import EventFile
-from ibpulse.core.events.port_changes import SeenPort, state_of
-from ibpulse.core.events.watch import CounterResets, PortWatch, find_last_sign
+from ibpulse.core.events.log import EventFile
+from ibpulse.core.events.watch import CounterResets, PortWatch, SeenPort, find_last_sign, state_of
 from ibpulse.core.model import ByteSource, Port, PortId, PortIdentity, PortState
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS, L_TICK, lane_at

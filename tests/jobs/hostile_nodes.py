@@ -31,7 +31,7 @@ from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.jobs.owners import place_jobs
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event
-from ibpulse.core.events.event_file import decode_event, encode_event
+from ibpulse.core.events.log import decode_event, encode_event
 from ibpulse.core.jobs.claims import Claim
 from ibpulse.core.jobs.job_history import job_details
 from ibpulse.core.model import Fabric

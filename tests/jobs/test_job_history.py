@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.events.event_file import EventFile
-from ibpulse.core.events.log import MAX_PER_KIND
+from ibpulse.core.events.log import MAX_PER_KIND, EventFile
 from ibpulse.core.jobs.claims import Claim, PlacedJob
 from ibpulse.core.jobs.job_history import job_details, read_job, trace_jobs
 from ibpulse.core.model import PortId

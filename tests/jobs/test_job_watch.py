@@ -17,7 +17,7 @@ from ibpulse.agent.jobs.job_watch import JobWatch
 from ibpulse.agent.web.routes.jobs_route import describe_jobs
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.events.log import EventFile
 from ibpulse.core.jobs.claims import Claim, Found
 from ibpulse.core.jobs.job_history import trace_jobs
 from ibpulse.core.model import Fabric

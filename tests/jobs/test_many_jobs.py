@@ -22,7 +22,7 @@ from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
 from ibpulse.agent.jobs.job_watch import JobWatch
 from ibpulse.agent.metrics import job_rows
 from ibpulse.core.events import EventLog
-from ibpulse.core.events.event_file import EventFile, read_events
+from ibpulse.core.events.log import EventFile, read_events
 from ibpulse.core.jobs.job_history import trace_jobs
 from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.ring.file import RingFile

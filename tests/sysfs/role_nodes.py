@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ibpulse.agent.sysfs import near_rule, roles
+from ibpulse.agent.sysfs import roles
 from tests.sysfs.drivers import EFA
 from tests.sysfs.machines import NO_LINK, VF, Machine
 from tests.sysfs.published import AZURE_ND_H100_V5, DGX_H100, DGX_H100_RAILS, DGX_H100_STORAGE
@@ -213,7 +213,7 @@ NODES = (
         "8 × NDR with a GPU each (PIX); 4 × HDR of another make below the same switches (PXB)",
         _storage_below_the_switches,
         EIGHT | _names("storage", "mlx5_8", "mlx5_9", "mlx5_10", "mlx5_11"),
-        {"mlx5_8:1, mlx5_9:1, mlx5_10:1, mlx5_11:1": near_rule.NEAR_BUT_OTHER},
+        {"mlx5_8:1, mlx5_9:1, mlx5_10:1, mlx5_11:1": roles.NEAR_BUT_OTHER},
     ),
     RoleNode(
         "two makes equally near",
@@ -221,8 +221,8 @@ NODES = (
         _equally_near,
         EIGHT | _names("storage", *(f"mlx5_{number}" for number in range(8, 16))),
         {
-            "mlx5_8:1, mlx5_9:1, mlx5_10:1, mlx5_11:1 and 4 more": near_rule.NEAR_BUT_OTHER,
-            "ports.roles": near_rule.TIE.format(
+            "mlx5_8:1, mlx5_9:1, mlx5_10:1, mlx5_11:1 and 4 more": roles.NEAR_BUT_OTHER,
+            "ports.roles": roles.TIE.format(
                 count=2, gpus=8, make="mlx5_core MT_0000000838 InfiniBand", reason="are faster"
             ),
         },
@@ -309,7 +309,7 @@ NODES = (
         "8 × NDR with a GPU each; one card is of another board of the same type",
         _replaced_card,
         EIGHT,
-        {"mlx5_6:1": near_rule.ALONE_NEAR},
+        {"mlx5_6:1": roles.ALONE_NEAR},
     ),
     RoleNode(
         "lost device",

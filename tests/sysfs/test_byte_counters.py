@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sysfs.byte_counters import Choice, build_source, choose_row, read_lifespan_seconds
+from ibpulse.agent.sysfs.byte_counters import build_source, choose_row, read_lifespan_seconds
 from ibpulse.core.model import ByteSource
 from tests.sysfs.drivers import (
     BNXT_HW,
@@ -28,7 +28,7 @@ LEGACY_PROBLEM = "its counters may be the legacy ones, which stop at 32 bits, so
 
 
 def find_source(port: Path, driver: str) -> ByteSource:
-    row = choose_row(str(port), driver).row
+    row = choose_row(str(port), driver)[0]
     assert row is not None
     return build_source(row, str(port))
 
@@ -74,7 +74,7 @@ def test_rxe_whose_words_fail_counts_bytes(tree: Tree) -> None:
 
 def test_rxe_of_an_old_kernel_counts_no_bytes(tree: Tree) -> None:
     tree.add_virtual("rxe0", {1: OLD_RXE}, RXE_FILES)
-    assert choose_row(str(tree.port("rxe0")), "") == Choice(None, "no file of this port counts bytes.")
+    assert choose_row(str(tree.port("rxe0")), "") == (None, "no file of this port counts bytes.")
 
 
 def test_efa_counts_bytes_of_its_port_and_the_cache_is_known(tree: Tree) -> None:
@@ -197,7 +197,7 @@ def test_byte_counters_of_known_drivers(driver: str, row: str, files: tuple[str,
 @for_each(PACKETS_ONLY.items())
 def test_drivers_that_count_packets_only(driver: str, files: tuple[str, ...], tmp_path: Path) -> None:
     port = add_counting(Tree(tmp_path / driver), "x0", driver, files)
-    assert choose_row(str(port), driver) == Choice(None, "no file of this port counts bytes.")
+    assert choose_row(str(port), driver) == (None, "no file of this port counts bytes.")
 
 
 @for_each(
@@ -219,7 +219,7 @@ def test_drivers_that_count_packets_only(driver: str, files: tuple[str, ...], tm
 )
 def test_unknown_names_of_bytes_are_said(driver: str, files: tuple[str, ...], said: str, tmp_path: Path) -> None:
     port = add_counting(Tree(tmp_path / f"{driver}-{len(files)}-{files[0]}"), "x0", driver, files)
-    assert choose_row(str(port), driver) == Choice(
+    assert choose_row(str(port), driver) == (
         None,
         f"its driver {driver} names bytes in {said}, but ibpulse does not know what they include, so they are not "
         "sampled.",
@@ -228,9 +228,7 @@ def test_unknown_names_of_bytes_are_said(driver: str, files: tuple[str, ...], sa
 
 def test_bytes_in_counters_of_a_driver_without_a_name_are_said(tree: Tree) -> None:
     tree.add("frob0", {1: PortFiles(counters={"frob_tx_bytes": "5\n"}, hw_counters=None)}, driver="")
-    assert choose_row(str(tree.port("frob0")), "").problem.startswith(
-        "its driver names bytes in counters/frob_tx_bytes,"
-    )
+    assert choose_row(str(tree.port("frob0")), "")[1].startswith("its driver names bytes in counters/frob_tx_bytes,")
 
 
 def test_bytes_of_an_unknown_driver_carry_a_warning(tree: Tree) -> None:
@@ -243,7 +241,7 @@ def test_bytes_of_an_unknown_driver_carry_a_warning(tree: Tree) -> None:
 def test_no_pma_is_named_as_the_problem(tree: Tree) -> None:
     no_pma = dict.fromkeys(("port_xmit_data", "port_rcv_data"), "N/A (no PMA)\n")
     tree.add("i40iw0", {1: PortFiles(counters=no_pma, hw_counters=None)}, driver="i40e")
-    assert choose_row(str(tree.port("i40iw0")), "i40e").problem == (
+    assert choose_row(str(tree.port("i40iw0")), "i40e")[1] == (
         "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters."
     )
 
@@ -251,36 +249,37 @@ def test_no_pma_is_named_as_the_problem(tree: Tree) -> None:
 def test_a_counter_that_answers_einval_is_named_as_the_problem(tree: Tree) -> None:
     tree.add("qedr0", driver="qede")
     make_unreadable(tree.port("qedr0") / "counters" / "port_rcv_data")
-    assert choose_row(str(tree.port("qedr0")), "qede") == Choice(
-        None, "counters/port_rcv_data cannot be read: Invalid argument."
+    assert choose_row(str(tree.port("qedr0")), "qede") == (
+        None,
+        "counters/port_rcv_data cannot be read: Invalid argument.",
     )
 
 
 def test_a_text_that_is_no_count_is_named_as_the_problem(tree: Tree) -> None:
     tree.add("mlx5_0", {1: PortFiles(counters={"port_xmit_data": "many\n", "port_rcv_data": "1\n"})})
-    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core").problem == (
+    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core")[1] == (
         "counters/port_xmit_data holds 'many', which is not a count."
     )
 
 
 def test_the_legacy_table_is_refused(tree: Tree) -> None:
     tree.add("old0", {1: PortFiles(counters=LEGACY_PMA | WORDS_32)})
-    assert choose_row(str(tree.port("old0")), "mlx5_core") == Choice(None, LEGACY_PROBLEM)
+    assert choose_row(str(tree.port("old0")), "mlx5_core") == (None, LEGACY_PROBLEM)
 
 
 def test_a_value_above_32_bits_proves_the_table(tree: Tree) -> None:
     tree.add("mlx4_0", {1: PortFiles(counters=LEGACY_PMA | {"port_xmit_data": f"{2**32}\n", "port_rcv_data": "0\n"})})
-    assert choose_row(str(tree.port("mlx4_0")), "mlx4_core").row is not None
+    assert choose_row(str(tree.port("mlx4_0")), "mlx4_core")[0] is not None
 
 
 def test_unicast_counters_prove_the_table(tree: Tree) -> None:
     tree.add("mlx5_0", {1: PortFiles(counters=EXTENDED_PMA | WORDS_32)})
-    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core").row is not None
+    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core")[0] is not None
 
 
 def test_a_compat_view_counts_nothing(tree: Tree) -> None:
     tree.add("mlx5_0", {1: COMPAT_VIEW})
-    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core").problem == "no file of this port counts bytes."
+    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core")[1] == "no file of this port counts bytes."
 
 
 @pytest.mark.parametrize(

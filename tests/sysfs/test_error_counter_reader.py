@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sysfs.error_counter_reader import CounterReader
-from ibpulse.agent.sysfs.error_counters import CounterSet
+from ibpulse.agent.sysfs.error_counters import CounterReader, CounterSet
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.model import CounterReading, Fabric, PortId, PortReadings
 from tests.sysfs.opened import Opened

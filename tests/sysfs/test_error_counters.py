@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, find_counter
 from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.sysfs.byte_counters import SOFT_ROCE
 from ibpulse.agent.sysfs.error_counters import FACTS, CounterSet, Wanted, choose_counters, counter_name, stem_of_file
-from ibpulse.agent.sysfs.identity import SOFT_ROCE
 from tests.sysfs.trees import PMA_ZEROS
 from tests.tables import for_each
 

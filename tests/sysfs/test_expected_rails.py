@@ -6,8 +6,7 @@ from pathlib import Path
 
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.core.events.event import STARTED, Event, state_to_json
-from ibpulse.core.events.event_file import EventFile
-from ibpulse.core.events.log import EventLog
+from ibpulse.core.events.log import EventFile, EventLog
 from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity, PortState
 
 RAIL = PortState("ACTIVE", "LinkUp", True, 50e9, rail=True)

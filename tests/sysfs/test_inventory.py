@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,17 @@ from ibpulse.agent.sysfs.device import NO_PORTS
 from ibpulse.agent.sysfs.inventory import EXCLUSIVE, HALF_TREE, Inventory
 from ibpulse.agent.sysfs.roles import TRAINED_DOWN
 from ibpulse.base.internal_errors import PARTS, InternalErrors
-from ibpulse.core.model import Fabric, Port, PortId
-from tests.sysfs.drivers import COMPAT_VIEW, HFI1, OLD_RXE, RXE, RXE_FILES, add_efa
+from ibpulse.core.model import Fabric, Port
+from tests.sysfs.drivers import COMPAT_VIEW, add_efa
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import (
-    DOWN_INFINIBAND,
-    DOWN_ROCE,
     EFA_DEVICE_HW,
     MLX5_COUNTERS,
     PortFiles,
     Tree,
+    make_hang,
     make_unreadable,
+    release,
     roce,
 )
 
@@ -38,27 +39,6 @@ def only_port(tree: Tree) -> Port:
 
 def names(fabric: Fabric) -> list[str]:
     return [str(port.id) for port in fabric.ports]
-
-
-def test_an_active_port_is_told_in_full(tree: Tree) -> None:
-    folder = tree.add("mlx5_0")
-    (folder / "device" / "net" / "ib0").mkdir(parents=True)
-    port = only_port(tree)
-    assert (port.id, port.active, port.state, port.rail, port.problem) == (
-        PortId("mlx5_0", 1),
-        True,
-        "ACTIVE",
-        True,
-        "",
-    )
-    assert port.rate_bytes_per_second == 50e9
-    assert (port.identity.link_layer, port.identity.rate) == ("InfiniBand", "400 Gb/sec (4X NDR)")
-    assert (port.identity.guid, port.identity.netdev) == ("b8ce:f603:00aa:bb00", "ib0")
-
-
-def test_a_healthy_node_has_no_notices(tree: Tree) -> None:
-    tree.add("mlx5_0")
-    assert scan(tree).notices == ()
 
 
 def test_links_to_devices_that_are_not_mounted_are_said(tree: Tree) -> None:
@@ -112,14 +92,6 @@ def test_a_node_without_devices_says_that_they_may_have_left(tree: Tree) -> None
     (folder / "netns_mode").write_text("N\n")
     assert scan(tree).notices[-1] == EXCLUSIVE
     assert len(scan(tree).notices) == 2
-
-
-@pytest.mark.parametrize("port", [DOWN_INFINIBAND, DOWN_ROCE])
-def test_a_port_that_is_down_has_no_rate(tree: Tree, port: PortFiles) -> None:
-    tree.add("mlx5_2", {1: port})
-    seen = only_port(tree)
-    assert (seen.active, seen.state, seen.rate_bytes_per_second, seen.identity.rate) == (False, "DOWN", None, "")
-    assert seen.source is not None
 
 
 def test_a_port_that_goes_down_keeps_the_text_of_its_last_rate(tree: Tree) -> None:
@@ -206,34 +178,10 @@ def test_a_read_that_fails_for_want_of_descriptors_leaves_the_last_ports_and_cou
     assert names(inventory.scan()) == ["mlx5_0:1"]
 
 
-def test_ports_of_any_number_on_devices_of_any_name_are_found(tree: Tree) -> None:
-    tree.add("ibp12s0f0", {number: PortFiles() for number in (3, 6, 9, 12)})
-    tree.add("weird-name", {1: PortFiles()}, pci="0000:19:00.0")
-    assert names(scan(tree)) == ["ibp12s0f0:3", "ibp12s0f0:6", "ibp12s0f0:9", "ibp12s0f0:12", "weird-name:1"]
-
-
 def test_devices_come_in_the_order_of_their_numbers(tree: Tree) -> None:
     for index in (10, 2, 0):
         tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
     assert names(scan(tree)) == ["mlx5_0:1", "mlx5_2:1", "mlx5_10:1"]
-
-
-def test_roce_is_found_though_its_lid_is_zero(tree: Tree) -> None:
-    tree.add("mlx5_0", {1: roce("eth2")})
-    (tree.port("mlx5_0") / "lid").write_text("0x0\n")
-    port = only_port(tree)
-    assert (port.identity.link_layer, port.identity.netdev, port.rail) == ("Ethernet", "eth2", True)
-
-
-def test_on_roce_the_speed_of_the_netdev_counts(tree: Tree) -> None:
-    tree.add_netdev("eth2", "800000\n")
-    tree.add("mlx5_0", {1: roce("eth2", "40 Gb/sec (4X QDR)\n")})
-    assert only_port(tree).rate_bytes_per_second == 100e9
-
-
-def test_a_new_generation_is_read(tree: Tree) -> None:
-    tree.add("mlx5_4", {1: PortFiles(rate="800 Gb/sec (4X XDR)\n")})
-    assert only_port(tree).rate_bytes_per_second == 100e9
 
 
 def test_a_rate_that_cannot_be_read_leaves_the_rest(tree: Tree) -> None:
@@ -280,28 +228,6 @@ def test_an_entry_that_is_no_device_hides_no_other(tree: Tree) -> None:
     assert names(scan(tree)) == ["mlx5_0:1"]
 
 
-def test_a_port_without_bytes_says_why(tree: Tree) -> None:
-    tree.add_virtual("rxe0", {1: OLD_RXE}, RXE_FILES)
-    fabric = scan(tree)
-    assert (fabric.ports[0].source, fabric.ports[0].rail) == (None, False)
-    assert fabric.notices == ("rxe0:1: no file of this port counts bytes.",)
-
-
-def test_rxe_is_found_with_its_parent(tree: Tree) -> None:
-    tree.add_netdev("veth0", "10000\n")
-    tree.add_virtual("rxe0", {1: RXE}, RXE_FILES)
-    port = only_port(tree)
-    assert (port.identity.driver, port.identity.firmware, port.identity.netdev) == ("rdma_rxe", "", "veth0")
-    assert (port.rate_bytes_per_second, port.active) == (1.25e9, True)
-
-
-def test_a_source_that_is_not_certain_is_a_notice(tree: Tree) -> None:
-    tree.add("hfi1_0", {1: HFI1}, driver="hfi1")
-    assert scan(tree).notices == (
-        "hfi1_0:1: hfi1 counts flits in port_xmit_data, other drivers 4-byte words: true rates may be twice as high.",
-    )
-
-
 def test_a_tree_without_rdma_is_a_notice(tmp_path: Path) -> None:
     assert Inventory(tmp_path).scan() == Fabric(
         notices=(
@@ -314,17 +240,6 @@ def test_a_tree_without_devices_is_a_notice(tree: Tree) -> None:
     assert scan(tree).notices == (f"No device in {tree.root}/class/infiniband: load the driver of your RDMA devices.",)
 
 
-def test_a_view_of_another_namespace_is_named_once(tree: Tree) -> None:
-    for index in range(8):
-        tree.add(f"mlx5_{index}", {1: COMPAT_VIEW}, pci=f"0000:{index:02x}:00.0")
-    fabric = scan(tree)
-    assert fabric.notices == (
-        f"The devices under {tree.root} have no counters, because this sysfs view belongs to another network namespace:"
-        " mount the host's /sys and set path.sysfs to it.",
-    )
-    assert [port.source for port in fabric.ports] == [None] * 8
-
-
 def test_counters_of_a_device_without_those_of_a_port_are_not_opened(tree: Tree, opened: Opened) -> None:
     add_efa(tree)
     tree.add("rdmap145s27", {1: COMPAT_VIEW}, driver="efa", pci="0000:19:00.0", hw_counters=EFA_DEVICE_HW)
@@ -333,20 +248,6 @@ def test_counters_of_a_device_without_those_of_a_port_are_not_opened(tree: Tree,
     forbidden = (tree.folder("rdmap145s27") / "hw_counters").resolve()
     assert str(tree.port("rdmap144s27") / "hw_counters" / "tx_bytes") in opened.paths()
     assert not [path for path in opened.paths() if Path(path).resolve().is_relative_to(forbidden)]
-
-
-def test_the_hard_wired_rate_of_efa_is_a_notice(tree: Tree) -> None:
-    add_efa(tree)
-    (notice,) = scan(tree).notices
-    assert notice.startswith("rdmap144s27:1: older EFA drivers report '100 Gb/sec (4X EDR)' for every device")
-
-
-def test_planes_of_a_device_are_left_out(tree: Tree) -> None:
-    tree.add("mlx5_0", {1: PortFiles(rate="800 Gb/sec (4X XDR)\n")})
-    tree.add("smi1", {number: PortFiles(hw_counters=None) for number in (1, 2, 3, 4)})
-    fabric = scan(tree)
-    assert names(fabric) == ["mlx5_0:1"]
-    assert fabric.notices == ("smi1: ignored, because it shows the single planes of mlx5_0.",)
 
 
 def test_two_devices_of_one_function_are_not_planes(tree: Tree) -> None:
@@ -359,26 +260,6 @@ def test_a_second_device_with_one_port_is_no_plane(tree: Tree) -> None:
     tree.add("mlx5_0")
     tree.add("mlx5_1", {1: PortFiles(hw_counters=None)})
     assert names(scan(tree)) == ["mlx5_0:1", "mlx5_1:1"]
-
-
-def test_a_switchdev_uplink_counts_once(tree: Tree) -> None:
-    ports = {number: roce("eth2") for number in range(1, 131)}
-    tree.add("mlx5_0", ports, hw_counters={"lifespan": "10\n"})
-    fabric = scan(tree)
-    assert names(fabric) == ["mlx5_0:1"]
-    assert fabric.notices == ("mlx5_0: only port 1 of 130 is read; in switchdev mode all have the same counters.",)
-
-
-def test_a_bond_has_the_speed_of_all_its_links(tree: Tree) -> None:
-    tree.add_netdev("bond0", "400000\n", bonding=True)
-    tree.add_netdev("eth0", "200000\n", master="bond0")
-    tree.add("mlx5_bond_0", {1: roce("eth0", "200 Gb/sec (4X HDR)\n")})
-    fabric = scan(tree)
-    assert fabric.ports[0].rate_bytes_per_second == 50e9
-    assert fabric.notices == (
-        "mlx5_bond_0:1: it is the bond bond0: its rate is the sum of its links, "
-        "but its counters may cover only one of them.",
-    )
 
 
 def test_a_bond_without_a_speed_has_the_rate_of_one_link(tree: Tree) -> None:
@@ -420,24 +301,6 @@ def test_the_same_remark_on_many_ports_is_one_notice(tree: Tree) -> None:
     assert scan(tree).notices == (
         "mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_3:1 and 2 more: no file of this port counts bytes.",
     )
-
-
-def test_notices_stay_the_same_from_scan_to_scan(tree: Tree) -> None:
-    add_efa(tree)
-    tree.add("mlx5_0", {1: PortFiles(counters={})}, pci="0000:19:00.0")
-    inventory = Inventory(tree.root)
-    assert len({inventory.scan().notices for _ in range(15)}) == 1
-
-
-def test_nothing_of_an_excluded_device_is_touched(tree: Tree, opened: Opened) -> None:
-    for index in range(2):
-        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
-    secret = str(tree.folder("mlx5_1"))
-    opened.clear()
-    fabric = Inventory(tree.root, exclude=["mlx5_1"]).scan()
-    assert names(fabric) == ["mlx5_0:1"]
-    assert opened.paths()
-    assert not [path for path in opened.paths() if path.startswith((secret, str(Path(secret).resolve())))]
 
 
 def test_nothing_of_an_excluded_port_is_touched(tree: Tree, opened: Opened) -> None:
@@ -577,3 +440,99 @@ def test_only_a_tree_with_a_marker_is_simulated(tree: Tree) -> None:
     assert not scan(tree).simulated
     (tree.root / "ibpulse-simulated").touch()
     assert scan(tree).simulated
+
+
+SHORT_SECONDS = 0.2
+NOTICE = "mlx5_1: it did not answer in time; showing its last known ports."
+
+
+@pytest.fixture
+def node(tree: Tree) -> Iterator[Tree]:
+    """Three devices; whatever hangs on the middle one is let go at the end."""
+    for index in range(3):
+        tree.add(f"mlx5_{index}", pci=f"0000:{index:02x}:00.0")
+    yield tree
+    for thread in hanging_threads():
+        state = tree.root / "devices" / "pci0000:15" / "0000:15:01.0" / "0000:01:00.0" / "infiniband" / "mlx5_1"
+        release(state / "ports" / "1" / "state")
+        thread.join()
+
+
+def hanging_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "sysfs-mlx5_1"]
+
+
+def state_file(tree: Tree) -> Path:
+    return tree.port("mlx5_1") / "state"
+
+
+def test_a_device_that_hangs_from_the_start_has_no_ports(node: Tree) -> None:
+    make_hang(state_file(node))
+    fabric = Inventory(node.root, timeout_seconds=SHORT_SECONDS).scan()
+    assert [str(port.id) for port in fabric.ports] == ["mlx5_0:1", "mlx5_2:1"]
+    assert (fabric.stuck_devices, fabric.notices) == (("mlx5_1",), (NOTICE,))
+
+
+def test_a_device_that_begins_to_hang_keeps_its_last_known_ports(node: Tree) -> None:
+    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
+    before = inventory.scan()
+    make_hang(state_file(node))
+    fabric = inventory.scan()
+    assert (fabric.ports, fabric.stuck_devices) == (before.ports, ("mlx5_1",))
+
+
+def test_the_others_are_still_read(node: Tree) -> None:
+    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
+    make_hang(state_file(node))
+    inventory.scan()
+    (node.port("mlx5_2") / "state").write_text("1: DOWN\n")
+    fabric = inventory.scan()
+    assert [port.active for port in fabric.ports] == [True, False]
+
+
+def test_a_device_that_hangs_gets_no_second_thread(node: Tree) -> None:
+    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
+    make_hang(state_file(node))
+    for _ in range(5):
+        assert inventory.scan().stuck_devices == ("mlx5_1",)
+    assert len(hanging_threads()) == 1
+
+
+def test_a_device_that_answers_again_is_read_again(node: Tree) -> None:
+    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
+    make_hang(state_file(node))
+    inventory.scan()
+    fifo = state_file(node).resolve()
+    (thread,) = hanging_threads()
+    release(fifo)
+    thread.join()
+    fifo.unlink()
+    fifo.write_text("4: ACTIVE\n")
+    fabric = inventory.scan()
+    assert [port.active for port in fabric.ports] == [True, True, True]
+    assert (fabric.stuck_devices, fabric.notices) == ((), ())
+
+
+def test_an_answer_that_comes_late_counts_while_the_next_is_awaited(node: Tree) -> None:
+    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
+    make_hang(state_file(node))
+    inventory.scan()
+    (thread,) = hanging_threads()
+    release(state_file(node).resolve())
+    thread.join()
+    fabric = inventory.scan()
+    assert fabric.stuck_devices == ("mlx5_1",)
+    assert [str(port.id) for port in fabric.ports] == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]
+
+
+def test_a_device_that_hangs_and_is_taken_away_is_gone(node: Tree) -> None:
+    inventory = Inventory(node.root, timeout_seconds=SHORT_SECONDS)
+    make_hang(state_file(node))
+    inventory.scan()
+    link = node.folder("mlx5_1")
+    target = link.readlink()
+    link.unlink()
+    assert inventory.scan().stuck_devices == ()
+    link.symlink_to(target)
+    assert inventory.scan().stuck_devices == ("mlx5_1",)
+    assert len(hanging_threads()) == 1

@@ -1,22 +1,41 @@
-"""Places, GPUs, kinds and notices of one node, as a scan tells them."""
+"""Places, GPUs, kinds and notices of one node; the matrices of published machines; the page about both."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sysfs.gpus import NODE, PHB, PIX, PRODUCTS, PXB, SYS, UNKNOWN, GpuReader, find_nearest, measure
+from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.sysfs.gpus import (
+    NODE,
+    PHB,
+    PIX,
+    PRODUCTS,
+    PXB,
+    SYS,
+    UNKNOWN,
+    WORDS,
+    GpuReader,
+    find_nearest,
+    measure,
+)
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.kinds import KINDS
-from ibpulse.agent.sysfs.overrides import Override
-from ibpulse.core.model import DevicePlace, Fabric
+from ibpulse.agent.sysfs.overrides import KINDS as KEYS
+from ibpulse.agent.sysfs.overrides import Override, read_overrides
+from ibpulse.agent.sysfs.pcie import LINK_FAULTS, count_bytes
+from ibpulse.agent.sysfs.pcie import WORDS as VERDICTS
+from ibpulse.agent.sysfs.roles import FAR
+from ibpulse.core.model import DevicePlace, Fabric, Topology
 from tests.sysfs import machines
-from tests.sysfs.machines import GEN4, GEN5, NO_LINK, Machine, expand
+from tests.sysfs.machines import GEN4, GEN5, NO_LINK, VF, Machine, address, expand
 from tests.sysfs.opened import Opened
-from tests.sysfs.trees import MLX5_COUNTERS, PortFiles, make_hang, make_unreadable, release, roce
+from tests.sysfs.published import AZURE_ND_H100_V5, DGX_A100, DGX_H100, FLAT_VM, HGX_H100, MACHINES, Published
+from tests.sysfs.trees import PortFiles, make_hang, release
 
 CARDS = ("15/15:01.0/16:00.0", "25/25:01.0/26:00.0", "35/35:01.0/36:00.0")
 SWITCHED = "15/15:01.0/16:00.0/17:00.0/18:00.0"
@@ -87,13 +106,6 @@ def test_the_nearest_are_all_that_are_equally_near_in_the_order_of_their_address
 
 def test_without_a_known_distance_nothing_is_nearest() -> None:
     assert find_nearest({"0000:1b:00.0": UNKNOWN}) == ((), UNKNOWN)
-
-
-def test_a_port_is_told_with_its_kind_and_its_nearest_gpu(machine: Machine) -> None:
-    machine.add_nic("mlx5_0", SWITCHED)
-    machine.add_gpu(BESIDE)
-    (port,) = scan(machine).ports
-    assert (port.identity.kind, port.identity.gpu, port.identity.gpu_distance) == ("pf", "0000:19:00.0", "PIX")
 
 
 def test_a_place_is_told_in_full(machine: Machine) -> None:
@@ -269,12 +281,6 @@ def test_a_sub_function_is_known_by_where_it_hangs(machine: Machine) -> None:
     assert rails(fabric) == ["mlx5_0:1", "mlx5_1:1"]
 
 
-def test_a_device_without_hardware_is_virtual(machine: Machine) -> None:
-    machine.add_virtual("rxe0", {1: PortFiles(link_layer="Ethernet\n")}, {})
-    fabric = scan(machine)
-    assert (kinds(fabric), places(fabric)["rxe0"].chain) == ({"rxe0:1": "virtual"}, ())
-
-
 def test_a_second_device_on_a_function_is_no_rail(machine: Machine) -> None:
     machine.add_nic("mlx5_0", CARDS[0])
     machine.add_nic("mlx5_1", CARDS[0])
@@ -295,38 +301,6 @@ def test_a_device_that_shows_planes_stands_in_the_topology_alone(machine: Machin
     fabric = scan(machine)
     assert kinds(fabric) == {"mlx5_0:1": "pf"}
     assert places(fabric)["smi1"].kind == "plane"
-
-
-def test_a_bond_is_known_by_its_network_device(machine: Machine) -> None:
-    machine.add_netdev("bond0", "400000\n", bonding=True)
-    machine.add_nic("mlx5_bond_0", CARDS[0], ports={1: roce("bond0")})
-    assert kinds(scan(machine)) == {"mlx5_bond_0:1": "bond"}
-
-
-def test_a_device_in_switchdev_mode_is_its_uplink(machine: Machine) -> None:
-    machine.add_nic("mlx5_0", CARDS[0], ports={number: roce("") for number in (1, 2, 3)})
-    (machine.folder("mlx5_0").resolve() / "hw_counters").mkdir()
-    assert kinds(scan(machine)) == {"mlx5_0:1": "switchdev"}
-
-
-def test_of_twelve_ports_those_of_the_planes_carry_data(machine: Machine) -> None:
-    down = PortFiles("1: DOWN\n", "3: Disabled\n", "40 Gb/sec (4X QDR)\n", "Ethernet\n")
-    ports = {number: roce("") if number % 3 == 0 else down for number in range(1, 13)}
-    machine.add_nic("mlx5_0", CARDS[0], ports=ports)
-    fabric = scan(machine)
-    data = [f"mlx5_0:{number}" for number in (3, 6, 9, 12)]
-    assert [name for name, kind in kinds(fabric).items() if kind == "multiplane"] == data
-    assert set(kinds(fabric).values()) == {"multiplane", "unused"}
-    assert rails(fabric) == data
-
-
-def test_a_function_that_refuses_its_counters_is_limited(machine: Machine) -> None:
-    machine.add_nic("mlx5_0", CARDS[0])
-    machine.add_nic("mlx5_1", CARDS[1])
-    for name in MLX5_COUNTERS:
-        make_unreadable(machine.port("mlx5_1") / "counters" / name)
-    fabric = scan(machine)
-    assert (kinds(fabric), rails(fabric)) == ({"mlx5_0:1": "pf", "mlx5_1:1": "limited"}, ["mlx5_0:1"])
 
 
 def test_an_override_of_the_numa_node_decides_the_distance(machine: Machine) -> None:
@@ -351,3 +325,135 @@ def test_an_override_of_the_link_is_judged_by_the_rate_of_the_port(machine: Mach
     machine.rewrite("15/15:01.0", NO_LINK)
     fabric = scan(machine, overrides={"mlx5_0": Override(pcie_bytes_per_second=31.5e9)})
     assert [verdict.word for verdict in places(fabric)["mlx5_0"].verdicts] == ["slow_slot"]
+
+
+def survey(machine: Machine) -> Topology:
+    fabric = Inventory(machine.root).scan()
+    # on these trees storage has the rate of the rails
+    assert [notice for notice in fabric.notices if not notice.endswith(FAR)] == []
+    return fabric.topology
+
+
+def measured(published: Published, topology: Topology) -> list[list[str]]:
+    """The words by GPU and NIC in the order of the publication."""
+    rows = {place.device: row for place, row in zip(topology.devices, topology.distances, strict=True)}
+    columns = {gpu.address: column for column, gpu in enumerate(topology.gpus)}
+    return [[rows[nic][columns[address(place)]] for nic in published.nics] for place, _ in published.gpus]
+
+
+@pytest.mark.parametrize("published", MACHINES, ids=lambda published: published.name)
+def test_the_whole_matrix_is_the_published_one(tmp_path: Path, published: Published) -> None:
+    machine = Machine(tmp_path / "sys")
+    published.build(machine)
+    topology = survey(machine)
+    assert (len(topology.gpus), len(topology.devices)) == (len(published.gpus), len(published.nics))
+    assert measured(published, topology) == published.rows(), published.source
+
+
+def nearest(published: Published, tmp_path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """By NIC: numbers of the nearest GPUs as published, and how near."""
+    machine = Machine(tmp_path / "sys")
+    published.build(machine)
+    numbers = {address(place): number for number, (place, _) in enumerate(published.gpus)}
+    places = survey(machine).devices
+    return {place.device: (tuple(numbers[gpu] for gpu in place.gpus), place.gpu_distance) for place in places}
+
+
+def test_each_rail_of_a_dgx_h100_has_the_gpu_that_nvidia_names(tmp_path: Path) -> None:
+    found = nearest(DGX_H100, tmp_path)
+    rails = {"mlx5_0": 0, "mlx5_3": 1, "mlx5_4": 2, "mlx5_5": 3, "mlx5_6": 4, "mlx5_9": 5, "mlx5_10": 6, "mlx5_11": 7}
+    assert {name: found[name] for name in rails} == {name: ((gpu,), "PXB") for name, gpu in rails.items()}
+    assert found["mlx5_1"] == ((0, 1, 2, 3), "NODE")
+
+
+def test_equally_near_gpus_are_all_named(tmp_path: Path) -> None:
+    found = nearest(DGX_A100, tmp_path)
+    assert (found["mlx5_0"], found["mlx5_7"]) == (((0, 1), "PXB"), ((4, 5), "PXB"))
+    assert found["mlx5_4"] == (tuple(range(8)), "SYS")
+
+
+def test_a_gpu_under_the_same_switch_is_nearer_than_its_neighbour(tmp_path: Path) -> None:
+    found = nearest(HGX_H100, tmp_path)
+    assert [found[f"mlx5_ib{number}"] for number in range(8)] == [((number,), "PIX") for number in range(8)]
+
+
+def azure(root: Path) -> Machine:
+    """Every device on a host bridge of its own, as Azure's virtual machines show them."""
+    machine = Machine(root)
+    for number, (gpu, nic, node) in enumerate(AZURE_ND_H100_V5):
+        machine.add_gpu(f"{gpu}:00/{gpu}:00:00.0", node)
+        machine.add_nic(f"mlx5_ib{number}", f"{nic}:00/{nic}:00:00.0", node, ids=VF, link=NO_LINK)
+    return machine
+
+
+def test_an_azure_vm_hides_all_but_the_numa_nodes(tmp_path: Path) -> None:
+    topology = survey(azure(tmp_path / "sys"))
+    here, there = ["NODE"] * 4 + ["SYS"] * 4, ["SYS"] * 4 + ["NODE"] * 4
+    assert [list(row) for row in topology.distances] == [here] * 4 + [there] * 4
+    assert [place.kind for place in topology.devices] == ["vf"] * 8
+
+
+def test_with_azures_topology_as_override_every_rail_has_its_gpu(tmp_path: Path) -> None:
+    machine = azure(tmp_path / "sys")
+    file = tmp_path / "topology.yaml"
+    lines = [
+        f"mlx5_ib{number}: {{gpus: [{gpu}:00:00.0], distance: PIX, pcie: 32 GT/s x16}}"
+        for number, (gpu, _, _) in enumerate(AZURE_ND_H100_V5)
+    ]
+    file.write_text("\n".join(lines))
+    fabric = Inventory(machine.root, overrides=read_overrides(file)).scan()
+    assert fabric.notices == ()
+    assert [port.identity.gpu for port in fabric.ports] == [f"{gpu}:00:00.0" for gpu, _, _ in AZURE_ND_H100_V5]
+    assert {port.identity.gpu_distance for port in fabric.ports} == {"PIX"}
+    assert fabric.topology.distances[0] == ("PIX", "NODE", "NODE", "NODE", "SYS", "SYS", "SYS", "SYS")
+    place = fabric.topology.devices[0]
+    assert (place.source, place.verdicts) == ("topology.file", ())
+    assert place.pcie_bytes_per_second == pytest.approx(32e9 * 16 * 128 / 130 / 8)
+
+
+def test_the_ports_of_a_virtual_machine_say_nothing_of_the_link(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "sys")
+    FLAT_VM.build(machine)
+    place = survey(machine).devices[0]
+    assert [(link.upper, link.max_speed_gts) for link in place.links] == [("0000:00:03.0", 32.0)]
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "topology.md").read_text()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_on_the_page(kind: str) -> None:
+    assert PAGE.count(f"| `{kind}` | {KINDS[kind]} |") == 1
+
+
+@pytest.mark.parametrize("word", VERDICTS)
+def test_every_verdict_is_on_the_page(word: str) -> None:
+    told = "yes" if word in LINK_FAULTS else "no"
+    assert PAGE.count(f"| `{word}` | {VERDICTS[word]} | {told} |") == 1
+
+
+def test_every_distance_is_on_the_page() -> None:
+    assert [word for word in re.findall(r"^\| `([A-Z]+)` \|", PAGE, re.MULTILINE) if word in WORDS] == list(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("speed", "sixteen", "eight"), re.findall(r"^\| (\d+) \(Gen\d\) \| ([\d.]+) \| ([\d.]+) \|", PAGE, re.MULTILINE)
+)
+def test_the_bytes_of_a_generation_are_those_of_the_code(speed: str, sixteen: str, eight: str) -> None:
+    for lanes, written in ((16, sixteen), (8, eight)):
+        carried = count_bytes(float(speed), lanes)
+        assert carried is not None
+        assert f"{carried / 1e9:.1f}" == written
+
+
+def test_the_example_of_the_file_can_be_used(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "topology.yaml").write_text(example)
+    overrides = read_overrides(tmp_path / "topology.yaml")
+    assert overrides["mlx5_ib1"] == Override(gpus=("0002:00:00.0",), distance="PIX")
+    assert all(f"  {key}:" in example for key in KEYS)
+
+
+def test_the_recipes_name_metrics_of_the_table() -> None:
+    (recipes,) = re.findall(r"```promql\n(.*?)```", PAGE, re.DOTALL)
+    assert set(re.findall(r"ibpulse_\w+", recipes)) <= {metric.name for metric in TABLE}

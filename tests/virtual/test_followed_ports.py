@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.agent.sampler.followed_ports import FollowedPorts
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.agent.sysfs.state_poller import StatePoller
+from ibpulse.agent.sysfs.links import StatePoller
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader

@@ -10,7 +10,7 @@ import pytest
 from ibpulse.agent.sampler.plan import plan_path
 from ibpulse.base.errors import SamplerError
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.events.log import EventFile
 from ibpulse.core.ring import layout as at
 from tests.virtual.samplers import Make, Supervised
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pytest
 
 from ibpulse.agent.sampler import supervisor
-from ibpulse.agent.sysfs import files, kept_file
+from ibpulse.agent.sysfs import files
 from ibpulse.base import deadline
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
 from ibpulse.workbench.simulate.replay import Replay
@@ -126,8 +126,7 @@ class World:
         self._patch.setattr(deadline, "start_thread", self.start)
         self._patch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: self.monotonic_ns / SECOND))
         gated = SimpleNamespace(**{**vars(os), "open": self._open, "pread": self.pread})
-        for module in (files, kept_file):
-            self._patch.setattr(module, "os", gated)
+        self._patch.setattr(files, "os", gated)
         # the machine of the tests may have a quota, or no cgroups
         self._patch.setattr(supervisor, "throttled_periods", lambda: 0)
 

@@ -9,9 +9,17 @@ from prometheus_client import Metric as LibraryFamily
 from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, STATE_ROWS
 from ibpulse.agent.metrics.metric_table import TABLE
 from ibpulse.agent.sysfs.byte_counters import SOURCES, ByteCounterRow
-from ibpulse.agent.sysfs.error_counter_reader import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, TRIES
-from ibpulse.agent.sysfs.error_counters import FACTS, INFINIBAND, Counter, CounterSet, choose_counters, counter_name
-from ibpulse.agent.sysfs.speed import ETHERNET
+from ibpulse.agent.sysfs.error_counters import (
+    FACTS,
+    FIRST_PAUSE_NS,
+    LONGEST_PAUSE_NS,
+    TRIES,
+    Counter,
+    CounterSet,
+    choose_counters,
+    counter_name,
+)
+from ibpulse.agent.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.metrics.row import Metric
 from ibpulse.core.metrics.text import process_registry

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import yaml
 
 from ibpulse.agent.config import Settings
-from ibpulse.agent.config.setting_table import row
+from ibpulse.agent.config.settings import row
 from ibpulse.agent.sysfs.overrides import read_overrides
 from ibpulse.base.text import escape_controls
 from ibpulse.commands.logs import set_up_log

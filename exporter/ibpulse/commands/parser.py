@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, NoReturn
 
 from ibpulse.agent.config.declaration import Setting
-from ibpulse.agent.config.setting_table import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import Kind, advice, unknown_word
 from ibpulse.commands import VERBS, Verb, verbs_of

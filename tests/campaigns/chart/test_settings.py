@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ibpulse.agent.config.setting_table import GROUPS, ROWS
+from ibpulse.agent.config.settings import GROUPS, ROWS
 from ibpulse.base.units import parse_duration
 from ibpulse.core.ring import layout
 from tests.campaigns.chart.rendering import CASES, case_values, container, needs_helm, refusal, render, settings

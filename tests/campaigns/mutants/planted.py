@@ -263,7 +263,7 @@ PLANTED = (
     ),
     Fault(
         "events-rate-of-an-unread-link",
-        EVENTS + "port_changes.py",
+        EVENTS + "watch.py",
         "rate is None and not (port.active and known)",
         "rate is None and not port.active",
         "a link that cannot be read for a moment loses its line rate, and the utilisation with it",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.config.setting_table import describe
+from ibpulse.agent.config.settings import describe
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import setting_rows
 from tests import ROOT

@@ -21,7 +21,7 @@ from ibpulse.core.answers.statistics import NO_RAIL
 from ibpulse.core.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
-from ibpulse.core.events.port_changes import DISAPPEARED
+from ibpulse.core.events.watch import DISAPPEARED
 from ibpulse.core.jobs.job_history import JobPorts, JobRecord, jobs_between
 from ibpulse.core.model import Port
 from ibpulse.core.ring.reader import RingReader

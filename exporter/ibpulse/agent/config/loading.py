@@ -1,25 +1,64 @@
-"""Reads and merges the settings: flags take precedence over environment, file and defaults, in this order."""
+"""Reads, merges and checks the settings, and adapts defaults to other settings."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ibpulse.agent.config.consistency import FITTED, RULES
 from ibpulse.agent.config.declaration import PREFIX
-from ibpulse.agent.config.setting_table import CONFIG_FILE, EVERY_SETTING, GROUP_TYPES, GROUPS, ROWS, describe, row
-from ibpulse.agent.config.settings import Settings
+from ibpulse.agent.config.settings import CONFIG_FILE, EVERY_SETTING, GROUP_TYPES, GROUPS, ROWS, Settings, describe, row
 from ibpulse.base import owned_files
 from ibpulse.base.errors import ConfigError
+from ibpulse.base.units import SECOND_NS, format_duration
 from ibpulse.base.values import ABSENT, Given, advice
 from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, texts_of
 
 if TYPE_CHECKING:
     import yaml
+
+
+def _history_covers_captures(settings: Settings) -> Iterator[str]:
+    history, wanted = settings.sampler.history, settings.capture.before + settings.capture.after
+    if history < wanted:
+        yield (
+            f"{format_duration(settings.capture.before)} with capture.after, "
+            f"{format_duration(settings.capture.after)}, exceeds sampler.history, {format_duration(history)}; "
+            f"raise sampler.history to {format_duration(wanted)} or shorten the capture"
+        )
+
+
+def _history_covers_traffic(settings: Settings) -> Iterator[str]:
+    history, window = settings.sampler.history, settings.analysis.traffic_window
+    if history < window:
+        yield (
+            f"{format_duration(history)} is shorter than analysis.traffic-window; "
+            f"raise sampler.history to {format_duration(window)} or shorten that window"
+        )
+
+
+Rule = Callable[[Settings], Iterator[str]]
+RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
+    (("sampler.history", "analysis.traffic-window"), _history_covers_traffic),
+    (("capture.before", "capture.after", "sampler.history"), _history_covers_captures),
+)
+"""Checks of several settings, each with their names; the errors that it yields are reported for the first of them."""
+
+FITTED: dict[str, Callable[[Settings], int]] = {
+    # in whole seconds
+    "analysis.traffic-window": lambda settings: min(
+        settings.analysis.traffic_window, settings.sampler.history // SECOND_NS * SECOND_NS
+    ),
+    "capture.after": lambda settings: min(settings.capture.after, settings.sampler.history // 4),
+    "capture.before": lambda settings: min(
+        settings.capture.before, max(SECOND_NS, settings.sampler.history - settings.capture.after)
+    ),
+}
+"""Defaults limited by other settings, applied in this order."""
+
 
 # Kubernetes sets these variables in every pod whose namespace has a service named ibpulse or ibpulse-*.
 _SERVICE_LINK = re.compile(
@@ -182,9 +221,8 @@ def _check(defaults: Mapping[str, Placed], given: Mapping[str, Placed], faults: 
         if name not in given:
             group, field = name.partition(".")[0], row(name).field
             settings = replace(settings, **{group: replace(getattr(settings, group), **{field: fit(settings)})})
-    for rule in RULES:
-        if wrong.isdisjoint(rule.names):
-            first = rule.names[0]
-            place = given[first][1] if first in given else f"{first} ({DEFAULT})"
-            faults += (f"{place}: {sentence}" for sentence in rule.find(settings))
+    for names, find in RULES:
+        if wrong.isdisjoint(names):
+            place = given[names[0]][1] if names[0] in given else f"{names[0]} ({DEFAULT})"
+            faults += (f"{place}: {sentence}" for sentence in find(settings))
     return settings

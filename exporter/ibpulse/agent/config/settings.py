@@ -1,17 +1,15 @@
-"""Every setting, declared once: name, kind of value, default and help sentence.
+"""Every setting, declared once: name, kind of value, default and help sentence; the table of rows follows.
 
 A field `interval` of the group `sampler` is the setting `sampler.interval`; `_` in a field stands for `-`. Defaults
-pass the same checks as a given value. The table of rows, help texts, documents, schema
-and checks come from these declarations.
+pass the same checks as a given value. Help texts, documents, schema and checks come from these declarations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
-from ibpulse.agent.config.declaration import setting, written_values
-from ibpulse.agent.config.setting_types import (
+from ibpulse.agent.config.declaration import (
     ADDRESS,
     CPU,
     HOSTS,
@@ -23,6 +21,10 @@ from ibpulse.agent.config.setting_types import (
     SOURCES,
     TICK_BYTES,
     ListenAddress,
+    Setting,
+    declarations,
+    setting,
+    written_values,
 )
 from ibpulse.base.values import (
     OPTIONAL_PATH,
@@ -338,3 +340,29 @@ class Settings:
     def written(self) -> dict[str, dict[str, Any]]:
         """The settings by group and name, as texts and lists of texts that every source accepts."""
         return {group.name: written_values(getattr(self, group.name)) for group in fields(self)}
+
+
+EVERY_SETTING = "`ibpulse serve --help` lists every setting"
+"""The way out for an unknown name that resembles none."""
+
+GROUP_TYPES: dict[str, Any] = get_type_hints(Settings)
+"""The class of each group of settings, by the group's name."""
+
+GROUPS: dict[str, str] = {name: " ".join(kind.__doc__.split()) for name, kind in GROUP_TYPES.items()}
+"""The description of each group, by its name."""
+
+CONFIG_FILE = Setting(
+    "config.file", OPTIONAL_PATH, "", "YAML file with settings; overridden by environment variables and flags.", "none"
+)
+
+ROWS = tuple(row for group, kind in GROUP_TYPES.items() for row in declarations(kind, f"{group}."))
+
+
+def describe() -> tuple[Setting, ...]:
+    """All settings in the order of the table, `config.file` first."""
+    return (CONFIG_FILE, *ROWS)
+
+
+def row(name: str) -> Setting:
+    """The row of one setting."""
+    return next(row for row in describe() if row.name == name)

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from ibpulse.agent.doctor.facts import GONE_NS, Card, Facts
 from ibpulse.agent.doctor.finding import Finding, Level, check, passed
 from ibpulse.agent.sysfs import inventory
-from ibpulse.agent.sysfs.byte_counters import LEGACY, NO_BYTES, OCTETS_NOTE, UNKNOWN_BYTES
+from ibpulse.agent.sysfs.byte_counters import EFA, LEGACY, NO_BYTES, OCTETS_NOTE, SOFT_ROCE, UNKNOWN_BYTES
 from ibpulse.agent.sysfs.device import NO_PORTS, Selection
 from ibpulse.agent.sysfs.expected_rails import find_near_gpus, is_lost_rail
 from ibpulse.agent.sysfs.files import NO_PMA
 from ibpulse.agent.sysfs.gpus import NEAR
-from ibpulse.agent.sysfs.identity import SOFT_ROCE
 from ibpulse.agent.sysfs.kinds import BOND, NEVER_RAILS, PLANE, TWIN, UNUSED, make_of
-from ibpulse.agent.sysfs.roles import EFA, TRAINED_DOWN, find_slow_twins
+from ibpulse.agent.sysfs.roles import TRAINED_DOWN, find_slow_twins
 from ibpulse.agent.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.base.text import count_text, moment_text, names_text, rate_text
 from ibpulse.core.events import Event

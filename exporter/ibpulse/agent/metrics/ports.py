@@ -14,8 +14,7 @@ from ibpulse.agent.aggregator.snapshot import (
     UtilizationMoments,
 )
 from ibpulse.core.answers.statistics import DirectionStatistics, RailStatistics
-from ibpulse.core.events.port_changes import DISAPPEARED
-from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.events.watch import DISAPPEARED, KnownPort
 from ibpulse.core.metrics.row import Labels, Metric, Subject
 from ibpulse.core.model import DIRECTIONS, PROBLEMS, Port, PortId
 

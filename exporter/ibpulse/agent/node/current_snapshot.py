@@ -10,8 +10,7 @@ from ibpulse.agent.aggregator import Snapshot
 from ibpulse.agent.node.node import Node
 from ibpulse.base.deadline import BEAT_SECONDS, seconds_until_beat
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.events.phase_events import PhaseEvents
-from ibpulse.core.events.watch import CounterResets
+from ibpulse.core.events.watch import CounterResets, PhaseEvents
 from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.model import Fabric
 

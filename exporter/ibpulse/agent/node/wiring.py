@@ -24,15 +24,15 @@ from ibpulse.agent.sampler.temporary_sampler import TemporarySampler, temporary_
 from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.links import StatePoller
 from ibpulse.agent.sysfs.overrides import read_overrides
-from ibpulse.agent.sysfs.state_poller import StatePoller
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.alerts import COOLDOWN_NS
 from ibpulse.core.events import EventLog
-from ibpulse.core.events.event_file import NAME as EVENTS_NAME
-from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.events.log import NAME as EVENTS_NAME
+from ibpulse.core.events.log import EventFile
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader

@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ibpulse.agent.sampler.lane import explain_errno
-from ibpulse.agent.sysfs.state_poller import LinkReading, StatePoller
+from ibpulse.agent.sysfs.links import LinkReading, StatePoller
 from ibpulse.base.clocks import Clock
 from ibpulse.core.events import EventLog
-from ibpulse.core.events.port_changes import HUNG, UNREADABLE, SeenPort
-from ibpulse.core.events.watch import KnownPort, PortWatch
+from ibpulse.core.events.watch import HUNG, UNREADABLE, KnownPort, PortWatch, SeenPort
 from ibpulse.core.model import Fabric, Port, PortId
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader

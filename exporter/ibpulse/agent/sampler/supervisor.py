@@ -32,7 +32,7 @@ from ibpulse.agent.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.agent.sampler.sampling_interval import stride_for
 from ibpulse.agent.sampler.scheduling import throttled_periods
 from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
-from ibpulse.agent.sysfs.state_poller import StatePoller
+from ibpulse.agent.sysfs.links import StatePoller
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads, seconds_until_beat
 from ibpulse.base.errors import RingError

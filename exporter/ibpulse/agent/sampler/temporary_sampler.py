@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.sampler.supervisor import PortInventory, Supervisor, SupervisorOptions
-from ibpulse.agent.sysfs.state_poller import StatePoller
+from ibpulse.agent.sysfs.links import StatePoller
 from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import RingError, SamplerError
 from ibpulse.base.internal_errors import InternalErrors

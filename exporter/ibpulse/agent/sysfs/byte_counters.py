@@ -34,7 +34,10 @@ LONGEST_LIFESPAN_MS = 10_000
 # The longest sampling interval is a second: a counter that changes less than three times per second can alias.
 SELDOM_SECONDS = 1 / 3
 
+# names of kernel modules
 BROADCOM = frozenset({"bnxt_en", "bnxt_re"})
+SOFT_ROCE = "rdma_rxe"
+EFA = "efa"
 BROADCOM_DMA_SECONDS = 1.0
 
 # Why a port has no source although no read failed.
@@ -129,25 +132,20 @@ SOURCES: tuple[ByteCounterRow, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The row that counts a port's bytes, or None and the `problem` as the end of a sentence."""
+def choose_row(port_folder: str, driver: str) -> tuple[ByteCounterRow | None, str]:
+    """The first row of the table that works for the port at `port_folder`, and the problem if none does.
 
-    row: ByteCounterRow | None
-    problem: str = ""
-
-
-def choose_row(port_folder: str, driver: str) -> Choice:
-    """The first row of the table that works for the port at `port_folder`; reads each of its files once."""
+    Each file is read once. The problem is the end of a sentence.
+    """
     problem = ""
     for row in SOURCES:
         if row.drivers and driver not in row.drivers:
             continue
         fault = _try_row(row, port_folder)
         if fault is None:
-            return Choice(row)
+            return row, ""
         problem = problem or fault
-    return Choice(None, problem or _name_bytes(port_folder, driver) or NO_BYTES)
+    return None, problem or _name_bytes(port_folder, driver) or NO_BYTES
 
 
 def _name_bytes(port_folder: str, driver: str) -> str:

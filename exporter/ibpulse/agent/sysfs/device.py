@@ -1,7 +1,11 @@
-"""Selects devices and ports by name, and reads one device with its ports.
+"""Reads one device with its ports at every scan at low cost; which ones is said by patterns of names.
 
 A pattern is a shell pattern for a device (`mlx5_0`, `mlx5_*`) or for a port of one (`mlx5_0:1`, `*:2`). A port is read
 when it matches an include pattern, or there are none, and no exclude pattern.
+
+Of a port, `state` is read at every scan. Expensive files (on mlx5 the `rate` file takes five firmware commands) are
+read only when the state or the network device has changed, at every twelfth scan, and in the three scans after a
+failure.
 
 A device in switchdev mode has one port per virtual port, all with the `counters` of the same function. It is recognised
 by mlx5's driver, several ports, and an `hw_counters` folder of the device itself (a dual-port device has one per port
@@ -12,16 +16,236 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ibpulse.agent.sysfs.error_counters import CounterSet
-from ibpulse.agent.sysfs.files import is_utf8, list_names, read_link
-from ibpulse.agent.sysfs.identity import DeviceFacts, identify, read_facts
-from ibpulse.agent.sysfs.port import PortReader, PortView
-from ibpulse.core.model import MAX_PORT_NUMBER, DeviceIdentity, PortId, PortReadings
+from ibpulse.agent.sysfs.byte_counters import COUNTERS, HW_COUNTERS, SOFT_ROCE, ByteCounterRow, build_source, choose_row
+from ibpulse.agent.sysfs.error_counters import CounterReader, CounterSet
+from ibpulse.agent.sysfs.files import (
+    ReadFault,
+    Text,
+    is_utf8,
+    list_names,
+    parse_count,
+    read_inode,
+    read_link,
+    read_link_name,
+    read_text,
+    read_value,
+)
+from ibpulse.agent.sysfs.pcie import find_function_folder
+from ibpulse.agent.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
+from ibpulse.core.model import MAX_PORT_NUMBER, DeviceIdentity, Port, PortId, PortIdentity, PortReadings
 from ibpulse.core.ring.layout import NAME_BYTES
+
+REFRESH_SCANS = 12
+QUICK_RETRIES = 3
+ACTIVE = "4"
+# a node GUID has 19 characters; together with an inode, both fit into a slot of the ring
+LONGEST_GUID, LONGEST_FUNCTION = 32, 40
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """The part of the identity of a device that all its ports have, and more that never changes.
+
+    `function` is the real path of its function, equal for devices that share one. `shared_counters` is true if the
+    device has an `hw_counters` folder of its own, in addition to those of its ports.
+    """
+
+    identity: PortIdentity = field(default_factory=PortIdentity)
+    function: str = ""
+    shared_counters: bool = False
+
+
+def read_facts(device_folder: str) -> DeviceFacts:
+    """Identity of the device at `device_folder`; a file that is missing or unreadable leaves its field empty."""
+    parent = os.path.join(device_folder, "device")
+    function = os.path.realpath(parent) if os.path.exists(parent) else ""
+    pci = find_function_folder(function)
+    # soft-RoCE is the only driver without a function that has a file `parent` (sw/rxe/rxe_verbs.c)
+    soft = SOFT_ROCE if not function and os.path.exists(os.path.join(device_folder, "parent")) else ""
+    identity = PortIdentity(
+        guid=read_value(device_folder, "node_guid"),
+        board=read_value(device_folder, "board_id"),
+        hca_type=read_value(device_folder, "hca_type"),
+        firmware=read_value(device_folder, "fw_ver"),
+        driver=read_link_name(parent, "driver") or soft,
+        pci_address=Path(pci).name,
+        numa_node=read_value(pci, "numa_node").replace("-1", "") if pci else "",
+    )
+    return DeviceFacts(identity, function, os.path.isdir(os.path.join(device_folder, "hw_counters")))
+
+
+def identify(facts: DeviceFacts, folder: str, inode: int) -> DeviceIdentity:
+    """Identity of the device with these facts, whose directory has this inode."""
+    guid = facts.identity.guid if facts.identity.guid.strip("0:") else ""
+    return DeviceIdentity(guid[:LONGEST_GUID], Path(facts.function).name[:LONGEST_FUNCTION], inode, folder)
+
+
+def find_netdev(device_folder: str, port: int) -> str:
+    """Network device of the port: of its first GID, else of its function, else rxe's parent, else empty."""
+    ndevs = os.path.join(device_folder, "ports", str(port), "gid_attrs", "ndevs")
+    for name in list_names(ndevs):
+        # an empty slot answers EINVAL by design
+        netdev = read_value(ndevs, name)
+        if netdev:
+            return netdev
+    own = _find_function_netdev(os.path.join(device_folder, "device", "net"), port)
+    return own or read_value(device_folder, "parent")
+
+
+def find_bond(net_folder: str, netdev: str) -> str:
+    """Name of the bond that `netdev` is or belongs to, or an empty string; `net_folder` is `class/net`."""
+    for bond in (netdev, read_link_name(os.path.join(net_folder, netdev), "master")):
+        if bond and os.path.isdir(os.path.join(net_folder, bond, "bonding")):
+            return bond
+    return ""
+
+
+def _find_function_netdev(folder: str, port: int) -> str:
+    names = list_names(folder)
+    for name in names:
+        # a function with two ports has a network device for each; the kernel counts them from 0
+        if parse_count(read_value(folder, os.path.join(name, "dev_port"))) == port - 1:
+            return name
+    # without a port number the answer is certain only for one network device and one port
+    return names[0] if len(names) == 1 and port == 1 else ""
+
+
+def split_state(text: str) -> tuple[str, str]:
+    """The number and the word of a text such as `4: ACTIVE`; a text of another form is the word."""
+    number, _, word = text.partition(": ")
+    return number, word or text
+
+
+@dataclass(frozen=True, slots=True)
+class PortView:
+    """A port with details for this package only: its counter folders, remarks for the operator, its bond."""
+
+    port: Port
+    has_counters: bool
+    has_hw_counters: bool
+    remarks: tuple[str, ...] = ()
+    bond: str = ""
+
+
+class PortReader:
+    """Reads one port of one device, and caches everything that rarely changes.
+
+    A changed inode of a counter folder means a new port with the same name. `counters` reads the port's error counters;
+    None before the first read.
+    """
+
+    def __init__(
+        self,
+        net_folder: str,
+        device_folder: str,
+        port_id: PortId,
+        facts: DeviceFacts,
+        counter_set: CounterSet = "none",
+    ) -> None:
+        self.counters: CounterReader | None = None
+        self._counter_set = counter_set
+        self._id = port_id
+        self._facts = facts
+        self._net_folder = net_folder
+        self._device_folder = device_folder
+        self._folder = os.path.join(device_folder, "ports", str(port_id.port))
+        self._state = os.path.join(self._folder, "state")
+        self._first_ndev = os.path.join(self._folder, "gid_attrs", "ndevs", "0")
+        self._counters = Path(self._folder, COUNTERS)
+        self._hw_counters = Path(self._folder, HW_COUNTERS)
+        self._incarnation: tuple[int | None, int | None] | None = None
+        self._view: PortView | None = None
+        self._row: ByteCounterRow | None = None
+        self._seen = ("", "")
+        self._refreshed_at = 0
+        self._failures = 0
+        self._link_layer = ""
+        self._netdev = ""
+        self._rate_text = ""
+
+    def read(self, scan: int) -> PortView | None:
+        """The port at this scan (numbered from 1), or None if it has disappeared."""
+        incarnation = (read_inode(self._counters), read_inode(self._hw_counters))
+        if incarnation != self._incarnation:
+            self._start_anew(incarnation)
+        state = read_text(self._state)
+        if state.fault is ReadFault.MISSING:
+            return None
+        seen = (state.text, read_text(self._first_ndev).text if self._link_layer == ETHERNET else "")
+        retries = 0 < self._failures <= QUICK_RETRIES
+        if self._view is None or seen != self._seen or retries or scan - self._refreshed_at >= REFRESH_SCANS:
+            self._view = self._refresh(state, incarnation)
+            self._seen, self._refreshed_at = seen, scan
+        return self._view
+
+    def _start_anew(self, incarnation: tuple[int | None, int | None]) -> None:
+        self._incarnation = incarnation
+        self._view = None
+        self._row = None
+        self._failures = 0
+        self._link_layer = read_text(os.path.join(self._folder, "link_layer")).text
+        self._rate_text = ""
+        self._follow_netdev("")
+
+    def _follow_netdev(self, netdev: str) -> None:
+        """Read the error counters of the port and of this network device from now on."""
+        self._netdev = netdev
+        driver, folder = self._facts.identity.driver, os.path.join(self._net_folder, netdev) if netdev else ""
+        self.counters = CounterReader(
+            self._id, self._folder, self._link_layer, driver, self._counter_set, netdev=folder
+        )
+
+    def _refresh(self, state: Text, folders: tuple[int | None, int | None]) -> PortView:
+        number, word = split_state(state.text)
+        active = number == ACTIVE
+        netdev = find_netdev(self._device_folder, self._id.port)
+        if netdev != self._netdev:
+            self._follow_netdev(netdev)
+        bond = find_bond(self._net_folder, netdev) if self._link_layer == ETHERNET and netdev else ""
+        problems = [f"state {state.reason}."] if state.fault is not ReadFault.NONE else []
+        if self._row is None:
+            self._row, problem = choose_row(self._folder, self._facts.identity.driver)
+            problems += filter(None, [problem])
+        rate: float | None = None
+        remarks: tuple[str, ...] = ()
+        if active:
+            read = read_text(os.path.join(self._folder, "rate"))
+            self._rate_text = read.text
+            rate, remarks = self._find_rate(netdev, bond)
+            # the speed of the network device replaces a failing rate file, which always fails on MANA
+            if rate is None and read.fault is not ReadFault.NONE:
+                problems.append(f"rate {read.reason}.")
+        self._failures = self._failures + 1 if problems else 0
+        port = Port(
+            id=self._id,
+            identity=replace(self._facts.identity, link_layer=self._link_layer, rate=self._rate_text, netdev=netdev),
+            active=active,
+            state=word,
+            rate_bytes_per_second=rate,
+            source=build_source(self._row, self._folder) if self._row else None,
+            problem=" ".join(problems),
+        )
+        return PortView(port, folders[0] is not None, folders[1] is not None, remarks, bond)
+
+    def _find_rate(self, netdev: str, bond: str) -> tuple[float | None, tuple[str, ...]]:
+        """Data rate of the ACTIVE port, and remarks on its reliability."""
+        layer, driver = self._link_layer, self._facts.identity.driver
+        speed_device = bond or netdev
+        speed = read_text(os.path.join(self._net_folder, speed_device, "speed")).text if speed_device else ""
+        rate = find_data_rate(layer, driver, self._rate_text, speed)
+        remarks = (_remark_on_bond(bond, speed) if bond else "", remark_on_rate(layer, driver, self._rate_text, rate))
+        return rate, tuple(filter(None, remarks))
+
+
+def _remark_on_bond(bond: str, speed: str) -> str:
+    if speed.isdigit():
+        return f"it is the bond {bond}: its rate is the sum of its links, but its counters may cover only one of them."
+    return f"it is the bond {bond}: its rate is that of one link, so its utilisation may exceed 1."
+
 
 NO_PORTS = "it shows no port, so it is not sampled: mount the whole /sys, and check the kernel log for errors."
 
@@ -115,16 +339,18 @@ class DeviceReader:
             self._facts = read_facts(self._folder)
             self._ports = {}
             self._incarnation = incarnation
-        listed = self._list_ports()
-        copies = len(listed) > 1 and self._facts.shared_counters and self._facts.driver.startswith("mlx5")
+        names = list_names(os.path.join(self._folder, "ports"))
+        listed = [int(name) for name in names if name.isascii() and name.isdigit()]
+        copies = len(listed) > 1 and self._facts.shared_counters and self._facts.identity.driver.startswith("mlx5")
         kept = [n for n in (listed[:1] if copies else listed) if self._selection.admits_port(PortId(self._name, n))]
         odd = [str(number) for number in kept if number > MAX_PORT_NUMBER]
         remarks = [f"port {', '.join(odd)} is ignored, because port numbers end at {MAX_PORT_NUMBER}."] if odd else []
         if not listed:
             remarks.append(NO_PORTS)
         if copies:
-            text = f"only port {listed[0]} of {len(listed)} is read; in switchdev mode all have the same counters."
-            remarks.append(text)
+            remarks.append(
+                f"only port {listed[0]} of {len(listed)} is read; in switchdev mode all have the same counters."
+            )
         numbers = [number for number in kept if number <= MAX_PORT_NUMBER]
         self._ports = {number: self._ports.get(number) or self._new_port(number) for number in numbers}
         views = (reader.read(scan) for reader in self._ports.values())
@@ -140,10 +366,6 @@ class DeviceReader:
             (str(port.port), reader.remark) for port, reader in zip(ports, readers, strict=True) if reader.remark
         )
         return DeviceCounters(ports, remarks)
-
-    def _list_ports(self) -> list[int]:
-        names = list_names(os.path.join(self._folder, "ports"))
-        return [int(name) for name in names if name.isascii() and name.isdigit()]
 
     def _new_port(self, number: int) -> PortReader:
         return PortReader(self._net_folder, self._folder, PortId(self._name, number), self._facts, self._counter_set)

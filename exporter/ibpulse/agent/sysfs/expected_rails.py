@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ibpulse.agent.sysfs.files import SHORTAGE, read_link, read_text
+from ibpulse.agent.sysfs.files import list_names, read_link, read_value
 from ibpulse.agent.sysfs.gpus import NEAR, find_nearest, measure
 from ibpulse.agent.sysfs.kinds import BOND
 from ibpulse.agent.sysfs.pcie import find_chain
@@ -60,13 +60,7 @@ class RailFunctions:
 
     def _list(self, read: set[str]) -> Mapping[str, NetworkFunction]:
         """The network functions at these addresses, and those without an RDMA device."""
-        try:
-            names = os.listdir(self._folder)
-        except OSError as error:
-            if error.errno in SHORTAGE:
-                raise
-            names = []
-        names = [name for name in names if name in read or self._may_read(name)]
+        names = [name for name in list_names(self._folder) if name in read or self._may_read(name)]
         self._seen = {
             name: self._seen[name] if name in self._seen else read_function(os.path.join(self._folder, name))
             for name in names
@@ -80,14 +74,13 @@ class RailFunctions:
 
 def read_function(folder: str) -> NetworkFunction | None:
     """The network function at a PCI function's folder; None for another function."""
-    if not read_text(os.path.join(folder, "class")).text.startswith(NETWORK_CLASS):
+    if not read_value(folder, "class").startswith(NETWORK_CLASS):
         return None
     real = str(Path(folder).resolve())
     chain = find_chain(real)
     if not chain or read_link(Path(folder, "physfn")):
         return None
-    vendor, device = (read_text(os.path.join(folder, name)).text for name in ("vendor", "device"))
-    return NetworkFunction(real, (vendor, device), chain)
+    return NetworkFunction(real, (read_value(folder, "vendor"), read_value(folder, "device")), chain)
 
 
 def _slot(address: str) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ibpulse.agent.sysfs.files import SHORTAGE, read_text
+from ibpulse.agent.sysfs.files import list_names, read_value
 from ibpulse.agent.sysfs.pcie import find_chain
 from ibpulse.core.model import Gpu
 
@@ -123,15 +123,9 @@ class GpuReader:
 
     def read(self) -> tuple[Gpu, ...]:
         """The current GPUs in the order of their PCI addresses; empty if the bus cannot be listed."""
-        try:
-            names = os.listdir(self._folder)
-        except OSError as error:
-            if error.errno in SHORTAGE:
-                raise
-            names = []
         self._seen = {
             name: self._seen[name] if name in self._seen else read_gpu(os.path.join(self._folder, name))
-            for name in names
+            for name in list_names(self._folder)
         }
         found = {gpu.address: gpu for gpu in self._seen.values() if gpu}
         return tuple(found[address] for address in sort_addresses(found))
@@ -141,11 +135,11 @@ def read_gpu(folder: str) -> Gpu | None:
     """The GPU at a PCI function's folder, or None if it is not a GPU or only the virtual function of one."""
     if os.path.isdir(os.path.join(folder, "infiniband")) or os.path.lexists(os.path.join(folder, "physfn")):
         return None
-    vendor = read_text(os.path.join(folder, "vendor")).text
-    if not read_text(os.path.join(folder, "class")).text.startswith(CLASSES.get(vendor, ("none",))):
+    vendor = read_value(folder, "vendor")
+    if not read_value(folder, "class").startswith(CLASSES.get(vendor, ("none",))):
         return None
     real = Path(folder).resolve()
-    device = read_text(os.path.join(folder, "device")).text
+    device = read_value(folder, "device")
     name, form_factor = PRODUCTS.get((vendor, device), ("", ""))
     return Gpu(
         address=real.name,
@@ -153,7 +147,7 @@ def read_gpu(folder: str) -> Gpu | None:
         device=device,
         name=name,
         form_factor=form_factor,
-        numa_node=parse_node(read_text(os.path.join(folder, "numa_node")).text),
+        numa_node=parse_node(read_value(folder, "numa_node")),
         chain=find_chain(str(real)),
     )
 

@@ -1,57 +1,59 @@
-"""Scans a node for its ports, and collects notices for the operator."""
+"""Scans a node for its ports and their places in the PCIe tree, and collects notices for the operator.
+
+Status and PCIe files of each device have a thread each: a hanging configuration read delays neither other devices nor
+the status of its own device. The files of GPUs cannot hang.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ibpulse.agent.sysfs import kinds
 from ibpulse.agent.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection, find_name_fault
 from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.agent.sysfs.expected_rails import RailFunctions
 from ibpulse.agent.sysfs.files import SHORTAGE, list_names, read_value
-from ibpulse.agent.sysfs.kinds import find_planes, is_other_namespace
-from ibpulse.agent.sysfs.overrides import Override
+from ibpulse.agent.sysfs.gpus import GpuReader, find_nearest, measure, parse_node
+from ibpulse.agent.sysfs.overrides import SETTING, Override
+from ibpulse.agent.sysfs.pcie import LINK_FAULTS, find_chain, find_function_folder, judge, narrowest, read_links
 from ibpulse.agent.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
-from ibpulse.agent.sysfs.topology import TopologyReader
 from ibpulse.base.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import NAMED_SUBJECTS, count_text, first_names, group_remarks, natural_key
-from ibpulse.core.model import COMPUTE, DeviceIdentity, Fabric, Port
+from ibpulse.core.model import COMPUTE, DeviceIdentity, DevicePlace, Fabric, Gpu, PcieLink, Port, PortId, Topology
 
 FRESH_SCANS = 3
+# scans between two reads of the PCIe files: a minute at the default scan interval, and at least ten seconds
+PATH_SCANS = 12
 SIMULATED_FILE = "ibpulse-simulated"
 """A file in the root of a tree that a simulator or a replay has written."""
+# kinds of network that have no RDMA devices, by their directory in `class`
+UNSUPPORTED = {"cxi": "Slingshot"}
+
+HALF_TREE = "mount the whole /sys there, not a part of it."
+# rdma-system(8), exclusive mode
 EXCLUSIVE = (
     "ib_core: a device belongs to one network namespace here, so ibpulse loses a device that is moved into a pod;"
     " `rdma system set netns shared` keeps all devices in view."
 )
-"""Notice that RDMA devices can leave this view (rdma-system(8), exclusive mode)."""
+NO_CLASS = "{folder} does not exist: load an RDMA driver, or set path.sysfs to the host's /sys."
+NO_DEVICES = "No device in {folder}: load the driver of your RDMA devices."
+ALL_EXCLUDED = "ports.include and ports.exclude exclude all {count} devices in {folder}: change these settings."
+NOT_SUPPORTED = "{network}: ibpulse does not support it, so {adapters} of this node cannot be sampled."
+OTHER_NAMESPACE = (
+    "The devices under {root} have no counters, because this sysfs view belongs to another network namespace:"
+    " mount the host's /sys and set path.sysfs to it."
+)
+STUCK = "it did not answer in time; showing its last known ports."
+STALE = "its PCIe files did not answer in time; showing its last known location."
+SEVERAL_FORMS = "the GPUs of this node have different form factors ({forms}): check whether this is intended."
 
-
-def say_no_class(class_folder: str) -> str:
-    """Notice that the directory of RDMA devices does not exist."""
-    return f"{class_folder} does not exist: load an RDMA driver, or set path.sysfs to the host's /sys."
-
-
-def say_no_devices(class_folder: str, listed: int) -> str:
-    """Notice that there are no devices, or that the patterns exclude all of them."""
-    if listed:
-        return f"ports.include and ports.exclude exclude all {listed} devices in {class_folder}: change these settings."
-    return f"No device in {class_folder}: load the driver of your RDMA devices."
-
-
-# kinds of network that have no RDMA devices, by their directory in `class`
-UNSUPPORTED = {"cxi": "Slingshot"}
-HALF_TREE = "mount the whole /sys there, not a part of it."
-
-
-def say_half_tree(class_folder: str, names: Sequence[str]) -> str:
-    """Notice that devices are listed, but are not in this tree."""
-    shown = first_names(names, NAMED_SUBJECTS)
-    return f"{class_folder} links to devices that are not here ({shown}): {HALF_TREE}"
+Remarks = list[tuple[str, str]]
+"""Pairs of device, port or setting, and text."""
 
 
 def find_unsupported(sysfs: str) -> dict[str, int]:
@@ -60,31 +62,7 @@ def find_unsupported(sysfs: str) -> dict[str, int]:
     return {network: count for network, count in counts.items() if count}
 
 
-def say_unsupported(network: str, count: int) -> str:
-    """Notice that the node has adapters of a network that is not supported."""
-    return f"{network}: ibpulse does not support it, so {count_text(count, 'adapter')} of this node cannot be sampled."
-
-
-def say_other_namespace(sysfs: str) -> str:
-    """Notice that no device has counters."""
-    return (
-        f"The devices under {sysfs} have no counters, because this sysfs view belongs to another network namespace:"
-        " mount the host's /sys and set path.sysfs to it."
-    )
-
-
-def collect_remarks(views: Sequence[DeviceView]) -> list[tuple[str, str]]:
-    """Remarks as pairs of device or port name and text, in the order of the ports."""
-    remarks = [(view.name, text) for view in views for text in view.remarks]
-    for port_view in (port_view for view in views for port_view in view.ports):
-        port = port_view.port
-        note = port.source.note if port.source else ""
-        texts = (port.problem, note, *port_view.remarks)
-        remarks += [(str(port.id), text) for text in texts if text]
-    return remarks
-
-
-def remark_on_slow_twins(ports: Sequence[Port]) -> list[tuple[str, str]]:
+def remark_on_slow_twins(ports: Sequence[Port]) -> Remarks:
     """A remark for each port that looks like a rail but is slower than the rails."""
     return [(str(port.id), SLOW_TWIN) for port in find_slow_twins(ports)]
 
@@ -123,10 +101,15 @@ class Inventory:
         self._selection = Selection(tuple(include), tuple(exclude))
         self._roles = RoleRule(roles or {})
         self._rail_functions = RailFunctions(self._sysfs)
-        self._counters = counters
-        self._topology = TopologyReader(self._sysfs, overrides or {}, self._errors)
+        self._overrides = overrides or {}
+        self._gpus = GpuReader(self._sysfs)
         self._timeout_seconds = timeout_seconds
-        self._devices = RepeatedReads(self._make_read)
+        self._devices = RepeatedReads(
+            lambda name: _DeviceRead(name, DeviceReader(self._sysfs, name, self._selection, counters), self._errors)
+        )
+        self._paths = RepeatedReads(
+            lambda name: _PathRead(name, os.path.join(self._class_folder, name), self._errors), PATH_SCANS
+        )
         self._scans = 0
 
     def scan(self) -> Fabric:
@@ -134,16 +117,18 @@ class Inventory:
 
         Raises OSError only for a `SHORTAGE`.
         """
-        simulated = os.path.exists(os.path.join(self._sysfs, SIMULATED_FILE))
-        fabric = replace(self._scan(), simulated=simulated)
+        fabric = self._scan()
+        notices = list(fabric.notices)
         if unsupported := find_unsupported(self._sysfs):
-            told = [say_unsupported(network, count) for network, count in unsupported.items()]
-            wrong = (say_no_class(self._class_folder), say_no_devices(self._class_folder, 0))
-            fabric = replace(fabric, notices=(*(one for one in fabric.notices if one not in wrong), *told))
+            wrong = [text.format(folder=self._class_folder) for text in (NO_CLASS, NO_DEVICES)]
+            notices = [text for text in notices if text not in wrong]
+            for network, count in unsupported.items():
+                notices.append(NOT_SUPPORTED.format(network=network, adapters=count_text(count, "adapter")))
         # Y: shared among network namespaces (parameter of ib_core, drivers/infiniband/core/device.c)
-        if read_value(os.path.join(self._sysfs, "module", "ib_core", "parameters"), "netns_mode") != "N":
-            return fabric
-        return replace(fabric, notices=(*fabric.notices, EXCLUSIVE))
+        if read_value(os.path.join(self._sysfs, "module", "ib_core", "parameters"), "netns_mode") == "N":
+            notices.append(EXCLUSIVE)
+        simulated = os.path.exists(os.path.join(self._sysfs, SIMULATED_FILE))
+        return replace(fabric, notices=tuple(notices), simulated=simulated)
 
     def _scan(self) -> Fabric:
         self._scans += 1
@@ -154,17 +139,16 @@ class Inventory:
         except OSError as error:
             if error.errno in SHORTAGE:
                 raise
-            return Fabric(notices=(say_no_class(self._class_folder),))
+            return Fabric(notices=(NO_CLASS.format(folder=self._class_folder),))
         admitted = sorted(filter(self._selection.admits_device, listed), key=natural_key)
         faults = {name: fault for name in admitted if (fault := find_name_fault(name))}
         names = [name for name in admitted if name not in faults]
         refused = group_remarks((os.fsencode(name).decode(errors="backslashreplace"), faults[name]) for name in faults)
         if not names:
-            return Fabric(notices=tuple(refused or [say_no_devices(self._class_folder, len(listed))]))
-        join_all(
-            [*self._devices.start(names, self._scans), *self._topology.start(names, self._scans)],
-            self._timeout_seconds,
-        )
+            none = ALL_EXCLUDED if listed else NO_DEVICES
+            return Fabric(notices=tuple(refused or [none.format(folder=self._class_folder, count=len(listed))]))
+        threads = [thread for reads in (self._devices, self._paths) for thread in reads.start(names, self._scans)]
+        join_all(threads, self._timeout_seconds)
         reads = [self._devices[name] for name in names]
         views = [read.answer for read in reads if read.answer is not None]
         fabric = self._assemble(views, tuple(read.name for read in reads if not read.answered))
@@ -172,45 +156,84 @@ class Inventory:
         # a device that was removed has no link any more
         absent = [name for name in gone if Path(self._class_folder, name).is_symlink()]
         if absent:
-            refused.append(say_half_tree(self._class_folder, absent))
+            shown = first_names(absent, NAMED_SUBJECTS)
+            refused.append(f"{self._class_folder} links to devices that are not here ({shown}): {HALF_TREE}")
         pci = os.path.join(self._sysfs, "bus", "pci")
         if any(port.identity.pci_address for port in fabric.ports) and not os.path.isdir(pci):
             refused.append(f"{pci} is not here, so the GPUs of this node are not known: {HALF_TREE}")
         return replace(fabric, notices=(*refused, *fabric.notices)) if refused else fabric
 
-    def _make_read(self, name: str) -> _DeviceRead:
-        return _DeviceRead(name, DeviceReader(self._sysfs, name, self._selection, self._counters), self._errors)
-
     def _assemble(self, views: Sequence[DeviceView], stuck: tuple[str, ...]) -> Fabric:
-        planes = find_planes(views)
+        planes = kinds.find_planes(views)
         shown = [view for view in views if view.name not in planes]
-        survey = self._topology.survey(views, planes)
+        topology, placed, location_remarks = self._survey(views, planes)
         identities = identify_devices(views)
-        dressed = [
-            replace(survey.dress(port_view.port), device=identities[view.name])
-            for view in shown
-            for port_view in view.ports
-        ]
-        chosen = self._roles.assign(dressed, survey.topology)
-        ports = chosen.ports
-        remarks = [(name, "it did not answer in time; showing its last known ports.") for name in stuck]
+        port_views = [port_view for view in shown for port_view in view.ports]
+        found = [placed[each.port.id] for each in port_views]
+        ports, role_remarks = self._roles.assign(
+            [replace(port, device=identities[port.id.device]) for port in found], topology
+        )
+        remarks = [(name, STUCK) for name in stuck]
         remarks += [(name, f"ignored, because it shows the single planes of {of}.") for name, of in planes.items()]
-        if is_other_namespace(shown):
-            told = (say_other_namespace(self._sysfs), *group_remarks(remarks))
-            return Fabric(ports, told, stuck, survey.topology)
-        remarks += [*collect_remarks(shown), *survey.remarks, *chosen.remarks]
+        if kinds.is_other_namespace(shown):
+            notices = (OTHER_NAMESPACE.format(root=self._sysfs), *group_remarks(remarks))
+            return Fabric(ports, notices, stuck, topology)
+        remarks += [(view.name, text) for view in shown for text in view.remarks]
+        for each in port_views:
+            note = each.port.source.note if each.port.source else ""
+            remarks += [(str(each.port.id), text) for text in (each.port.problem, note, *each.remarks) if text]
+        remarks += [*location_remarks, *role_remarks]
         if not self._roles.patterns.get(COMPUTE):
             remarks += remark_on_slow_twins(ports)
-        counters = self._find_fresh_counters([view.name for view in shown])
+        reads = [self._devices[view.name] for view in shown]
+        counters = [read.counters for read in reads if read.counters_scan > self._scans - FRESH_SCANS]
         remarks += [remark for device in counters for remark in device.remarks]
         readings = tuple(port for device in counters for port in device.ports)
-        functions = self._rail_functions.count(ports, survey.topology)
-        return Fabric(ports, tuple(group_remarks(remarks)), stuck, survey.topology, functions, readings)
+        functions = self._rail_functions.count(ports, topology)
+        return Fabric(ports, tuple(group_remarks(remarks)), stuck, topology, functions, readings)
 
-    def _find_fresh_counters(self, devices: Sequence[str]) -> list[DeviceCounters]:
-        oldest = self._scans - FRESH_SCANS
-        reads = [self._devices[name] for name in devices]
-        return [read.counters for read in reads if read.counters_scan > oldest]
+    def _survey(
+        self, views: Sequence[DeviceView], planes: Mapping[str, str]
+    ) -> tuple[Topology, dict[PortId, Port], Remarks]:
+        """The topology of the devices that have ports, these ports with kind and nearest GPUs, and remarks.
+
+        Reads only the files of new GPUs.
+        """
+        views = [view for view in views if view.ports]
+        gpus = self._gpus.read() if views else ()
+        twins = kinds.find_twins([view for view in views if view.name not in planes])
+        remarks = [(name, f"not a rail, because it shares the PCI function of {of}.") for name, of in twins.items()]
+        places, rows = [], []
+        placed: dict[PortId, Port] = {}
+        for view in views:
+            path, stale = self._find_path(view)
+            kind = kinds.name_device_kind(view, path.kind, planes, twins)
+            place, row = _place_device(view, path, kind, gpus, self._overrides.get(view.name, Override()))
+            places.append(place)
+            rows.append(row)
+            for each in view.ports:
+                identity = replace(
+                    each.port.identity,
+                    kind=kinds.name_port_kind(view, each, kind),
+                    gpu=",".join(place.gpus),
+                    gpu_distance=place.gpu_distance,
+                    numa_node=each.port.identity.numa_node if place.numa_node is None else str(place.numa_node),
+                )
+                placed[each.port.id] = replace(each.port, identity=identity)
+            remarks += [(view.name, STALE)] if stale else []
+            remarks += [(view.name, verdict.sentence) for verdict in place.verdicts if verdict.word in LINK_FAULTS]
+        remarks += _remark_on_overrides(self._overrides, views, gpus) + _remark_on_forms(gpus)
+        return Topology(tuple(places), gpus, tuple(rows)), placed, remarks
+
+    def _find_path(self, view: DeviceView) -> tuple[DevicePath, bool]:
+        """The known path of a device, and whether its files did not answer in time."""
+        read = self._paths[view.name]
+        path = read.answer
+        if path is not None and path.function != view.function:
+            # another card has taken the old name
+            self._paths.read_again(view.name)
+            path = None
+        return path or DevicePath(view.function, ""), not read.answered
 
 
 class _DeviceRead(RepeatedRead[DeviceView]):
@@ -241,3 +264,98 @@ class _DeviceRead(RepeatedRead[DeviceView]):
             with self._errors.boundary("counters", self.name):
                 self.counters, self.counters_scan = self._reader.read_counters(), scan
         self.answered = True
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePath:
+    """The location of one device according to the kernel; `function` as in `DeviceView`, to match the two."""
+
+    function: str
+    kind: str
+    chain: tuple[str, ...] = ()
+    links: tuple[PcieLink, ...] = ()
+    numa_node: int | None = None
+    local_cpus: str = ""
+
+
+class _PathRead(RepeatedRead[DevicePath]):
+    """The location of one device; after an exception, the last one."""
+
+    def __init__(self, name: str, device_folder: str, errors: InternalErrors) -> None:
+        super().__init__(name, f"sysfs-path-{name}", lambda _: _read_path(device_folder))
+        self._errors = errors
+
+    def _run(self, scan: int) -> None:
+        with self._errors.boundary("fabric", f"location of {self.name}"):
+            self.answer = self._read(scan)
+        self.answered = True
+
+
+def _read_path(device_folder: str) -> DevicePath:
+    parent = os.path.join(device_folder, "device")
+    real = os.path.realpath(parent) if os.path.exists(parent) else ""
+    folder = find_function_folder(real)
+    if not folder:
+        return DevicePath(real, kinds.VIRTUAL)
+    return DevicePath(
+        function=real,
+        kind=kinds.read_kind(real, folder),
+        chain=find_chain(folder),
+        links=read_links(folder),
+        numa_node=parse_node(read_value(folder, "numa_node")),
+        local_cpus=read_value(folder, "local_cpulist"),
+    )
+
+
+def _place_device(
+    view: DeviceView, path: DevicePath, kind: str, gpus: Sequence[Gpu], override: Override
+) -> tuple[DevicePlace, tuple[str, ...]]:
+    """The location of a device, and its distance to each GPU in the order of `gpus`."""
+    numa_node = path.numa_node if override.numa_node is None else override.numa_node
+    distances = {gpu.address: measure(path.chain, numa_node, gpu.chain, gpu.numa_node) for gpu in gpus}
+    distances |= dict.fromkeys((gpu for gpu in override.gpus if gpu in distances), override.distance)
+    nearest, distance = (override.gpus, override.distance) if override.gpus else find_nearest(distances)
+    now, most = narrowest(path.links)
+    if override.pcie_bytes_per_second is not None:
+        now = most = override.pcie_bytes_per_second
+    rates = [each.port.rate_bytes_per_second for each in view.ports if each.port.rate_bytes_per_second is not None]
+    place = DevicePlace(
+        device=view.name,
+        kind=kind,
+        pci_address=path.chain[-1] if path.chain else "",
+        numa_node=numa_node,
+        local_cpus=path.local_cpus,
+        chain=path.chain,
+        links=path.links,
+        pcie_bytes_per_second=now,
+        pcie_max_bytes_per_second=most,
+        gpus=nearest,
+        gpu_distance=distance,
+        verdicts=judge(path.links, now, most, max(rates, default=None)),
+        source=SETTING if override != Override() else "sysfs",
+    )
+    return place, tuple(distances[gpu.address] for gpu in gpus)
+
+
+def _remark_on_overrides(
+    overrides: Mapping[str, Override], views: Sequence[DeviceView], gpus: Sequence[Gpu]
+) -> Remarks:
+    there = {view.name for view in views}
+    addresses = {gpu.address for gpu in gpus}
+    remarks = []
+    for name, override in overrides.items():
+        if name not in there:
+            remarks.append((SETTING, f"it describes {name}, but there is no such device: correct the name."))
+        missing = [gpu for gpu in override.gpus if gpu not in addresses]
+        if missing:
+            remarks.append((SETTING, f"it lists GPU {', '.join(missing)} for {name}, but this node does not have it."))
+    return remarks
+
+
+def _remark_on_forms(gpus: Sequence[Gpu]) -> Remarks:
+    """A remark if the GPUs have different form factors."""
+    counted = {form: sum(gpu.form_factor == form for gpu in gpus) for form in {gpu.form_factor for gpu in gpus} - {""}}
+    if len(counted) < 2:
+        return []
+    forms = ", ".join(f"{number} {form}" for form, number in sorted(counted.items()))
+    return [("GPUs", SEVERAL_FORMS.format(forms=forms))]

@@ -6,13 +6,11 @@ virtual functions, so their bytes add up. Ports that would count traffic twice a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ibpulse.agent.sysfs.device import DeviceView
-from ibpulse.agent.sysfs.files import read_link, read_text
-from ibpulse.agent.sysfs.port import PortView
+from ibpulse.agent.sysfs.device import DeviceView, PortView
+from ibpulse.agent.sysfs.files import read_link, read_value
 from ibpulse.agent.sysfs.speed import ETHERNET
 from ibpulse.core.model import Port
 
@@ -50,7 +48,7 @@ def read_kind(real_path: str, function_folder: str) -> str:
     below = Path(real_path).parts[len(Path(function_folder).parts) :]
     if any(".sf." in part for part in below):
         return SF
-    ids = tuple(read_text(os.path.join(function_folder, name)).text for name in ("vendor", "device"))
+    ids = read_value(function_folder, "vendor"), read_value(function_folder, "device")
     return VF if read_link(Path(function_folder, "physfn")) or ids in VIRTUAL_IDS else PF
 
 

@@ -7,20 +7,35 @@ EFA devices alone: the others manage NVLink switches.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ibpulse.agent.sysfs.byte_counters import EFA
 from ibpulse.agent.sysfs.device import match_port
-from ibpulse.agent.sysfs.gpus import NEAR
+from ibpulse.agent.sysfs.gpus import NEAR, WORDS
 from ibpulse.agent.sysfs.kinds import NEVER_RAILS, PF, SF, VF
-from ibpulse.agent.sysfs.near_rule import Candidates, Make, RoleChoice, choose_near, find_make
 from ibpulse.agent.sysfs.speed import ETHERNET, INFINIBAND
-from ibpulse.core.model import COMPUTE, MANAGEMENT, ROLES, UNKNOWN_ROLE, Port, PortId, Topology
+from ibpulse.core.model import COMPUTE, MANAGEMENT, ROLES, STORAGE, UNKNOWN_ROLE, Port, PortId, Topology
 
-__all__ = ["RoleRule", "Roles", "find_slow_twins", "is_candidate"]
+RoleChoice = tuple[dict[PortId, str], list[tuple[str, str]]]
+"""The roles that a rule gives to ports, and remarks as pairs of subject and text."""
+Make = tuple[str, str, str]
+"""Driver, board (the type where the board is unknown) and link layer: what the functions of one card share."""
 
+NEAR_BUT_OTHER = (
+    "it is below the same PCIe switch as a GPU, but of another make than the rails, so it counts as storage: if that "
+    "is wrong, set ports.roles."
+)
+ALONE_NEAR = (
+    "it is of another board than the other rails, but no other port is near its GPUs, so it is a rail: if that is "
+    "wrong, set ports.roles."
+)
+TIE = (
+    "adapters of {count} makes are nearest to {gpus} GPUs each; the rails are those of {make}, because they {reason}: "
+    "if that is wrong, set ports.roles."
+)
 NO_TOPOLOGY = Topology()
-EFA = "efa"
 HUAWEI = ("hns", "hclge")
 # a network for management is far slower than the rails
 MANAGEMENT_BYTES_PER_SECOND = 25e9 / 8
@@ -47,14 +62,6 @@ ASCEND = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """The ports in the same order with their roles, and remarks on the choice as pairs of subject and text."""
-
-    ports: tuple[Port, ...]
-    remarks: tuple[tuple[str, str], ...] = ()
-
-
 @dataclass(slots=True)
 class RoleRule:
     """Decides roles; `patterns` lists patterns as in `device` by role.
@@ -65,28 +72,29 @@ class RoleRule:
     patterns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     _near: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
 
-    def assign(self, ports: Sequence[Port], topology: Topology = NO_TOPOLOGY) -> Roles:
-        """The roles of all ports of a node."""
+    def assign(
+        self, ports: Sequence[Port], topology: Topology = NO_TOPOLOGY
+    ) -> tuple[tuple[Port, ...], list[tuple[str, str]]]:
+        """All ports of a node in the same order with their roles, and remarks as pairs of subject and text."""
         named, remarks = self._match(ports)
         free = [port for port in ports if port.id not in named and is_candidate(port)]
         free = [port for port in free if port.identity.driver == EFA] or free
         near = self._find_near(topology)
-        if self.patterns.get(COMPUTE):
-            choice = RoleChoice({})
-        else:
-            choice = choose_near(Candidates(free, near)) or choose_by_rate(free)
-            remarks += [*choice.remarks, *_remark_on_far(free, choice.roles), *_remark_on_functions(free, choice.roles)]
-        roles = choice.roles | named
+        roles: dict[PortId, str] = {}
+        if not self.patterns.get(COMPUTE):
+            roles, why = choose_near(Candidates(free, near)) or choose_by_rate(free)
+            remarks += [*why, *_remark_on_far(free, roles), *_remark_on_functions(free, roles)]
+        roles |= named
         rails = [port for port in ports if roles.get(port.id) == COMPUTE]
         for port in ports:
             if port.id not in roles and not near.get(port.id.device) and _is_management(port, rails):
                 roles[port.id] = MANAGEMENT
         slow = _find_trained_down(rails)
         remarks += [(str(port.id), TRAINED_DOWN) for port in rails if port.id in slow]
-        remarks += [(str(port.id), ASCEND.format(driver=port.identity.driver)) for port in ports if _is_huawei(port)]
-        return Roles(
-            tuple(_give(port, roles.get(port.id, UNKNOWN_ROLE), port.id in slow) for port in ports), tuple(remarks)
-        )
+        for port in ports:
+            if port.identity.driver.startswith(HUAWEI):
+                remarks.append((str(port.id), ASCEND.format(driver=port.identity.driver)))
+        return tuple(_give(port, roles.get(port.id, UNKNOWN_ROLE), port.id in slow) for port in ports), remarks
 
     def _match(self, ports: Sequence[Port]) -> tuple[dict[PortId, str], list[tuple[str, str]]]:
         """The roles of the ports that a pattern matches, and remarks on ports that match several roles."""
@@ -111,6 +119,120 @@ class RoleRule:
         return found
 
 
+def find_make(port: Port) -> Make:
+    """The make of a port's adapter, the same for its physical and virtual functions."""
+    identity = port.identity
+    return identity.driver, identity.board or identity.hca_type, identity.link_layer
+
+
+def find_position(port: Port) -> tuple[Make, int, str]:
+    """What a port has in common with the same port of another card: make, number and PCI function.
+
+    The numbers of virtual functions mean nothing.
+    """
+    function = "" if port.identity.kind in (VF, SF) else port.identity.pci_address.rpartition(".")[2]
+    return find_make(port), port.id.port, function
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Ports that may be rails; `near` has the distance of each near GPU (PIX or PXB) by device."""
+
+    ports: Sequence[Port]
+    near: Mapping[str, Mapping[str, str]]
+    by_make: dict[Make, list[Port]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for port in self.ports:
+            self.by_make.setdefault(find_make(port), []).append(port)
+
+    def near_gpus(self, ports: Sequence[Port]) -> set[str]:
+        """The GPUs that are near any of these ports."""
+        return {gpu for port in ports for gpu in self.near.get(port.id.device, {})}
+
+    def nearest(self, ports: Sequence[Port], gpu: str) -> list[Port]:
+        """Those of the ports that are nearest to a GPU; empty if none is near."""
+        words = [self.near.get(port.id.device, {}).get(gpu, "") for port in ports]
+        nearest = min(filter(None, words), key=WORDS.index, default=None)
+        return [port for port, word in zip(ports, words, strict=True) if word == nearest]
+
+
+def choose_near(candidates: Candidates) -> RoleChoice | None:
+    """The roles of the ports near GPUs: compute for the make that is nearest to most GPUs, storage for others.
+
+    None if no GPU is near any port.
+    """
+    gpus = sorted(candidates.near_gpus(candidates.ports))
+    if not gpus:
+        return None
+    leaders = {gpu: {find_make(port) for port in candidates.nearest(candidates.ports, gpu)} for gpu in gpus}
+    covered = Counter(make for makes in leaders.values() for make in makes)
+    order = sorted(covered, key=lambda make: (covered[make], *_rank(candidates.by_make[make], make)), reverse=True)
+    rails = _keep_positions(_nearest_of(candidates, candidates.by_make[order[0]], gpus))
+    spare = _find_alone(candidates, rails)
+    roles = dict.fromkeys((port.id for port in (*rails, *spare)), COMPUTE)
+    others = [
+        port
+        for port in candidates.ports
+        if port.id not in roles and find_make(port) != order[0] and candidates.near.get(port.id.device)
+    ]
+    roles |= dict.fromkeys((port.id for port in others), STORAGE)
+    remarks = [(str(port.id), ALONE_NEAR) for port in spare] + [(str(port.id), NEAR_BUT_OTHER) for port in others]
+    equal = [make for make in order if covered[make] == covered[order[0]]]
+    if len(equal) > 1:
+        remarks.append(("ports.roles", _say_tie(candidates, equal, covered[order[0]])))
+    return roles, remarks
+
+
+def _rank(ports: Sequence[Port], make: Make) -> tuple[int, float, bool, Make]:
+    """What decides between makes that are nearest to equally many GPUs: ports, rate, InfiniBand, name."""
+    return len(ports), _best(ports), make[2] == INFINIBAND, make
+
+
+def _say_tie(candidates: Candidates, equal: Sequence[Make], gpus: int) -> str:
+    first, second = (_rank(candidates.by_make[make], make) for make in equal[:2])
+    words = ("have more ports", "are faster", "are InfiniBand", "come last by name")
+    reason = next(word for word, one, other in zip(words, first, second, strict=True) if one != other)
+    return TIE.format(count=len(equal), gpus=gpus, make=" ".join(filter(None, equal[0])), reason=reason)
+
+
+def _nearest_of(candidates: Candidates, ports: Sequence[Port], gpus: Sequence[str]) -> list[Port]:
+    """The ports of one make that are nearest to any GPU, and those whose place could not be read yet."""
+    chosen = {port.id for gpu in gpus for port in candidates.nearest(ports, gpu)}
+    return [port for port in ports if port.id in chosen or not port.identity.kind]
+
+
+def _keep_positions(ports: Sequence[Port]) -> list[Port]:
+    """The ports at the highest rate, and those that are down or slower in a position where others are that fast.
+
+    Without this, the second ports of cards that use only the first ones would count as rails that are down.
+    """
+    best = _best(ports)
+    fastest = [port for port in ports if port.rate_bytes_per_second == best]
+    if not fastest:
+        return list(ports)
+    counted = Counter(map(find_position, fastest))
+    used = {position for position, count in counted.items() if 2 * count >= max(counted.values())}
+    return [port for port in ports if port in fastest or find_position(port) in used]
+
+
+def _find_alone(candidates: Candidates, rails: Sequence[Port]) -> list[Port]:
+    """Ports of another board but otherwise like the rails, near GPUs that have no rail: replaced cards."""
+    taken = candidates.near_gpus(rails)
+    alike = {(port.identity.driver, port.identity.hca_type, port.identity.link_layer) for port in rails}
+    best = _best(rails)
+    makes = {find_make(port) for port in rails}
+    return [
+        port
+        for port in candidates.ports
+        if find_make(port) not in makes
+        and (port.identity.driver, port.identity.hca_type, port.identity.link_layer) in alike
+        and port.rate_bytes_per_second == best
+        and (gpus := candidates.near_gpus([port]))
+        and not gpus & taken
+    ]
+
+
 def is_candidate(port: Port) -> bool:
     """Whether the port may be a rail: it counts bytes, and does not count traffic of another port."""
     return port.source is not None and port.identity.kind not in NEVER_RAILS
@@ -125,7 +247,7 @@ def choose_by_rate(ports: Sequence[Port]) -> RoleChoice:
     candidates = [port for port in ports if port.identity.link_layer == INFINIBAND] or list(ports)
     rates = [rate for port in candidates if (rate := port.rate_bytes_per_second) is not None]
     if not rates:
-        return RoleChoice({port.id: COMPUTE for port in candidates})
+        return {port.id: COMPUTE for port in candidates}, []
     fastest = [port for port in candidates if port.rate_bytes_per_second == max(rates)]
     places = {(find_make(port), port.id.port) for port in fastest}
     lanes = max(_count_lanes(port) for port in fastest)
@@ -135,16 +257,13 @@ def choose_by_rate(ports: Sequence[Port]) -> RoleChoice:
         if (find_make(port), port.id.port) in places and (not port.active or 0 < _count_lanes(port) < lanes)
     ]
     makes = len({find_make(port) for port in fastest})
-    remarks = (("ports.roles", SAME_RATE.format(count=makes)),) if makes > 1 else ()
-    return RoleChoice({port.id: COMPUTE for port in (*fastest, *stay)}, remarks)
+    remarks = [("ports.roles", SAME_RATE.format(count=makes))] if makes > 1 else []
+    return {port.id: COMPUTE for port in (*fastest, *stay)}, remarks
 
 
 def find_slow_twins(ports: Sequence[Port]) -> tuple[Port, ...]:
     """ACTIVE ports of unknown role with the hardware and link layer of a rail, but slower: perhaps trained down."""
-    rates: dict[Make, float] = {}
-    for port in ports:
-        if port.rail and port.identity.hca_type:
-            rates[find_make(port)] = max(rates.get(find_make(port), 0.0), port.rate_bytes_per_second or 0.0)
+    rates = _best_by_make(port for port in ports if port.rail and port.identity.hca_type)
     return tuple(
         port
         for port in ports
@@ -153,7 +272,22 @@ def find_slow_twins(ports: Sequence[Port]) -> tuple[Port, ...]:
 
 
 def _is_slower(port: Port, rates: Mapping[Make, float]) -> bool:
-    return (port.rate_bytes_per_second or 0.0) < rates.get(find_make(port), 0.0)
+    return _rate(port) < rates.get(find_make(port), 0.0)
+
+
+def _rate(port: Port) -> float:
+    return port.rate_bytes_per_second or 0.0
+
+
+def _best(ports: Iterable[Port]) -> float:
+    return max(map(_rate, ports), default=0.0)
+
+
+def _best_by_make(ports: Iterable[Port]) -> dict[Make, float]:
+    best: dict[Make, float] = {}
+    for port in ports:
+        best[find_make(port)] = max(best.get(find_make(port), 0.0), _rate(port))
+    return best
 
 
 def _count_lanes(port: Port) -> int:
@@ -164,10 +298,8 @@ def _count_lanes(port: Port) -> int:
 
 def _find_trained_down(rails: Sequence[Port]) -> set[PortId]:
     """The ACTIVE rails that are slower than others of their make."""
-    best: dict[Make, float] = {}
-    for port in rails:
-        best[find_make(port)] = max(best.get(find_make(port), 0.0), port.rate_bytes_per_second or 0.0)
-    return {port.id for port in rails if port.active and port.rate_bytes_per_second and _is_slower(port, best)}
+    best = _best_by_make(rails)
+    return {port.id for port in rails if port.active and _rate(port) and _is_slower(port, best)}
 
 
 def _is_management(port: Port, rails: Sequence[Port]) -> bool:
@@ -175,16 +307,16 @@ def _is_management(port: Port, rails: Sequence[Port]) -> bool:
     rate = port.rate_bytes_per_second
     if rate is None or port.identity.kind != PF or port.identity.link_layer != ETHERNET:
         return False
-    fastest = max((rail.rate_bytes_per_second or 0.0 for rail in rails), default=0.0)
+    fastest = _best(rails)
     return rate <= min(MANAGEMENT_BYTES_PER_SECOND, fastest * MANAGEMENT_PART)
 
 
 def _remark_on_far(free: Sequence[Port], roles: Mapping[PortId, str]) -> Iterable[tuple[str, str]]:
     """Remarks on ports that only their distance to the GPUs keeps from being rails."""
     rails = [port for port in free if roles.get(port.id) == COMPUTE]
-    fastest = max((port.rate_bytes_per_second or 0.0 for port in rails), default=0.0)
+    fastest = _best(rails)
     for port in free:
-        if port.id not in roles and fastest and (port.rate_bytes_per_second or 0.0) >= fastest:
+        if port.id not in roles and fastest and _rate(port) >= fastest:
             yield str(port.id), FAR
 
 
@@ -196,10 +328,6 @@ def _remark_on_functions(free: Sequence[Port], roles: Mapping[PortId, str]) -> I
             kinds.setdefault(find_make(port), set()).add(port.identity.kind)
     if any(PF in found and found & {VF, SF} for found in kinds.values()):
         yield "ports.roles", BOTH_FUNCTIONS
-
-
-def _is_huawei(port: Port) -> bool:
-    return port.identity.driver.startswith(HUAWEI)
 
 
 def _give(port: Port, role: str, trained_down: bool) -> Port:

@@ -1,8 +1,7 @@
 """What happened on this node and when, and the state of every port at any moment of the past.
 
-`event` defines the kinds and their form as JSON, `event_file` keeps them on disk, `log` holds them in memory,
-`port_history` answers which state a port was in, `watch` compares each scan of the node with the one before,
-`phase_events` records what the aggregator finds.
+`event` defines the kinds and their form as JSON, `log` holds them in memory and on disk, `port_history` answers which
+state a port was in, `watch` records what changes from scan to scan and what the aggregator finds.
 """
 
 from ibpulse.core.events.event import KINDS, Event

@@ -1,21 +1,101 @@
-"""Compares the ports of a node with those of the moment before, and records what changed."""
+"""Compares the ports of a node with those of the moment before, and records as events what changed.
+
+What the aggregator finds, resets of counters and phases of a job, becomes events here too.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
+
 from ibpulse.base.clocks import Clock
 from ibpulse.base.text import natural_key
-from ibpulse.base.units import SECOND_NS
-from ibpulse.core.events.event import Event, state_to_json
-from ibpulse.core.events.log import STARTED, EventLog
-from ibpulse.core.events.port_changes import DISAPPEARED, HUNG, UNREADABLE, SeenPort, find_changes, state_of
+from ibpulse.base.units import SECOND_NS, format_rate
+from ibpulse.core.events.event import STARTED, Event, state_to_json
+from ibpulse.core.events.log import EventLog
 from ibpulse.core.model import ByteSource, Port, PortId, PortIdentity, PortState
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.statistics.steps.phase import CHECKPOINT, Phase
+
+UNREADABLE, HUNG, DISAPPEARED, NO_COUNTERS = "unreadable", "hung", "disappeared", "no-counters"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPort:
+    """A port as it was just seen.
+
+    `time_ns` is the wall time of the last reading of its state, `previous_ns` of the one before it, 0 if there was
+    none. `problem` is a word of `PROBLEMS` or empty, `reason` a sentence. Without `link_known` the state of the link
+    could not be read, and the last one stays. `downs` is the value of `link_downed`.
+    """
+
+    port: Port
+    time_ns: int
+    previous_ns: int = 0
+    physical: str = ""
+    stride: int = 1
+    problem: str = ""
+    reason: str = ""
+    downs: int | None = None
+    link_known: bool = True
+
+
+def state_of(seen: SeenPort, before: PortState | None) -> PortState:
+    """The state of a port; while its link is down or unknown, the last known line rate stays."""
+    port, known = seen.port, before is None or seen.link_known
+    rate = port.rate_bytes_per_second
+    if before is not None and rate is None and not (port.active and known):
+        rate = before.rate_bytes_per_second
+    problem = seen.problem or (NO_COUNTERS if port.source is None else "")
+    if before is not None and not known:
+        return replace(
+            before, rate_bytes_per_second=rate, rail=port.rail, role=port.role, stride=seen.stride, problem=problem
+        )
+    return PortState(port.state, seen.physical, port.active, rate, port.rail, seen.stride, problem, port.role)
+
+
+def find_changes(
+    name: str, before: PortState, wanted: PortState, reason: str, interval_ns: int
+) -> Iterator[tuple[str, str, PortState]]:
+    """The changes from one state to another, one property after the other; `reason` explains the problem.
+
+    Each is the kind of its event, a sentence, and the state after it.
+    """
+    if before == wanted:
+        return
+    after = replace(before, active=wanted.active, state=wanted.state, physical=wanted.physical)
+    words = ", ".join(filter(None, (after.state, after.physical))) or "in an unknown state"
+    if before.active != after.active:
+        way = "up" if after.active else "down"
+        yield f"link-{way}", f"{name}: link {way} ({words})", after
+    elif before != after and not after.active:
+        # an ACTIVE link that retrains keeps its state
+        yield "link-change", f"{name}: link is {words}", after
+    before, after = after, replace(after, rate_bytes_per_second=wanted.rate_bytes_per_second)
+    if before != after:
+        yield ("rate-change", f"{name}: line rate is {_rate_text(after)}, was {_rate_text(before)}", after)
+    before, after = after, replace(after, rail=wanted.rail, role=wanted.role)
+    if before != after:
+        yield ("role-change", f"{name}: role is {after.role}, was {before.role}", after)
+    before, after = after, replace(after, problem=wanted.problem)
+    if before != after and wanted.problem:
+        yield ("unreadable", f"{name}: {reason or wanted.problem}", after)
+    elif before != after:
+        yield ("readable", f"{name} can be read again", after)
+    if after.stride != wanted.stride:
+        now, then = (f"{state.stride * interval_ns / 1e6:g} ms" for state in (wanted, after))
+        yield ("interval-change", f"{name}: sampled every {now}, was {then}", wanted)
+
+
+def _rate_text(state: PortState) -> str:
+    rate = state.rate_bytes_per_second
+    return "unknown" if rate is None else format_rate(round(rate))
+
 
 RESET_TEXTS = {
     "counter-reset": "a byte counter was lower than before: a counter reset",
@@ -68,7 +148,7 @@ class PortWatch:
         self._problems: dict[str, str] = {}
         self._totals: dict[str, _Totals] = {}
         self._updated: float | None = None
-        self._since = _find_last_changes(log)
+        self._since = {event.subject: event.time_ns for event in log.events() if event.before != event.after}
         self._seen_ns: dict[str, int] = {}
         self._segments = reader.ring.words[at.H_SEGMENTS]
         self._listed_ns = self._updated_ns = find_last_sign(log, reader)
@@ -123,8 +203,6 @@ class PortWatch:
             problem = "it disappeared: check the device, its driver and the kernel log"
         return KnownPort(port, state, self._since.get(name), problem, totals.down_seconds, totals.state_changes)
 
-    # single changes
-
     def _appear(self, seen: SeenPort, since_ns: int) -> None:
         name, guid = str(seen.port.id), seen.port.identity.guid
         old = next(
@@ -142,12 +220,13 @@ class PortWatch:
     def _change(self, seen: SeenPort, before: PortState, totals: _Totals, since_ns: int) -> None:
         wanted = state_of(seen, before)
         totals.state_changes += self._count_downs(seen, before, wanted, totals, since_ns)
-        for change in find_changes(str(seen.port.id), before, wanted, seen.reason, self._reader.interval_ns):
-            totals.state_changes += change.kind in ("link-down", "link-up")
+        name = str(seen.port.id)
+        for kind, text, after in find_changes(name, before, wanted, seen.reason, self._reader.interval_ns):
+            totals.state_changes += kind in ("link-down", "link-up")
             # a problem is seen at every look, even without a reading of the link
-            known_ns = self._seen_ns.get(str(seen.port.id), 0) if change.kind == "readable" else 0
-            self._record(seen, change.kind, change.text, before, change.after, max(since_ns, known_ns), {})
-            before = change.after
+            known_ns = self._seen_ns.get(name, 0) if kind == "readable" else 0
+            self._record(seen, kind, text, before, after, max(since_ns, known_ns), {})
+            before = after
 
     def _count_downs(self, seen: SeenPort, before: PortState, after: PortState, totals: _Totals, since_ns: int) -> int:
         """Record a flap between two readings, which only `link_downed` shows; returns the changes of state in it."""
@@ -159,7 +238,8 @@ class PortWatch:
             return 0
         flaps, totals.unexplained_downs = max(0, totals.unexplained_downs), 0
         if flaps:
-            text = f"{seen.port.id}: link went down and came back {_times(flaps)} between two readings"
+            times = "once" if flaps == 1 else f"{flaps} times"
+            text = f"{seen.port.id}: link went down and came back {times} between two readings"
             self._record(seen, "link-flap", text, None, None, since_ns, {"link_downed": flaps})
         return 2 * flaps
 
@@ -270,11 +350,6 @@ class CounterResets:
         self._noted, self._noted_ns = noted, now_ns
 
 
-def _find_last_changes(log: EventLog) -> dict[str, int]:
-    """The wall time of the last event that changed the state of each port."""
-    return {event.subject: event.time_ns for event in log.events() if event.before != event.after}
-
-
 def find_last_sign(log: EventLog, reader: RingReader) -> int:
     """The wall time until which an earlier daemon certainly watched the ports; 0 if there was none."""
     newest = reader.ring.latest_tick()
@@ -291,5 +366,27 @@ def _remember(name: str) -> Port:
     return Port(PortId(device, int(number)), PortIdentity(), False, DISAPPEARED, None, ByteSource("", (), (), 1))
 
 
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
+class PhaseEvents:
+    """Adds each phase to the event log: a first traffic at its first sample, a checkpoint at its last one."""
+
+    def __init__(self, log: EventLog, reader: RingReader) -> None:
+        self._log, self._reader = log, reader
+
+    def note(self, phases: Iterable[Phase]) -> None:
+        """Record phases, whose samples are ticks of the ring."""
+        for phase in phases:
+            interval_ns, ring = self._reader.interval_ns, self._reader.ring.words[at.H_CREATED_WALL_NS]
+            details: dict[str, float | int] = {"silent_seconds": round(phase.silent_seconds, 3)}
+            if phase.kind == CHECKPOINT:
+                tick, seconds = phase.end - 1, (phase.end - phase.first) * interval_ns / 1e9
+                details |= {
+                    "seconds": round(seconds, 3),
+                    "transmitted_bytes": round(phase.transmitted),
+                    "received_bytes": round(phase.received),
+                }
+                text = f"checkpoint: {phase.transmitted / 1e9:.2f} GB to storage in {seconds:.2f} s, rails silent"
+            else:
+                tick, text = phase.first, f"first traffic on the rails, after {phase.silent_seconds:.2f} s of silence"
+            time_ns = int(self._reader.wall_ns(np.array([tick]))[0])
+            uncertainty_ns = phase.uncertainty * interval_ns
+            self._log.add(Event(time_ns, phase.kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))

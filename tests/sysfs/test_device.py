@@ -2,10 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.agent.sysfs.device import DeviceView
-from ibpulse.agent.sysfs.identity import DeviceFacts, find_bond, find_netdev, identify, read_facts
+from ibpulse.agent.sysfs.device import (
+    DeviceFacts,
+    DeviceView,
+    Selection,
+    find_bond,
+    find_netdev,
+    identify,
+    match_port,
+    read_facts,
+)
 from ibpulse.agent.sysfs.inventory import identify_devices
-from ibpulse.core.model import DeviceIdentity
+from ibpulse.core.model import DeviceIdentity, PortId, PortIdentity
 from tests.sysfs.drivers import RXE, RXE_FILES
 from tests.sysfs.trees import PortFiles, Tree, make_unreadable, roce
 
@@ -13,20 +21,22 @@ from tests.sysfs.trees import PortFiles, Tree, make_unreadable, roce
 def test_an_mlx5_device_is_told_in_full(tree: Tree) -> None:
     folder = tree.add("mlx5_0", numa_node="1\n")
     assert read_facts(str(tree.folder("mlx5_0"))) == DeviceFacts(
-        guid="b8ce:f603:00aa:bb00",
-        board="MT_0000000838",
-        hca_type="MT4129",
-        firmware="28.41.1000",
-        driver="mlx5_core",
-        pci_address="0000:18:00.0",
-        numa_node="1",
+        PortIdentity(
+            guid="b8ce:f603:00aa:bb00",
+            board="MT_0000000838",
+            hca_type="MT4129",
+            firmware="28.41.1000",
+            driver="mlx5_core",
+            pci_address="0000:18:00.0",
+            numa_node="1",
+        ),
         function=str(folder.parent.parent),
     )
 
 
 def test_the_driver_is_read_from_its_link_and_not_from_the_name(tree: Tree) -> None:
     tree.add("mlx5_0", driver="bnxt_en")
-    assert read_facts(str(tree.folder("mlx5_0"))).driver == "bnxt_en"
+    assert read_facts(str(tree.folder("mlx5_0"))).identity.driver == "bnxt_en"
 
 
 def test_a_virtual_device_has_no_driver_and_no_pci_address(tree: Tree) -> None:
@@ -37,29 +47,29 @@ def test_a_virtual_device_has_no_driver_and_no_pci_address(tree: Tree) -> None:
 
 def test_soft_roce_is_known_by_its_parent_whatever_its_name(tree: Tree) -> None:
     tree.add_virtual("roce7", {1: RXE}, RXE_FILES)
-    assert read_facts(str(tree.folder("roce7"))) == DeviceFacts(driver="rdma_rxe")
+    assert read_facts(str(tree.folder("roce7"))) == DeviceFacts(PortIdentity(driver="rdma_rxe"))
 
 
 def test_a_missing_firmware_version_leaves_the_rest(tree: Tree) -> None:
     tree.add("mlx5_0", files={"board_id": "MT_0000000838\n"})
-    facts = read_facts(str(tree.folder("mlx5_0")))
+    facts = read_facts(str(tree.folder("mlx5_0"))).identity
     assert (facts.firmware, facts.board, facts.driver) == ("", "MT_0000000838", "mlx5_core")
 
 
 def test_a_sub_function_has_the_address_of_its_function(tree: Tree) -> None:
     tree.add("mlx5_4", pci="0000:08:00.0", below="mlx5_core.sf.4")
-    facts = read_facts(str(tree.folder("mlx5_4")))
+    facts = read_facts(str(tree.folder("mlx5_4"))).identity
     assert (facts.pci_address, facts.numa_node) == ("0000:08:00.0", "0")
 
 
 def test_a_pci_domain_may_be_longer(tree: Tree) -> None:
     tree.add("mlx5_0", pci="10000:01:00.0")
-    assert read_facts(str(tree.folder("mlx5_0"))).pci_address == "10000:01:00.0"
+    assert read_facts(str(tree.folder("mlx5_0"))).identity.pci_address == "10000:01:00.0"
 
 
 def test_no_numa_node_is_empty(tree: Tree) -> None:
     tree.add("mlx5_0", numa_node="-1\n")
-    assert read_facts(str(tree.folder("mlx5_0"))).numa_node == ""
+    assert read_facts(str(tree.folder("mlx5_0"))).identity.numa_node == ""
 
 
 def test_counters_of_the_device_itself_are_seen(tree: Tree) -> None:
@@ -150,6 +160,52 @@ def test_a_damaged_identity_is_unknown(text: str) -> None:
 def test_a_guid_of_0_or_of_several_devices_identifies_none() -> None:
     guids = {"mlx5_0": "b8ce:f603:00aa:bb00", "mlx5_1": "b8ce:f603:00aa:cc00", "mlx5_2": "b8ce:f603:00aa:bb00"}
     guids |= {"rxe0": "0000:0000:0000:0000", "siw0": ""}
-    views = [DeviceView(name, identity=identify(DeviceFacts(guid), name, 7)) for name, guid in guids.items()]
+    views = [
+        DeviceView(name, identity=identify(DeviceFacts(PortIdentity(guid=guid)), name, 7))
+        for name, guid in guids.items()
+    ]
     found = identify_devices(views)
     assert {name: each.guid for name, each in found.items() if each.guid} == {"mlx5_1": "b8ce:f603:00aa:cc00"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("mlx5_0", True),
+        ("mlx5_*", True),
+        ("mlx5_0:1", True),
+        ("mlx5_0:*", True),
+        ("*:1", True),
+        ("mlx5_[0-3]", True),
+        ("mlx5_1", False),
+        ("mlx5_0:2", False),
+        ("MLX5_0", False),
+        ("mlx5", False),
+    ],
+)
+def test_a_pattern_covers_a_port(pattern: str, matches: bool) -> None:
+    assert match_port(pattern, PortId("mlx5_0", 1)) is matches
+
+
+def test_without_patterns_all_is_admitted() -> None:
+    assert Selection().admits_device("mlx5_0")
+    assert Selection().admits_port(PortId("mlx5_0", 1))
+
+
+def test_an_include_pattern_leaves_out_the_rest() -> None:
+    selection = Selection(include=("mlx5_0:2",))
+    assert selection.admits_device("mlx5_0")
+    assert not selection.admits_device("mlx5_1")
+    assert selection.admits_port(PortId("mlx5_0", 2))
+    assert not selection.admits_port(PortId("mlx5_0", 1))
+
+
+def test_an_exclude_pattern_wins_over_an_include_pattern() -> None:
+    assert not Selection(include=("mlx5_*",), exclude=("mlx5_0",)).admits_device("mlx5_0")
+
+
+def test_a_device_with_one_port_excluded_is_still_admitted() -> None:
+    selection = Selection(exclude=("mlx5_0:1",))
+    assert selection.admits_device("mlx5_0")
+    assert not selection.admits_port(PortId("mlx5_0", 1))
+    assert selection.admits_port(PortId("mlx5_0", 2))

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.agent.sysfs.link_reader import LinkReader
-from ibpulse.agent.sysfs.state_poller import LinkReading, StatePoller
+from ibpulse.agent.sysfs.links import LinkReader, LinkReading, StatePoller
 from ibpulse.core.model import PortId
 from ibpulse.workbench.simulate.tree import replace_text
 from tests.clocks import GivenClock

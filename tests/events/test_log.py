@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from ibpulse.core.events import KINDS, Event, EventLog, PortHistory
-from ibpulse.core.events.event_file import EventFile, encode_event, read_events
-from ibpulse.core.events.log import MAX_PER_KIND, MAX_STARTED
+from ibpulse.core.events.log import MAX_PER_KIND, MAX_STARTED, EventFile, encode_event, read_events
 from tests.events.making import DOWN, RING, SLOW, UP, moved, numbered, started
 
 HEAD = b"ibpulse-events 1\n"

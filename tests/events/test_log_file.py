@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.core.events import event_file
+from ibpulse.core.events import log
 from ibpulse.core.events.event import Event
-from ibpulse.core.events.event_file import EventFile, decode_event, encode_event, read_events
+from ibpulse.core.events.log import EventFile, decode_event, encode_event, read_events
 from tests.events.making import numbered
 
 HEAD = b"ibpulse-events 1\n"
@@ -160,7 +160,7 @@ def test_an_altered_byte_costs_at_most_two_events_and_invents_none(path: Path) -
 WRITER = """
 import os, sys
 from pathlib import Path
-from ibpulse.core.events.event_file import EventFile
+from ibpulse.core.events.log import EventFile
 from tests.events.making import numbered
 
 file = EventFile(Path(sys.argv[1]))
@@ -371,7 +371,7 @@ def test_a_very_long_line_is_skipped(path: Path, length: int) -> None:
 
 
 def test_only_the_end_of_a_huge_file_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_file, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(log, "MAX_FILE_BYTES", 1000)
     events = [numbered(number) for number in range(100)]
     path.write_bytes(text_of(events))
     found = read_events(path)

@@ -1,21 +1,58 @@
-"""The settings of the flight recorder: what they take, and how they fit the history and the node."""
+"""The table and the checked settings name the same things; captures and statistics fit the node."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import yaml
 
-from ibpulse.agent.config import load
-from ibpulse.agent.config.loading import find_capture_directory
-from ibpulse.agent.config.settings import CaptureSettings
+from ibpulse.agent.config.loading import find_capture_directory, load
+from ibpulse.agent.config.settings import CONFIG_FILE, GROUP_TYPES, GROUPS, ROWS, CaptureSettings, describe
 from ibpulse.agent.flightrecorder.rules import RULES
 from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.node.wiring import aggregator_options
 from ibpulse.base.errors import ConfigError
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.statistics.saturation import MoeSaturationOptions
+from ibpulse.core.statistics.signature import SignatureOptions
+from tests.tables import for_each
 
-SECOND_NS = 10**9
+
+def test_every_row_of_the_table_has_a_checked_field_and_every_field_a_row() -> None:
+    found = [(group, field.name) for group, kind in GROUP_TYPES.items() for field in fields(kind)]
+    assert found == [(entry.group, entry.field) for entry in ROWS]
+
+
+def test_every_group_is_described() -> None:
+    assert list(GROUPS) == list(dict.fromkeys(entry.group for entry in ROWS))
+    assert all(GROUPS.values())
+
+
+def test_fields_are_named_like_their_settings() -> None:
+    for entry in ROWS:
+        assert entry.field.replace("_", "-") == entry.name.partition(".")[2].replace(".", "-")
+
+
+def test_what_a_setting_writes_it_reads_back() -> None:
+    settings = load({}, {})
+    for entry in ROWS:
+        value = getattr(getattr(settings, entry.group), entry.field)
+        written = entry.kind.write(value)
+        text = written if isinstance(written, list) else "" if written is None else str(written)
+        assert entry.kind.parse(text) == value
+
+
+def test_the_description_begins_with_the_file_and_has_every_row() -> None:
+    assert describe() == (CONFIG_FILE, *ROWS)
+
+
+def test_every_setting_has_a_help_sentence_and_a_default_to_show() -> None:
+    for entry in describe():
+        assert entry.sentence.endswith(".")
+        assert entry.default_text
 
 
 def capture(**texts: str) -> CaptureSettings:
@@ -90,3 +127,23 @@ def test_a_directory_of_its_own_is_enough(tmp_path: Path) -> None:
         tmp_path.chmod(0o500)
     assert find_capture_directory({}, tmp_path) == tmp_path / "ibpulse" / "captures"
     tmp_path.chmod(0o700)
+
+
+def test_the_defaults_are_those_of_the_arithmetic() -> None:
+    analysis, saturation = load({}, {}).analysis, MoeSaturationOptions()
+    assert saturation.least_confidence == SignatureOptions().least_confidence
+    assert analysis.moe_saturation_duty == saturation.least_duty
+    assert analysis.moe_saturation_peak == saturation.least_peak_utilization
+    assert analysis.moe_saturation_hold == saturation.hold_seconds * 1_000_000_000
+
+
+@for_each([("5m", (10, 60, 300)), ("4m59s", (10, 60)), ("10s", (10,))])
+def test_windows_longer_than_the_history_are_dropped(history: str, seconds: tuple[int, ...]) -> None:
+    options = aggregator_options(load({"sampler.history": [history]}, {}))
+    assert options.windows_ns == tuple(length * SECOND_NS for length in seconds)
+
+
+@for_each([("1ms", (10, 50, 100, 1000)), ("20ms", (100, 1000)), ("40ms", (1000,)), ("50ms", (50, 100, 1000))])
+def test_timescales_that_are_no_multiple_of_the_interval_are_dropped(interval: str, ms: tuple[int, ...]) -> None:
+    options = aggregator_options(load({"sampler.interval": [interval]}, {}))
+    assert options.timescales_ns == tuple(scale * MILLISECOND_NS for scale in ms)
