@@ -23,6 +23,11 @@ from ibpulse.text import natural_key
 from ibpulse.units import SECOND_NS, format_rate
 
 UNREADABLE, HUNG, DISAPPEARED, NO_COUNTERS = "unreadable", "hung", "disappeared", "no-counters"
+RESET_TEXTS = {
+    "counter-reset": "a byte counter was lower than before: a counter reset",
+    "counter-jump": "a byte counter increased by more than the line can carry, which is not counted",
+}
+NOTICED_NOW = frozenset({UNREADABLE, "readable", "role-change", "interval-change"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +100,6 @@ def find_changes(
 def _rate_text(state: PortState) -> str:
     rate = state.rate_bytes_per_second
     return "unknown" if rate is None else format_rate(round(rate))
-
-
-RESET_TEXTS = {
-    "counter-reset": "a byte counter was lower than before: a counter reset",
-    "counter-jump": "a byte counter increased by more than the line can carry, which is not counted",
-}
-NOTICED_NOW = frozenset({UNREADABLE, "readable", "role-change", "interval-change"})
 
 
 @dataclass(frozen=True, slots=True)

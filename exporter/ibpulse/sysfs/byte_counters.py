@@ -33,6 +33,10 @@ LONGEST_LIFESPAN_MS = 10_000
 
 # The longest sampling interval is a second: a counter that changes less than three times per second can alias.
 SELDOM_SECONDS = 1 / 3
+SELDOM_NOTE = (
+    "the kernel refreshes these counters every {seconds:g} s: shorter bursts are not seen, and seconds can include "
+    "different numbers of updates; write a smaller number to hw_counters/lifespan."
+)
 
 # names of kernel modules
 BROADCOM = frozenset({"bnxt_en", "bnxt_re"})
@@ -169,22 +173,14 @@ def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:
     refresh_seconds = 0.0
     if row.folder == HW_COUNTERS:
         refresh_seconds = read_lifespan_seconds(folder) + JIFFY_SECONDS
+    seldom = SELDOM_NOTE.format(seconds=refresh_seconds) if refresh_seconds > SELDOM_SECONDS else ""
     return ByteSource(
         name=row.name,
         transmit=tuple(os.path.join(folder, name) for name in row.transmit),
         receive=tuple(os.path.join(folder, name) for name in row.receive),
         scale=row.scale,
         refresh_seconds=max(refresh_seconds, row.device_refresh_seconds),
-        note=" ".join(filter(None, (row.note, _note_seldom(refresh_seconds)))),
-    )
-
-
-def _note_seldom(cache_seconds: float) -> str:
-    if cache_seconds <= SELDOM_SECONDS:
-        return ""
-    return (
-        f"the kernel refreshes these counters every {cache_seconds:g} s: shorter bursts are not seen, and seconds can "
-        "include different numbers of updates; write a smaller number to hw_counters/lifespan."
+        note=" ".join(filter(None, (row.note, seldom))),
     )
 
 
