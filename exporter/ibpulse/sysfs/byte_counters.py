@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 
 from ibpulse.model import ByteSource
-from ibpulse.sysfs.files import ReadFault, list_names, parse_count, read_text
+from ibpulse.sysfs.files import ReadFault, list_names, parse_count, read_text, read_value
 from ibpulse.text import sentence_list
 from ibpulse.units import WORD_BYTES
 
@@ -186,7 +186,7 @@ def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:
 
 def read_lifespan_seconds(folder: str) -> float:
     """Time for which the kernel caches the counters of an `hw_counters` folder; the default if not readable."""
-    lifespan_ms = parse_count(read_text(os.path.join(folder, "lifespan")).text)
+    lifespan_ms = parse_count(read_value(folder, "lifespan"))
     if lifespan_ms is None or lifespan_ms > LONGEST_LIFESPAN_MS:
         return DEFAULT_LIFESPAN_SECONDS
     return lifespan_ms / 1000
@@ -205,14 +205,8 @@ def _try_row(row: ByteCounterRow, port_folder: str) -> str | None:
             reason = read.reason or f"holds '{read.text[:40]}', which is not a count"
             return f"{row.folder}/{name} {reason}."
         largest = max(largest, count)
-    if row.folder == COUNTERS and _looks_legacy(folder, largest):
-        return LEGACY
+    if row.folder == COUNTERS and largest < 2**32:
+        packets, unicast = (os.path.join(folder, f"{kind}_xmit_packets") for kind in ("port", "unicast"))
+        if os.path.exists(packets) and not os.path.exists(unicast):
+            return LEGACY
     return None
-
-
-def _looks_legacy(folder: str, largest: int) -> bool:
-    return (
-        largest < 2**32
-        and os.path.exists(os.path.join(folder, "port_xmit_packets"))
-        and not os.path.exists(os.path.join(folder, "unicast_xmit_packets"))
-    )

@@ -190,7 +190,7 @@ class PortReader:
         self._view = None
         self._row = None
         self._failures = 0
-        self._link_layer = read_text(os.path.join(self._folder, "link_layer")).text
+        self._link_layer = read_value(self._folder, "link_layer")
         self._rate_text = ""
         self._follow_netdev("")
 
@@ -238,7 +238,7 @@ class PortReader:
         """Data rate of the ACTIVE port, and remarks on its reliability."""
         layer, driver = self._link_layer, self._facts.identity.driver
         speed_device = bond or netdev
-        speed = read_text(os.path.join(self._net_folder, speed_device, "speed")).text if speed_device else ""
+        speed = read_value(os.path.join(self._net_folder, speed_device), "speed") if speed_device else ""
         rate = find_data_rate(layer, driver, self._rate_text, speed)
         of_bond = BOND_OF_ALL if speed.isdigit() else BOND_OF_ONE
         remarks = (of_bond.format(bond=bond) if bond else "", remark_on_rate(layer, driver, self._rate_text, rate))
