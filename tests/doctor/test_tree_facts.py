@@ -11,9 +11,8 @@ from ibpulse.agent.doctor.facts import Card, Folders, Mount
 from ibpulse.agent.doctor.tree_facts import find_cards, find_mount, read_tree
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.model import PortId
-from tests.sysfs.drivers import COMPAT_VIEW
 from tests.sysfs.opened import Opened
-from tests.sysfs.trees import EFA_DEVICE_HW, PortFiles, Tree
+from tests.sysfs.trees import COMPAT_VIEW, EFA_DEVICE_HW, PortFiles, Tree
 
 LINES = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw

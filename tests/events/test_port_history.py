@@ -81,9 +81,6 @@ def test_every_question_is_answered_as_from_a_list_of_all_ticks(
         assert history.spans(name, first, end) == every.spans(name, first, end)
     seen = {name: [state for state in every.ports.get(name, [])[first:end] if state] for name in NAMES}
     assert list(history.during(first, end).items()) == [(name, states[-1]) for name, states in seen.items() if states]
-    for tick in range(TICKS):
-        found = {name: line[tick] for name in NAMES if (line := every.ports.get(name)) and line[tick]}
-        assert list(history.states_at(tick).items()) == list(found.items())
     edges = {tick for line in every.ports.values() for tick in range(first + 1, end) if line[tick] != line[tick - 1]}
     assert history.edges(NAMES, first, end) == sorted(edges)
 

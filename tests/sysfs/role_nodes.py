@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ibpulse.agent.sysfs import roles
-from tests.sysfs.drivers import EFA
 from tests.sysfs.machines import NO_LINK, VF, Machine
 from tests.sysfs.published import AZURE_ND_H100_V5, DGX_H100, DGX_H100_RAILS, DGX_H100_STORAGE
-from tests.sysfs.trees import DOWN_INFINIBAND, MLX5_FILES, PortFiles, roce
+from tests.sysfs.trees import DOWN_INFINIBAND, EFA, MLX5_FILES, PortFiles, roce
 
 NDR = PortFiles()
 HALF = PortFiles(rate="200 Gb/sec (2X NDR)\n")

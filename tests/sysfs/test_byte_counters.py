@@ -6,20 +6,19 @@ import pytest
 
 from ibpulse.agent.sysfs.byte_counters import build_source, choose_row, read_lifespan_seconds
 from ibpulse.core.model import ByteSource
-from tests.sysfs.drivers import (
+from tests.sysfs.trees import (
     BNXT_HW,
-    COMPAT_VIEW,
     EFA,
+    EXTENDED_PMA,
     HFI1,
-    IRDMA,
-    MANA,
-    OLD_RXE,
+    LEGACY_PMA,
     RXE,
     RXE_FILES,
+    PortFiles,
+    Tree,
     add_bnxt,
-    add_efa,
+    make_unreadable,
 )
-from tests.sysfs.trees import EXTENDED_PMA, LEGACY_PMA, PortFiles, Tree, make_unreadable
 from tests.tables import for_each
 
 WORDS_64 = {"port_xmit_data": "205143497464492\n", "port_rcv_data": "205128687774249\n"}
@@ -48,12 +47,6 @@ def test_mlx5_counts_words_of_four_bytes_without_a_cache(tree: Tree) -> None:
     )
 
 
-@pytest.mark.parametrize("width", ["1X", "4X", "8X", "12X"])
-def test_a_count_is_four_bytes_whatever_the_width_of_the_link(tree: Tree, width: str) -> None:
-    tree.add("mlx5_0", {1: PortFiles(rate=f"400 Gb/sec ({width} NDR)\n")})
-    assert find_source(tree.port("mlx5_0"), "mlx5_core").scale == 4
-
-
 def test_a_driver_that_nobody_knows_is_read_like_any_other(tree: Tree) -> None:
     tree.add("frob0", {1: PortFiles()}, driver="frob")
     assert find_source(tree.port("frob0"), "frob").name == "port_data"
@@ -70,51 +63,6 @@ def test_rxe_whose_words_fail_counts_bytes(tree: Tree) -> None:
     make_unreadable(tree.port("rxe0") / "counters" / "port_rcv_data")
     source = find_source(tree.port("rxe0"), "")
     assert file_names(source.transmit + source.receive) == ["hw_counters/sent_bytes", "hw_counters/rcvd_bytes"]
-
-
-def test_rxe_of_an_old_kernel_counts_no_bytes(tree: Tree) -> None:
-    tree.add_virtual("rxe0", {1: OLD_RXE}, RXE_FILES)
-    assert choose_row(str(tree.port("rxe0")), "") == (None, "no file of this port counts bytes.")
-
-
-def test_efa_counts_bytes_of_its_port_and_the_cache_is_known(tree: Tree) -> None:
-    add_efa(tree)
-    source = find_source(tree.port("rdmap144s27"), "efa")
-    assert file_names(source.transmit + source.receive) == ["hw_counters/tx_bytes", "hw_counters/rx_bytes"]
-    assert source.scale == 1
-    assert source.refresh_seconds == pytest.approx(0.016)
-
-
-def test_mana_counts_bytes(tree: Tree) -> None:
-    tree.add("mana_0", {1: MANA}, driver="mana")
-    source = find_source(tree.port("mana_0"), "mana")
-    assert (source.name, source.scale, source.note) == ("hw_bytes", 1, "")
-    assert source.refresh_seconds == pytest.approx(0.014)
-
-
-def test_irdma_adds_up_both_ip_versions(tree: Tree) -> None:
-    tree.add("rocep1s0", {1: IRDMA}, driver="ice")
-    source = find_source(tree.port("rocep1s0"), "ice")
-    assert file_names(source.transmit) == ["hw_counters/ip4OutOctets", "hw_counters/ip6OutOctets"]
-    assert file_names(source.receive) == ["hw_counters/ip4InOctets", "hw_counters/ip6InOctets"]
-    assert source.note == "irdma counts IP octets, without the Ethernet header."
-
-
-def test_broadcom_prefers_the_pair_that_is_not_a_second_old(tree: Tree) -> None:
-    add_bnxt(tree)
-    source = find_source(tree.port("bnxt_re0"), "bnxt_en")
-    assert source.name == "roce_only_bytes"
-    assert source.refresh_seconds == pytest.approx(0.014)
-
-
-def test_broadcom_without_that_pair_is_renewed_once_a_second(tree: Tree) -> None:
-    add_bnxt(tree, roce_only=False)
-    source = find_source(tree.port("bnxt_re0"), "bnxt_en")
-    assert (source.name, source.refresh_seconds) == ("dma_bytes", 1.0)
-    assert source.note == (
-        "the device updates these counters once a second: shorter bursts are not seen, and a second can include no "
-        "update or two."
-    )
 
 
 def test_broadcom_words_may_be_a_second_old_too(tree: Tree) -> None:
@@ -134,15 +82,6 @@ def test_hfi1_words_come_before_its_flits(tree: Tree) -> None:
     tree.add("hfi1_0", {1: port}, driver="hfi1")
     source = find_source(tree.port("hfi1_0"), "hfi1")
     assert (source.name, source.scale, source.note) == ("hfi1_words", 4, "")
-
-
-def test_hfi1_flits_carry_a_warning(tree: Tree) -> None:
-    tree.add("hfi1_0", {1: HFI1}, driver="hfi1")
-    source = find_source(tree.port("hfi1_0"), "hfi1")
-    assert (source.name, source.scale) == ("hfi1_flits", 4)
-    assert source.note == (
-        "hfi1 counts flits in port_xmit_data, other drivers 4-byte words: true rates may be twice as high."
-    )
 
 
 # name of the row and files per direction, transmit first
@@ -275,11 +214,6 @@ def test_a_value_above_32_bits_proves_the_table(tree: Tree) -> None:
 def test_unicast_counters_prove_the_table(tree: Tree) -> None:
     tree.add("mlx5_0", {1: PortFiles(counters=EXTENDED_PMA | WORDS_32)})
     assert choose_row(str(tree.port("mlx5_0")), "mlx5_core")[0] is not None
-
-
-def test_a_compat_view_counts_nothing(tree: Tree) -> None:
-    tree.add("mlx5_0", {1: COMPAT_VIEW})
-    assert choose_row(str(tree.port("mlx5_0")), "mlx5_core")[1] == "no file of this port counts bytes."
 
 
 @pytest.mark.parametrize(

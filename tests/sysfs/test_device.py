@@ -14,8 +14,7 @@ from ibpulse.agent.sysfs.device import (
 )
 from ibpulse.agent.sysfs.inventory import identify_devices
 from ibpulse.core.model import DeviceIdentity, PortId, PortIdentity
-from tests.sysfs.drivers import RXE, RXE_FILES
-from tests.sysfs.trees import PortFiles, Tree, make_unreadable, roce
+from tests.sysfs.trees import RXE, RXE_FILES, PortFiles, Tree, make_unreadable, roce
 
 
 def test_an_mlx5_device_is_told_in_full(tree: Tree) -> None:

@@ -14,13 +14,14 @@ from ibpulse.agent.sysfs.inventory import EXCLUSIVE, HALF_TREE, Inventory
 from ibpulse.agent.sysfs.roles import TRAINED_DOWN
 from ibpulse.base.internal_errors import PARTS, InternalErrors
 from ibpulse.core.model import Fabric, Port
-from tests.sysfs.drivers import COMPAT_VIEW, add_efa
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import (
+    COMPAT_VIEW,
     EFA_DEVICE_HW,
     MLX5_COUNTERS,
     PortFiles,
     Tree,
+    add_efa,
     make_hang,
     make_unreadable,
     release,

@@ -13,7 +13,9 @@ from ibpulse.core.model import COMPUTE, ByteSource, Port, PortId, PortIdentity
 from tests.sysfs.machines import NIC, Machine, expand
 from tests.sysfs.role_nodes import HDR, NDR, NODES, OTHER_BOARD, STORAGE_CARD, RoleNode, add_rails, below_switch, far
 from tests.sysfs.trees import roce
+from tests.tables import for_each
 
+PAGE = Path(__file__).parents[2] / "docs" / "topology.md"
 SOURCE = ByteSource("port_data", ("/x",), ("/y",), 4)
 
 
@@ -39,59 +41,41 @@ def rails_of(ports: Iterable[Port], patterns: Iterable[str] = ()) -> list[str]:
     return [port.id.device for port in assign(ports, patterns) if port.rail]
 
 
-def test_ports_of_the_highest_rate_are_rails() -> None:
-    assert rails_of([make_port("a"), make_port("b"), make_port("c", 200)]) == ["a", "b"]
-
-
-def test_an_ethernet_port_is_no_rail_beside_infiniband() -> None:
-    assert rails_of([make_port("ib"), make_port("eth", 800, layer="Ethernet", board="other")]) == ["ib"]
-
-
-def test_ethernet_ports_are_rails_on_a_node_without_infiniband() -> None:
-    ports = [make_port("a", layer="Ethernet"), make_port("b", layer="Ethernet"), make_port("m", 25, layer="Ethernet")]
-    assert rails_of(ports) == ["a", "b"]
-
-
-def test_a_rail_that_is_down_is_still_a_rail() -> None:
-    assert rails_of([make_port("a"), make_port("b", None)]) == ["a", "b"]
-
-
-def test_a_second_port_that_no_card_uses_is_no_rail() -> None:
-    unused = replace(make_port("a", None), id=PortId("a", 2))
-    assert rails_of([make_port("a"), unused, make_port("b", None)]) == ["a", "b"]
-
-
-def test_a_port_of_another_board_that_is_down_is_no_rail() -> None:
-    assert rails_of([make_port("a"), make_port("b", None, board="MT_0000000001")]) == ["a"]
-
-
-def test_a_port_without_a_byte_source_is_no_rail() -> None:
-    assert rails_of([make_port("a"), make_port("b", 800, source=None)]) == ["a"]
-
-
-def test_with_all_ports_down_nothing_tells_them_apart() -> None:
-    assert rails_of([make_port("a", None), make_port("b", None), make_port("c", None, source=None)]) == ["a", "b"]
+@for_each(
+    {
+        "the highest rate": (["a", "b"], [make_port("a"), make_port("b"), make_port("c", 200)]),
+        "InfiniBand before Ethernet": (
+            ["ib"],
+            [make_port("ib"), make_port("eth", 800, layer="Ethernet", board="other")],
+        ),
+        "Ethernet alone": (
+            ["a", "b"],
+            [make_port("a", layer="Ethernet"), make_port("b", layer="Ethernet"), make_port("m", 25, layer="Ethernet")],
+        ),
+        "one that is down": (["a", "b"], [make_port("a"), make_port("b", None)]),
+        "a second port that no card uses": (
+            ["a", "b"],
+            [make_port("a"), replace(make_port("a", None), id=PortId("a", 2)), make_port("b", None)],
+        ),
+        "another board that is down": (["a"], [make_port("a"), make_port("b", None, board="MT_0000000001")]),
+        "no byte source": (["a"], [make_port("a"), make_port("b", 800, source=None)]),
+        "all down": (["a", "b"], [make_port("a", None), make_port("b", None), make_port("c", None, source=None)]),
+        "sixty-four": ([f"mlx5_{n}" for n in range(64)], [make_port(f"mlx5_{n}") for n in range(64)]),
+        "no ports": ([], []),
+    }
+)
+def test_rails_are_chosen_by_rate(rails: list[str], ports: list[Port]) -> None:
+    assert rails_of(ports) == rails
 
 
 def test_patterns_replace_the_rule() -> None:
     assert rails_of([make_port("mlx5_0"), make_port("mlx5_1", 100, layer="Ethernet")], ["mlx5_1"]) == ["mlx5_1"]
-
-
-def test_a_pattern_can_name_a_port() -> None:
     assert rails_of([make_port("mlx5_0"), make_port("mlx5_1")], ["*_0:1", "*_1:2"]) == ["mlx5_0"]
-
-
-def test_no_ports_have_no_rails() -> None:
-    assert assign(()) == ()
 
 
 def test_the_order_of_the_ports_stays() -> None:
     ports = [make_port("b", 100), make_port("a")]
     assert [port.id.device for port in assign(ports)] == ["b", "a"]
-
-
-def test_sixty_four_ports_are_all_told() -> None:
-    assert len(rails_of(make_port(f"mlx5_{index}") for index in range(64))) == 64
 
 
 def test_a_slow_port_of_the_rails_hardware_is_found() -> None:
@@ -120,9 +104,6 @@ def test_ports_that_a_pattern_names_do_not_compete_for_the_rails() -> None:
     ports = [make_port("ib", 200, board="other"), make_port("eth", layer="Ethernet")]
     found = RoleRule({"storage": ["ib"]}).assign(ports)[0]
     assert [port.role for port in found] == ["storage", "compute"]
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "topology.md"
 
 
 def build(node: RoleNode, tmp_path: Path) -> Machine:

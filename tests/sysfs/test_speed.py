@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.agent.sysfs.speed import (
-    find_data_rate,
-    parse_ethernet_rate,
-    parse_netdev_speed,
-    parse_rate,
-    remark_on_rate,
-)
+from ibpulse.agent.sysfs.speed import find_data_rate, parse_netdev_speed, parse_rate, remark_on_rate
 
 # name, number per lane in the file, data rate per lane in Gb/s
 GENERATIONS = [
@@ -75,7 +69,7 @@ def test_a_text_of_another_form_has_no_rate(text: str) -> None:
 
 
 def test_an_ethernet_label_says_nothing_of_coding() -> None:
-    assert parse_ethernet_rate("10 Gb/sec (1X QDR)") == 1.25e9
+    assert parse_rate("10 Gb/sec (1X QDR)", coded=False) == 1.25e9
 
 
 @given(st.integers(min_value=1, max_value=3_200_000))

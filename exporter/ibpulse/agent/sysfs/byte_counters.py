@@ -17,7 +17,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from ibpulse.agent.sysfs.files import ReadFault, list_names, parse_count, read_text
+from ibpulse.agent.sysfs.files import ReadFault, list_names, parse_count, read_text, read_value
 from ibpulse.base.text import sentence_list
 from ibpulse.base.units import WORD_BYTES
 from ibpulse.core.model import ByteSource
@@ -33,6 +33,10 @@ LONGEST_LIFESPAN_MS = 10_000
 
 # The longest sampling interval is a second: a counter that changes less than three times per second can alias.
 SELDOM_SECONDS = 1 / 3
+SELDOM_NOTE = (
+    "the kernel refreshes these counters every {seconds:g} s: shorter bursts are not seen, and seconds can include "
+    "different numbers of updates; write a smaller number to hw_counters/lifespan."
+)
 
 # names of kernel modules
 BROADCOM = frozenset({"bnxt_en", "bnxt_re"})
@@ -169,28 +173,20 @@ def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:
     refresh_seconds = 0.0
     if row.folder == HW_COUNTERS:
         refresh_seconds = read_lifespan_seconds(folder) + JIFFY_SECONDS
+    seldom = SELDOM_NOTE.format(seconds=refresh_seconds) if refresh_seconds > SELDOM_SECONDS else ""
     return ByteSource(
         name=row.name,
         transmit=tuple(os.path.join(folder, name) for name in row.transmit),
         receive=tuple(os.path.join(folder, name) for name in row.receive),
         scale=row.scale,
         refresh_seconds=max(refresh_seconds, row.device_refresh_seconds),
-        note=" ".join(filter(None, (row.note, _note_seldom(refresh_seconds)))),
-    )
-
-
-def _note_seldom(cache_seconds: float) -> str:
-    if cache_seconds <= SELDOM_SECONDS:
-        return ""
-    return (
-        f"the kernel refreshes these counters every {cache_seconds:g} s: shorter bursts are not seen, and seconds can "
-        "include different numbers of updates; write a smaller number to hw_counters/lifespan."
+        note=" ".join(filter(None, (row.note, seldom))),
     )
 
 
 def read_lifespan_seconds(folder: str) -> float:
     """Time for which the kernel caches the counters of an `hw_counters` folder; the default if not readable."""
-    lifespan_ms = parse_count(read_text(os.path.join(folder, "lifespan")).text)
+    lifespan_ms = parse_count(read_value(folder, "lifespan"))
     if lifespan_ms is None or lifespan_ms > LONGEST_LIFESPAN_MS:
         return DEFAULT_LIFESPAN_SECONDS
     return lifespan_ms / 1000
@@ -209,14 +205,8 @@ def _try_row(row: ByteCounterRow, port_folder: str) -> str | None:
             reason = read.reason or f"holds '{read.text[:40]}', which is not a count"
             return f"{row.folder}/{name} {reason}."
         largest = max(largest, count)
-    if row.folder == COUNTERS and _looks_legacy(folder, largest):
-        return LEGACY
+    if row.folder == COUNTERS and largest < 2**32:
+        packets, unicast = (os.path.join(folder, f"{kind}_xmit_packets") for kind in ("port", "unicast"))
+        if os.path.exists(packets) and not os.path.exists(unicast):
+            return LEGACY
     return None
-
-
-def _looks_legacy(folder: str, largest: int) -> bool:
-    return (
-        largest < 2**32
-        and os.path.exists(os.path.join(folder, "port_xmit_packets"))
-        and not os.path.exists(os.path.join(folder, "unicast_xmit_packets"))
-    )

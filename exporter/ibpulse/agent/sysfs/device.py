@@ -39,6 +39,9 @@ from ibpulse.agent.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
 from ibpulse.core.model import MAX_PORT_NUMBER, DeviceIdentity, Port, PortId, PortIdentity, PortReadings
 from ibpulse.core.ring.layout import NAME_BYTES
 
+NO_PORTS = "it shows no port, so it is not sampled: mount the whole /sys, and check the kernel log for errors."
+BOND_OF_ALL = "it is the bond {bond}: its rate is the sum of its links, but its counters may cover only one of them."
+BOND_OF_ONE = "it is the bond {bond}: its rate is that of one link, so its utilisation may exceed 1."
 REFRESH_SCANS = 12
 QUICK_RETRIES = 3
 ACTIVE = "4"
@@ -187,7 +190,7 @@ class PortReader:
         self._view = None
         self._row = None
         self._failures = 0
-        self._link_layer = read_text(os.path.join(self._folder, "link_layer")).text
+        self._link_layer = read_value(self._folder, "link_layer")
         self._rate_text = ""
         self._follow_netdev("")
 
@@ -235,19 +238,11 @@ class PortReader:
         """Data rate of the ACTIVE port, and remarks on its reliability."""
         layer, driver = self._link_layer, self._facts.identity.driver
         speed_device = bond or netdev
-        speed = read_text(os.path.join(self._net_folder, speed_device, "speed")).text if speed_device else ""
+        speed = read_value(os.path.join(self._net_folder, speed_device), "speed") if speed_device else ""
         rate = find_data_rate(layer, driver, self._rate_text, speed)
-        remarks = (_remark_on_bond(bond, speed) if bond else "", remark_on_rate(layer, driver, self._rate_text, rate))
+        of_bond = BOND_OF_ALL if speed.isdigit() else BOND_OF_ONE
+        remarks = (of_bond.format(bond=bond) if bond else "", remark_on_rate(layer, driver, self._rate_text, rate))
         return rate, tuple(filter(None, remarks))
-
-
-def _remark_on_bond(bond: str, speed: str) -> str:
-    if speed.isdigit():
-        return f"it is the bond {bond}: its rate is the sum of its links, but its counters may cover only one of them."
-    return f"it is the bond {bond}: its rate is that of one link, so its utilisation may exceed 1."
-
-
-NO_PORTS = "it shows no port, so it is not sampled: mount the whole /sys, and check the kernel log for errors."
 
 
 def match_port(pattern: str, port: PortId) -> bool:
@@ -352,7 +347,11 @@ class DeviceReader:
                 f"only port {listed[0]} of {len(listed)} is read; in switchdev mode all have the same counters."
             )
         numbers = [number for number in kept if number <= MAX_PORT_NUMBER]
-        self._ports = {number: self._ports.get(number) or self._new_port(number) for number in numbers}
+        self._ports = {
+            number: self._ports.get(number)
+            or PortReader(self._net_folder, self._folder, PortId(self._name, number), self._facts, self._counter_set)
+            for number in numbers
+        }
         views = (reader.read(scan) for reader in self._ports.values())
         ports = tuple(view for view in views if view)
         identity = identify(self._facts, self._folder, incarnation[1])
@@ -366,6 +365,3 @@ class DeviceReader:
             (str(port.port), reader.remark) for port, reader in zip(ports, readers, strict=True) if reader.remark
         )
         return DeviceCounters(ports, remarks)
-
-    def _new_port(self, number: int) -> PortReader:
-        return PortReader(self._net_folder, self._folder, PortId(self._name, number), self._facts, self._counter_set)

@@ -44,6 +44,12 @@ FOLDER_PREFIXES = {COUNTERS: "pma_", HW_COUNTERS: "hw_"}
 FOLDERS = (HW_COUNTERS, DEVICE_HW_COUNTERS, COUNTERS, NETDEV)
 # drivers that have counters/: their usual name, and the sysfs name where `silent` needs it
 PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOFT_ROCE}
+# how a file that fails is tried again
+REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
+TRIES = 3
+FIRST_PAUSE_NS = 60 * SECOND_NS
+LONGEST_PAUSE_NS = 600 * SECOND_NS
+SLOW_READ_NS = SECOND_NS
 
 
 def counter_name(stem: str) -> str:
@@ -254,7 +260,7 @@ def choose_counters(
         for folder in FOLDERS
         for file in listed.get(folder, ())
         if (
-            _is_counter(file)
+            not any(fnmatchcase(file, pattern) for pattern in LEVELS)
             if counter_set == "all" and folder in FOLDER_PREFIXES
             else _is_diagnostic(folder, file, layer, driver)
         )
@@ -265,10 +271,6 @@ def choose_counters(
     if hardware and not first and REFRESHING_FILE in listed[HW_COUNTERS]:
         first = [Wanted(HW_COUNTERS, REFRESHING_FILE)]
     return tuple(_number_twins([*first, *others]))
-
-
-def _is_counter(file: str) -> bool:
-    return not any(fnmatchcase(file, pattern) for pattern in LEVELS)
 
 
 def _is_diagnostic(folder: str, file: str, layer: str, driver: str) -> bool:
@@ -301,13 +303,6 @@ def _number_twins(wanted: Sequence[Wanted]) -> Iterator[Wanted]:
             name, number = f"{stem}_{number}_total", number + 1
         taken.add(name)
         yield one if name == one.name else Wanted(one.folder, one.file, name, one.scale, one.full)
-
-
-REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
-TRIES = 3
-FIRST_PAUSE_NS = 60 * SECOND_NS
-LONGEST_PAUSE_NS = 600 * SECOND_NS
-SLOW_READ_NS = SECOND_NS
 
 
 @dataclass(slots=True)
@@ -372,7 +367,8 @@ class CounterReader:
             else:
                 self._troubles.pop(path, None)
                 if wanted.name:
-                    readings.append(_make_reading(wanted, count, (before + after) // 2))
+                    value, taken_ns = count * wanted.scale, (before + after) // 2
+                    readings.append(CounterReading(wanted.name, wanted.file, value, taken_ns, count == wanted.full))
             if after - before > SLOW_READ_NS:
                 break
         if not any(trouble.times >= TRIES for trouble in self._troubles.values()):
@@ -404,7 +400,3 @@ class CounterReader:
             f"some of its error counters have no value, such as {wanted.folder}/{wanted.file}, which {reason}; "
             f"they are omitted and retried {'from time to time' if refused else 'at every scan'}."
         )
-
-
-def _make_reading(wanted: Wanted, count: int, taken_ns: int) -> CounterReading:
-    return CounterReading(wanted.name, wanted.file, count * wanted.scale, taken_ns, count == wanted.full)

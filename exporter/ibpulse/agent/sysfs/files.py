@@ -11,6 +11,7 @@ from pathlib import Path
 from ibpulse.base.text import natural_key
 
 LARGEST_FILE_BYTES = 4096
+LONGEST_LINE_BYTES = 256
 NO_PMA = "N/A (no PMA)"
 ALL_ONES = 2**64 - 1
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
@@ -115,9 +116,6 @@ def read_link_name(folder: str, name: str) -> str:
     """Last component of the target of the symbolic link `name` in `folder`; empty if it is not a link, or not UTF-8."""
     target = os.path.split(read_link(Path(folder, name)))[1]
     return target if is_utf8(target) else ""
-
-
-LONGEST_LINE_BYTES = 256
 
 
 class KeptFile:

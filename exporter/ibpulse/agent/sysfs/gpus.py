@@ -31,7 +31,9 @@ def measure(chain: tuple[str, ...], numa_node: int | None, other: tuple[str, ...
     if not chain or not other:
         return UNKNOWN
     if chain[0] != other[0]:
-        return _across(numa_node, other_node)
+        if numa_node is None or other_node is None:
+            return UNKNOWN
+        return NODE if numa_node == other_node else SYS
     common = 1
     while common < min(len(chain), len(other)) and chain[common] == other[common]:
         common += 1
@@ -52,12 +54,6 @@ def find_nearest(distances: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
 def sort_addresses(addresses: Iterable[str]) -> list[str]:
     """PCI addresses in numerical order; domains with more than four digits come last."""
     return sorted(addresses, key=lambda address: (len(address), address))
-
-
-def _across(numa_node: int | None, other_node: int | None) -> str:
-    if numa_node is None or other_node is None:
-        return UNKNOWN
-    return NODE if numa_node == other_node else SYS
 
 
 PRODUCTS: dict[tuple[str, str], tuple[str, str]] = {

@@ -101,15 +101,13 @@ class Inventory:
         self._selection = Selection(tuple(include), tuple(exclude))
         self._roles = RoleRule(roles or {})
         self._rail_functions = RailFunctions(self._sysfs)
+        self._counters = counters
         self._overrides = overrides or {}
         self._gpus = GpuReader(self._sysfs)
         self._timeout_seconds = timeout_seconds
-        self._devices = RepeatedReads(
-            lambda name: _DeviceRead(name, DeviceReader(self._sysfs, name, self._selection, counters), self._errors)
-        )
-        self._paths = RepeatedReads(
-            lambda name: _PathRead(name, os.path.join(self._class_folder, name), self._errors), PATH_SCANS
-        )
+        # methods, because an inventory is handed to another process
+        self._devices = RepeatedReads(self._make_device_read)
+        self._paths = RepeatedReads(self._make_path_read, PATH_SCANS)
         self._scans = 0
 
     def scan(self) -> Fabric:
@@ -162,6 +160,12 @@ class Inventory:
         if any(port.identity.pci_address for port in fabric.ports) and not os.path.isdir(pci):
             refused.append(f"{pci} is not here, so the GPUs of this node are not known: {HALF_TREE}")
         return replace(fabric, notices=(*refused, *fabric.notices)) if refused else fabric
+
+    def _make_device_read(self, name: str) -> _DeviceRead:
+        return _DeviceRead(name, DeviceReader(self._sysfs, name, self._selection, self._counters), self._errors)
+
+    def _make_path_read(self, name: str) -> _PathRead:
+        return _PathRead(name, os.path.join(self._class_folder, name), self._errors)
 
     def _assemble(self, views: Sequence[DeviceView], stuck: tuple[str, ...]) -> Fabric:
         planes = kinds.find_planes(views)

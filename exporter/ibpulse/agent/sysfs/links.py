@@ -26,6 +26,12 @@ from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.model import Port, PortId
 
 UNREADABLE = "unreadable"
+THREAD_NAME = "link-states"
+PERIOD_SECONDS = 1.0
+# part of the period for which one device may keep the others waiting
+PATIENCE = 0.25
+# part of the period after which an overdue read is looked at again: the process itself may have been stopped
+SECOND_LOOK = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +182,6 @@ class LinkReader:
             rate_text=rate,
             link_downed=parse_count(downed),
         )
-
-
-THREAD_NAME = "link-states"
-PERIOD_SECONDS = 1.0
-# part of the period for which one device may keep the others waiting
-PATIENCE = 0.25
-# part of the period after which an overdue read is looked at again: the process itself may have been stopped
-SECOND_LOOK = 0.1
 
 
 class StatePoller:

@@ -39,6 +39,7 @@ WORDS = {
     SLOW_SLOT: "even at maximum speed, the path carries less than the data rate of the device's fastest port",
     UNKNOWN: "the kernel does not report the speed of the card's link, as in most virtual machines",
 }
+SLOW_TEXT = "its PCIe path carries {best} at most, less than the {rate} of its port: move the card to a faster slot."
 # those that an operator can fix
 LINK_FAULTS = (DOWNTRAINED, SLOW_SLOT)
 _UNKNOWN = Verdict(
@@ -87,7 +88,10 @@ def read_links(function_folder: str) -> tuple[PcieLink, ...]:
         folder = folder.parent
     ends = [read_end(each) for each in folders]
     if ends and read_link(Path(function_folder, "physfn")):
-        ends[0] = _borrow(ends[0], read_end(os.path.realpath(os.path.join(function_folder, "physfn"))))
+        # a virtual function has no link of its own
+        physical = read_end(os.path.realpath(os.path.join(function_folder, "physfn")))
+        if ends[0].speed_gts is None:
+            ends[0] = replace(physical, address=ends[0].address)
     return pair_ends(ends[::-1])
 
 
@@ -170,11 +174,6 @@ def _make_link(lower: End, upper: End) -> PcieLink:
     )
 
 
-def _borrow(virtual: End, physical: End) -> End:
-    """The link end of a virtual function, which has no link of its own: that of its physical function."""
-    return replace(physical, address=virtual.address) if virtual.speed_gts is None else virtual
-
-
 def _first(*values: Number | None) -> Number | None:
     return next((value for value in values if value is not None), None)
 
@@ -194,7 +193,8 @@ def judge(links: Sequence[PcieLink], now: float | None, most: float | None, rate
     verdicts = [Verdict(DOWNTRAINED, _say_downtrained(link, link is card, rate)) for link in slow]
     best = now if most is None else most
     if best is not None and rate is not None and best < rate:
-        verdicts.append(Verdict(SLOW_SLOT, _say_slow(best, rate)))
+        text = SLOW_TEXT.format(best=link_rate_text(best), rate=link_rate_text(rate))
+        verdicts.append(Verdict(SLOW_SLOT, text))
     if now is None and links:
         verdicts.append(_UNKNOWN)
     return tuple(verdicts)
@@ -221,13 +221,6 @@ def _say_downtrained(link: PcieLink, of_card: bool, rate: float | None) -> str:
         else ""
     )
     return f"{what} runs at {now}, but both ends support {most}{effect}: reseat the card, or check the riser and slot."
-
-
-def _say_slow(best: float, rate: float) -> str:
-    return (
-        f"its PCIe path carries {link_rate_text(best)} at most, less than the {link_rate_text(rate)} of its port: "
-        "move the card to a faster slot."
-    )
 
 
 def _is_below(value: float | None, most: float | None) -> bool:

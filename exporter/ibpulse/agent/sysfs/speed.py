@@ -30,17 +30,18 @@ CODING = {"SDR": 0.8, "DDR": 0.8, "QDR": 0.8, "FDR": 14.0625 * 64 / 66 / 14}
 _RATE = re.compile(r"([0-9]{1,7}(?:\.5)?) Gb/sec \(([0-9]{1,3})X(?: ([A-Za-z0-9]+))?\)")
 
 
-def parse_rate(text: str) -> float | None:
-    """Data rate in bytes per second after line coding of a `rate` text such as `400 Gb/sec (4X NDR)`.
+def parse_rate(text: str, *, coded: bool = True) -> float | None:
+    """Data rate in bytes per second of a `rate` text such as `400 Gb/sec (4X NDR)`; None for another form and for 0.
 
-    None for text of another form and for 0. Kernels up to 4.x print SDR without its name.
+    Without `coded`, as on Ethernet, the label says nothing about the coding, and the number is the data rate. Kernels
+    up to 4.x print SDR without its name.
     """
-    return _parse(text, coded=True)
-
-
-def parse_ethernet_rate(text: str) -> float | None:
-    """Bytes per second of a `rate` text of an Ethernet port, whose label says nothing about its coding."""
-    return _parse(text, coded=False)
+    match = _RATE.fullmatch(text)
+    if match is None:
+        return None
+    gigabits, _, name = match.groups()
+    share = CODING.get(name or "SDR", 1.0) if coded else 1.0
+    return float(gigabits) * share * BYTES_PER_SECOND_PER_GBIT or None
 
 
 def parse_netdev_speed(text: str) -> float | None:
@@ -58,7 +59,7 @@ def find_data_rate(link_layer: str, driver: str, rate_text: str, speed_text: str
         return speed
     if driver.startswith("mlx5") and rate_text == UNKNOWN_ETHERNET_MODE:
         return None
-    return parse_ethernet_rate(rate_text)
+    return parse_rate(rate_text, coded=False)
 
 
 def remark_on_rate(link_layer: str, driver: str, rate_text: str, rate: float | None) -> str:
@@ -66,17 +67,8 @@ def remark_on_rate(link_layer: str, driver: str, rate_text: str, rate: float | N
     if rate is None:
         return f"its rate is unknown (rate file: '{rate_text}'), so it has no utilisation." if rate_text else ""
     # kernels up to 4.x omit the name of SDR
-    if link_layer == "InfiniBand" and rate_text.endswith(("SDR)", "X)")):
+    if link_layer == INFINIBAND and rate_text.endswith(("SDR)", "X)")):
         return f"the kernel reports '{rate_text}', as it also does for a speed that it does not know: check the link."
     if driver == "efa" and rate_text == EFA_DEFAULT:
         return f"older EFA drivers report '{rate_text}' for every device: on a faster one the utilisation is too high."
     return ""
-
-
-def _parse(text: str, *, coded: bool) -> float | None:
-    match = _RATE.fullmatch(text)
-    if match is None:
-        return None
-    gigabits, _, name = match.groups()
-    share = CODING.get(name or "SDR", 1.0) if coded else 1.0
-    return float(gigabits) * share * BYTES_PER_SECOND_PER_GBIT or None

@@ -45,6 +45,11 @@ HEAD = b"ibpulse-events "
 # the log's own bounds keep lines and files far below these
 MAX_LINE_BYTES = 1_000_000
 MAX_FILE_BYTES = 64_000_000
+MAX_PER_KIND = 1000
+# each holds the states of all ports
+MAX_STARTED = 20
+# appends before another attempt to shorten a file that could not be shortened
+PATIENCE = 100
 
 
 def encode_event(event: Event) -> bytes:
@@ -223,13 +228,6 @@ def _write_all(descriptor: int, data: bytes, position: int) -> None:
     while data:
         written = os.pwrite(descriptor, data, position)
         data, position = data[written:], position + written
-
-
-MAX_PER_KIND = 1000
-# each holds the states of all ports
-MAX_STARTED = 20
-# appends before another attempt to shorten a file that could not be shortened
-PATIENCE = 100
 
 
 class EventLog:

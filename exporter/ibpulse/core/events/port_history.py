@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import inf
@@ -159,8 +159,3 @@ class PortHistory:
             if line is not None and line.ticks:
                 found.update(line.ticks[bisect.bisect_right(line.ticks, first) : bisect.bisect_left(line.ticks, end)])
         return sorted(found)
-
-    def states_at(self, tick: int) -> Mapping[str, PortState]:
-        """The states of all ports that existed at a tick, in natural order."""
-        found = {name: self.at(name, tick) for name in self.names()}
-        return {name: state for name, state in found.items() if state is not None}

@@ -23,6 +23,13 @@ from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.statistics.steps.phase import CHECKPOINT, Phase
 
 UNREADABLE, HUNG, DISAPPEARED, NO_COUNTERS = "unreadable", "hung", "disappeared", "no-counters"
+GONE_TEXT = "it disappeared: check the device, its driver and the kernel log"
+HUNG_TEXT = "a read of its device does not return"
+RESET_TEXTS = {
+    "counter-reset": "a byte counter was lower than before: a counter reset",
+    "counter-jump": "a byte counter increased by more than the line can carry, which is not counted",
+}
+NOTICED_NOW = frozenset({UNREADABLE, "readable", "role-change", "interval-change"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +102,6 @@ def find_changes(
 def _rate_text(state: PortState) -> str:
     rate = state.rate_bytes_per_second
     return "unknown" if rate is None else format_rate(round(rate))
-
-
-RESET_TEXTS = {
-    "counter-reset": "a byte counter was lower than before: a counter reset",
-    "counter-jump": "a byte counter increased by more than the line can carry, which is not counted",
-}
-NOTICED_NOW = frozenset({UNREADABLE, "readable", "role-change", "interval-change"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +193,14 @@ class PortWatch:
 
     def known_ports(self) -> tuple[KnownPort, ...]:
         """The ports that exist, and those that disappeared within the history, in natural order."""
-        return tuple(self._describe(name) for name in self._log.history.names())
-
-    def _describe(self, name: str) -> KnownPort:
-        state, totals = self._log.history.now(name), self._totals.get(name, _Totals())
-        port = self._ports.get(name) or _remember(name)
-        problem = self._problems.get(name, "")
-        if state is None:
-            problem = "it disappeared: check the device, its driver and the kernel log"
-        return KnownPort(port, state, self._since.get(name), problem, totals.down_seconds, totals.state_changes)
+        found = []
+        for name in self._log.history.names():
+            state, totals = self._log.history.now(name), self._totals.get(name, _Totals())
+            port = self._ports.get(name) or _remember(name)
+            problem = GONE_TEXT if state is None else self._problems.get(name, "")
+            since_ns = self._since.get(name)
+            found.append(KnownPort(port, state, since_ns, problem, totals.down_seconds, totals.state_changes))
+        return tuple(found)
 
     def _appear(self, seen: SeenPort, since_ns: int) -> None:
         name, guid = str(seen.port.id), seen.port.identity.guid
@@ -259,9 +258,10 @@ class PortWatch:
                 # the open files of a renamed device can still be read, so only a listing shows that a name exists
                 self._record(gone, DISAPPEARED, f"{name} disappeared", before, None, self._listed_ns, details)
             elif before.problem != HUNG:
-                text = f"{name}: a read of its device does not return"
-                self._problems[name] = "a read of its device does not return"
-                self._record(gone, UNREADABLE, text, before, replace(before, problem=HUNG), since_ns, {})
+                self._problems[name] = HUNG_TEXT
+                self._record(
+                    gone, UNREADABLE, f"{name}: {HUNG_TEXT}", before, replace(before, problem=HUNG), since_ns, {}
+                )
 
     def _note_clock_steps(self) -> None:
         """Record each new segment of the wall clock; the first one of a ring is no step."""
