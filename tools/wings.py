@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "exporter" / "ibpulse"
 MAX_GROWTH, MAX_LINES = 1.1, 600
 COMMITTED = {
-    "base": (2528, 1574),
-    "core": (15980, 9614),
-    "agent": (19492, 11312),
-    "gateway": (5545, 3547),
-    "workbench": (25054, 14744),
-    "commands": (3362, 1588),
+    "base": (2547, 1584),
+    "core": (15836, 9525),
+    "agent": (19184, 11108),
+    "gateway": (5458, 3487),
+    "workbench": (23310, 13644),
+    "commands": (3338, 1569),
 }
 
 

@@ -117,14 +117,14 @@ def test_an_alert_about_a_job_takes_one_capture_on_all_its_nodes(fleet: Fleet, t
         told_ns = time.time_ns()
         fleet.tell("node2", link_flap=["mlx5_1"])
         try:
-            taken = eventually(lambda: complete(fleet.captures("jobraildown")), 60, 0.5)
+            taken = eventually(lambda: complete(fleet.captures("JobRailDown")), 60, 0.5)
             # Alertmanager repeats itself every second
             time.sleep(3)
         finally:
             fleet.tell("node2")
         eventually(lambda: httpx.get(f"{alertmanager}/api/v2/alerts").json() == [], 60)
         time.sleep(2)
-    assert fleet.captures("jobraildown") == [taken]
+    assert fleet.captures("JobRailDown") == [taken]
     assert [each["node"] for each in taken["nodes"]] == list(NODES)
     files = download(fleet, taken["url"], tmp_path)
     assert list(files) == list(NODES)
