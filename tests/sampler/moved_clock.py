@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ibpulse.agent.sampler.clock import TickClock
+from ibpulse.agent.sampler.deadlines import TickClock
 from ibpulse.agent.sampler.loop import Loop
 from ibpulse.agent.sampler.plan import Plan
 from ibpulse.agent.sampler.steady import sample_steadily

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sampler import scheduling
+from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.starvation import Starvation
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -22,7 +22,7 @@ class Sampler:
     def __init__(self, ring: RingFile, monkeypatch: pytest.MonkeyPatch, lane: int = 0) -> None:
         self.words, self.begin, self.waited_ns = ring.words, at.lane_at(lane), 7 * SECOND
         self.words[self.begin + at.L_PID] = PROCESS
-        monkeypatch.setattr(scheduling, "runqueue_wait_ns", lambda process: self.waited_ns)
+        monkeypatch.setattr(kernel, "runqueue_wait_ns", lambda process: self.waited_ns)
 
     def spend(self, reading: float, waited: float, late: float = 0.0) -> None:
         self.words[self.begin + at.L_DURATION_SUM_NS] += round(reading * SECOND)
@@ -79,7 +79,7 @@ def test_the_wait_is_the_second_number_of_schedstat(tmp_path: Path, text: str | 
     folder.mkdir(parents=True)
     if text is not None:
         (folder / "schedstat").write_text(text)
-    assert scheduling.runqueue_wait_ns(4711, tmp_path) == expected
+    assert kernel.runqueue_wait_ns(4711, tmp_path) == expected
 
 
 STAT = "4711 (a) b) R 1 4711 0 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 8 1 1\n"
@@ -96,4 +96,4 @@ def test_the_state_of_a_process_comes_with_its_cpu_time(
     folder.mkdir(parents=True)
     if text is not None:
         (folder / "stat").write_text(text)
-    assert scheduling.state_of(4711, tmp_path) == expected
+    assert kernel.state_of(4711, tmp_path) == expected

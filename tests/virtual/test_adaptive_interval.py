@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sampler import adaptive, scheduling
+from ibpulse.agent.sampler import adaptive, kernel
 from ibpulse.agent.sampler.adaptive import PATIENCE_SECONDS
 from ibpulse.agent.sampler.supervisor import STARVED
 from ibpulse.core.ring import layout as at
@@ -155,7 +155,7 @@ def test_an_interval_stays_while_reads_wait_for_the_processor(
         begun_ns = node.world.monotonic_ns
         # of each second, as the kernel measures it; the reads take four fifths
         share = 0.75 if starved else 0.2
-        node.world.patch(scheduling, "runqueue_wait_ns", lambda _: round(share * (node.world.monotonic_ns - begun_ns)))
+        node.world.patch(kernel, "runqueue_wait_ns", lambda _: round(share * (node.world.monotonic_ns - begun_ns)))
         node.daemon.node.reader.ring.words[at.lane_at(0) + at.L_PID] = 1
         node.slow(SLOW, 0.008, *BYTE_COUNTERS)
         node.run(12)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.agent.sampler import scheduling
+from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.adaptive import PATIENCE_SECONDS
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.core.ring import layout as at
@@ -62,7 +62,7 @@ def test_a_hung_device_is_sampled_in_isolation_until_it_responds(
 def test_a_read_that_waits_for_the_processor_does_not_hang(
     node: Supervised, caplog: pytest.LogCaptureFixture, state: str, cpu_share: float, takeovers: int
 ) -> None:
-    node.world.patch(scheduling, "state_of", lambda _: (state, cpu_share * node.clock.monotonic()))
+    node.world.patch(kernel, "state_of", lambda _: (state, cpu_share * node.clock.monotonic()))
     node.hang("mlx5_1")
     node.run(2)
     assert node.supervisor.health().takeovers == takeovers

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.agent.config import Settings
-from ibpulse.agent.sampler.scheduling import die_with_parent
+from ibpulse.agent.sampler.kernel import die_with_parent
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import SECOND_NS, format_duration
 from ibpulse.base.values import RATE, RATIO, TIME, Kind

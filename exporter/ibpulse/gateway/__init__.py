@@ -6,7 +6,7 @@ node_list        all nodes
 node_data        the data of one node
 node_stream      its stream, which node_feed reads once for all viewers
 job_stream       the routes of jobs, which job_nodes lists with their nodes
-job_hub          the streams of jobs: job_polls asks the nodes, job_view encodes a choice of job_rows
+job_hub          the streams of jobs: job_polls asks the nodes, job_view encodes a choice of job_rails
 job_window       windows of a job; line_rates: the line rates of the past; job_spans: its numbers and events in a span
 job_summary      the numbers of a job, from what job_node knows of each node, and its node_samples
 job_captures     the captures of jobs; capture_archive: their files; alert_captures: Alertmanager's notifications

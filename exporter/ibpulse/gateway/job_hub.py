@@ -19,7 +19,7 @@ from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_nodes import choose_job
 from ibpulse.gateway.job_polls import JobPolls
-from ibpulse.gateway.job_rows import choose_rows
+from ibpulse.gateway.job_rails import choose_rows
 from ibpulse.gateway.job_stall import find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.job_view import WAIT_MS, JobView

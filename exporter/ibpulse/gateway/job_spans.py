@@ -16,7 +16,7 @@ from ibpulse.core.http.problems import bad_parameter
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples
-from ibpulse.gateway.job_rows import RowsQuery, choose_rows
+from ibpulse.gateway.job_rails import RowsQuery, choose_rows
 from ibpulse.gateway.job_stall import find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job, describe_rows
 from ibpulse.gateway.node_samples import NodeSamples

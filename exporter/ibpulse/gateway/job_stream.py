@@ -23,7 +23,7 @@ from ibpulse.gateway.job_captures import captures_router, captures_writing_route
 from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.job_list import describe_jobs
 from ibpulse.gateway.job_nodes import choose_job
-from ibpulse.gateway.job_rows import RowsQuery
+from ibpulse.gateway.job_rails import RowsQuery
 from ibpulse.gateway.job_spans import JobSummaryQuery, list_job_events, summarize_job
 from ibpulse.gateway.job_window import JobWindowQuery, JobWindows
 from ibpulse.gateway.parts import GatewayParts

@@ -15,7 +15,7 @@ from ibpulse.core.arrays import Singles
 from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.core.statistics.rails import find_hot_rail
 from ibpulse.gateway.job_node import JobNode
-from ibpulse.gateway.job_rows import Row
+from ibpulse.gateway.job_rails import Row
 from ibpulse.gateway.job_stall import JobStall
 from ibpulse.gateway.node_list import describe_clock
 from ibpulse.gateway.node_samples import WAYS

@@ -12,7 +12,7 @@ import orjson
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.http.stream import batch_event, event, gap_event
 from ibpulse.gateway.job_polls import KEPT_MS, JobPolls
-from ibpulse.gateway.job_rows import MAX_ROWS, Row, describe_row, rows_of
+from ibpulse.gateway.job_rails import MAX_ROWS, Row, describe_row, rows_of
 from ibpulse.gateway.job_summary import JobNumbers, describe_rows
 from ibpulse.gateway.node_samples import find_places, reduce_to_bins
 from ibpulse.gateway.nodes.node_table import NodeState

@@ -27,7 +27,7 @@ from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.window import MOST_PLACES, Bins, bins_between, newest_bins
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
-from ibpulse.gateway.job_rows import Row, RowsQuery, choose_rows, rails_of
+from ibpulse.gateway.job_rails import Row, RowsQuery, choose_rows, rails_of
 from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates, sum_at
 from ibpulse.gateway.node_samples import WAYS, NodeSamples, find_places, reduce_to_bins
 from ibpulse.gateway.nodes.node_table import NodeState

@@ -18,7 +18,7 @@ from threading import Event
 
 from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import DEFAULT
-from ibpulse.agent.sampler.scheduling import die_with_parent
+from ibpulse.agent.sampler.kernel import die_with_parent
 from ibpulse.base.errors import DaemonError, FabricError
 from ibpulse.core.http.auth.rules import read_rules
 from ibpulse.core.http.server import bind

@@ -109,7 +109,7 @@ PLANTED = (
         "if max(deadline, now) < earliest:",
         "if deadline < earliest:",
         "a tick that could still be sampled is skipped: missing data after slow reads on a busy machine",
-        ("tests/sampler/test_clock.py",),
+        ("tests/sampler/test_deadlines.py",),
     ),
     Fault(
         "adaptive-relapse",

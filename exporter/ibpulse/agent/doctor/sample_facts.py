@@ -23,10 +23,10 @@ from ibpulse.agent.doctor.ring_facts import (
     read_port_samples,
 )
 from ibpulse.agent.jobs.owners import find_owners
+from ibpulse.agent.sampler.kernel import quota_cpus, throttled_periods
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.sampler.plan import STOP, plan_path, read_plan
 from ibpulse.agent.sampler.process import MAIN_LANE
-from ibpulse.agent.sampler.scheduling import quota_cpus, throttled_periods
 from ibpulse.agent.sampler.supervisor import PortInventory, SupervisorOptions
 from ibpulse.agent.sampler.temporary_sampler import TemporarySampler, temporary_sampler
 from ibpulse.base.clocks import Clock

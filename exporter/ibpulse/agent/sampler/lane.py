@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ibpulse.agent.sampler import scheduling
+from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.piped_process import PipedProcess
 from ibpulse.agent.sampler.plan import STOP, Plan, plan_path, write_plan
 from ibpulse.agent.sampler.process import MAIN_LANE, NOT_ASKED
@@ -206,7 +206,7 @@ class Lane:
         else:
             self._signless_polls += 1
             if device and self._signless_polls == 1:
-                self._stalled = now, scheduling.state_of(self.word(at.L_PID))[1]
+                self._stalled = now, kernel.state_of(self.word(at.L_PID))[1]
         # two polls without progress prove nothing, even if much time passed between them
         seconds = now - self._last_sign_monotonic if self._signless_polls >= 3 else 0.0
         return Stall(seconds, self._device(device))
@@ -216,7 +216,7 @@ class Lane:
 
         A read that waits for its device sleeps; one that spins in the kernel uses CPU.
         """
-        state, used = scheduling.state_of(self.word(at.L_PID))
+        state, used = kernel.state_of(self.word(at.L_PID))
         since, used_then = self._stalled
         return state == "R" and used - used_then < (self._clock.monotonic() - since) / 2
 

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from ibpulse.agent.sampler import scheduling
-from ibpulse.agent.sampler.clock import TickClock
+from ibpulse.agent.sampler import kernel
+from ibpulse.agent.sampler.deadlines import TickClock
 from ibpulse.agent.sampler.loop import Loop, Pread
 from ibpulse.agent.sampler.plan import STOP, Plan, plan_path, read_plan
 from ibpulse.agent.sampler.steady import sample_steadily
@@ -66,11 +66,11 @@ class SamplerProcess:
     def _ask_kernel(self, plan: Plan) -> None:
         words = self._ring.words
         words[self._words + at.L_PID] = os.getpid()
-        if scheduling.die_with_parent(plan.parent) == errno.ESRCH:
+        if kernel.die_with_parent(plan.parent) == errno.ESRCH:
             sys.exit(EXIT_ORPHAN)
-        scheduling.sharpen_timers()
-        words[self._words + at.L_FIFO] = scheduling.schedule_fifo() if plan.scheduler == "fifo" else NOT_ASKED
-        words[self._words + at.L_PINNED] = NOT_ASKED if plan.cpu is None else scheduling.pin_to_cpu(plan.cpu)
+        kernel.sharpen_timers()
+        words[self._words + at.L_FIFO] = kernel.schedule_fifo() if plan.scheduler == "fifo" else NOT_ASKED
+        words[self._words + at.L_PINNED] = NOT_ASKED if plan.cpu is None else kernel.pin_to_cpu(plan.cpu)
 
     def _apply(self, plan: Plan) -> None:
         self._loop.apply(plan)

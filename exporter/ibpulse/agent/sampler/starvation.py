@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ibpulse.agent.sampler import scheduling
+from ibpulse.agent.sampler import kernel
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 
@@ -43,7 +43,7 @@ class Starvation:
     def _read(self, lane: int) -> _Times | None:
         begin, words = at.lane_at(lane), self._ring.words
         process = words[begin + at.L_PID]
-        waited = scheduling.runqueue_wait_ns(process) if process else None
+        waited = kernel.runqueue_wait_ns(process) if process else None
         if waited is None:
             return None
         late = words[begin + at.L_LATENESS_SUM_NS] + words[begin + at.L_OVERSLEPT_NS]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from ibpulse.agent.sampler.clock import TORN_NS, USUAL_GROWTH, TickClock
+from ibpulse.agent.sampler.deadlines import TORN_NS, USUAL_GROWTH, TickClock
 from ibpulse.agent.sampler.loop import LONGEST_READ, READ_BYTES, Loop
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from ibpulse.agent.sampler.adaptive import REFRESH_SECONDS, AdaptiveInterval
 from ibpulse.agent.sampler.followed_ports import FollowedPorts
+from ibpulse.agent.sampler.kernel import throttled_periods
 from ibpulse.agent.sampler.lane import (
     HUNG_READ_SECONDS,
     EndingProcesses,
@@ -30,7 +31,6 @@ from ibpulse.agent.sampler.plan import Plan, PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.agent.sampler.sampling_interval import stride_for
-from ibpulse.agent.sampler.scheduling import throttled_periods
 from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.agent.sysfs.links import StatePoller
 from ibpulse.base.clocks import Clock

@@ -86,7 +86,7 @@ def test_the_kernel_grants_slack_scheduler_and_cpu(sampler: SamplerRun, planned:
 
 
 def can_have_fifo() -> bool:
-    program = "from ibpulse.agent.sampler.scheduling import schedule_fifo; print(schedule_fifo())"
+    program = "from ibpulse.agent.sampler.kernel import schedule_fifo; print(schedule_fifo())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.strip() == "0"
 

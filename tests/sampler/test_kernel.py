@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ibpulse.agent.sampler.scheduling import pin_to_cpu
+from ibpulse.agent.sampler.kernel import pin_to_cpu
 from tests.tables import for_each
 
 

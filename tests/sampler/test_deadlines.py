@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.agent.sampler.clock import TickClock
+from ibpulse.agent.sampler.deadlines import TickClock
 
 MS = 1_000_000
 SECOND = 1_000 * MS
