@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
@@ -140,4 +141,4 @@ def _found(root: Path, folders: list[Path], odd: list[Path], numbers: _Numbers) 
         return limited
     shown = first_names([escape_controls(path.name) for path in odd], NAMED_SUBJECTS)
     remarks = (*limited.remarks, ODD.format(folder=odd[0].parent, names=shown))
-    return Found(limited.claims, remarks, unread=True)
+    return replace(limited, remarks=remarks, unread=True)
