@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from ibpulse.daemon import hold
+from ibpulse.daemon import HeldDirectory, InUseError
 from ibpulse.demo_nodes import find_ports
 from ibpulse.errors import ConfigError, RingError
 
 
 def test_a_second_daemon_is_kept_out_of_the_ring(tmp_path: Path) -> None:
     refusal = r"is in use by another ibpulse; stop it, or choose another --ring\.dir"
-    with hold(tmp_path / "ring"), pytest.raises(RingError, match=refusal):
-        hold(tmp_path / "ring").__enter__()
-    with hold(tmp_path / "ring") as directory:
-        assert directory == tmp_path / "ring"
+    with closing(HeldDirectory(tmp_path / "ring")), pytest.raises(InUseError, match=refusal):
+        HeldDirectory(tmp_path / "ring")
+    with closing(HeldDirectory(tmp_path / "ring")) as directory:
+        assert directory.path == tmp_path / "ring"
+
+
+def test_a_directory_that_was_deleted_is_made_and_locked_again(tmp_path: Path) -> None:
+    ring = tmp_path / "ring"
+    with closing(HeldDirectory(ring)) as directory:
+        assert not directory.restore()
+        (ring / "lock").unlink()
+        assert directory.restore()
+        assert not directory.restore()
+        ring.rename(tmp_path / "elsewhere")
+        assert directory.restore()
+        with pytest.raises(InUseError):
+            HeldDirectory(ring)
+        shutil.rmtree(ring)
+        # another daemon was faster
+        with closing(HeldDirectory(ring)), pytest.raises(InUseError):
+            directory.restore()
+        assert directory.restore()
+        shutil.rmtree(ring)
+        ring.touch()
+        with pytest.raises(RingError, match="File exists"):
+            directory.restore()
+        ring.unlink()
+        assert directory.restore()
 
 
 def test_a_file_in_place_of_the_ring_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "ring").touch()
     with pytest.raises(RingError, match=f"ring.dir: {tmp_path / 'ring'} cannot be used: File exists; choose a dir"):
-        hold(tmp_path / "ring").__enter__()
+        HeldDirectory(tmp_path / "ring")
 
 
 def test_a_port_of_a_demo_that_is_in_use_or_impossible_is_refused() -> None:

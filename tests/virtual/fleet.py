@@ -33,8 +33,9 @@ from tests.virtual.world import World
 class Fleet:
     """Nodes `node-0`, `node-1`, … of one world, and a gateway that lists them.
 
-    `options` are those of each node, `intervals` their sampling intervals if these differ. With a `straggler`, all nodes
-    share a job, of which it is the late one. `others` are applications that answer for these hosts, listed or not.
+    `options` are those of each node, `intervals` their sampling intervals if these differ. With a `straggler`, all
+    nodes share a job, of which it is the late one. `others` are applications that answer for these hosts, listed or
+    not.
     """
 
     def __init__(

@@ -234,6 +234,7 @@ class FlightRecorder:
             start_ns=pending.start_ns,
             meta=self._meta(pending, ports, last_tick),
             lines=tuple(line_rates(self._events.history, ports)),
+            file=self._reader.ring.descriptor,
         )
         size_bytes = len(ports) * (last_tick - pending.first_tick + 1) * BYTES_PER_ROW
         for name in await self._on_disk(self.store.make_room, size_bytes):
@@ -401,6 +402,7 @@ async def run_writer(job: Job, seconds: float) -> None:
             stderr=asyncio.subprocess.PIPE,
             # Ctrl-C goes to the daemon, which waits for its captures
             start_new_session=True,
+            pass_fds=() if job.file is None else (job.file,),
             env={**os.environ, **WRITER_ENVIRONMENT},
         )
     except OSError as error:
