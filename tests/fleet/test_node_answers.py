@@ -305,7 +305,7 @@ def parts_of(kind: type[AnswerPart]) -> Iterator[type[AnswerPart]]:
 
 def test_every_time_of_an_answer_ends_where_dates_end() -> None:
     times = {
-        f"{kind.__name__}.{name}": TypeAdapter(Annotated[member.annotation, *member.metadata])
+        f"{kind.__name__}.{name}": TypeAdapter(Annotated[member.annotation, member])
         for kind in parts_of(AnswerPart)
         for name, member in kind.model_fields.items()
         # widths of bins have bounds of their own

@@ -34,7 +34,8 @@ def fleet(shared_folder: Path) -> Iterator[Fleet]:
 
 
 def test_a_window_has_the_interval_of_most_nodes(fleet: Fleet) -> None:
-    end_ms = fleet.clock.time_ns() // 10**9 * 1000 - 3000
+    # the newest samples of a node are complete five intervals later
+    end_ms = fleet.clock.time_ns() // 10**9 * 1000 - 6000
     found = fleet.get(f"{JOB}/window", **{"from": str(end_ms - 4000), "to": str(end_ms)})
     assert (found["interval_ms"], found["resolution_ms"], found["points"]) == (50, 50, 80)
     assert {one["row"] for one in found["series"]} == {"node-0", "node-1", SLOW}
@@ -57,5 +58,5 @@ def test_batches_have_the_interval_of_most_nodes_and_the_others_follow(fleet: Fl
     for times in known.values():
         # each of the last seconds that all nodes have sent
         assert set(range(min(known[SLOW]), max(known[SLOW]), 50)) <= times
-    assert max(known["node-0"]) - max(known[SLOW]) <= 2500
+    assert max(known["node-0"]) - max(known[SLOW]) <= 6000
     assert len(known[SLOW]) > 100
