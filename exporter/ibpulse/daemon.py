@@ -27,7 +27,7 @@ from ibpulse.metrics.web import WebCounts
 from ibpulse.node.current_snapshot import CurrentSnapshot
 from ibpulse.node.wiring import make_node
 from ibpulse.sampler.lane import StartProcess, start_sampler
-from ibpulse.sampler.scheduling import allow_open_files
+from ibpulse.sampler.scheduling import require_open_files
 from ibpulse.web.app import create_app
 from ibpulse.web.auth.reload import WebConfigReloader
 from ibpulse.web.host_names import HostCheck
@@ -37,6 +37,8 @@ from ibpulse.web.server import plain, serve
 log = logging.getLogger(__name__)
 # 320 connections, five files of each link of 256 ports, and the rest
 OPEN_FILES = 2048
+# measured: with 8 ports, captures fail below 72, and below 64 the web server does not start
+LEAST_OPEN_FILES, OPEN_FILES_PER_PORT = 40, 4
 # Imported by libraries at the first use, when there may be no descriptor for it.
 LATE_IMPORTS = ("numpy.fft", "anyio._backends._asyncio")
 # A disk that hangs delays the start no longer than this.
@@ -50,8 +52,12 @@ LOCK = "lock"
 
 
 def run_daemon(settings: Settings) -> int:
-    """Sample and serve until SIGTERM or SIGINT; returns the exit code."""
-    allowed = allow_open_files(OPEN_FILES)
+    """Sample and serve until SIGTERM or SIGINT; returns the exit code.
+
+    Raises:
+        IbpulseError: the daemon cannot start.
+    """
+    allowed = require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
     if allowed < OPEN_FILES:
         log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
     memory.keep_freed()
@@ -63,6 +69,11 @@ def run_daemon(settings: Settings) -> int:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         return runner.run(Daemon(settings, directory, last_resort).run())
+
+
+def least_open_files(sysfs: Path) -> int:
+    """The number of open files with which the ports of this node are sampled, served and captured."""
+    return LEAST_OPEN_FILES + OPEN_FILES_PER_PORT * sum(1 for _ in sysfs.glob("class/infiniband/*/ports/*"))
 
 
 class InUseError(RingError):

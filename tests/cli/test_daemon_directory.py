@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.daemon import HeldDirectory, InUseError
+from ibpulse.config.loading import load
+from ibpulse.daemon import HeldDirectory, InUseError, least_open_files, run_daemon
 from ibpulse.demo_nodes import find_ports
-from ibpulse.errors import ConfigError, RingError
+from ibpulse.errors import ConfigError, IbpulseError, RingError
+from ibpulse.sampler import scheduling
 
 
 def test_a_second_daemon_is_kept_out_of_the_ring(tmp_path: Path) -> None:
@@ -60,3 +62,19 @@ def test_a_port_of_a_demo_that_is_in_use_or_impossible_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1:65536"):
         find_ports("127.0.0.1", 65536, 2)
     assert len(set(find_ports("127.0.0.1", 0, 4))) == 4
+
+
+def test_too_few_open_files_are_refused_before_anything_is_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / "sys/class/infiniband" / f"mlx5_{number}" / "ports/1").mkdir(parents=True)
+    monkeypatch.setattr(scheduling, "allow_open_files", lambda count: 51)
+    settings = load({"path.sysfs": [str(tmp_path / "sys")], "ring.dir": [str(tmp_path / "ring")]}, {})
+    said = "the limit of open files is 51, but at least 52 are needed here: raise it to 2048"
+    with pytest.raises(IbpulseError, match=said) as found:
+        run_daemon(settings)
+    assert found.value.exit_code == 1
+    assert not (tmp_path / "ring").exists()
+    monkeypatch.setattr(scheduling, "allow_open_files", lambda count: 52)
+    assert scheduling.require_open_files(2048, least_open_files(tmp_path / "sys")) == 52

@@ -1,7 +1,7 @@
 """Kernel requests: timer slack, parent death signal, FIFO scheduling, CPU pinning, open files; and cgroup quotas.
 
-Standard library only. The kernel may refuse the requests: their functions return 0, or the errno of the refusal, and
-never raise.
+Standard library only. The kernel may refuse the requests: their functions return 0 or the errno of the refusal. Only a
+limit of open files with which the program cannot work is an error.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import os
 import resource
 import signal
 from pathlib import Path
+
+from ibpulse.errors import IbpulseError
 
 # include/uapi/linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -68,6 +70,21 @@ def allow_open_files(count: int) -> int:
     except (OSError, ValueError):
         return soft
     return wanted
+
+
+def require_open_files(count: int, least: int) -> int:
+    """The same; fewer than `least` are too few to work with.
+
+    Raises:
+        IbpulseError: the hard limit is lower than `least`.
+    """
+    allowed = allow_open_files(count)
+    if allowed < least:
+        raise IbpulseError(
+            f"the limit of open files is {allowed}, but at least {least} are needed here: raise it to {count} "
+            "(LimitNOFILE=, ulimit -n)"
+        )
+    return allowed
 
 
 def runqueue_wait_ns(process: int, root: Path = Path("/")) -> int | None:
