@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ibpulse import memory
 from ibpulse.aggregator.snapshot import Snapshot
 from ibpulse.capture_names import CaptureName, make_name
 from ibpulse.clocks import Clock
@@ -39,6 +40,7 @@ from ibpulse.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs
 from ibpulse.ring.layout import H_CREATED_WALL_NS
 from ibpulse.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.ring.window import ticks_to_complete, widest_stride
+from ibpulse.text import split_lines
 from ibpulse.units import SECOND_NS
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,8 @@ MOST_NAMED_JOBS, MOST_NAMED_PORTS = 16, 64
 CLOSE_SECONDS = 4.0
 # the maximum
 OOM_SCORE = "1000"
+# measured: 26 to 28 MB besides library pages, however long the capture is
+WRITER_BYTES = 28_000_000
 WRITER_ENVIRONMENT = {
     # unneeded threads cost memory and compete with the sampler
     "OPENBLAS_NUM_THREADS": "1",
@@ -392,8 +396,15 @@ async def run_writer(job: Job, seconds: float) -> None:
     """Write a capture in a separate process, which is killed after `seconds`.
 
     Raises:
-        CaptureError: it was not written; the message comes from the process.
+        CaptureError: it was not written; the message comes from the process, or there is no memory for one.
     """
+    left = memory.left_in_cgroups()
+    if left is not None and left < WRITER_BYTES:
+        # the kernel may kill the daemon, which is larger, whatever `oom_score_adj` says
+        raise CaptureError(
+            f"only {left / 1e6:.0f} MB are left of the memory limit of this service, and its writer needs "
+            f"{WRITER_BYTES / 1e6:.0f} MB; raise the limit"
+        )
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "ibpulse.flightrecorder.writer", str(int(seconds))),
@@ -421,5 +432,5 @@ async def run_writer(job: Job, seconds: float) -> None:
             process.kill()
             await process.wait()
     if process.returncode:
-        lines = said.decode(errors="replace").strip().splitlines()
+        lines = split_lines(said.decode(errors="replace").strip())
         raise CaptureError(lines[-1] if lines else f"its writer exited with status {process.returncode}")
