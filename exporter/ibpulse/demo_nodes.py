@@ -23,6 +23,7 @@ from ibpulse.sampler.scheduling import die_with_parent
 from ibpulse.simulate.fleet import SimulatedNode
 from ibpulse.simulate.node_clock import node_environment
 from ibpulse.simulate.simulated_jobs import JOBS_FOLDER
+from ibpulse.text import split_lines
 from ibpulse.web.auth.rules import read_rules
 from ibpulse.web.server import bind
 
@@ -77,7 +78,7 @@ class DemoNode:
 
     def last_lines(self) -> list[str]:
         """The end of its log."""
-        return self.log_path.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        return split_lines(self.log_path.read_text(errors="replace"))[-LAST_LINES:]
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from ibpulse.client.transport import (
 )
 from ibpulse.client.windows import NodeArray, read_array
 from ibpulse.errors import DaemonError
-from ibpulse.text import first_names
+from ibpulse.text import first_names, split_lines
 from ibpulse.units import MILLISECOND_NS
 
 MAX_ANSWER_BYTES = 64_000_000
@@ -232,7 +232,7 @@ def ask_metrics(connection: DaemonConnection, names: Sequence[str]) -> dict[str,
     """
     text = connection.get("/metrics", [("name[]", name) for name in names]).body.decode(errors="replace")
     found: dict[str, float] = {}
-    for line in text.splitlines():
+    for line in split_lines(text):
         if line and not line.startswith("#"):
             sample, _, number = line.rpartition(" ")
             name = sample.partition("{")[0]

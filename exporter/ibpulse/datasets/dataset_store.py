@@ -15,6 +15,7 @@ from ibpulse import __version__
 from ibpulse.datasets.dataset_schema import DATASET_VERSION, MAX_ROWS, TIERS, Part, parse_path
 from ibpulse.errors import DatasetError
 from ibpulse.recordings.file_format import pa, pq
+from ibpulse.text import split_lines
 
 MARK, VERSION_MEMBER = "dataset.json", "ibpulse_dataset_version"
 MAX_MARK_BYTES = 100_000
@@ -254,5 +255,5 @@ def check_rows(dataset: object, tier: str, rows: int) -> None:
 
 
 def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+    text = getattr(error, "strerror", None) or (split_lines(str(error)) or [type(error).__name__])[0]
     return text[:200]

@@ -17,7 +17,7 @@ from ibpulse.datasets.dataset_store import DatasetStore, check_rows
 from ibpulse.errors import DatasetError
 from ibpulse.fleet.clock_offsets import ClockOffset
 from ibpulse.missing_packages import how_to_install
-from ibpulse.text import names_text, natural_key, size_text
+from ibpulse.text import names_text, natural_key, size_text, split_lines
 from ibpulse.units import SECOND_NS
 
 SETTINGS: Mapping[str, Any] = {
@@ -281,7 +281,7 @@ class ReportSource:
             found = self._database.execute(query, {"files": files}).fetchnumpy()
             return {name: np.ma.asarray(values) for name, values in found.items()}
         except self._errors as error:
-            raise DatasetError(f"{self.path} cannot be read: {str(error).splitlines()[0]}") from error
+            raise DatasetError(f"{self.path} cannot be read: {split_lines(str(error))[0]}") from error
 
     def _check_memory(self, need_bytes: int) -> None:
         spare_bytes = memory.spare_bytes()

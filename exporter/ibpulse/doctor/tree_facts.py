@@ -17,7 +17,7 @@ from ibpulse.sysfs.error_counters import Wanted, choose_counters
 from ibpulse.sysfs.files import is_utf8, list_names, parse_count, read_link_name, read_text, read_value
 from ibpulse.sysfs.inventory import find_unsupported
 from ibpulse.sysfs.pcie import ADDRESS, HOST_BRIDGE, find_chain
-from ibpulse.text import natural_key
+from ibpulse.text import natural_key, split_lines
 
 COUNTER_ANSWER_SECONDS = 1.5
 # Requests that a port received: these count on when its byte counters are stuck.
@@ -186,7 +186,7 @@ def _has_rdma(function: str) -> bool:
 def find_mount(root: Path, path: str) -> Mount | None:
     """The mount that contains `path` (proc(5), mountinfo); None if unknown."""
     try:
-        lines = (root / "proc/self/mountinfo").read_text().splitlines()
+        lines = split_lines((root / "proc/self/mountinfo").read_bytes().decode(errors="surrogateescape"))
     except OSError:
         return None
     real = os.path.realpath(path)

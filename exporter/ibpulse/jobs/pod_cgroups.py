@@ -16,7 +16,7 @@ from pathlib import Path
 from ibpulse.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
 from ibpulse.jobs.claims import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MOST_JOBS, Claim, Found, limit_claims
 from ibpulse.jobs.slurm_cgroups import find_scopes
-from ibpulse.text import NAMED_SUBJECTS, escape_controls, first_names
+from ibpulse.text import NAMED_SUBJECTS, escape_controls, first_names, split_lines
 
 _OF_KUBELET = "kubepods"
 # pods of static manifests have 32 digits, others a UUID, in which systemd's names have underscores
@@ -64,7 +64,7 @@ def _found(cgroups: Cgroups, root: Path, folders: Iterable[Path]) -> Found:
             break
         use = cgroups.read(folder, RDMA_FILE)
         knows = knows or bool(use)
-        names = [found[1] for line in use.splitlines() if (found := _USE.match(line))]
+        names = [found[1] for line in split_lines(use) if (found := _USE.match(line))]
         if names and not any(find_scopes(cgroups, folder)):
             held.update(dict.fromkeys(names))
     claims = [Claim(uid, KUBERNETES, KUBERNETES_CGROUP, devices=tuple(held)) for uid, held in devices.items() if held]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ibpulse.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
 from ibpulse.jobs.claims import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
-from ibpulse.text import NAMED_SUBJECTS, escape_controls, first_names, natural_key
+from ibpulse.text import NAMED_SUBJECTS, escape_controls, first_names, natural_key, split_lines
 
 _SCOPE = re.compile(r"(?:[A-Za-z0-9_.-]{1,200}_)?slurmstepd\.scope", re.ASCII)
 _FIRST = re.compile(r"slurm(?:_[A-Za-z0-9_.-]{1,200})?", re.ASCII)
@@ -74,7 +74,7 @@ def _is_scope(path: Path) -> bool:
 
 def has_processes(cgroups: Cgroups, folder: Path) -> bool:
     """Whether a cgroup of version 2 or one below it has processes, or nothing says that they have none."""
-    return "populated 0" not in cgroups.read(folder, "cgroup.events").splitlines()
+    return "populated 0" not in split_lines(cgroups.read(folder, "cgroup.events"))
 
 
 class _Numbers:

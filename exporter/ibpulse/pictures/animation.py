@@ -16,7 +16,7 @@ from ibpulse.pictures.figure import Image, write_whole
 from ibpulse.pictures.frames import Motion, build_motion, count_frames, draw_frames
 from ibpulse.pictures.options import PictureOptions
 from ibpulse.pictures.picture_run import PictureRun, choose_scale
-from ibpulse.text import size_text
+from ibpulse.text import size_text, split_lines
 
 SAMPLED_FRAMES = 4
 
@@ -101,7 +101,7 @@ def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
             pass
         reason = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
-        lines = reason.splitlines() or [f"exit code {process.returncode}"]
+        lines = split_lines(reason) or [f"exit code {process.returncode}"]
         raise PictureError(f"ffmpeg failed: {lines[0][:200]}; write a .gif")
 
 

@@ -31,7 +31,7 @@ from ibpulse.recordings.file_format import (
     read_header,
 )
 from ibpulse.recordings.recording import Recording, RecordingMeta, concatenate, meta_with
-from ibpulse.text import count_text, size_text
+from ibpulse.text import count_text, size_text, split_lines
 
 PARTIAL = ".partial"
 # memory for everything that a report or a picture computes, measured: at most this much for each sample of a port, and
@@ -272,7 +272,7 @@ def _as_recording_error(path: Path) -> Iterator[None]:
             f"damaged; {_OTHERWISE}, or use a machine with more memory"
         ) from error
     except (pa.ArrowException, EOFError) as error:
-        reason = (str(error).splitlines() or ["unreadable"])[0][:200]
+        reason = (split_lines(str(error)) or ["unreadable"])[0][:200]
         raise RecordingError(f"recording {path} is cut off or damaged: {reason}; {_OTHERWISE}") from error
     except OSError as error:
         if error.strerror is None:

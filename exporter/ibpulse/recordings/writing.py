@@ -30,6 +30,7 @@ from ibpulse.recordings.file_format import (
 )
 from ibpulse.recordings.reading import PARTIAL, scan
 from ibpulse.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, meta_between, meta_with
+from ibpulse.text import split_lines
 
 TEMPORARY = ".tmp"
 GROUP_ROWS = 65_536
@@ -268,7 +269,7 @@ def _as_recording_error(path: Path) -> Iterator[None]:
             f"recording {path} exists already: another recording is running or was killed; read it, or remove it"
         ) from error
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
+        reason = error.strerror or split_lines(str(error))[0]
         raise RecordingError(
             f"recording {path} cannot be written: {reason}; free some space or choose another file"
         ) from error
