@@ -137,7 +137,8 @@ def test_separators_in_texts_of_rccl_end_no_line(tmp_path: Path) -> None:
     lines = [json.dumps(row | {"host": odd}, ensure_ascii=False) for row in RCCL_ROWS]
     check_rccl(read(tmp_path, "\n".join(lines) + "\n"))
     head, *rows = next(content for content in RCCL.values() if content.startswith("numCycle,collective")).splitlines()
-    check_rccl(read(tmp_path, "".join([f"{head},host\n", *(f"{row},{odd}\n" for row in rows)])))
+    table = "".join([f"{head},host\n", *(f"{row},{odd}\n" for row in rows)])
+    check_rccl(read(tmp_path, table), rows=1, complete=False)
 
 
 def check_rccl(
