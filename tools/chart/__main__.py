@@ -102,7 +102,7 @@ def point_at(root: Path, repository: str, tag: str) -> None:
         raise ConfigError([f'"{repository}" is not an absolute address; write https://HOST/OWNER/NAME'])
     _set(root, "prometheusRule", {"runbooks": f"{repository}/blob/{tag}/docs/runbooks"})
     path = root / CHART / "Chart.yaml"
-    icon = f"{repository}/raw/{tag}/exporter/ibpulse/web/static/icon.svg"
+    icon = f"{repository}/raw/{tag}/exporter/ibpulse/core/http/static/icon.svg"
     addresses = f"home: {repository}\nsources:\n  - {repository}\nicon: {icon}\nmaintainers:\n"
     text = path.read_text().replace("maintainers:\n", addresses, 1)
     path.write_text(re.sub(r"(?m)^(  - name: ibpulse contributors)$", rf"\1\n    url: {repository}", text))

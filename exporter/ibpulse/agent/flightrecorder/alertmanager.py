@@ -34,7 +34,7 @@ class Alert:
 
 
 class Cooldown:
-    """Remembers the newest keys that were captured, each for `length_ns`."""
+    """Remembers the newest keys that were captured, each for `length_ns` of the monotonic clock."""
 
     def __init__(self, length_ns: int) -> None:
         self._length_ns = length_ns
@@ -58,7 +58,10 @@ class Cooldown:
 
 
 class AlertReceiver:
-    """Selects the alerts that trigger a capture: those firing on this node, each once per cool-down."""
+    """Selects the alerts that trigger a capture: those firing on this node, each once per cool-down.
+
+    Times are those of the monotonic clock.
+    """
 
     def __init__(self, names: Collection[str], cooldown_ns: int) -> None:
         self._names = tuple(name.lower() for name in names)

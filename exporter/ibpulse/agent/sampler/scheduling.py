@@ -1,7 +1,7 @@
 """Kernel requests: timer slack, parent death signal, FIFO scheduling, CPU pinning, open files; and cgroup quotas.
 
-Standard library only. The kernel may refuse the requests: their functions return 0, or the errno of the refusal, and
-never raise.
+Standard library only. The kernel may refuse the requests: their functions return 0 or the errno of the refusal. Only a
+limit of open files with which the program cannot work is an error.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import os
 import resource
 import signal
 from pathlib import Path
+
+from ibpulse.base.errors import IbpulseError
 
 # include/uapi/linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -70,6 +72,21 @@ def allow_open_files(count: int) -> int:
     return wanted
 
 
+def require_open_files(count: int, least: int) -> int:
+    """The same; fewer than `least` are too few to work with.
+
+    Raises:
+        IbpulseError: the hard limit is lower than `least`.
+    """
+    allowed = allow_open_files(count)
+    if allowed < least:
+        raise IbpulseError(
+            f"the limit of open files is {allowed}, but at least {least} are needed here: raise it to {count} "
+            "(LimitNOFILE=, ulimit -n)"
+        )
+    return allowed
+
+
 def runqueue_wait_ns(process: int, root: Path = Path("/")) -> int | None:
     """Time for which a process with one thread was ready to run but got no CPU (sched-stats.rst), None if unknown."""
     try:
@@ -99,7 +116,7 @@ def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | No
             text = path.read_text()
         except OSError:
             continue
-        fields = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+        fields = dict(line.split(maxsplit=1) for line in text.split("\n") if " " in line)
         if "nr_throttled" in fields:
             return int(fields["nr_throttled"])
     return None
@@ -132,7 +149,8 @@ def _read_quota(folder: Path) -> float | None:
 
 def _groups(root: Path, mount: Path, process: str) -> list[Path]:
     try:
-        lines = (root / "proc" / process / "cgroup").read_text().splitlines()
+        # names of cgroups are any bytes
+        lines = (root / "proc" / process / "cgroup").read_bytes().decode(errors="surrogateescape").split("\n")
     except OSError:
         return []
     groups = [line.split(":", 2) for line in lines if line.count(":") >= 2]

@@ -13,6 +13,7 @@ from typing import Any
 
 from ibpulse import __version__
 from ibpulse.base.errors import DatasetError
+from ibpulse.base.text import split_lines
 from ibpulse.core.recordings.file_format import pa, pq
 from ibpulse.workbench.fleet.dataset_schema import DATASET_VERSION, MAX_ROWS, TIERS, Part, parse_path
 
@@ -254,5 +255,5 @@ def check_rows(dataset: object, tier: str, rows: int) -> None:
 
 
 def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+    text = getattr(error, "strerror", None) or (split_lines(str(error)) or [type(error).__name__])[0]
     return text[:200]

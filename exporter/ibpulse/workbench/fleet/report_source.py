@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ibpulse.base import memory
 from ibpulse.base.errors import DatasetError
 from ibpulse.base.missing_packages import how_to_install
-from ibpulse.base.text import names_text, natural_key, size_text
+from ibpulse.base.text import names_text, natural_key, size_text, split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.statistics.clock_offsets import ClockOffset
@@ -281,7 +281,7 @@ class ReportSource:
             found = self._database.execute(query, {"files": files}).fetchnumpy()
             return {name: np.ma.asarray(values) for name, values in found.items()}
         except self._errors as error:
-            raise DatasetError(f"{self.path} cannot be read: {str(error).splitlines()[0]}") from error
+            raise DatasetError(f"{self.path} cannot be read: {split_lines(str(error))[0]}") from error
 
     def _check_memory(self, need_bytes: int) -> None:
         spare_bytes = memory.spare_bytes()

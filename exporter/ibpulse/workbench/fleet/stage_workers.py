@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from ibpulse.base.errors import ConfigError, DatasetError
 from ibpulse.base.memory import ALLOCATOR
 from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.text import split_lines
 
 CONNECT_SECONDS = 10
 
@@ -55,7 +56,7 @@ def open_scheduler(address: str) -> Iterator[Executor]:
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        reason = (split_lines(str(error)) or [type(error).__name__])[0][:200]
         raise DatasetError(
             f"the scheduler {address} does not answer: {reason}; is `dask scheduler` running there?"
         ) from error

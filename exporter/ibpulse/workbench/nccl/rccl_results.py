@@ -10,6 +10,7 @@ lacks.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import orjson
 
 from ibpulse.base.errors import BenchmarkError
+from ibpulse.base.text import split_lines
 from ibpulse.workbench.nccl.bounded_files import count_of, number_of, parse_document, refuse
 from ibpulse.workbench.nccl.measurement import IN_PLACE, OUT_OF_PLACE, BenchmarkRun, Measurement, left_out
 from ibpulse.workbench.nccl.nccl_tests_text import MOST_RANKS, MOST_ROWS, scaled
@@ -41,7 +43,7 @@ def read_rccl_json(path: Path, text: str) -> BenchmarkRun:
         found, remarks = parse_document(path, text)
         rows = [row if isinstance(row, dict) else None for row in found]
     else:
-        rows = [_object(line) for line in text.splitlines() if line.strip()]
+        rows = [_object(line) for line in split_lines(text) if line.strip()]
     return _run(path, "rccl-tests JSON", rows, remarks)
 
 
@@ -63,11 +65,11 @@ def read_rccl_csv(path: Path, text: str) -> BenchmarkRun:
 
 
 def _csv_rows(text: str) -> Iterator[Row | None]:
-    lines = csv.reader(text.splitlines(keepends=True), skipinitialspace=True)
-    names = [name.strip() for name in next(lines)]
-    if "ranks" in names and "nodes" not in names:
-        names.insert(names.index("ranks"), "nodes")
+    lines = csv.reader(io.StringIO(text, newline="\n"), skipinitialspace=True)
     try:
+        names = [name.strip() for name in next(lines)]
+        if "ranks" in names and "nodes" not in names:
+            names.insert(names.index("ranks"), "nodes")
         for line in lines:
             whole = len(line) == len(names)
             yield dict(zip(names, map(str.strip, line), strict=True)) if whole else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ibpulse.base.errors import PictureError
-from ibpulse.base.text import size_text
+from ibpulse.base.text import size_text, split_lines
 from ibpulse.core.arrays import Pixels
 from ibpulse.workbench.pictures.animation_layout import Layout, lay_out_animation
 from ibpulse.workbench.pictures.figure import Image, write_whole
@@ -101,7 +101,7 @@ def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
             pass
         reason = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
-        lines = reason.splitlines() or [f"exit code {process.returncode}"]
+        lines = split_lines(reason) or [f"exit code {process.returncode}"]
         raise PictureError(f"ffmpeg failed: {lines[0][:200]}; write a .gif")
 
 
