@@ -9,10 +9,12 @@ import pytest
 
 from ibpulse.base.errors import BenchmarkError
 from ibpulse.cli import main
-from ibpulse.workbench.nccl import bounded_files
+from ibpulse.workbench.nccl import bounded_files, rccl_results
 from ibpulse.workbench.nccl.benchmark_files import read_benchmark
 from ibpulse.workbench.nccl.measurement import BenchmarkRun
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
+from tests.nccl.unusual_files import RCCL
+from tests.tables import for_each
 
 FORMS = {
     "text": nccl_text(),
@@ -154,3 +156,15 @@ def test_no_secret_is_ever_written(tmp_path: Path, form: str, output: str, capsy
 def _whole(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+@for_each([RCCL["one object per line"], RCCL["CSV"]])
+def test_too_many_rows_are_refused_before_they_are_parsed(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rccl_results, "MOST_ROWS", 50)
+    for name in ("_object", "_csv_rows"):
+        monkeypatch.setattr(rccl_results, name, lambda _: pytest.fail("parsed"))
+    (tmp_path / "results").write_text(text + "0\n" * 50)
+    with pytest.raises(BenchmarkError, match="has more than 50 results; split it"):
+        read_benchmark(tmp_path / "results")

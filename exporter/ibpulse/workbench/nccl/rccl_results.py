@@ -43,6 +43,7 @@ def read_rccl_json(path: Path, text: str) -> BenchmarkRun:
         found, remarks = parse_document(path, text)
         rows = [row if isinstance(row, dict) else None for row in found]
     else:
+        _check_rows(path, text.count("\n"))
         rows = [_object(line) for line in split_lines(text) if line.strip()]
     return _run(path, "rccl-tests JSON", rows, remarks)
 
@@ -61,6 +62,7 @@ def read_rccl_csv(path: Path, text: str) -> BenchmarkRun:
     Raises:
         BenchmarkError: no row can be read.
     """
+    _check_rows(path, text.count("\n"))
     return _run(path, "rccl-tests CSV", list(_csv_rows(text)), [])
 
 
@@ -77,9 +79,14 @@ def _csv_rows(text: str) -> Iterator[Row | None]:
         yield None
 
 
-def _run(path: Path, form: str, rows: list[Row | None], remarks: list[str]) -> BenchmarkRun:
-    if len(rows) > MOST_ROWS:
+def _check_rows(path: Path, count: int) -> None:
+    """Refuse more rows than are read, before each is an object in memory."""
+    if count > MOST_ROWS:
         refuse(path, f"has more than {MOST_ROWS} results", "split it")
+
+
+def _run(path: Path, form: str, rows: list[Row | None], remarks: list[str]) -> BenchmarkRun:
+    _check_rows(path, len(rows))
     found: list[Measurement] = []
     fault = None
     for row in rows:
