@@ -55,10 +55,16 @@ def get(port: int, path: str, timeout: float = 30.0) -> bytes:
 
 @contextmanager
 def running(
-    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, inherited: Sequence[int] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs inside the block, in this environment or that of the caller; its output goes to `log`."""
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as process:
+    """A process that runs inside the block, in this environment or that of the caller; its output goes to `log`.
+
+    It inherits these descriptors.
+    """
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output, env=environment, pass_fds=inherited) as process,
+    ):
         try:
             yield process
         finally:

@@ -54,8 +54,8 @@ def running_sampler(folder: Path, interval_ns: int, ports: int) -> Iterator[Ring
         planned.append(PlannedPort(slot, f"mlx5_{number}", (TRANSMIT,), (RECEIVE,)))
     write_plan(plan_path(ring.path, 0), Plan(1, os.getpid(), ports=tuple(planned)))
     ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = 1
-    command = [sys.executable, "-m", "ibpulse.agent.sampler.process", str(ring.path), "0"]
-    with processes.running(command, folder / "sampler.log"):
+    command = [sys.executable, "-m", "ibpulse.agent.sampler.process", str(ring.path), "0", str(ring.descriptor)]
+    with processes.running(command, folder / "sampler.log", inherited=(ring.descriptor,)):
         processes.wait_for(lambda: ring.words[at.lane_at(0) + at.L_TICKS] > 10, "the sampler's first ticks")
         yield RingReader(ring)
         # the sampler ignores signals and ends when the ring asks it to

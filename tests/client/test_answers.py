@@ -106,7 +106,7 @@ def test_events_of_somebody_else_are_refused(changed: dict[str, Any]) -> None:
 
 
 def test_metrics_are_added_up_over_their_labels(server: Canned) -> None:
-    text = b'# HELP a\n# TYPE a counter\na{x="1"} 2\na{x="2"} 3.5\n\nb 4\nc NaN\nad 7\n'
+    text = b'# HELP a\n# TYPE a counter\na{x="1\x0c\xe2\x80\xa8"} 2\na{x="2"} 3.5\n\nb 4\nc NaN\nad 7\n'
     server.answer("/metrics", text)
     assert ask_metrics(DaemonConnection(server.url), ["a", "b", "c"]) == {"a": 5.5, "b": 4.0}
     assert server.asked[0][0] == "/metrics?name%5B%5D=a&name%5B%5D=b&name%5B%5D=c"

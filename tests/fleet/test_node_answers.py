@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import numpy as np
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.base.errors import DaemonError
@@ -30,6 +33,8 @@ from tests.tables import for_each
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
 
+# nanoseconds in 64 bits
+LATEST_MS = (2**63 - 1) // 10**6
 BY_PATH: dict[str, type[AnswerPart]] = {
     "/api/v1/ports": PortsAnswer,
     "/api/v1/topology": TopologyAnswer,
@@ -289,3 +294,29 @@ def test_a_part_without_a_check_is_like_one_of_pydantic(members: dict[str, Any])
     theirs = super(AnswerPart, StreamState).model_construct(**members)
     assert ours == theirs == StreamState.model_validate(members)
     assert (list(vars(ours)), ours.model_fields_set) == (list(vars(theirs)), theirs.model_fields_set)
+
+
+def parts_of(kind: type[AnswerPart]) -> Iterator[type[AnswerPart]]:
+    """All kinds of parts."""
+    for each in kind.__subclasses__():
+        yield each
+        yield from parts_of(each)
+
+
+def test_every_time_of_an_answer_ends_where_dates_end() -> None:
+    times = {
+        f"{kind.__name__}.{name}": TypeAdapter(Annotated[member.annotation, member])
+        for kind in parts_of(AnswerPart)
+        for name, member in kind.model_fields.items()
+        # widths of bins have bounds of their own
+        if name.endswith("_ms") and name not in ("interval_ms", "resolution_ms")
+    }
+    assert len(times) > 40
+    faults = []
+    for name, reader in times.items():
+        assert reader.validate_python(LATEST_MS) == LATEST_MS
+        for wrong in (LATEST_MS + 1, 253_402_300_800_000, -1):
+            with suppress(ValidationError):
+                reader.validate_python(wrong)
+                faults.append(f"{name}: {wrong}")
+    assert faults == []

@@ -387,7 +387,7 @@ def exchange(polled: PolledNode, now: dict[str, float], ahead_ms: float = 0.0) -
 def jobs(last_ms: int | None, *more: str) -> JobsAnswer:
     times: dict[str, Any] = {f"{name}_ms": last_ms for name in ("last", "last_transmit", "last_receive")}
     times |= {f"{name}_uncertainty_ms": 10 for name in ("last", "last_transmit", "last_receive")}
-    traffic = {"since_ms": 0, "known_until_ms": 10**13, "step_period_seconds": None, **times}
+    traffic = {"since_ms": 0, "known_until_ms": 10**12, "step_period_seconds": None, **times}
     members = [{"job_id": each, "traffic": traffic} for each in ("7", *more)]
     return JobsAnswer.model_validate_json(jobs_of(*members))
 

@@ -12,6 +12,7 @@ from ibpulse.gateway.gateway_metrics import ROWS
 from tests.docs.pages import ROOT
 from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile, never
+from tests.fleet.small_answers import answer_node, jobs_of
 from tests.gateway.gateways import VERSION, Gateway
 from tests.running import Metrics
 
@@ -164,3 +165,25 @@ async def test_only_the_probes_need_no_password(tmp_path: Path, daemon: Daemon) 
 def test_the_page_of_the_gateway_lists_its_metrics() -> None:
     page = (ROOT / "docs" / "gateway.md").read_text()
     assert [row.name for row in ROWS if f"| `{row.name}" not in page] == []
+
+
+async def test_times_beyond_dates_of_one_node_leave_the_jobs_of_the_others(
+    gateway: Gateway, daemon: Daemon, server: Hostile
+) -> None:
+    answer_node(server)
+    server.answer("/api/v1/clock", b"{}")
+    server.answer("/api/v1/jobs", jobs_of({"job_id": "7"}))
+    await gateway.list(good=daemon.url, liar=server.url)
+    found = (await gateway.client.get("/api/v1/jobs")).json()
+    # a clock that is wrong keeps no one from reading the jobs
+    assert ([job["job_id"] for job in found["jobs"]], found["refused"]) == (["7"], [])
+    for name in ("began_ms", "ended_ms", "ended_uncertainty_ms"):
+        server.answer("/api/v1/jobs", jobs_of({"job_id": "8", name: 253_402_300_800_000}))
+        await gateway.table.poll_all()
+        found = (await gateway.client.get("/api/v1/jobs")).json()
+        assert [job["job_id"] for job in found["jobs"]] == ["7"]
+        ((node, reason),) = (each.values() for each in found["refused"])
+        assert (node, name in reason) == ("liar", True)
+    server.answer("/api/v1/jobs", jobs_of())
+    await gateway.table.poll_all()
+    assert (await gateway.client.get("/api/v1/jobs")).json()["refused"] == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.window import History, Implausible, WindowHead
 from ibpulse.core.client.windows import NodeArray
-from ibpulse.gateway.node_samples import NodeSamples, find_places, reduce_to_bins
+from ibpulse.gateway.node_samples import NodeSamples, bin_samples, common_interval, find_places, reduce_to_bins
 
 START = 1_763_683_200_000
 RAILS = ("mlx5_0:1", "mlx5_1:1")
@@ -170,3 +170,40 @@ def test_rails_without_samples_add_nothing_however_many_there_are(live: bool) ->
         assert np.isnan(nothing).all()
         assert samples.left_out(rails) == []
     assert samples.left_out(("claimed_1:1", RAILS[0])) == ["claimed_1:1"]
+
+
+@given(
+    rates=st.lists(st.sampled_from([0.0, 1.0, 5.0, NAN]), min_size=3, max_size=20),
+    length=st.sampled_from([30, 70, 100]),
+    shift=st.integers(0, 5),
+    statistic=st.sampled_from(["max", "mean", "min"]),
+)
+def test_samples_longer_than_bins_count_for_all_that_they_touch(
+    rates: list[float], length: int, shift: int, statistic: str
+) -> None:
+    begin = START // length * length
+    lengths = {"interval_ms": length, "resolution_ms": length, "end_ms": begin + length * len(rates)}
+    values = np.array([[rates, rates]])
+    samples = NodeSamples(length, 10_000).add(window(values, begin, RAILS[:1], **lengths))
+    first, last = -(-begin // 20) * 20 + 20 * shift, (begin + length * len(rates)) // 20 * 20
+    found, _ = bin_samples(samples, RAILS[:1], first, last, 20, statistic)  # type: ignore[arg-type]
+    for place in range(max(0, (last - first) // 20)):
+        at = first + 20 * place
+        touched = [
+            rate
+            for number, rate in enumerate(rates)
+            if begin + length * number < at + 20 and at < begin + length * (number + 1) and not np.isnan(rate)
+        ]
+        true = (
+            {"max": max, "min": min, "mean": lambda each: sum(each) / len(each)}[statistic](touched) if touched else NAN
+        )
+        np.testing.assert_equal(found[0, place], np.float32(true))
+
+
+def test_the_grid_is_that_of_most_nodes() -> None:
+    assert [common_interval(each, 10) for each in ((), (10, 10, 1000), (1000, 10), (5, 10, 10, 5))] == [
+        10,
+        10,
+        1000,
+        10,
+    ]

@@ -97,7 +97,7 @@ def test_of_ten_thousand_hostile_names_few_are_jobs(tmp_path: Path) -> None:
     assert found.remarks[1].endswith(
         "and 3997 more: not the name of a job, such as job_42 or s5K1KKYAYG5D00; it is not known which jobs run."
     )
-    assert found.unread
+    assert (found.unread, found.whole, found.cut) == (True, False, True)
     assert (len(seen.pods), seen.claims, seen.knows) == (256, (), False)
 
 

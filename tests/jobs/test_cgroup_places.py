@@ -190,4 +190,8 @@ def test_a_folder_with_too_many_entries_is_said(tmp_path: Path, monkeypatch: pyt
     assert (found.claims, found.whole) == ((), False)
     reason = "has more than 2 entries, which is too many to read; showing the jobs known before."
     assert found.remarks == (f"{tmp_path / SCOPE} {reason}",)
+    monkeypatch.setattr(cgroup_names, "MOST_LISTED", 3)
+    monkeypatch.setattr(cgroup_names, "MOST_CHOSEN", 2)
+    found = read_slurm_cgroups(tmp_path)
+    assert (found.claims, found.whole, found.remarks) == ((), False, (f"{tmp_path / SCOPE} {reason}",))
     assert list(Cgroups().search(tmp_path / "nothing", re.compile("x"))) == []

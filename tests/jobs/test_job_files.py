@@ -219,6 +219,7 @@ def test_more_files_than_are_read_are_named(folder: Path) -> None:
         put(folder, GOOD | {"id": str(number)}, f"{number}.json")
     found = read(folder)
     assert [claim.id for claim in found.claims] == [str(number) for number in range(64)]
+    assert (found.whole, found.cut) == (False, True)
     assert found.remarks == (
         f"{folder}: 64.json, 65.json, 66.json, 67.json and 2 more: ignored, because only 64 files are read.",
     )

@@ -18,7 +18,7 @@ from ibpulse.agent.web.routes.jobs_route import describe_jobs
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile
-from ibpulse.core.jobs.claims import Claim, Found
+from ibpulse.core.jobs.claims import MOST_JOBS, Claim, Found
 from ibpulse.core.jobs.job_history import trace_jobs
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.file import RingFile
@@ -254,6 +254,25 @@ def test_a_job_is_not_over_because_its_directory_may_not_be_read(node: Node) -> 
         look(node, watch, "slurm-map", "slurm-cgroup")
     assert [each.claim.id for each in watch.view.jobs or ()] == ["12"]
     assert [event.kind for event in node.log.events()] == ["job-began"]
+
+
+def test_no_job_ends_while_listings_are_cut_short(node: Node) -> None:
+    node.see(job("12", 0), job("13", 1))
+    whole_ns = node.wall_ns()
+    assert node.look(Found((job("12", 0),), whole=False, cut=True)) == []
+    assert [each.claim.id for each in node.watch.view.jobs or ()] == ["12"]
+    # when it began is as uncertain as for how long the listing was cut
+    (began,) = node.look(Found((job("11", 2), job("12", 0)), whole=False, cut=True))
+    assert (began.details["job_id"], began.time_ns - began.uncertainty_ns) == ("11", whole_ns)
+    # it was among those that were not listed
+    assert node.see(job("11", 2), job("12", 0), job("13", 1)) == []
+    (ended,) = node.see(job("11", 2), job("12", 0))
+    assert (ended.kind, ended.details["job_id"]) == ("job-ended", "13")
+
+
+def test_the_jobs_beyond_the_most_of_a_node_do_not_end(node: Node) -> None:
+    node.see(*(job(str(number)) for number in range(MOST_JOBS)))
+    assert {event.kind for event in node.see(*(job(str(number)) for number in range(-1, MOST_JOBS)))} <= {"job-began"}
 
 
 def test_a_job_of_a_source_that_no_daemon_read_before_has_no_known_begin(node: Node) -> None:

@@ -12,7 +12,21 @@ from ibpulse.base.errors import BenchmarkError
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.results import IN_PLACE, OUT_OF_PLACE, BenchmarkRun, RunPlan
 from tests.nccl.benchmark_writers import SIZES, inspector_line, nccl_document, nccl_json, nccl_text, perftest
-from tests.nccl.unusual_files import GB, OTHERS, PERFTEST, RCCL, SIDES, TEXTS, UNQUOTED, header, plan, ranks, row, text
+from tests.nccl.unusual_files import (
+    GB,
+    OTHERS,
+    PERFTEST,
+    RCCL,
+    RCCL_ROWS,
+    SIDES,
+    TEXTS,
+    UNQUOTED,
+    header,
+    plan,
+    ranks,
+    row,
+    text,
+)
 from tests.tables import for_each
 
 
@@ -272,6 +286,15 @@ RCCL_EXPECTED: dict[str, dict[str, Any]] = {
 @for_each({name: (content, RCCL_EXPECTED.get(name, {})) for name, content in RCCL.items()})
 def test_results_of_rccl_tests(content: str, expected: dict[str, Any], tmp_path: Path) -> None:
     check_rccl(read(tmp_path, content), **expected)
+
+
+def test_separators_in_texts_of_rccl_end_no_line(tmp_path: Path) -> None:
+    odd = "mi300x\u2028\x851"
+    lines = [json.dumps(row | {"host": odd}, ensure_ascii=False) for row in RCCL_ROWS]
+    check_rccl(read(tmp_path, "\n".join(lines) + "\n"))
+    head, *rows = next(content for content in RCCL.values() if content.startswith("numCycle,collective")).splitlines()
+    table = "".join([f"{head},host\n", *(f"{row},{odd}\n" for row in rows)])
+    check_rccl(read(tmp_path, table), rows=1, complete=False)
 
 
 def check_rccl(

@@ -9,10 +9,13 @@ import pytest
 
 from ibpulse.base.errors import BenchmarkError
 from ibpulse.cli import main
+from ibpulse.workbench.nccl import formats
 from ibpulse.workbench.nccl import results as reading
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.results import BenchmarkRun
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
+from tests.nccl.unusual_files import RCCL
+from tests.tables import for_each
 
 FORMS = {
     "text": nccl_text(),
@@ -138,3 +141,15 @@ def test_no_secret_is_ever_written(tmp_path: Path, form: str, output: str, capsy
 def _whole(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+@for_each([RCCL["one object per line"], RCCL["CSV"]])
+def test_too_many_rows_are_refused_before_they_are_parsed(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "MAX_ROWS", 50)
+    for name in ("_json_object", "_rccl_csv_rows"):
+        monkeypatch.setattr(formats, name, lambda _: pytest.fail("parsed"))
+    (tmp_path / "results").write_text(text + "0\n" * 50)
+    with pytest.raises(BenchmarkError, match="has more than 50 results; split it"):
+        read_benchmark(tmp_path / "results")

@@ -104,6 +104,17 @@ def test_the_limit_of_a_cgroup_of_version_1_counts(tmp_path: Path) -> None:
     assert memory.spare_bytes(root) == 300_000_000
 
 
+def test_what_a_process_can_take_includes_all_cache_of_its_cgroup(tmp_path: Path) -> None:
+    folder = "sys/fs/cgroup/system.slice/pod7/"
+    files = {
+        f"{folder}memory.max": "1000000000\n",
+        f"{folder}memory.current": "900000000\n",
+        f"{folder}memory.stat": "anon 200000000\ninactive_file 100000000\nactive_file 50000000\nshmem 400000000\n",
+    }
+    assert memory.left_in_cgroups(machine(tmp_path, 4_000_000, "0::/system.slice/pod7\n", **files)) == 250_000_000
+    assert memory.left_in_cgroups(machine(tmp_path / "free", 4_000_000, "0::/\n")) is None
+
+
 def test_a_full_machine_spares_nothing_and_an_unknown_one_everything(tmp_path: Path) -> None:
     assert memory.spare_bytes(machine(tmp_path / "full", 0)) == 0
     assert memory.spare_bytes(tmp_path / "unknown") > 2**60

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from ibpulse.agent.sampler.kernel import quota_cpus, throttled_periods
+from ibpulse.base.memory import left_in_cgroups
 
 V2 = "usage_usec 5300\nuser_usec 3000\nnr_periods 40\nnr_throttled 7\nthrottled_usec 812\n"
 V1 = "nr_periods 40\nnr_throttled 9\nthrottled_time 812\n"
@@ -79,6 +81,16 @@ def test_the_quota_is_the_least_of_the_group_and_of_those_above(
     tmp_path: Path, files: dict[str, str], expected: float | None
 ) -> None:
     assert quota_cpus(write(tmp_path, files)) == expected
+
+
+def test_a_group_may_have_any_name(tmp_path: Path) -> None:
+    for number, name in enumerate((b"a\x0cb", "a\u2028b".encode(), b"a\rb", b"a\xffb")):
+        root = tmp_path / str(number)
+        write(root, {"proc/self/cgroup": "", "sys/fs/cgroup/cpu.stat": V2_ROOT})
+        (root / "proc/self/cgroup").write_bytes(b"0::/" + name + b"\n")
+        group = root / "sys/fs/cgroup" / os.fsdecode(name)
+        write(group, {"cpu.max": "20000 100000\n", "cpu.stat": V2, "memory.max": "500\n", "memory.current": "100\n"})
+        assert (quota_cpus(root), throttled_periods(root), left_in_cgroups(root)) == (0.2, 7, 400)
 
 
 def test_the_group_of_another_process_can_be_asked(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ibpulse
 from ibpulse.base.text import (
     csv_text,
     duration_text,
@@ -23,6 +25,7 @@ from ibpulse.base.text import (
     rate_text,
     sentence_list,
     size_text,
+    split_lines,
     step_text,
     threshold_text,
     time_text,
@@ -137,3 +140,14 @@ def test_a_formula_in_a_cell_becomes_text(text: str) -> None:
 )
 def test_a_text_that_is_no_formula_gets_no_apostrophe(text: str, cell: str) -> None:
     assert csv_text(text) == cell
+
+
+@for_each([("", []), ("\n", [""]), ("a", ["a"]), ("a\n", ["a"]), ("a\n\nb\r\n", ["a", "", "b\r"])])
+def test_only_line_feeds_end_lines(text: str, lines: list[str]) -> None:
+    assert split_lines(text) == lines
+
+
+def test_separators_in_names_end_no_line() -> None:
+    assert split_lines("a\x0b\x0c\x1c\x85\u2028\u2029b") == ["a\x0b\x0c\x1c\x85\u2028\u2029b"]
+    sources = Path(ibpulse.__file__).parent.rglob("*.py")
+    assert [path.name for path in sources if ".splitlines(" in path.read_text()] == []

@@ -32,12 +32,20 @@ from tests.virtual.world import World
 class Fleet:
     """Nodes `node-0`, `node-1`, … of one world, and a gateway that lists them.
 
-    `options` are those of each node. With a `straggler`, all nodes share a job, of which it is the late one. `others`
-    are applications that answer for these hosts, listed or not.
+    `options` are those of each node, `intervals` their sampling intervals if these differ. With a `straggler`, all
+    nodes share a job, of which it is the late one. `others` are applications that answer for these hosts, listed or
+    not.
     """
 
     def __init__(
-        self, path: Path, count: int, *flags: str, straggler: int | None = None, rails: int = 2, **options: Any
+        self,
+        path: Path,
+        count: int,
+        *flags: str,
+        straggler: int | None = None,
+        rails: int = 2,
+        intervals: Sequence[str] = (),
+        **options: Any,
     ) -> None:
         self.world = World()
         shared: Sequence[Any] = [None] * count
@@ -48,6 +56,7 @@ class Fleet:
         self.nodes = []
         for number in range(count):
             own = {"name": f"node-{number}", "seed": number + 1, "traffic": shared[number]}
+            own |= {"interval": intervals[number]} if intervals else {}
             place = path / own["name"]
             jobs = () if straggler is None else (f"--jobs.owners-dir={place / 'sys' / JOBS_FOLDER}",)
             self.nodes.append(Node(place, *flags, *jobs, **own, **options))

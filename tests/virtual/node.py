@@ -25,7 +25,7 @@ import httpx
 from prometheus_client import CollectorRegistry
 
 from ibpulse.agent.config.loading import load
-from ibpulse.agent.daemon import Daemon
+from ibpulse.agent.daemon import Daemon, HeldDirectory
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.agent.web.app import create_app
 from ibpulse.base.units import WORD_BYTES
@@ -165,9 +165,10 @@ class Node:
     def start(self) -> None:
         """Start a daemon, which continues the ring of the last one."""
         self._asked = asyncio.Event()
+        self._directory = HeldDirectory(self._ring_dir)
         self.daemon = _Daemon(
             self._settings,
-            self._ring_dir,
+            self._directory,
             SimpleNamespace(arm=lambda code: None),  # type: ignore[arg-type]
             self.clock,
             self.samplers.start,
@@ -184,6 +185,7 @@ class Node:
         if self.is_running():
             self._asked.set()
             self.loop.run_until_complete(self._task)
+            self._directory.close()
 
     def kill(self) -> None:
         """Kill the daemon and its samplers, as SIGKILL does."""
@@ -195,6 +197,7 @@ class Node:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until_complete(asyncio.wait([self._task]))
+        self._directory.close()
 
     def restart(self, after: float = 0.0) -> None:
         """Stop the daemon, and start another one later."""

@@ -54,14 +54,17 @@ class Samplers:
         self.by_lane: dict[int, Actor] = {}
         self.error = 0
 
-    def start(self, ring: Path, lane: int) -> Actor:
+    def start(self, ring: RingFile, lane: int) -> Actor:
         """What `start_sampler` does with a real process."""
         if self.error:
             raise OSError(self.error, os.strerror(self.error))
 
+        inherited = os.dup(ring.descriptor)
+
         def run() -> int:
             try:
-                sampler = _Sampler(RingFile(ring, clock=self._clock), lane, self._clock, self._world.pread)
+                file = RingFile(ring.path, clock=self._clock, descriptor=inherited)
+                sampler = _Sampler(file, lane, self._clock, self._world.pread)
             except (IbpulseError, OSError, ValueError):
                 return EXIT_NO_RING
             try:

@@ -89,5 +89,8 @@ def test_the_same_alert_is_captured_once_even_if_it_comes_twice_at_the_same_time
     found = [*fleet.loop.run_until_complete(twice()), notify(fleet, alert("Twice", job_id=f"slurm:{JOB}"))]
     assert sorted(len(each["captures"]) for each in found) == [0, 0, 1]
     assert sorted(each["repeated"] for each in found) == [0, 1, 3]
+    for seconds in (3600, -3600):
+        fleet.clock.step(seconds)
+        assert notify(fleet, alert("Twice", job_id=JOB))["repeated"] == 1
     other = notify(fleet, alert("Another", job_id=JOB))
     assert [each["node"] for each in other["captures"][0]["nodes"]] == list(NODES)

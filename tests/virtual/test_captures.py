@@ -124,6 +124,18 @@ def test_an_alert_freezes_the_seconds_before_it_once(folder: Path) -> None:
     assert after.max() == 0
 
 
+def test_the_cooldown_of_an_alert_outlasts_a_step_of_the_clock(folder: Path) -> None:
+    with Node(folder, OPEN, rails=1, workload=Constant(RATE), interval="500ms") as node:
+        node.run(5)
+        message = {"version": "4", "alerts": [{"status": "firing", "labels": {"alertname": "Lost"}}]}
+        assert node.post(f"{PATH}/alertmanager", message)["alerts"] == 1
+        for seconds in (3600, -7200):
+            node.clock.step(seconds)
+            assert node.post(f"{PATH}/alertmanager", message)["alerts"] == 0
+        node.run(601)
+        assert node.post(f"{PATH}/alertmanager", message)["alerts"] == 1
+
+
 def test_a_thousand_captures_at_once_are_a_few_and_sampling_continues(folder: Path) -> None:
     with Node(folder, OPEN, "--capture.before=5s", "--capture.after=1s", rails=2, workload=Constant(RATE)) as node:
         node.run(8)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from ibpulse.agent.daemon import HeldDirectory, InUseError
+from ibpulse.core.recordings import load
 from ibpulse.workbench.simulate.workloads import Constant
 from tests.virtual.node import Node
 from tests.virtual.rates import DEVICES, RATE, WORD, assert_no_false_peak, assert_no_false_rate, holes, runs
@@ -40,6 +44,62 @@ def test_a_killed_sampler_is_restarted_and_leaves_missing_data(node: Node, caplo
     assert holes(node.window("6s")["mlx5_0:1 transmit"]) == [16]
     assert metrics.value("ibpulse_sampler_missed_ticks_total") == 15
     assert "the sampler ended with status -9; restarting it" in caplog.text
+
+
+def test_a_deleted_ring_directory_costs_no_sample_and_ends_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Node(folder, "--capture.allow-unauthenticated=true", rails=1, workload=Constant(RATE)) as node:
+        node.run(5)
+        shutil.rmtree(folder / "ring")
+        node.run(2)
+        assert {path.name for path in (folder / "ring").iterdir()} == {"events", "lock", "plan-0.json"}
+        assert holes(node.window("5s")["mlx5_0:1 transmit"]) == []
+        node.samplers.kill()
+        node.run(3)
+        assert holes(node.window("5s")["mlx5_0:1 transmit"]) == [16]
+        node.post("/api/v1/captures", {"before": "4s", "after": "1s"})
+        node.run(3)
+        (listed,) = node.get("/api/v1/captures")["captures"]
+        assert load(node.captures / listed["name"]).bytes_per_second.shape == (1, 2, 500)
+        assert node.ask("/-/ready").text == "Ready: sampling 1 ports.\n"
+    said = [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert [text for text in said if "was deleted" in text] == [
+        f"ring.dir {folder / 'ring'} was deleted and is made again; the next daemon has no earlier samples"
+    ]
+    assert [text for text in said if "was deleted" not in text] == ["the sampler ended with status -9; restarting it"]
+
+
+def test_a_sampler_that_ends_with_its_directory_comes_back(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Node(folder, rails=1, workload=Constant(RATE)) as node:
+        node.run(5)
+        shutil.rmtree(folder / "ring")
+        node.samplers.kill()
+        node.run(5)
+        (missing,) = holes(node.window("8s")["mlx5_0:1 transmit"])
+    assert missing <= 200
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == len(set(said)) <= 3
+
+
+def test_a_directory_that_another_daemon_has_taken_ends_this_one(folder: Path) -> None:
+    with Node(folder, rails=1, workload=Constant(RATE)) as node:
+        node.run(2)
+        shutil.rmtree(folder / "ring")
+        with closing(HeldDirectory(folder / "ring")), pytest.raises(InUseError, match="is in use by another ibpulse"):
+            node.run(2)
+
+
+def test_a_node_without_a_sampler_is_not_ready(node: Node) -> None:
+    assert node.ask("/-/ready").status_code == 200
+    node.samplers.error = errno.ENOMEM
+    node.samplers.kill()
+    node.run(8)
+    answer = node.ask("/-/ready")
+    assert (answer.status_code, answer.text.split(";")[0]) == (503, "Not ready: no sample was taken for 8 s")
+    node.samplers.error = 0
+    node.run(8)
+    assert node.ask("/-/ready").status_code == 200
 
 
 def test_totals_continue_across_the_missing_data_of_a_killed_sampler(node: Node) -> None:

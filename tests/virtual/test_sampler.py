@@ -48,7 +48,7 @@ class Lane:
         self.ring.words[at.lane_at(lane) + at.L_PLAN_WANTED] = self.generation
 
     def start(self, lane: int = 0) -> None:
-        self.samplers.start(self.ring.path, lane)
+        self.samplers.start(self.ring, lane)
 
     def run(self, seconds: float) -> None:
         self.world.pause(round(seconds * SECOND))
@@ -159,22 +159,20 @@ def test_a_lane_of_its_own_ends_when_the_wall_clock_was_set(lane: Lane) -> None:
     assert lane.ring.segments() == [(1, 0)]
 
 
-REFUSED = "sampler: arguments {!r}: expected RING LANE, with a lane from 0 to 15\n"
+REFUSED = "sampler: arguments {!r}: expected RING LANE FILE, with a lane from 0 to 15\n"
 
 
 @for_each(
     {
         "no arguments": ("", REFUSED),
-        "no lane": ("/x", REFUSED),
-        "a name": ("/x main", REFUSED),
-        "too many lanes": (f"/x {at.LANE_COUNT}", REFUSED),
-        "a negative lane": ("/x -1", REFUSED),
-        "no ring": (
-            "{none} 0",
-            "sampler: ring {none} cannot be opened: No such file or directory; is `ibpulse serve` running?\n",
-        ),
-        "no plan": ("{ring} 1", "sampler: [Errno 2] No such file or directory: '{folder}/plan-1.json'\n"),
-        "a broken plan": ("{ring} 0", "sampler: Expecting ':' delimiter"),
+        "no file": ("/x 0", REFUSED),
+        "a name": ("/x main {file}", REFUSED),
+        "too many lanes": (f"/x {at.LANE_COUNT} {{file}}", REFUSED),
+        "a negative lane": ("/x -1 {file}", REFUSED),
+        "a negative file": ("/x 0 -1", REFUSED),
+        "no open file": (f"{{ring}} 0 {2**30}", "sampler: [Errno 9] Bad file descriptor\n"),
+        "no plan": ("{ring} 1 {file}", "sampler: [Errno 2] No such file or directory: '{folder}/plan-1.json'\n"),
+        "a broken plan": ("{ring} 0 {file}", "sampler: Expecting ':' delimiter"),
     }
 )
 def test_a_sampler_that_cannot_begin_says_why(
@@ -184,9 +182,9 @@ def test_a_sampler_that_cannot_begin_says_why(
         monkeypatch.setattr(module, name, lambda *_: None)
     ring, folder = lane.ring.path, lane.ring.path.parent
     plan_path(ring, 0).write_text('{"generation"')
-    given = words.format(ring=ring, none=folder / "none").split()
+    given = words.format(ring=ring, file=lane.ring.descriptor).split()
     assert process.main(given) == EXIT_NO_RING
-    expected = said.format(" ".join(given), none=folder / "none", folder=folder)
+    expected = said.format(" ".join(given), folder=folder)
     message = capsys.readouterr().err
     assert message.startswith(expected)
     assert message.count("\n") == 1

@@ -40,9 +40,10 @@ def problem(answer: httpx.Response, status: int) -> dict:
         ("to=" + NOW, "to: requires from; for the most recent data, use last=5s"),
         ("from=soon", "from: 'soon' is not a time; write milliseconds since the epoch"),
         (
-            "from=9999-01-01T00:00:00Z",
-            "from: 9999-01-01T00:00:00Z is in the future; check both clocks",
+            "from=2261-01-01T00:00:00Z",
+            "from: 2261-01-01T00:00:00Z is in the future; check both clocks",
         ),
+        ("from=9999-01-01T00:00:00Z", "from: 9999-01-01T00:00:00Z is outside of 1678 to 2262"),
         (f"from={NOW}&to=1763683199999", f"from: {NOW} is later than to=1763683199999; swap them"),
         (f"from={NOW}&to=nan", "to: 'nan' is not a time"),
         ("resolution=15ms", "resolution: 15ms is not a multiple of the sampling interval, 10ms"),

@@ -11,8 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, suppress
 from pathlib import Path
 
 import uvloop
@@ -29,7 +28,7 @@ from ibpulse.base import memory, owned_files
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import call_all
 from ibpulse.base.errors import RingError
-from ibpulse.base.open_files import allow_open_files
+from ibpulse.base.open_files import require_open_files
 from ibpulse.base.own_command import own_command
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.host_names import HostCheck
@@ -39,6 +38,8 @@ from ibpulse.core.metrics.web import WebCounts
 log = logging.getLogger(__name__)
 # 320 connections, five files of each link of 256 ports, and the rest
 OPEN_FILES = 2048
+# measured: with 8 ports, captures fail below 72, and below 64 the web server does not start
+LEAST_OPEN_FILES, OPEN_FILES_PER_PORT = 40, 4
 # Imported by libraries at the first use, when there may be no descriptor for it.
 LATE_IMPORTS = ("numpy.fft", "anyio._backends._asyncio")
 # A disk that hangs delays the start no longer than this.
@@ -46,50 +47,92 @@ CAPTURES_SECONDS = 2.0
 # Stopping takes less, unless something hangs that cannot be cancelled.
 STOP_SECONDS = 5.0
 LOG_SECONDS = 0.2
+# between two looks whether the directory of the ring is still there
+DIRECTORY_SECONDS = 1.0
+LOCK = "lock"
 
 
 def run_daemon(settings: Settings) -> int:
-    """Sample and serve until SIGTERM or SIGINT; returns the exit code."""
-    allowed = allow_open_files(OPEN_FILES)
+    """Sample and serve until SIGTERM or SIGINT; returns the exit code.
+
+    Raises:
+        IbpulseError: the daemon cannot start.
+    """
+    allowed = require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
     if allowed < OPEN_FILES:
         log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
     memory.keep_freed()
     for name in LATE_IMPORTS:
         importlib.import_module(name)
     with (
-        hold(Path(settings.ring.dir)) as directory,
+        closing(HeldDirectory(Path(settings.ring.dir))) as directory,
         closing(LastResort()) as last_resort,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         return runner.run(Daemon(settings, directory, last_resort).run())
 
 
-@contextmanager
-def hold(given: Path) -> Iterator[Path]:
+def least_open_files(sysfs: Path) -> int:
+    """The number of open files with which the ports of this node are sampled, served and captured."""
+    return LEAST_OPEN_FILES + OPEN_FILES_PER_PORT * sum(1 for _ in sysfs.glob("class/infiniband/*/ports/*"))
+
+
+class InUseError(RingError):
+    """Another daemon uses the directory of the ring."""
+
+
+class HeldDirectory:
     """The directory of the ring and its other files at or below `given`, locked against a second daemon.
 
-    Raises:
-        RingError: another daemon uses it, it is not writable, or another user can replace its files.
+    Whoever deletes it does not end sampling: the ring stays open, and the directory is made again.
     """
-    try:
-        directory = owned_files.make_directory(given)
-        descriptor = owned_files.open_to_write(directory / "lock", create=True)
-    except OSError as error:
-        raise RingError(
-            f"ring.dir: {given} cannot be used: {error.strerror}; choose a directory that belongs to root or to "
-            f"user {os.geteuid()}, or change its owner"
-        ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise RingError(
-            f"ring.dir: {directory} is in use by another ibpulse; stop it, or choose another --ring.dir"
-        ) from error
-    try:
-        yield directory
-    finally:
-        os.close(descriptor)
+
+    def __init__(self, given: Path) -> None:
+        """Make the directory if it is missing, and lock it.
+
+        Raises:
+            InUseError: another daemon uses it.
+            RingError: it is not writable, or another user can replace its files.
+        """
+        self._given = given
+        self.path, self._lock = self._take()
+
+    def _take(self) -> tuple[Path, int]:
+        try:
+            directory = owned_files.make_directory(self._given)
+            descriptor = owned_files.open_to_write(directory / LOCK, create=True)
+        except OSError as error:
+            raise RingError(
+                f"ring.dir: {self._given} cannot be used: {error.strerror}; choose a directory that belongs to root or "
+                f"to user {os.geteuid()}, or change its owner"
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise InUseError(
+                f"ring.dir: {directory} is in use by another ibpulse; stop it, or choose another --ring.dir"
+            ) from error
+        return directory, descriptor
+
+    def restore(self) -> bool:
+        """Make and lock the directory again if it was deleted; returns whether it was.
+
+        Raises:
+            InUseError: another daemon has made it meanwhile.
+            RingError: it cannot be made.
+        """
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(self._lock), os.lstat(self.path / LOCK)):
+                return False
+        path, lock = self._take()
+        os.close(self._lock)
+        self.path, self._lock = path, lock
+        return True
+
+    def close(self) -> None:
+        """Give up the lock."""
+        os.close(self._lock)
 
 
 class LastResort:
@@ -126,14 +169,14 @@ class Daemon:
     def __init__(
         self,
         settings: Settings,
-        directory: Path,
+        directory: HeldDirectory,
         last_resort: LastResort,
         clock: Clock = time,
         start_process: StartProcess = start_sampler,
         write_capture: WriteCapture | None = None,
     ) -> None:
-        self._settings, self._last_resort = settings, last_resort
-        self.node = make_node(settings, directory, clock, start_process, write_capture)
+        self._settings, self._directory, self._last_resort = settings, directory, last_resort
+        self.node = make_node(settings, directory.path, clock, start_process, write_capture)
         self._current = CurrentSnapshot(self.node)
         counts = WebCounts(internal_errors=self.node.errors)
         web = settings.web
@@ -163,6 +206,7 @@ class Daemon:
             asyncio.create_task(self.node.supervisor.run(), name="supervisor"),
             asyncio.create_task(self._current.run(), name="aggregator"),
             asyncio.create_task(self._serve(), name="web"),
+            asyncio.create_task(self._keep_directory(), name="directory"),
         ]
         if self._web_config:
             tasks.append(asyncio.create_task(self._web_config.watch(self.node.errors), name="web configuration"))
@@ -180,6 +224,31 @@ class Daemon:
             log.warning("%s", failed)
         log.info("stopped")
         return 0
+
+    async def _keep_directory(self) -> None:
+        """Restore the directory of the ring whenever it was deleted.
+
+        Raises:
+            InUseError: another daemon uses it: two cannot write the plans of their samplers there.
+        """
+        while True:
+            await asyncio.sleep(DIRECTORY_SECONDS)
+            taken: InUseError | None = None
+            with self.node.errors.boundary("plan", "ring.dir"):
+                try:
+                    if not self._directory.restore():
+                        continue
+                except InUseError as error:
+                    taken = error
+                else:
+                    path = self._directory.path
+                    self.node.supervisor.write_plans()
+                    self.node.events.retry()
+                    log.warning(
+                        "ring.dir %s was deleted and is made again; the next daemon has no earlier samples", path
+                    )
+            if taken:
+                raise taken
 
     async def _start_captures(self) -> None:
         with self.node.errors.boundary("captures", "start"):

@@ -9,6 +9,7 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 
 # A smaller number was meant as seconds: no ring holds samples of 1973.
 _LEAST_MILLISECONDS = 10**11
+_MAX_NS = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MILLISECONDS = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -23,18 +24,25 @@ def parse_instant(text: str) -> int:
     """Nanoseconds since the epoch of milliseconds `1763683200000`, seconds `1763683200.5` or an RFC 3339 time.
 
     Raises:
-        ValueError: none of the three, or a whole number so small that it must be seconds.
+        ValueError: none of the three, beyond 64 bits, or a whole number so small that it must be seconds.
     """
     if _MILLISECONDS.fullmatch(text):
-        return _milliseconds(text)
+        return _check_range(_milliseconds(text), text)
     if found := _SECONDS.fullmatch(text):
-        return int(found[1]) * SECOND_NS + _fraction_ns(found[2])
+        return _check_range(int(found[1]) * SECOND_NS + _fraction_ns(found[2]), text)
     if _RFC_3339.fullmatch(text):
         return parse_rfc3339(text)
     raise ValueError(
         f"{text[:64]!r} is not a time; write milliseconds since the epoch (1763683200000), "
         "seconds with a fraction (1763683200.5) or RFC 3339 (2025-11-21T00:00:00Z)"
     )
+
+
+def _check_range(time_ns: int, text: str) -> int:
+    """The time, if arrays of 64-bit nanoseconds can hold it; all such times are dates."""
+    if not -_MAX_NS <= time_ns <= _MAX_NS:
+        raise ValueError(f"{text[:64]} is outside of 1678 to 2262; check the year, or the unit of the number")
+    return time_ns
 
 
 def _milliseconds(text: str) -> int:
@@ -47,7 +55,7 @@ def parse_rfc3339(text: str) -> int:
     """Nanoseconds since the epoch of `2025-11-21T00:00:00.5Z`, with any offset; digits beyond a nanosecond are cut off.
 
     Raises:
-        ValueError: not of this form, no such date or time, or an offset of 24 hours or more.
+        ValueError: not of this form, no such date or time, beyond 64 bits, or an offset of 24 hours or more.
     """
     found = _RFC_3339.fullmatch(text)
     if not found:
@@ -62,7 +70,7 @@ def parse_rfc3339(text: str) -> int:
         raise ValueError(f"{text} has an offset of {hours}:{minutes:02}; it must stay below 24:00")
     offset = (hours * 60 + minutes) * (-1 if found[8] == "-" else 1)
     seconds = (local - _EPOCH) // timedelta(seconds=1) - offset * 60
-    return seconds * SECOND_NS + _fraction_ns(found[7] or "0")
+    return _check_range(seconds * SECOND_NS + _fraction_ns(found[7] or "0"), text)
 
 
 def format_rfc3339(time_ns: int) -> str:

@@ -123,7 +123,7 @@ class InternalErrors:
     def _note(self, part: str, subject: str, error: Exception) -> None:
         known = isinstance(error, IbpulseError)
         text = f"internal error in {part}{subject and f' ({subject})'}: "
-        text += str(error) if known else "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
+        text += str(error) if known else "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
         with self._lock:
             self._counts[part] += 1
             self._shown[part, subject] = (self._monotonic() + LONGEST_PAUSE_SECONDS, f"{text}; retrying")

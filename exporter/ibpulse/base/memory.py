@@ -17,10 +17,10 @@ THREAD_BYTES = 50_000_000
 """For the stack and the buffers of a thread that they start for each CPU, most of it never touched."""
 ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 """Environment for pyarrow: its own allocator reserves 1 GB, and uses 10 MB more than the system's."""
-# limit and use of a cgroup, and its file cache that the kernel drops first, in versions 2 and 1 (cgroup-v2.rst)
+# limit and use of a cgroup, and its file cache, first what the kernel drops first, in versions 2 and 1 (cgroup-v2.rst)
 _GROUP_FILES = (
-    ("memory.max", "memory.current", "inactive_file"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ("memory.max", "memory.current", ("inactive_file", "active_file")),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
 )
 _UNKNOWN = 2**62
 # of mallopt(3)
@@ -78,25 +78,32 @@ def _groups(root: Path) -> set[Path]:
     mount = root / "sys/fs/cgroup"
     # in a container, the process's path may be the host's, while the mount begins at the container's group
     folders = [mount, mount / "memory"]
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in filter(None, _text(root / "proc/self/cgroup").split("\n")):
         _, controllers, path = line.split(":", 2)
         if not controllers or "memory" in controllers.split(","):
             folders.append(mount / controllers / path.lstrip("/"))
     return {above for folder in folders for above in (folder, *folder.parents) if above.is_relative_to(mount)}
 
 
-def _left_in_group(folder: Path) -> int | None:
-    """Bytes that the processes of a cgroup can still take; None without a limit."""
-    for limit, used, cache in _GROUP_FILES:
+def left_in_cgroups(root: Path = Path("/")) -> int | None:
+    """Bytes that can be taken in the cgroup of this process if all its file cache is dropped; None without a limit."""
+    left = (_left_in_group(folder, cache=2) for folder in _groups(root))
+    return min((each for each in left if each is not None), default=None)
+
+
+def _left_in_group(folder: Path, cache: int = 1) -> int | None:
+    """Bytes that the processes of a cgroup can still take, with so much of the cache; None without a limit."""
+    for limit, used, cached in _GROUP_FILES:
         most, taken = _text(folder / limit).strip(), _text(folder / used).strip()
         if most.isdigit() and taken.isdigit():
-            return int(most) - int(taken) + _fields(folder / "memory.stat").get(cache, 0)
+            fields = _fields(folder / "memory.stat")
+            return int(most) - int(taken) + sum(fields.get(name, 0) for name in cached[:cache])
     return None
 
 
 def _fields(path: Path) -> dict[str, int]:
     """The numbers in a file of lines `name number [kB]`, in bytes."""
-    lines = (line.split() for line in _text(path).splitlines())
+    lines = (line.split() for line in _text(path).split("\n"))
     return {
         words[0]: int(words[1]) * (1024 if words[2:] == ["kB"] else 1)
         for words in lines
@@ -106,6 +113,6 @@ def _fields(path: Path) -> dict[str, int]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_bytes().decode(errors="surrogateescape")
     except OSError:
         return ""

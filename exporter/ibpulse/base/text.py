@@ -59,6 +59,11 @@ def _escaped(sign: str) -> str:
     return _SHORT.get(sign) or f"\\u{ord(sign):04x}"
 
 
+def split_lines(text: str) -> list[str]:
+    """The lines of a text, which only line feeds end: `str.splitlines` also splits names with separators in them."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def show(value: object) -> str:
     """A value in quotes, shortened."""
     text = value if isinstance(value, str) else repr(value)

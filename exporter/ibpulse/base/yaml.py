@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.json_nodes import json_root
-from ibpulse.base.text import escape_controls
+from ibpulse.base.text import escape_controls, split_lines
 from ibpulse.base.values import EntriesError, Kind, advice
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class YamlFile:
                 f"not YAML: {error.problem}; correct this line or the one before",
             )
         except yaml.YAMLError as error:
-            self.faults.append(f"{self.path}: not YAML: {str(error).splitlines()[0]}; save the file as plain text")
+            self.faults.append(f"{self.path}: not YAML: {split_lines(str(error))[0]}; save the file as plain text")
         return None
 
     def entries(self, node: yaml.MappingNode, prefix: str = "") -> Iterator[YamlEntry]:

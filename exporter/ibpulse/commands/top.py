@@ -7,7 +7,7 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from ibpulse.agent import node
@@ -117,15 +117,16 @@ async def watch_node(settings: Settings) -> AsyncIterator[terminal.RingWatcher]:
 class Notes(logging.Handler):
     """Keeps the last log message, for `NOTE_SECONDS`."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._last, self._created = "", 0.0
+        self._monotonic = monotonic
+        self._last, self._until = "", 0.0
 
     def last(self) -> str:
         """The last message with its time if it is recent, otherwise an empty text."""
-        return self._last if time.time() < self._created + NOTE_SECONDS else ""
+        return self._last if self._monotonic() < self._until else ""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the message and its time until the next one."""
-        self._created = record.created
+        self._until = self._monotonic() + NOTE_SECONDS
         self._last = f"{time.strftime('%H:%M:%S', time.gmtime(record.created))} {record.getMessage()}"

@@ -28,7 +28,7 @@ class Alert:
 
 
 class Cooldown:
-    """Remembers the newest keys that were captured, each for `length_ns`."""
+    """Remembers the newest keys that were captured, each for `length_ns` of the monotonic clock."""
 
     def __init__(self, length_ns: int) -> None:
         self._length_ns = length_ns

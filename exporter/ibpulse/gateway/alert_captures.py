@@ -161,13 +161,13 @@ class AlertCaptures:
             ProblemError: nodes were asked for captures and none takes one, so Alertmanager should try again.
         """
         settings, clock = self._parts.captures, self._parts.clock
-        now_ns = clock.time_ns()
-        groups, problems, repeated = self._group([alert for alert in alerts if alert.firing], now_ns)
-        wanted = [(group, group.plan(settings, now_ns, clock)) for group in groups if group.news]
+        monotonic_ns = clock.monotonic_ns()
+        groups, problems, repeated = self._group([alert for alert in alerts if alert.firing], monotonic_ns)
+        wanted = [(group, group.plan(settings, clock.time_ns(), clock)) for group in groups if group.news]
         # before they are taken: a second Alertmanager may send the same at the same time
         for group, _ in wanted:
             for key in group.news:
-                self._cooldown.begin(key, now_ns)
+                self._cooldown.begin(key, monotonic_ns)
         found = await asyncio.gather(self._take_nodes(wanted), *(self._take_job(*each) for each in wanted))
         outcomes: list[Outcome] = [outcome for each in found for outcome in each]
         for group, taken in outcomes:
@@ -186,7 +186,9 @@ class AlertCaptures:
             "problems": problems,
         }
 
-    def _group(self, alerts: Sequence[Alert], now_ns: int) -> tuple[Sequence[AlertGroup], list[dict[str, str]], int]:
+    def _group(
+        self, alerts: Sequence[Alert], monotonic_ns: int
+    ) -> tuple[Sequence[AlertGroup], list[dict[str, str]], int]:
         """The alerts by what they are about, those that are about nothing known, and how many are repeated."""
         jobs, nodes = list_jobs(self._parts.table.rows()), NodeNames(self._parts.nodes.all())
         groups: dict[str, AlertGroup] = {}
@@ -202,7 +204,7 @@ class AlertCaptures:
                 continue
             group = groups.setdefault(group.name, group)
             group.alerts.append(alert)
-            if self._cooldown.covers(group.key(alert), now_ns):
+            if self._cooldown.covers(group.key(alert), monotonic_ns):
                 repeated += 1
             else:
                 group.news.add(group.key(alert))

@@ -14,11 +14,15 @@ from ibpulse.gateway.nodes.node_table import NodeState
 
 
 def describe_jobs(states: Sequence[NodeState]) -> dict[str, Any]:
-    """The answer of `/api/v1/jobs`: those that run first, then the last that ended."""
+    """The answer of `/api/v1/jobs`: those that run first, then the last that ended.
+
+    The rows of a node in `refused` are those of an earlier answer.
+    """
     jobs = sorted(list_jobs(states).values(), key=lambda job: (job.ended[0] is not None, -(job.ended[0] or 0), job.key))
     by_name = {state.name: state for state in states}
     unknown = [state.name for state in states if state.jobs is None or not state.jobs.known]
-    return {"jobs": [_describe(job, by_name) for job in jobs], "unknown": unknown}
+    refused = [{"node": state.name, "reason": state.jobs_problem} for state in states if state.jobs_problem]
+    return {"jobs": [_describe(job, by_name) for job in jobs], "unknown": unknown, "refused": refused}
 
 
 def _describe(job: FleetJob, states: Mapping[str, NodeState]) -> dict[str, Any]:

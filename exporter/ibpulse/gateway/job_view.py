@@ -14,7 +14,7 @@ from ibpulse.core.http.stream import batch_event, event, gap_event
 from ibpulse.gateway.job_polls import KEPT_MS, JobPolls
 from ibpulse.gateway.job_rails import MAX_ROWS, Row, describe_row, rows_of
 from ibpulse.gateway.job_summary import JobNumbers, describe_rows
-from ibpulse.gateway.node_samples import find_places, reduce_to_bins
+from ibpulse.gateway.node_samples import bin_samples, common_interval, find_places
 from ibpulse.gateway.nodes.node_table import NodeState
 
 MAX_STATES = 200
@@ -53,8 +53,9 @@ class JobView:
         nodes = self._polls.nodes
         table: dict[str, NodeState] = {name: data.state for name, data in nodes.items() if data.state}
         rows = rows_of(self._polls.job, table, self._nodes, rails=self._rails)[:MAX_ROWS]
-        intervals = [data.samples.interval_ms for data in nodes.values() if data.samples and data.samples.end_ms]
-        interval_ms = max(intervals, default=10)
+        intervals = (data.samples.interval_ms for data in nodes.values() if data.samples and data.samples.end_ms)
+        # one node that samples seldom does not hide what the others have
+        interval_ms = common_interval(intervals, 10)
         longest_ms = next(most_ms for most, most_ms in VALUES_MS if len(rows) <= most)
         batch_ms = next((times * interval_ms for times in SAMPLES if times * interval_ms <= longest_ms), interval_ms)
         others = (batch_ms, [row.name for row in rows]) != (self.batch_ms, [row.name for row in self._rows])
@@ -122,7 +123,13 @@ class JobView:
 
     def _end(self, now_ms: int) -> int:
         """Up to where all answering nodes have samples, or at most `WAIT_MS` ago."""
-        ends = [self._available(row) for row in self._rows if self._polls.nodes[row.node].answering]
+        nodes = self._polls.nodes
+        # a row of longer samples follows later, as one that is late
+        ends = [
+            self._available(row)
+            for row in self._rows
+            if (data := nodes[row.node]).answering and not (data.samples and data.samples.interval_ms > self.batch_ms)
+        ]
         latest = now_ms // self.batch_ms * self.batch_ms
         oldest = (now_ms - WAIT_MS) // self.batch_ms * self.batch_ms
         return max(self.sent_ms, oldest, min(latest, *ends) if ends else oldest)
@@ -163,11 +170,7 @@ class JobView:
             first, end = max(first, from_ms), min(end, to_ms, self._available(row))
             if samples is None or first >= end:
                 continue
-            begin = -(-first // samples.interval_ms) * samples.interval_ms
-            rates, merged = samples.sum(
-                row.rails, begin, -(-end // samples.interval_ms) * samples.interval_ms, live=True
-            )
             part = slice((first - from_ms) // self.batch_ms, (end - from_ms) // self.batch_ms)
-            found = reduce_to_bins(rates, merged, begin, samples.interval_ms, self.batch_ms, part.stop - part.start)
+            found = bin_samples(samples, row.rails, first, end, self.batch_ms, live=True)
             values[2 * place : 2 * place + 2, part], marks[2 * place : 2 * place + 2, part] = found
         return batch_event(to_ms, from_ms * MILLISECOND_NS, values, find_places(marks))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -28,8 +28,8 @@ from ibpulse.core.window import MOST_PLACES, Bins, bins_between, newest_bins
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
 from ibpulse.gateway.job_rails import Row, RowsQuery, choose_rows, rails_of
-from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates, sum_at
-from ibpulse.gateway.node_samples import WAYS, NodeSamples, find_places, reduce_to_bins
+from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates
+from ibpulse.gateway.node_samples import WAYS, NodeSamples, bin_samples, common_interval, find_places
 from ibpulse.gateway.nodes.node_table import NodeState
 from ibpulse.gateway.nodes.nodes import Node
 from ibpulse.gateway.parts import GatewayParts
@@ -40,6 +40,7 @@ MAX_SAMPLES = 40_000_000
 # so much is read at a time, which bounds the memory
 SLICE_MS = 30_000
 MAX_PARALLEL = 2
+UNKNOWN_NS = 10 * MILLISECOND_NS
 
 
 class JobWindowQuery(SpanQuery, RowsQuery):
@@ -110,21 +111,14 @@ class JobWindow:
         samples = NodeSamples(head.interval_ms, kept_ms).add(window)
         # a bin is complete when all its samples were read
         end_ms = min(to_ms, samples.end_ms // self.bin_ms * self.bin_ms)
-        begin = -(-from_ms // head.interval_ms) * head.interval_ms
         part = slice((from_ms - self.start_ms) // self.bin_ms, max(0, end_ms - self.start_ms) // self.bin_ms)
         self.merged += head.implausible.merged
         self.unexplained += head.implausible.unexplained
         for place, row in enumerate(self.rows):
             if row.node == node and part.start < part.stop:
-                end = -(-end_ms // head.interval_ms) * head.interval_ms
-                rates, merged = samples.sum(row.rails, begin, end)
-                if self.line_rates is not None:
-                    lines = [self.line_rates[node][rail] for rail in row.rails]
-                    # as on the node, a change counts for all of the sample in which it was found
-                    ends = np.arange(begin, end, head.interval_ms) + head.interval_ms - 1
-                    rates = (rates / sum_at(lines, ends)).astype(np.float32)
-                self.values[place, :, part], self.marks[place, :, part] = reduce_to_bins(
-                    rates, merged, begin, head.interval_ms, self.bin_ms, part.stop - part.start, self.statistic
+                lines = None if self.line_rates is None else [self.line_rates[node][rail] for rail in row.rails]
+                self.values[place, :, part], self.marks[place, :, part] = bin_samples(
+                    samples, row.rails, from_ms, end_ms, self.bin_ms, self.statistic, lines=lines
                 )
 
 
@@ -199,23 +193,18 @@ def _asker(window: JobWindow, from_ms: int, to_ms: int) -> Any:
     return ask
 
 
-def _interval_ns(states: Iterable[NodeState | None]) -> int:
-    """The longest sampling interval of some nodes; 10 ms if none is known."""
-    known = [state.ports.interval_ns for state in states if state and state.ports]
-    return max(known, default=10 * MILLISECOND_NS)
-
-
 def _plan(
     job: FleetJob, rows: Sequence[Row], states: Mapping[str, NodeState], query: JobWindowQuery, now_ns: int
 ) -> JobWindow:
-    interval_ns = _interval_ns(states.get(row.node) for row in rows)
+    known = {name: state.ports.interval_ns for name, state in states.items() if state.ports}
+    interval_ns = common_interval((known[name] for name in {row.node for row in rows} if name in known), UNKNOWN_NS)
     base = 1
     if query.resolution is not None:
         base, rest = divmod(read_parameter("resolution", query.resolution, SOME_TIME), interval_ns)
         if rest or not base:
             interval = format_duration(interval_ns)
             raise bad_parameter(
-                "resolution", f"{query.resolution} is not a multiple of the longest interval, {interval}"
+                "resolution", f"{query.resolution} is not a multiple of the interval of most nodes, {interval}"
             )
     span = query.span(now_ns, DEFAULT_LAST)
     if span.newest:
@@ -223,7 +212,8 @@ def _plan(
     else:
         bins = bins_between(span.from_ns, span.to_ns, now_ns, interval_ns, base, query.max_points)
     values = 2 * len(rows) * bins.points
-    samples = 2 * sum(len(row.rails) for row in rows) * bins.points * bins.width
+    length_ns = bins.points * bins.width * interval_ns
+    samples = 2 * sum(len(row.rails) * length_ns // known.get(row.node, interval_ns) for row in rows)
     for name, asked, limit in (("max_values", values, MAX_VALUES), ("max_samples", samples, MAX_SAMPLES)):
         if asked > limit:
             raise ProblemError(

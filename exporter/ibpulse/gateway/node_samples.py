@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from ibpulse.core.arrays import Singles
 from ibpulse.core.client.windows import NodeArray
 from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
+from ibpulse.gateway.line_rates import RailLineRates, sum_at
 
 WAYS = ("transmit", "receive")
 Flags = npt.NDArray[np.bool_]
@@ -198,6 +200,52 @@ def reduce_to_bins(
         found[:, places[firsts]] = reduced
         marks[:, places[firsts]] = np.logical_or.reduceat(merged[:, inside], firsts, axis=1)
     return found, marks
+
+
+def bin_samples(
+    samples: NodeSamples,
+    rails: Sequence[str],
+    from_ms: int,
+    to_ms: int,
+    bin_ms: int,
+    statistic: Statistic = "max",
+    *,
+    live: bool = False,
+    lines: Sequence[RailLineRates] | None = None,
+) -> tuple[Singles, Flags]:
+    """A statistic of the sum over rails in each bin, (2, bins), and whether a part of it is merged.
+
+    The bins lie from `from_ms` up to `to_ms`, exclusive. A sample that is longer than a bin counts for all bins in
+    which a part of it lies. With `lines`, the sum is divided by that of these line rates.
+    """
+    length_ms, bins = samples.interval_ms, (to_ms - from_ms) // bin_ms
+    begin = (from_ms if length_ms > bin_ms else from_ms + length_ms - 1) // length_ms * length_ms
+    end = -(-to_ms // length_ms) * length_ms
+    rates, merged = samples.sum(rails, begin, end, live=live)
+    if lines is not None:
+        # as on the node, a change counts for all of the sample in which it was found
+        rates = (rates / sum_at(lines, np.arange(begin, end, length_ms) + length_ms - 1)).astype(np.float32)
+    if length_ms > bin_ms:
+        return _spread(rates, merged, from_ms - begin, length_ms, bin_ms, bins, statistic)
+    return reduce_to_bins(rates, merged, begin, length_ms, bin_ms, bins, statistic)
+
+
+def _spread(
+    rates: Singles, merged: Flags, after_ms: int, length_ms: int, bin_ms: int, bins: int, statistic: Statistic
+) -> tuple[Singles, Flags]:
+    """The same of samples that are longer than bins, so that a part of at most two lies in each."""
+    edges = after_ms + bin_ms * np.arange(bins)
+    first, last = edges // length_ms, (edges + bin_ms - 1) // length_ms
+    one, other = rates[:, first], rates[:, last]
+    low, high = np.fmin(one, other), np.fmax(one, other)
+    values = {"max": high, "min": low, "mean": (low + high) / 2}[statistic]
+    return values, merged[:, first] | merged[:, last]
+
+
+def common_interval(intervals: Iterable[int], unknown: int) -> int:
+    """The interval that most nodes have, of several the longest; `unknown` without any."""
+    counts = Counter(intervals)
+    return max(counts, key=lambda each: (counts[each], each), default=unknown)
 
 
 def find_places(marks: Flags) -> list[tuple[int, int, int]]:

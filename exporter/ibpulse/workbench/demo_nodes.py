@@ -20,6 +20,7 @@ from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import DEFAULT
 from ibpulse.agent.sampler.kernel import die_with_parent
 from ibpulse.base.errors import DaemonError, FabricError
+from ibpulse.base.text import split_lines
 from ibpulse.core.http.auth.rules import read_rules
 from ibpulse.core.http.server import bind
 from ibpulse.workbench.simulate.fleet import SimulatedNode
@@ -77,7 +78,7 @@ class DemoNode:
 
     def last_lines(self) -> list[str]:
         """The end of its log."""
-        return self.log_path.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        return split_lines(self.log_path.read_text(errors="replace"))[-LAST_LINES:]
 
 
 @contextmanager

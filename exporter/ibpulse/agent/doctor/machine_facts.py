@@ -17,6 +17,7 @@ from ibpulse.agent.sampler.kernel import quota_cpus
 from ibpulse.base.deadline import call_all
 from ibpulse.base.kernel_clock import read_clock_state
 from ibpulse.base.owned_files import find_directories
+from ibpulse.base.text import split_lines
 from ibpulse.core.ring import layout as at
 
 _FAILING = re.compile(r"Internal errors in ([a-z, ]{1,200}); see the log")
@@ -79,7 +80,7 @@ def _used_bytes(file: Path) -> int:
 def read_available(root: Path) -> int | None:
     """Bytes of memory available without swapping (proc(5), meminfo)."""
     try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
+        lines = split_lines((root / "proc/meminfo").read_text())
     except OSError:
         return None
     fields = dict(line.split(":", 1) for line in lines if ":" in line)

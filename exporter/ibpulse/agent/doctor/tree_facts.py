@@ -16,7 +16,7 @@ from ibpulse.agent.sysfs.files import is_utf8, list_names, parse_count, read_lin
 from ibpulse.agent.sysfs.inventory import find_unsupported
 from ibpulse.agent.sysfs.pcie import ADDRESS, HOST_BRIDGE, find_chain
 from ibpulse.base.deadline import call_all
-from ibpulse.base.text import natural_key
+from ibpulse.base.text import natural_key, split_lines
 from ibpulse.core.model import Fabric, Port, PortId
 
 COUNTER_ANSWER_SECONDS = 1.5
@@ -186,7 +186,7 @@ def _has_rdma(function: str) -> bool:
 def find_mount(root: Path, path: str) -> Mount | None:
     """The mount that contains `path` (proc(5), mountinfo); None if unknown."""
     try:
-        lines = (root / "proc/self/mountinfo").read_text().splitlines()
+        lines = split_lines((root / "proc/self/mountinfo").read_bytes().decode(errors="surrogateescape"))
     except OSError:
         return None
     real = os.path.realpath(path)

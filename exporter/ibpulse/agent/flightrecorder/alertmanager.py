@@ -14,7 +14,10 @@ from ibpulse.core.alerts import NODE_LABELS, Alert, Cooldown, host_of, join_labe
 
 
 class AlertReceiver:
-    """Selects the alerts that trigger a capture: those firing on this node, each once per cool-down."""
+    """Selects the alerts that trigger a capture: those firing on this node, each once per cool-down.
+
+    Times are those of the monotonic clock.
+    """
 
     def __init__(self, names: Collection[str], cooldown_ns: int) -> None:
         self._names = tuple(name.lower() for name in names)

@@ -23,11 +23,13 @@ from ibpulse.agent.flightrecorder.rules import Trigger, ports_of
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.agent.flightrecorder.writer import Job
 from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.base import memory
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import CaptureError
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.text import split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.capture_names import CaptureName, make_name
 from ibpulse.core.events import Event, EventLog
@@ -60,6 +62,8 @@ MOST_NAMED_JOBS, MOST_NAMED_PORTS = 16, 64
 CLOSE_SECONDS = 4.0
 # the maximum
 OOM_SCORE = "1000"
+# measured: 26 to 28 MB besides library pages, however long the capture is
+WRITER_BYTES = 28_000_000
 WRITER_ENVIRONMENT = {
     # unneeded threads cost memory and compete with the sampler
     "OPENBLAS_NUM_THREADS": "1",
@@ -234,6 +238,7 @@ class FlightRecorder:
             start_ns=pending.start_ns,
             meta=self._meta(pending, ports, last_tick),
             lines=tuple(line_rates(self._events.history, ports)),
+            file=self._reader.ring.descriptor,
         )
         size_bytes = len(ports) * (last_tick - pending.first_tick + 1) * BYTES_PER_ROW
         for name in await self._on_disk(self.store.make_room, size_bytes):
@@ -391,8 +396,15 @@ async def run_writer(job: Job, seconds: float) -> None:
     """Write a capture in a separate process, which is killed after `seconds`.
 
     Raises:
-        CaptureError: it was not written; the message comes from the process.
+        CaptureError: it was not written; the message comes from the process, or there is no memory for one.
     """
+    left = memory.left_in_cgroups()
+    if left is not None and left < WRITER_BYTES:
+        # the kernel may kill the daemon, which is larger, whatever `oom_score_adj` says
+        raise CaptureError(
+            f"only {left / 1e6:.0f} MB are left of the memory limit of this service, and its writer needs "
+            f"{WRITER_BYTES / 1e6:.0f} MB; raise the limit"
+        )
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "ibpulse.agent.flightrecorder.writer", str(int(seconds))),
@@ -401,6 +413,7 @@ async def run_writer(job: Job, seconds: float) -> None:
             stderr=asyncio.subprocess.PIPE,
             # Ctrl-C goes to the daemon, which waits for its captures
             start_new_session=True,
+            pass_fds=() if job.file is None else (job.file,),
             env={**os.environ, **WRITER_ENVIRONMENT},
         )
     except OSError as error:
@@ -419,5 +432,5 @@ async def run_writer(job: Job, seconds: float) -> None:
             process.kill()
             await process.wait()
     if process.returncode:
-        lines = said.decode(errors="replace").strip().splitlines()
+        lines = split_lines(said.decode(errors="replace").strip())
         raise CaptureError(lines[-1] if lines else f"its writer exited with status {process.returncode}")

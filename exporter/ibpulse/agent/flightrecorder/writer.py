@@ -36,7 +36,8 @@ ROWS_AT_ONCE = 8_000
 class Job:
     """A capture to write to `path`: samples `first_tick` (at wall time `start_ns`) to `last_tick` of `ring`.
 
-    `lines` are the line rates of the ports over the ticks of the ring, by default those of `meta`.
+    `lines` are the line rates of the ports over the ticks of the ring, by default those of `meta`. `file` is the
+    descriptor of the ring, if the writer inherits it.
     """
 
     ring: Path
@@ -46,11 +47,12 @@ class Job:
     start_ns: int
     meta: RecordingMeta
     lines: tuple[LineRate, ...] = ()
+    file: int | None = None
 
     def dump(self) -> bytes:
         """Encode a job as JSON for `parse_job`."""
         members = {name: str(getattr(self, name)) for name in ("ring", "path")}
-        numbers = {name: getattr(self, name) for name in ("first_tick", "last_tick", "start_ns")}
+        numbers = {name: getattr(self, name) for name in ("first_tick", "last_tick", "start_ns", "file")}
         meta = dataclasses.asdict(dataclasses.replace(self.meta, events=(), jobs=()))
         lists = {"events": events_to_json(self.meta.events), "jobs": jobs_to_json(self.meta.jobs)}
         # an unknown line rate is infinity, which becomes null
@@ -100,7 +102,7 @@ def write_capture(job: Job) -> None:
     """
     from ibpulse.core.recordings.writing import save_pieces  # pyarrow is optional
 
-    reader = RingReader(RingFile(job.ring, writable=False))
+    reader = RingReader(RingFile(job.ring, writable=False, descriptor=job.file))
     at_once = max(1, ROWS_AT_ONCE // len(job.meta.ports))
     pieces = read_pieces(reader, job.meta, job.first_tick, job.last_tick, job.start_ns, at_once, job.lines)
     save_pieces(job.path, job.meta, pieces)

@@ -55,6 +55,8 @@ class Cgroups:
             OSError: this process has no descriptor left.
         """
         found = [name for name in self._list_all(folder) if names.fullmatch(name)]
+        if len(found) > MOST_CHOSEN:
+            self.give_up(folder, MOST_CHOSEN)
         return [folder / name for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
 
     def others(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
@@ -107,8 +109,12 @@ class Cgroups:
                 self.fault = self.fault or CLOSED.format(folder=folder, reason=error.strerror)
             return []
         if more:
-            self.fault = self.fault or MANY.format(folder=folder, most=MOST_LISTED)
+            self.give_up(folder, MOST_LISTED)
         return found
+
+    def give_up(self, folder: Path | str, most: int) -> None:
+        """Note that a folder has more than so many entries."""
+        self.fault = self.fault or MANY.format(folder=folder, most=most)
 
     def read(self, folder: Path, name: str) -> str:
         """The text of a cgroup's file, at most `MOST_BYTES` of it; empty if it cannot be read.

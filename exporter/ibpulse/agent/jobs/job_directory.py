@@ -46,8 +46,9 @@ class JobDirectory:
     """What one reading of a directory found; `files` are in natural order, without those that may not be read.
 
     `exists` is false if there is no such directory, and `readable` if none of its files may be read. `whole` is false
-    if reading was given up: it took too long, the file system failed, or there are too many files. `remarks` are pairs
-    of the name of a file and a text. With something `unread`, jobs may be missing.
+    if reading was given up: it took too long, the file system failed, or there are too many files; with a few too many,
+    it is `cut` and has the first. `remarks` are pairs of the name of a file and a text. With something `unread`, jobs
+    may be missing.
     """
 
     def __init__(self, directory: Path, form: Form, seconds: float = MOST_SECONDS) -> None:
@@ -59,7 +60,7 @@ class JobDirectory:
         self.files: list[SmallFile] = []
         self.remarks: list[tuple[str, str]] = []
         self.exists = self.readable = self.whole = True
-        self.unread = False
+        self.unread = self.cut = False
         self._directory, self._form = directory, form
         self._refusal = ""
         try:
@@ -88,12 +89,14 @@ class JobDirectory:
         remarks = (*(f"{self._directory}: {remark}" for remark in group_remarks(named)), *found.remarks)
         if self._refusal:
             remarks = (self._refusal, *remarks)
+        cut = self.cut or found.cut
         return Found(
             found.claims,
             remarks,
             present=self.exists,
             knows=self.readable,
-            whole=self.whole,
+            whole=self.whole and not cut,
+            cut=self.whole and cut,
             unread=self.unread or found.unread,
         )
 
@@ -141,6 +144,7 @@ class JobDirectory:
         odd = [name for name in listed if not name.startswith(".") and not self._form.names.fullmatch(name)]
         for name in sorted(odd):
             self.leave_out(name, f"ignored, because its name is not like {self._form.example}.")
+        self.cut = len(names) > self._form.most_files
         for name in names[self._form.most_files :]:
             self.leave_out(name, f"ignored, because only {self._form.most_files} files are read.")
         if more:

@@ -81,10 +81,10 @@ class Merged:
     """What all sources found together; `claims` is None if no source on this node can list its jobs.
 
     `present` are the sources that exist on this node, `silent` those whose jobs are unknown, because they have not
-    answered yet or may not be read. `known` is whether the claims are all jobs of the node. `with_cgroup` are the jobs
-    of Slurm that have a cgroup. `gone` are those that are left out because they have none any more, with the wall time
-    at which the last reading that saw it began. `read_ns` are the wall times at which the readings of all sources that
-    are not silent began.
+    answered yet, may not be read, or are `cut` short: a job that they do not list may run. `known` is whether the
+    claims are all jobs of the node. `with_cgroup` are the jobs of Slurm that have a cgroup. `gone` are those that are
+    left out because they have none any more, with the wall time at which the last reading that saw it began. `read_ns`
+    are the wall times at which the readings of all sources that are not silent began.
     """
 
     claims: tuple[Claim, ...] | None = None
@@ -95,6 +95,7 @@ class Merged:
     with_cgroup: frozenset[Key] = frozenset()
     gone: Mapping[Key, int] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
+    cut: frozenset[str] = frozenset()
     read_ns: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -140,8 +141,12 @@ class JobSources:
                 answers[name], begun_ns[name] = read.last
             else:
                 remarks += read.remarks
-        read_ns = {name: begun_ns[name] for name, found in answers.items() if found.knows or not found.present}
         merged = self._absences.sift(merge(answers), self._clock.monotonic(), begun_ns.get(SLURM_CGROUP, 0))
+        read_ns = {
+            name: begun_ns[name]
+            for name, found in answers.items()
+            if name not in merged.cut and (found.knows or not found.present)
+        }
         silent = tuple(name for name in self._names if name not in read_ns)
         known = merged.known and answers.keys() == set(self._names)
         return replace(merged, known=known, remarks=(*merged.remarks, *remarks), silent=silent, read_ns=read_ns)
@@ -150,8 +155,8 @@ class JobSources:
 class _SourceRead(RepeatedRead[Found]):
     """The readings of one source.
 
-    `last` is the newest one that was not given up, with the newest remarks, and the wall time at which it began.
-    Without any, `remarks` are those of the newest reading.
+    `last` is the newest one that was not given up, even if it was cut short, with the newest remarks, and the wall time
+    at which it began. Without any, `remarks` are those of the newest reading.
     """
 
     def __init__(self, name: str, source: Source, errors: InternalErrors, clock: Clock) -> None:
@@ -168,7 +173,7 @@ class _SourceRead(RepeatedRead[Found]):
         with self._errors.boundary("jobs", self.name):
             found = self._read(scan)
             self.remarks = found.remarks
-            if found.whole:
+            if found.whole or found.cut:
                 self.last = found, begun_ns
             elif self.last is not None:
                 self.last = replace(self.last[0], remarks=found.remarks), self.last[1]
@@ -187,7 +192,7 @@ class _Absences:
 
     def sift(self, merged: Merged, now: float, read_ns: int) -> Merged:
         """The jobs without those whose cgroup is gone, and a remark about each that is left out."""
-        if merged.claims is None or SLURM_CGROUP not in merged.present:
+        if merged.claims is None or SLURM_CGROUP not in merged.present or SLURM_CGROUP in merged.cut:
             return merged
         named = {claim.key for claim in merged.claims}
         self._last = {key: last for key, last in self._last.items() if key in named}
@@ -212,23 +217,26 @@ def merge(answers: Mapping[str, Found]) -> Merged:
             elif not known.says_what and claim.says_what:
                 claims[claim.key] = replace(claim, name=known.name, namespace=known.namespace)
     # the first sources keep their jobs, whatever the others hold
-    chosen = sorted(list(claims.values())[:MOST_JOBS], key=lambda claim: (claim.scheduler, natural_key(claim.id)))
+    first, others = list(claims.values())[:MOST_JOBS], list(claims.values())[MOST_JOBS:]
+    chosen = sorted(first, key=lambda claim: (claim.scheduler, natural_key(claim.id)))
+    cut = {name for name, found in answers.items() if found.cut} | {claim.source for claim in others}
     cgroups = answers.get(SLURM_CGROUP, Found())
     remarks = [remark for found in answers.values() for remark in found.remarks]
     in_cgroups = frozenset(claim.key for claim in cgroups.claims if claim.scheduler == SLURM)
-    others = [
+    unnamed = [
         claim for claim in chosen if claim.scheduler == SLURM and claim.key not in in_cgroups and claim.id.isdigit()
     ]
-    if others and any(is_sluid(claim.id) for claim in cgroups.claims):
-        remarks.append(TWO_NAMES.format(source=others[0].source))
-    if len(claims) > MOST_JOBS:
+    if unnamed and any(is_sluid(claim.id) for claim in cgroups.claims):
+        remarks.append(TWO_NAMES.format(source=unnamed[0].source))
+    if others:
         remarks.append(f"there are more than {MOST_JOBS} jobs on this node; the others are ignored.")
     can_list = any(found.knows for found in answers.values())
     return Merged(
         claims=tuple(chosen) if can_list else None,
-        known=can_list and len(claims) <= MOST_JOBS and not any(found.unread for found in answers.values()),
+        known=can_list and not others and not any(found.unread for found in answers.values()),
         present=tuple(name for name in SOURCES if name in answers and answers[name].present),
         pods=tuple(pod for found in answers.values() for pod in found.pods),
         remarks=tuple(remarks),
         with_cgroup=in_cgroups,
+        cut=frozenset(cut),
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ibpulse.agent.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
 from ibpulse.agent.jobs.slurm_cgroups import find_scopes
-from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names
+from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names, split_lines
 from ibpulse.core.jobs.claims import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MOST_JOBS, Claim, Found, limit_claims
 
 _OF_KUBELET = "kubepods"
@@ -27,6 +27,7 @@ _LIKE_POD = re.compile(r"[A-Za-z0-9_.-]*kubepods[A-Za-z0-9_.-]*-pod.+|pod[0-9a-f
 _WANTED = re.compile(f"{_POD.pattern}|{_LIKE_POD.pattern}", re.ASCII | re.DOTALL)
 _KUBELET = re.compile(r".*(?:kubelet|kubelite)\.service|(?:k3s|rke2|k0s).*\.service", re.ASCII)
 _USE = re.compile(r"([A-Za-z0-9_.-]{1,64})(?: hca_(?:handle|object)=[0-9]+)* hca_handle=[1-9]", re.ASCII)
+MOST_PODS = 1024
 RDMA_FILE = "rdma.current"
 ODD = "{folder}: {names}: a pod by its name, but without a UID in it; it is not known whether it is a job."
 NO_PLACE = "a kubelet runs on this node, but below {root} are no cgroups of pods: name their place in jobs.cgroup."
@@ -58,11 +59,12 @@ def _found(cgroups: Cgroups, root: Path, folders: Iterable[Path]) -> Found:
             odd.append(folder)
             continue
         held = devices.setdefault(match[1].replace("_", "-"), {})
-        if len(devices) > 4 * MOST_JOBS:
+        if len(devices) > MOST_PODS:
+            cgroups.give_up(root, MOST_PODS)
             break
         use = cgroups.read(folder, RDMA_FILE)
         knows = knows or bool(use)
-        names = [found[1] for line in use.splitlines() if (found := _USE.match(line))]
+        names = [found[1] for line in split_lines(use) if (found := _USE.match(line))]
         if names and not any(find_scopes(cgroups, folder)):
             held.update(dict.fromkeys(names))
     claims = [Claim(uid, KUBERNETES, KUBERNETES_CGROUP, devices=tuple(held)) for uid, held in devices.items() if held]
@@ -71,6 +73,5 @@ def _found(cgroups: Cgroups, root: Path, folders: Iterable[Path]) -> Found:
     if odd:
         shown = first_names([escape_controls(path.name) for path in odd], NAMED_SUBJECTS)
         remarks += (ODD.format(folder=odd[0].parent, names=shown),)
-    return Found(
-        limited.claims, remarks, tuple(devices)[:MOST_JOBS], knows=knows, unread=limited.unread or (knows and bool(odd))
-    )
+    unread = limited.unread or (knows and bool(odd))
+    return replace(limited, remarks=remarks, pods=tuple(devices)[:MOST_JOBS], knows=knows, unread=unread)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import replace
 from pathlib import Path
 
 from ibpulse.agent.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
-from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names, natural_key
+from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names, natural_key, split_lines
 from ibpulse.core.jobs.claims import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
 
 _SCOPE = re.compile(r"(?:[A-Za-z0-9_.-]{1,200}_)?slurmstepd\.scope", re.ASCII)
@@ -73,7 +74,7 @@ def _is_scope(path: Path) -> bool:
 
 def has_processes(cgroups: Cgroups, folder: Path) -> bool:
     """Whether a cgroup of version 2 or one below it has processes, or nothing says that they have none."""
-    return "populated 0" not in cgroups.read(folder, "cgroup.events").splitlines()
+    return "populated 0" not in split_lines(cgroups.read(folder, "cgroup.events"))
 
 
 class _Numbers:
@@ -140,4 +141,4 @@ def _found(root: Path, folders: list[Path], odd: list[Path], numbers: _Numbers) 
         return limited
     shown = first_names([escape_controls(path.name) for path in odd], NAMED_SUBJECTS)
     remarks = (*limited.remarks, ODD.format(folder=odd[0].parent, names=shown))
-    return Found(limited.claims, remarks, unread=True)
+    return replace(limited, remarks=remarks, unread=True)

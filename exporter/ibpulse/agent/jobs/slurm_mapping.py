@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from ibpulse.agent.jobs.job_directory import STALE, Form, JobDirectory
+from ibpulse.base.text import split_lines
 from ibpulse.core.jobs.claims import ABSENT, SLURM, SLURM_MAP, Claim, Found, is_job_id, limit_claims
 
 # 16 GPUs with 7 instances each, and the GPUs themselves, each by its number and its UUID
@@ -69,7 +70,7 @@ def _read_jobs(content: bytes) -> tuple[list[str], bool]:
             return [], False
     else:
         # a file may be read while it is being written, and then it is empty
-        words = [line.split()[0] for line in text.splitlines() if line.split()]
+        words = [line.split()[0] for line in split_lines(text) if line.split()]
     named = [word for word in words if word not in ("", "0")]
     jobs = [word for word in named if is_job_id(word) and _DIGIT.search(word)]
     return jobs, len(jobs) == len(named)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ibpulse.agent.aggregator import Aggregator
 from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.jobs.job_watch import JobWatch
-from ibpulse.agent.sampler.supervisor import Supervisor
+from ibpulse.agent.sampler.supervisor import Supervisor, heartbeat_bound_seconds
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
@@ -46,7 +46,7 @@ class Node:
         return replace(fabric, notices=(*fabric.notices, *notices)) if notices else fabric
 
     def readiness(self) -> tuple[bool, str]:
-        """Whether there are samples, and a sentence."""
+        """Whether samples are taken, and a sentence."""
         ready, text = self._find_readiness()
         # the notices have paths, and a probe needs no password
         parts = self.errors.failing_parts()
@@ -55,8 +55,11 @@ class Node:
     def _find_readiness(self) -> tuple[bool, str]:
         if not any(port.source is not None for port in self.supervisor.fabric.ports):
             return True, "Ready: no port can be sampled; checking for one every few seconds."
-        if self.supervisor.heartbeat_age_seconds() is None:
+        age = self.supervisor.heartbeat_age_seconds()
+        if age is None:
             return False, "Not ready: waiting for the first sample."
+        if age > heartbeat_bound_seconds(self.reader.interval_ns):
+            return False, f"Not ready: no sample was taken for {age:.0f} s; see the log."
         troubled = [known for known in self.supervisor.known_ports() if known.problem]
         missing = "".join(f" {known.port.id}: {known.problem}." for known in troubled[:MOST_NAMED])
         return True, f"Ready: sampling {len(self.supervisor.slots)} ports.{missing}"

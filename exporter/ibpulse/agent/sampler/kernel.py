@@ -85,7 +85,7 @@ def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | No
             text = path.read_text()
         except OSError:
             continue
-        fields = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+        fields = dict(line.split(maxsplit=1) for line in text.split("\n") if " " in line)
         if "nr_throttled" in fields:
             return int(fields["nr_throttled"])
     return None
@@ -118,7 +118,8 @@ def _read_quota(folder: Path) -> float | None:
 
 def _groups(root: Path, mount: Path, process: str) -> list[Path]:
     try:
-        lines = (root / "proc" / process / "cgroup").read_text().splitlines()
+        # names of cgroups are any bytes
+        lines = (root / "proc" / process / "cgroup").read_bytes().decode(errors="surrogateescape").split("\n")
     except OSError:
         return []
     groups = [line.split(":", 2) for line in lines if line.count(":") >= 2]

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from ibpulse.agent.sampler import kernel
@@ -55,17 +54,19 @@ class Process(Protocol):
         """Kill the process: it no longer runs user code, but may take long to end."""
 
 
-StartProcess = Callable[[Path, int], Process]
+StartProcess = Callable[[RingFile, int], Process]
 """Starts the sampler process of a ring and a lane; raises OSError."""
 
 
-def start_sampler(ring: Path, lane: int) -> Process:
+def start_sampler(ring: RingFile, lane: int) -> Process:
     """Start the sampler in a process of its own.
 
     Raises:
         OSError: it cannot be started.
     """
-    return PipedProcess([sys.executable, "-m", "ibpulse.agent.sampler.process", str(ring), str(lane)])
+    file = ring.descriptor
+    command = [sys.executable, "-m", "ibpulse.agent.sampler.process", str(ring.path), str(lane), str(file)]
+    return PipedProcess(command, (file,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ class Lane:
         words[self._words + at.L_FIFO] = words[self._words + at.L_PINNED] = NOT_ASKED
         try:
             with self._spare.released():
-                self._process = self._start_process(self._ring.path, self.number)
+                self._process = self._start_process(self._ring, self.number)
         except OSError as error:
             raise SamplerError(f"the sampler process {sys.executable} cannot be started: {error.strerror}") from error
         self._signless_polls = 0

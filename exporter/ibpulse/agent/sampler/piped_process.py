@@ -7,10 +7,14 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+from ibpulse.base.internal_errors import Occurrences
+
 log = logging.getLogger(__name__)
 
 # the capacity of a pipe: one read empties it
 PIPE_BYTES = 65_536
+# of all processes: one that is started again for the same reason says the same
+_said = Occurrences()
 
 
 class PipedProcess:
@@ -19,14 +23,14 @@ class PipedProcess:
     What it writes to standard error, such as a traceback, is logged as soon as it pauses or ends.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Start the command.
+    def __init__(self, command: Sequence[str], inherited: Sequence[int] = ()) -> None:
+        """Start the command, which inherits these descriptors.
 
         Raises:
             OSError: it cannot be started.
         """
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=inherited
         )
         assert self._process.stderr is not None
         self._stderr = self._process.stderr
@@ -59,8 +63,9 @@ class PipedProcess:
         # the rest of a traceback may follow
         if ended or not fresh or len(self._unlogged) >= PIPE_BYTES:
             text, self._unlogged = self._unlogged.decode(errors="replace").strip(), b""
-            if text:
-                log.error("message from process %d: %s", self._process.pid, text)
+            # a part of a longer message may be like another part
+            if text and (len(text) >= PIPE_BYTES or _said.is_news(hash(text))):
+                log.error("message from a process: %s", text)
         if ended:
             self._stderr.close()
 

@@ -1,5 +1,7 @@
-"""The sampler process: `python -m ibpulse.agent.sampler.process RING LANE`. Standard library only; it never logs.
+"""The sampler process: `python -m ibpulse.agent.sampler.process RING LANE FILE`. Standard library only; it never logs.
 
+FILE is the descriptor of the ring, which is inherited: the file at the path RING may have been deleted. The plan is
+next to RING.
 Lane 0 is the main sampler, the only one that writes clock segments; each other lane reads one hung or slow device.
 """
 
@@ -137,7 +139,7 @@ class SamplerProcess:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the sampler on `RING LANE`; the exit status gives the reason for ending."""
+    """Run the sampler on `RING LANE FILE`; the exit status gives the reason for ending."""
     # these signals reach the whole process group or service, but the parent decides when the sampler ends
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -145,19 +147,21 @@ def main(arguments: list[str]) -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
-        path, lane = parse_arguments(arguments)
-        return SamplerProcess(RingFile(path), lane).run()
+        path, lane, descriptor = parse_arguments(arguments)
+        return SamplerProcess(RingFile(path, descriptor=descriptor), lane).run()
     except (IbpulseError, OSError, ValueError) as error:
         sys.stderr.write(f"sampler: {error}\n")
         return EXIT_NO_RING
 
 
-def parse_arguments(arguments: list[str]) -> tuple[Path, int]:
-    """The ring's path and the lane, from the command line."""
+def parse_arguments(arguments: list[str]) -> tuple[Path, int, int]:
+    """The ring's path, the lane and the descriptor of the ring, from the command line."""
     lanes = [str(lane) for lane in range(at.LANE_COUNT)]
-    if len(arguments) != 2 or arguments[1] not in lanes:
-        raise SamplerError(f"arguments {' '.join(arguments)!r}: expected RING LANE, with a lane from 0 to {lanes[-1]}")
-    return Path(arguments[0]), int(arguments[1])
+    if len(arguments) != 3 or arguments[1] not in lanes or not arguments[2].isdecimal():
+        raise SamplerError(
+            f"arguments {' '.join(arguments)!r}: expected RING LANE FILE, with a lane from 0 to {lanes[-1]}"
+        )
+    return Path(arguments[0]), int(arguments[1]), int(arguments[2])
 
 
 if __name__ == "__main__":

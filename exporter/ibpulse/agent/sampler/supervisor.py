@@ -55,7 +55,15 @@ STOP_SECONDS = 1.0
 NOT_STARTED = "the sampler could not be started"
 STARVED = "the sampler did not get the processor: its reads waited for it, not for a device"
 STARVED_ADVICE = "no device is to blame; set sampler.scheduler=fifo, or keep a CPU free for sampler.cpu"
+# a heartbeat of this age, or of so many intervals, is that of a sampler that does not sample
+LEAST_BOUND_SECONDS = 5.0
+BOUND_INTERVALS = 20
 NO_DETAILS: Mapping[str, str] = {}
+
+
+def heartbeat_bound_seconds(interval_ns: int) -> float:
+    """The age up to which the sampler's last heartbeat is recent."""
+    return max(LEAST_BOUND_SECONDS, BOUND_INTERVALS * interval_ns / SECOND_NS)
 
 
 class PortInventory(Protocol):
@@ -258,7 +266,7 @@ class Supervisor:
             self._quarantine.release(device)
         if force or tuple(planned.values()) != self._planned or self._is_outdated():
             self._planned = tuple(planned.values())
-            self._write_plans()
+            self.write_plans()
 
     def _plan_ports(self, ports: Iterable[Port]) -> tuple[dict[str, PlannedPort], list[str]]:
         """The plan of each port that the ring has space for, by port name, and a sentence for each other port."""
@@ -313,7 +321,7 @@ class Supervisor:
         known = {key: value for key, value in details.items() if value}
         self._note("replaced", name, text, max(0, self._clock.time_ns() - seen_ns), known)
 
-    def _write_plans(self) -> None:
+    def write_plans(self) -> None:
         """Write the plans: hung and slow devices go to separate lanes, all others to the main one.
 
         A lane keeps its plan if the new one cannot be written; that is retried at the next scan.
@@ -403,7 +411,7 @@ class Supervisor:
 
     def _start_main(self) -> None:
         """Start the main sampler with the newest plan, or with the last one written unless that would hang."""
-        self._write_plans()
+        self.write_plans()
         plan, hung = self._main.plan, self._quarantine.hung_devices
         usable = plan is not None and not any(port.device in hung for port in plan.ports)
         if not usable or not start_or_log(self._main, self._errors):
@@ -429,7 +437,7 @@ class Supervisor:
             self._note("released", device, f"{device}: responds again; it is sampled together with the others")
             log.warning("device %s responds again; sampling it together with the others", device)
         if recovered:
-            self._write_plans()
+            self.write_plans()
 
     def _adapt(self) -> None:
         """Adapt the intervals of devices to their read times."""

@@ -39,7 +39,7 @@ class StoredAnswer(AnswerPart):
     """A finished capture."""
 
     name: CaptureFile
-    trigger_ms: Count = Field(description="Wall time of its trigger.")
+    trigger_ms: Milliseconds = Field(description="Wall time of its trigger.")
     reason: Name = Field(description="Reason, or name of the alert or rule, as in the file's name.")
     ports: Sentence = Field(
         description="Ports or devices that the alert or rule names; empty without any, or if unknown."
@@ -55,9 +55,9 @@ class PendingAnswer(AnswerPart):
     """A capture whose window has not ended, or that is being written; it is not among the finished ones."""
 
     name: CaptureFile
-    trigger_ms: Count
+    trigger_ms: Milliseconds
     reason: Name
-    ready_ms: Count = Field(
+    ready_ms: Milliseconds = Field(
         description="Wall time at which its window ends; the file is written within seconds after that."
     )
     url: Name

@@ -113,8 +113,8 @@ class EventAnswer(AnswerPart):
 class EventsAnswer(AnswerPart):
     """The newest events of a span, by time."""
 
-    from_ms: Count | None = Field(description="Begin of the span; null for all events.")
-    to_ms: Count
+    from_ms: Milliseconds | None = Field(description="Begin of the span; null for all events.")
+    to_ms: Milliseconds
     kinds: Annotated[dict[Name, Count], Few] = Field(description="Number of these events by kind.")
     left_out: Count = Field(description="Number of older events of the span that the limit left out.")
     events: Annotated[list[EventAnswer], at_most(MAX_EVENTS)]

@@ -11,7 +11,6 @@ from ibpulse.core.answers.members import (
     MAX_PORTS,
     Amount,
     AnswerPart,
-    Count,
     Milliseconds,
     Name,
     Names,
@@ -26,15 +25,15 @@ MAX_HOLDINGS = 100
 class JobTrafficAnswer(AnswerPart):
     """Until when a job moved bytes on this node. Traffic ended at most the uncertainty before each time, if at all."""
 
-    since_ms: Count = Field(description="Since when its traffic has been followed.")
-    known_until_ms: Count | None = Field(description="Time of the newest sample; null before the first.")
+    since_ms: Milliseconds = Field(description="Since when its traffic has been followed.")
+    known_until_ms: Milliseconds | None = Field(description="Time of the newest sample; null before the first.")
     step_period_seconds: Amount | None = Field(description="While the job is silent, that of its last steps.")
-    last_ms: Count | None = Field(description="Last traffic in either direction; null if there was none.")
-    last_uncertainty_ms: Count
-    last_transmit_ms: Count | None
-    last_transmit_uncertainty_ms: Count
-    last_receive_ms: Count | None
-    last_receive_uncertainty_ms: Count
+    last_ms: Milliseconds | None = Field(description="Last traffic in either direction; null if there was none.")
+    last_uncertainty_ms: Milliseconds
+    last_transmit_ms: Milliseconds | None
+    last_transmit_uncertainty_ms: Milliseconds
+    last_receive_ms: Milliseconds | None
+    last_receive_uncertainty_ms: Milliseconds
 
     @property
     def instants(self) -> tuple[int | None, ...]:
@@ -89,10 +88,10 @@ class HoldingAnswer(AnswerPart):
     """Ports that a job had from one time to another, each noticed at most the uncertainty later."""
 
     ports: Names
-    from_ms: Count | None = Field(description="null if it had them since before the events go back.")
-    from_uncertainty_ms: Count
-    to_ms: Count | None = Field(description="null while it has them.")
-    to_uncertainty_ms: Count
+    from_ms: Milliseconds | None = Field(description="null if it had them since before the events go back.")
+    from_uncertainty_ms: Milliseconds
+    to_ms: Milliseconds | None = Field(description="null while it has them.")
+    to_uncertainty_ms: Milliseconds
 
 
 class JobPortsAnswer(AnswerPart):

@@ -66,7 +66,7 @@ Sentence = Annotated[str, AfterValidator(_sentence)]
 Role = Annotated[str, AfterValidator(_role), Field(description=f"{', '.join(ROLES[:-1])} or {ROLES[-1]}.")]
 Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
-# nanoseconds are in 64 bits
+# a time or a duration: nanoseconds are in 64 bits, which ends in 2262, and dates in 9999
 Milliseconds = Annotated[int, Field(ge=0, le=MAX_INTEGER // MILLISECOND_NS)]
 Score = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 SeriesName = Annotated[Name, AfterValidator(check_series)]

@@ -17,6 +17,7 @@ from ibpulse.core.answers.members import (
     AnswerPart,
     Count,
     Few,
+    Milliseconds,
     Name,
     Names,
     Role,
@@ -35,7 +36,7 @@ Flag = bool | None
 class StreamState(AnswerPart):
     """A state of a port, and when it began; one that disappeared has no other members."""
 
-    from_ms: Count
+    from_ms: Milliseconds
     state: Name
     physical: Name = ""
     active: bool = False
@@ -56,7 +57,7 @@ class StreamPort(AnswerPart):
     rate_bytes_per_second: Amount | None
     problem: Name = ""
     problem_text: Sentence = ""
-    since_ms: Count | None = None
+    since_ms: Milliseconds | None = None
     states: Annotated[list[StreamState], at_most(MAX_STATES)] = Field(default_factory=list)
 
 
@@ -67,8 +68,8 @@ class StreamJobSpan(AnswerPart):
     scheduler: Name
     name: Name = ""
     ports: Names
-    from_ms: Count | None
-    to_ms: Count | None
+    from_ms: Milliseconds | None
+    to_ms: Milliseconds | None
 
 
 class StreamPorts(AnswerPart):
@@ -76,7 +77,7 @@ class StreamPorts(AnswerPart):
 
     version: Name
     interval_ms: Annotated[int, Field(ge=1, le=60_000)]
-    history_ms: Count
+    history_ms: Milliseconds
     simulated: bool = False
     ports: Annotated[list[StreamPort], at_most(MAX_PORTS)]
     jobs: Annotated[list[StreamJobSpan], at_most(MAX_JOBS)] = Field(default_factory=list)
@@ -86,7 +87,7 @@ class StreamPorts(AnswerPart):
 class StreamBatch(AnswerPart):
     """The event `batch`: rates in whole MB/s, two series per port."""
 
-    start_ms: Count
+    start_ms: Milliseconds
     megabytes_per_second: Annotated[list[Annotated[list[Count | None], at_most(MAX_SAMPLES)]], at_most(2 * MAX_PORTS)]
     merged: Annotated[list[Annotated[list[Count], Field(min_length=3, max_length=3)]], at_most(MAX_MERGED)] = Field(
         default_factory=list
@@ -96,8 +97,8 @@ class StreamBatch(AnswerPart):
 class StreamEntry(AnswerPart):
     """An event of the log."""
 
-    time_ms: Count
-    uncertainty_ms: Count
+    time_ms: Milliseconds
+    uncertainty_ms: Milliseconds
     kind: Name
     subject: Name
     text: Sentence
@@ -126,7 +127,7 @@ class StreamJob(AnswerPart):
     active_bytes_per_second: Amount | None
     rail_fairness_ratio: Amount | None
     step_period_seconds: Amount | None
-    last_traffic_ms: Count | None
+    last_traffic_ms: Milliseconds | None
 
 
 class StreamDirections(AnswerPart):
@@ -172,7 +173,7 @@ class StreamSampler(AnswerPart):
 class StreamSummary(AnswerPart):
     """The event `summary`: of the node, or of a job if one was asked for."""
 
-    end_ms: Count | None
+    end_ms: Milliseconds | None
     node: StreamTraffic | None = None
     job: StreamJob | None = None
     ports: Annotated[list[StreamPortTraffic], at_most(MAX_PORTS)]
@@ -183,8 +184,8 @@ class StreamSummary(AnswerPart):
 class StreamGap(AnswerPart):
     """The event `gap`: a span that is not sent."""
 
-    start_ms: Count
-    end_ms: Count
+    start_ms: Milliseconds
+    end_ms: Milliseconds
 
 
 class StreamDropped(AnswerPart):

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ibpulse.core.answers.jobs import JobPortsAnswer
-from ibpulse.core.answers.members import MAX_PORTS, Amount, AnswerPart, Count, Name, Score, at_most
+from ibpulse.core.answers.members import MAX_PORTS, Amount, AnswerPart, Count, Milliseconds, Name, Score, at_most
 from ibpulse.core.answers.statistics import (
     DirectionStatistics,
     NodeConclusions,
@@ -59,8 +59,8 @@ class Summary(AnswerPart):
     """A window from `start_ms` to `end_ms`, in milliseconds since the epoch; null means unknown."""
 
     window_seconds: Count
-    start_ms: Count
-    end_ms: Count
+    start_ms: Milliseconds
+    end_ms: Milliseconds
     node: NodeSummary
     ports: Annotated[list[PortSummary], at_most(MAX_PORTS)]
 

@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ibpulse.core.answers.jobs import JobPortsAnswer
-from ibpulse.core.answers.members import MAX_PORTS, Amount, AnswerPart, Count, Name, Sentence, SeriesName, at_most
+from ibpulse.core.answers.members import (
+    MAX_PORTS,
+    Amount,
+    AnswerPart,
+    Count,
+    Milliseconds,
+    Name,
+    Sentence,
+    SeriesName,
+    at_most,
+)
 
 MAX_VALUES = 1_000_000
 # a daemon gives 200
@@ -32,8 +42,8 @@ class Implausible(AnswerPart):
 class History(AnswerPart):
     """The time span of the ring."""
 
-    oldest_ms: Count
-    newest_ms: Count
+    oldest_ms: Milliseconds
+    newest_ms: Milliseconds
 
 
 class WindowGrid(AnswerPart):
@@ -43,8 +53,8 @@ class WindowGrid(AnswerPart):
     resolution_ms: Annotated[int, Field(ge=1, le=10**12)] = Field(description="Length of a bin.")
     statistic: Literal["max", "mean", "min"]
     unit: Literal["bytes_per_second", "ratio"] = Field(description="As in the query.")
-    start_ms: Count
-    end_ms: Count
+    start_ms: Milliseconds
+    end_ms: Milliseconds
     points: Annotated[int, Field(ge=0, le=MAX_VALUES)]
     holes: Count = Field(description="Number of missing values.")
     implausible: Implausible

@@ -14,7 +14,7 @@ import httpx
 import orjson
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.base.text import first_names
+from ibpulse.base.text import first_names, split_lines
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.core.answers.members import NOT_OURS, Part
@@ -232,7 +232,7 @@ def ask_metrics(connection: DaemonConnection, names: Sequence[str]) -> dict[str,
     """
     text = connection.get("/metrics", [("name[]", name) for name in names]).body.decode(errors="replace")
     found: dict[str, float] = {}
-    for line in text.splitlines():
+    for line in split_lines(text):
         if line and not line.startswith("#"):
             sample, _, number = line.rpartition(" ")
             name = sample.partition("{")[0]

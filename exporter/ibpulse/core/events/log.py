@@ -283,11 +283,13 @@ class EventLog:
             self._shorten_from = 0 if self._file.rewrite(self.events()) else self._file.records + PATIENCE
 
     def retry(self) -> None:
-        """Write the events that could not be written before."""
-        if self._file is None or self._unwritten is None:
+        """Write the events that could not be written before, or whose file was deleted."""
+        if self._file is None:
             return
         if not self._file.is_writable:
-            self._unwritten = None if self._file.rewrite(self.events()) else self._unwritten
+            self._unwritten = None if self._file.rewrite(self.events()) else self._unwritten or 0
+            return
+        if self._unwritten is None:
             return
         for number, event in self._numbered(self._unwritten):
             self._unwritten = number

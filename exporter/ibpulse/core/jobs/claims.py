@@ -66,9 +66,9 @@ class Found:
     """What one reading of a source found.
 
     `present` says whether the source exists on this node, `knows` whether it can list jobs there: the cgroups of pods
-    do not always show them. A reading that is not `whole` was given up, so that jobs may be missing from it; one with
-    something `unread` met entries of a form that it does not know, and one of them may be a job. `pods` are the UIDs of
-    all pods. `remarks` are sentences for the operator.
+    do not always show them. Jobs may be missing from a reading that is not `whole`: it was given up, or it was `cut`
+    short and has the first. One with something `unread` met entries of a form that it does not know, and one of them
+    may be a job. `pods` are the UIDs of all pods. `remarks` are sentences for the operator.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -77,6 +77,7 @@ class Found:
     present: bool = True
     knows: bool = True
     whole: bool = True
+    cut: bool = False
     unread: bool = False
 
 
@@ -104,4 +105,4 @@ def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] =
     more = len(claims) > MOST_JOBS
     if more:
         remarks += (f"{place}: there are more than {MOST_JOBS} jobs; the others are ignored.",)
-    return Found(tuple(claims[:MOST_JOBS]), remarks, unread=more)
+    return Found(tuple(claims[:MOST_JOBS]), remarks, whole=not more, cut=more, unread=more)

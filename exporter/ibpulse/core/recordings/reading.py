@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from ibpulse.base import memory
 from ibpulse.base.errors import RecordingError
-from ibpulse.base.text import count_text, size_text
+from ibpulse.base.text import count_text, size_text, split_lines
 from ibpulse.core.events import Event
 from ibpulse.core.recordings.file_format import (
     COLUMNS,
@@ -272,7 +272,7 @@ def _as_recording_error(path: Path) -> Iterator[None]:
             f"damaged; {_OTHERWISE}, or use a machine with more memory"
         ) from error
     except (pa.ArrowException, EOFError) as error:
-        reason = (str(error).splitlines() or ["unreadable"])[0][:200]
+        reason = (split_lines(str(error)) or ["unreadable"])[0][:200]
         raise RecordingError(f"recording {path} is cut off or damaged: {reason}; {_OTHERWISE}") from error
     except OSError as error:
         if error.strerror is None:

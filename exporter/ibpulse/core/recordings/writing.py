@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ibpulse.base.errors import RecordingError
+from ibpulse.base.text import split_lines
 from ibpulse.core.events import Event
 from ibpulse.core.recordings.file_format import (
     RATE_COLUMNS,
@@ -268,7 +269,7 @@ def _as_recording_error(path: Path) -> Iterator[None]:
             f"recording {path} exists already: another recording is running or was killed; read it, or remove it"
         ) from error
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
+        reason = error.strerror or split_lines(str(error))[0]
         raise RecordingError(
             f"recording {path} cannot be written: {reason}; free some space or choose another file"
         ) from error

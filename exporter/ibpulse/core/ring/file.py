@@ -24,17 +24,21 @@ GIVEN_UP_NS = 60_000_000_000
 class RingFile:
     """A memory-mapped ring file; `words` is its whole content as unsigned 64-bit words."""
 
-    def __init__(self, path: Path, *, writable: bool = True, clock: Clock = time) -> None:
-        """Map an existing ring.
+    def __init__(
+        self, path: Path, *, writable: bool = True, clock: Clock = time, descriptor: int | None = None
+    ) -> None:
+        """Map an existing ring; its file is `descriptor` if that is given, as that at `path` may have been deleted.
 
         Raises:
             RingError: the file is missing, is not a ring, or has a different version.
         """
         self.path, self.clock = path, clock
         try:
-            self._descriptor = owned_files.open_to_write(path) if writable else owned_files.open_to_read(path)
+            if descriptor is None:
+                descriptor = owned_files.open_to_write(path) if writable else owned_files.open_to_read(path)
         except OSError as error:
             raise RingError(f"ring {path} cannot be opened: {error.strerror}; is `ibpulse serve` running?") from error
+        self._descriptor = descriptor
         try:
             self.interval_ns, self.capacity = self._check_header()
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
@@ -48,6 +52,11 @@ class RingFile:
             os.close(self._descriptor)
             raise
         self.words = memoryview(self._map).cast("Q")
+
+    @property
+    def descriptor(self) -> int:
+        """The open file, for processes that inherit it."""
+        return self._descriptor
 
     def _check_header(self) -> tuple[int, int]:
         """Interval and capacity, after validating the header."""

@@ -44,7 +44,8 @@ class NodeState:
     time at which that changed, None if it never did. `seen_ns` is the wall time of the last answer. `offset` is None
     until its clock was asked often enough. A node that is down keeps its last answers. `idle_since_ns` is when its
     first rail became idle, None if it was when it was first asked. `clocks_then` has its clock when the last traffic
-    of each job became known, so that the order of two nodes is the same however long ago they stopped.
+    of each job became known, so that the order of two nodes is the same however long ago they stopped. `jobs_problem`
+    is a sentence if its last answer about jobs was refused, so that `jobs` is an earlier one.
     """
 
     target: Target
@@ -60,6 +61,7 @@ class NodeState:
     idle_since_ns: int | None = None
     seen_ns: int | None = None
     clocks_then: Mapping[Key, MeasuredOffset] = field(default_factory=dict)
+    jobs_problem: str = ""
 
     @property
     def name(self) -> str:
@@ -98,15 +100,19 @@ class PolledNode:
         self.state = replace(old, state=state, problem=problem, kind=kind, since_ns=since_ns)
 
     async def _poll_others(self, node: Node) -> DaemonError | None:
-        """Read what is not about ports; why one of them cannot be read, or None. The last values stay."""
+        """Read what is not about ports; why the first of them cannot be read, or None. The last values stay."""
+        found = None
         # the clock first, on the connection that is open now, for a short round trip
         for what, read in (("clock", self._read_clock), ("jobs", self._read_jobs), ("metrics", self._read_figures)):
             try:
                 await read(node)
             except DaemonError as error:
-                return DaemonError(f"its {what} cannot be read: {error}", error.status, error.kind)
+                found = found or DaemonError(f"its {what} cannot be read: {error}", error.status, error.kind)
+                # a wrong answer says nothing about the others, but silence does
+                if error.kind == "no-answer":
+                    break
         self._polls += 1
-        return None
+        return found
 
     def view(self, target: Target) -> NodeState:
         """The state at this moment, with the name and the labels of `target`."""
@@ -124,7 +130,12 @@ class PolledNode:
                 return
 
     async def _read_jobs(self, node: Node) -> None:
-        jobs = await ask_node(node, JobsAnswer, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES)
+        try:
+            jobs = await ask_node(node, JobsAnswer, "/api/v1/jobs", max_bytes=MAX_STATE_BYTES)
+        except DaemonError as error:
+            if error.kind == "bad-answer":
+                self.state = replace(self.state, jobs_problem=str(error))
+            raise
         self.note_jobs(jobs)
 
     def note_jobs(self, jobs: JobsAnswer) -> None:
@@ -140,7 +151,7 @@ class PolledNode:
                 clocks[key] = self.state.clocks_then[key]
             elif offset:
                 clocks[key] = MeasuredOffset(offset, wall_ns)
-        self.state = replace(self.state, jobs=jobs, clocks_then=clocks, seen_ns=wall_ns)
+        self.state = replace(self.state, jobs=jobs, clocks_then=clocks, seen_ns=wall_ns, jobs_problem="")
 
     async def _read_figures(self, node: Node) -> None:
         old = self.state.figures

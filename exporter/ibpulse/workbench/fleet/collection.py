@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.base.errors import ConfigError, DatasetError
 from ibpulse.base.missing_packages import how_to_install
-from ibpulse.base.text import count_text, escape_controls, file_size_text, moment_text, names_text, percent
+from ibpulse.base.text import count_text, escape_controls, file_size_text, moment_text, names_text, percent, split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings.file_format import pa
 from ibpulse.workbench.fleet.dataset import FILES, MISSING, DatasetStore, Part, make_table
@@ -227,7 +227,7 @@ def open_scheduler(address: str) -> Iterator[Executor]:
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        reason = (split_lines(str(error)) or [type(error).__name__])[0][:200]
         raise DatasetError(
             f"the scheduler {address} does not answer: {reason}; is `dask scheduler` running there?"
         ) from error

@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 from ibpulse import __version__
 from ibpulse.base.errors import DatasetError
+from ibpulse.base.text import split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings.file_format import pa, pq
 from ibpulse.core.recordings.recording import MAX_PORTS
@@ -358,5 +359,5 @@ def check_rows(dataset: object, tier: str, rows: int) -> None:
 
 
 def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+    text = getattr(error, "strerror", None) or (split_lines(str(error)) or [type(error).__name__])[0]
     return text[:200]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ibpulse.base import memory
 from ibpulse.base.errors import DatasetError
 from ibpulse.base.missing_packages import how_to_install
-from ibpulse.base.text import names_text, natural_key, size_text
+from ibpulse.base.text import names_text, natural_key, size_text, split_lines
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
 from ibpulse.core.statistics.clock_offsets import ClockOffset
 from ibpulse.workbench.fleet.dataset import (
@@ -289,7 +289,7 @@ class ReportSource:
             table = "read_parquet($files, hive_partitioning = false, filename = true)"
             yield self._database.execute(query.replace("FILES", table), {"files": files, **parameters})
         except self._errors as error:
-            raise DatasetError(f"{self.path} cannot be read: {str(error).splitlines()[0]}") from error
+            raise DatasetError(f"{self.path} cannot be read: {split_lines(str(error))[0]}") from error
 
     def _check_memory(self, need_bytes: int) -> None:
         spare_bytes = memory.spare_bytes()

@@ -21,6 +21,7 @@ are not kept.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,7 @@ from typing import Any
 import orjson
 
 from ibpulse.base.errors import BenchmarkError
-from ibpulse.base.text import escape_controls
+from ibpulse.base.text import escape_controls, split_lines
 from ibpulse.workbench.nccl.nccl_tests import COLUMN_UNITS, MAX_RANKS, MAX_ROWS, read_json, read_text
 from ibpulse.workbench.nccl.results import (
     EMPTY_ADVICE,
@@ -123,7 +124,8 @@ def read_rccl_json(path: Path, text: str) -> BenchmarkRun:
         found, remarks = parse_document(path, text)
         rows = [row if isinstance(row, dict) else None for row in found]
     else:
-        rows = [_json_object(line.rstrip().removesuffix(",")) for line in text.splitlines() if line.strip()]
+        _check_rccl_rows(path, text.count("\n"))
+        rows = [_json_object(line.rstrip().removesuffix(",")) for line in split_lines(text) if line.strip()]
     return _rccl_run(path, "rccl-tests JSON", rows, remarks)
 
 
@@ -141,15 +143,16 @@ def read_rccl_csv(path: Path, text: str) -> BenchmarkRun:
     Raises:
         BenchmarkError: no row can be read.
     """
+    _check_rccl_rows(path, text.count("\n"))
     return _rccl_run(path, "rccl-tests CSV", list(_rccl_csv_rows(text)), [])
 
 
 def _rccl_csv_rows(text: str) -> Iterator[Row | None]:
-    lines = csv.reader(text.splitlines(keepends=True), skipinitialspace=True)
-    names = [name.strip() for name in next(lines)]
-    if "ranks" in names and "nodes" not in names:
-        names.insert(names.index("ranks"), "nodes")
+    lines = csv.reader(io.StringIO(text, newline="\n"), skipinitialspace=True)
     try:
+        names = [name.strip() for name in next(lines)]
+        if "ranks" in names and "nodes" not in names:
+            names.insert(names.index("ranks"), "nodes")
         for line in lines:
             whole = len(line) == len(names)
             yield dict(zip(names, map(str.strip, line), strict=True)) if whole else None
@@ -157,9 +160,14 @@ def _rccl_csv_rows(text: str) -> Iterator[Row | None]:
         yield None
 
 
-def _rccl_run(path: Path, form: str, rows: list[Row | None], remarks: list[str]) -> BenchmarkRun:
-    if len(rows) > MAX_ROWS:
+def _check_rccl_rows(path: Path, count: int) -> None:
+    """Refuse more rows than are read, before each is an object in memory."""
+    if count > MAX_ROWS:
         refuse(path, f"has more than {MAX_ROWS} results", "split it")
+
+
+def _rccl_run(path: Path, form: str, rows: list[Row | None], remarks: list[str]) -> BenchmarkRun:
+    _check_rccl_rows(path, len(rows))
     found: list[Measurement] = []
     fault = None
     for row in rows:

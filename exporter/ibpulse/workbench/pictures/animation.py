@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ibpulse.base.errors import PictureError
 from ibpulse.base.files import write_whole
-from ibpulse.base.text import size_text
+from ibpulse.base.text import size_text, split_lines
 from ibpulse.core.arrays import Counts, Floats, Pixels
 from ibpulse.workbench.pictures.figure import FONT, Image, ImageDraw, ImageFont, font_manager
 from ibpulse.workbench.pictures.layout import (
@@ -335,7 +335,7 @@ def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
             pass
         reason = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
-        lines = reason.splitlines() or [f"exit code {process.returncode}"]
+        lines = split_lines(reason) or [f"exit code {process.returncode}"]
         raise PictureError(f"ffmpeg failed: {lines[0][:200]}; write a .gif")
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ibpulse.base import memory
 from ibpulse.base.errors import RecordingError
 from ibpulse.base.files import ForeignFile
-from ibpulse.base.text import size_text
+from ibpulse.base.text import size_text, split_lines
 from ibpulse.base.units import AMOUNT_UNITS, DURATION_UNITS, RATE_UNITS
 from ibpulse.core.recordings.file_format import KEY, MAX_HEADER_BYTES, pa, pq
 
@@ -312,7 +312,7 @@ def _as_recording_error(path: Path) -> Iterator[None]:
         spare = size_text(memory.spare_bytes())
         _refuse(path, f"takes more memory than the {spare} that can be spared", MORE_MEMORY)
     except (pa.ArrowException, EOFError, UnicodeDecodeError, zlib.error) as error:
-        reason = (str(error).splitlines() or ["unreadable"])[0][:200]
+        reason = (split_lines(str(error)) or ["unreadable"])[0][:200]
         _refuse(path, f"is neither CSV nor Parquet, or damaged: {reason}", "name another file")
     except OSError as error:
         _refuse(path, f"cannot be read: {error.strerror or str(error)[:200]}", "name another file")

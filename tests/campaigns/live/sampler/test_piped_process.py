@@ -44,9 +44,11 @@ def test_messages_are_logged_whole_at_the_end(caplog: pytest.LogCaptureFixture) 
     assert ended(start("1 / 0")) == 1
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert record.getMessage().startswith("message from process ")
+    assert record.getMessage().startswith("message from a process: ")
     assert "Traceback (most recent call last):" in record.getMessage()
     assert record.getMessage().endswith("ZeroDivisionError: division by zero")
+    assert ended(start("1 / 0")) == 1
+    assert len(caplog.records) == 1
     caplog.clear()
     # a pipe holds less
     assert ended(start("import sys; sys.stderr.write('x' * 1_000_000)")) == 0

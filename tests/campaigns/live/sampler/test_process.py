@@ -36,8 +36,9 @@ class SamplerRun:
         self.ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = 1
 
     def start(self, *prefix: str) -> int:
-        command = [*prefix, sys.executable, "-m", "ibpulse.agent.sampler.process", str(self.ring.path), "0"]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        path, file = self.ring.path, self.ring.descriptor
+        command = [*prefix, sys.executable, "-m", "ibpulse.agent.sampler.process", str(path), "0", str(file)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, pass_fds=(file,))
         return self.process.pid
 
     def wait_for_ticks(self, count: int = 3) -> None:
@@ -111,7 +112,9 @@ def test_the_sampler_dies_with_its_parent(sampler: SamplerRun, planned: PlannedP
         "from ibpulse.agent.sampler.plan import Plan, plan_path, write_plan\n"
         "ring = Path(sys.argv[1])\n"
         "write_plan(plan_path(ring, 0), Plan(1, os.getpid()))\n"
-        "subprocess.Popen([sys.executable, '-m', 'ibpulse.agent.sampler.process', str(ring), '0'])\n"
+        "file = os.open(ring, os.O_RDWR)\n"
+        "module = 'ibpulse.agent.sampler.process'\n"
+        "subprocess.Popen([sys.executable, '-m', module, str(ring), '0', str(file)], pass_fds=(file,))\n"
         "time.sleep(60)\n"
     )
     process = subprocess.Popen([sys.executable, str(parent), str(sampler.ring.path)])

@@ -171,13 +171,14 @@ def captures_writing_router(parts: WebParts, captures: Captures) -> APIRouter:
 
 
 def _take_alerts(parts: WebParts, captures: Captures, notification: Notification) -> Response:
-    now_ns = parts.node.clock.time_ns()
-    chosen = captures.alert_receiver.choose(read_alerts(notification), now_ns)
+    clock = parts.node.clock
+    now_ns, monotonic_ns = clock.time_ns(), clock.monotonic_ns()
+    chosen = captures.alert_receiver.choose(read_alerts(notification), monotonic_ns)
     if not chosen:
         return json_response(200, NotificationAnswer.model_construct(capture=None, alerts=0))
     reach_ns = parts.node.reader.capacity * parts.node.reader.interval_ns - captures.default_span_ns[0]
     pending = _ask(captures, make_trigger(chosen, now_ns, now_ns - reach_ns))
-    captures.alert_receiver.remember(chosen, now_ns)
+    captures.alert_receiver.remember(chosen, monotonic_ns)
     return json_response(200, NotificationAnswer.model_construct(capture=str(pending.name), alerts=len(chosen)))
 
 

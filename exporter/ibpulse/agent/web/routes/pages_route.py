@@ -9,18 +9,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
+from ibpulse.agent.sampler.supervisor import heartbeat_bound_seconds
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.text import escape_controls
-from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.page_parts import NODE_WORDS, PageFiles, links, live_document, page, table
 from ibpulse.core.http.reference import reference_body
 from ibpulse.core.http.schemas import operation, text
 from ibpulse.core.model import UNKNOWN_ROLE
 
-LEAST_BOUND_SECONDS = 5.0
-BOUND_INTERVALS = 20
 _LINKS = (
     ("metrics", "metrics for Prometheus"),
     ("api/v1/window?last=5s&max_points=500", "newest raw samples"),
@@ -58,7 +56,7 @@ def health_router(parts: WebParts) -> APIRouter:
 
 def judge_health(parts: WebParts) -> tuple[bool, str]:
     """Whether the sampler's heartbeat is recent, and a message. Always true without ports, which need no sampler."""
-    bound = max(LEAST_BOUND_SECONDS, BOUND_INTERVALS * parts.node.reader.interval_ns / SECOND_NS)
+    bound = heartbeat_bound_seconds(parts.node.reader.interval_ns)
     age = parts.node.supervisor.heartbeat_age_seconds()
     if not parts.node.supervisor.slots:
         return True, "Healthy: no port to sample."
