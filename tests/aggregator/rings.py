@@ -11,7 +11,7 @@ from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import ticks_to_settle
+from ibpulse.core.ring.spans import ticks_to_settle
 
 RATE = 50e9
 MS = 1_000_000

@@ -11,7 +11,7 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, summarize
 from ibpulse.agent.aggregator.port_totals import PortTable
 from ibpulse.core.events import PortHistory
 from ibpulse.core.model import PortState
-from ibpulse.core.ring.window import RingPort
+from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics.plausible import MOST_BEFORE, NO_MERGES, Merges
 from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, update
 

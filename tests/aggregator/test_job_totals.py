@@ -15,7 +15,7 @@ from ibpulse.agent.aggregator.snapshot import JobSnapshot
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.jobs.claims import Claim, PlacedJob
 from ibpulse.core.model import PortId
-from ibpulse.core.ring.window import RingPort
+from ibpulse.core.ring.spans import RingPort
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
 
 QUIET = constant(0.0)

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from ibpulse.agent.aggregator import AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.summary import summarize
-from ibpulse.agent.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.agent.flightrecorder.alerts import AlertReceiver
 from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.flightrecorder.recorder import FlightRecorder
 from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions

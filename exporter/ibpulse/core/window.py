@@ -15,7 +15,7 @@ from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs.job_history import ChosenJob
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.core.ring.window import TickRun, read_series, runs_of_wall_time, ticks_to_complete
+from ibpulse.core.ring.spans import TickRun, read_series, runs_of_wall_time, ticks_to_complete
 from ibpulse.core.statistics.bins import BinGrid, Statistic
 from ibpulse.core.statistics.plausible import STEPS, Merges
 from ibpulse.core.statistics.rate_series import Detail, RateSeries
@@ -74,7 +74,7 @@ def bins_between(
 
 
 def _complete(now_ns: int, interval_ns: int, widest: int) -> int:
-    """The wall tick after the newest one that is complete, see `ring.window.complete_tick`."""
+    """The wall tick after the newest one that is complete, see `ring.spans.complete_tick`."""
     return now_ns // interval_ns - GUARD_TICKS + 1 - ticks_to_complete(widest)
 
 

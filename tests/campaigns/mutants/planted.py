@@ -157,7 +157,7 @@ PLANTED = (
         "stride = int(block.strides[index, -(MOST_BEFORE + 1) * widest :].max())",
         "stride = widest",
         "after a device recovered, the newest seconds of a window are missing",
-        ("tests/ring/test_window.py",),
+        ("tests/ring/test_spans.py",),
     ),
     Fault(
         "window-merges-of-another-port",
@@ -165,7 +165,7 @@ PLANTED = (
         "found.merges.of_rows(chosen)",
         "found.merges",
         "merged samples are marked at another port",
-        ("tests/ring/test_window.py",),
+        ("tests/ring/test_spans.py",),
     ),
     Fault(
         "rates-reset-of-another-stride",

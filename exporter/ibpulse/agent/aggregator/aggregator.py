@@ -28,7 +28,7 @@ from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.jobs.job_history import JobPorts, JobRecord
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.core.ring.window import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
+from ibpulse.core.ring.spans import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
 from ibpulse.core.statistics.plausible import MOST_BEFORE
 from ibpulse.core.statistics.port_statistics import MOVED
 from ibpulse.core.statistics.steps.phase import Phase

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ibpulse.agent.aggregator.snapshot import DURATION_BUCKETS
 from ibpulse.core.arrays import Bools, Floats, Rows
 from ibpulse.core.metrics.row import Histogram
-from ibpulse.core.ring.window import RingPort
+from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics.node_statistics import NodeTicks, Seconds
 from ibpulse.core.statistics.saturation import (
     SaturationOptions,

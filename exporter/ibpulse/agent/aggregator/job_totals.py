@@ -21,7 +21,7 @@ from ibpulse.core.arrays import Bools, Counts
 from ibpulse.core.jobs.claims import Key, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import RingPort, widest_stride
+from ibpulse.core.ring.spans import RingPort, widest_stride
 from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.node_statistics import FIELDS, Seconds, describe_node, sum_groups, sum_seconds
 

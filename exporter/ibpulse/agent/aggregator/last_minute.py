@@ -11,7 +11,7 @@ import numpy as np
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Floats
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import RingPort, read_planned
+from ibpulse.core.ring.spans import RingPort, read_planned
 from ibpulse.core.statistics.bins import bandwidth_bins, choose_edges
 from ibpulse.core.statistics.moments import or_none
 from ibpulse.core.statistics.resolution import effective_resolution, finest_ticks

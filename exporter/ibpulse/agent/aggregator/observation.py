@@ -13,7 +13,7 @@ from ibpulse.agent.aggregator.traffic import Conclusion
 from ibpulse.core.answers.statistics import RailStatistics
 from ibpulse.core.arrays import Rows
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import RingPort
+from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.port_statistics import COVERED, MOVED
 from ibpulse.core.statistics.steps.period import StepPeriod

@@ -10,7 +10,7 @@ import numpy as np
 from ibpulse.core.arrays import Floats
 from ibpulse.core.events import PortHistory
 from ibpulse.core.model import Port, PortState
-from ibpulse.core.ring.window import RingPort
+from ibpulse.core.ring.spans import RingPort
 
 
 def ports_during(ports: Sequence[RingPort], history: PortHistory, first_tick: int, end_tick: int) -> list[RingPort]:

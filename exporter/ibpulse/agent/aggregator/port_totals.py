@@ -14,7 +14,7 @@ from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, CounterTotal,
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats, Rows
 from ibpulse.core.model import CounterReading, DeviceIdentity, Fabric, Port, PortId, PortReadings
-from ibpulse.core.ring.window import RingPort, StrideGroup
+from ibpulse.core.ring.spans import RingPort, StrideGroup
 from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.node_statistics import Seconds
 from ibpulse.core.statistics.plausible import Merges

@@ -15,7 +15,7 @@ from ibpulse.core.answers.statistics import RailStatistics
 from ibpulse.core.arrays import Rows
 from ibpulse.core.jobs.claims import Key, PlacedJob
 from ibpulse.core.model import PortId
-from ibpulse.core.ring.window import RingPort
+from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics.balance import (
     Balance,
     BalanceOptions,

@@ -34,7 +34,7 @@ from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
-from ibpulse.core.ring.window import RingPort
+from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics.port_statistics import describe_directions
 
 MAIN_LANE = 0

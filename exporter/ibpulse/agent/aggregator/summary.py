@@ -25,7 +25,7 @@ from ibpulse.core.events.watch import DISAPPEARED
 from ibpulse.core.jobs.job_history import JobPorts, JobRecord, jobs_between
 from ibpulse.core.model import Port
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import RingPort, place_ports, settled_tick, widest_stride
+from ibpulse.core.ring.spans import RingPort, place_ports, settled_tick, widest_stride
 from ibpulse.core.statistics.moments import or_none
 from ibpulse.core.statistics.port_statistics import OBSERVED
 from ibpulse.core.statistics.resolution import finest_ticks

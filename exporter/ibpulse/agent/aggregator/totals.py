@@ -20,7 +20,7 @@ from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs.job_history import JobPorts
 from ibpulse.core.model import STORAGE, PortId
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import (
+from ibpulse.core.ring.spans import (
     AHEAD_SECONDS,
     RingPort,
     common_stride,

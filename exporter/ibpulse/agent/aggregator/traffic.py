@@ -18,7 +18,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.statistics import NodeConclusions, RailStatistics
 from ibpulse.core.arrays import Floats, Rows
 from ibpulse.core.metrics.row import Histogram
-from ibpulse.core.ring.window import RingPort
+from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.balance import find_carriers
 from ibpulse.core.statistics.node_statistics import NodeTicks, Seconds, line_rate

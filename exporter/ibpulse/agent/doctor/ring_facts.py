@@ -19,7 +19,7 @@ from ibpulse.core.model import Fabric, PortId
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import Block, RingReader
-from ibpulse.core.ring.window import RingPort, place_ports, ticks_to_settle, widest_stride
+from ibpulse.core.ring.spans import RingPort, place_ports, ticks_to_settle, widest_stride
 from ibpulse.core.statistics.rates import increase
 from ibpulse.core.statistics.resolution import effective_resolution
 

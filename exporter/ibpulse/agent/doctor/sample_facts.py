@@ -40,7 +40,7 @@ from ibpulse.core.model import Fabric, SamplerHealth
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import place_ports
+from ibpulse.core.ring.spans import place_ports
 
 POLL_SECONDS = 0.1
 SCAN_SECONDS = 1.0

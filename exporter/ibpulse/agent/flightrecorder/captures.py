@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from ibpulse.agent.aggregator.snapshot import Snapshot
-from ibpulse.agent.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.agent.flightrecorder.alerts import AlertReceiver
 from ibpulse.agent.flightrecorder.recorder import FlightRecorder
 from ibpulse.agent.flightrecorder.rules import LocalRules
 from ibpulse.base.errors import CaptureError

@@ -41,7 +41,7 @@ from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, line_rat
 from ibpulse.core.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.core.ring.window import ticks_to_complete, widest_stride
+from ibpulse.core.ring.spans import ticks_to_complete, widest_stride
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.aggregator.options import TIMESCALES_NS, WINDOWS_NS
 from ibpulse.agent.config import Settings
-from ibpulse.agent.flightrecorder.alertmanager import AlertReceiver
+from ibpulse.agent.flightrecorder.alerts import AlertReceiver
 from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.flightrecorder.recorder import FlightRecorder, WriteCapture
 from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions

@@ -19,7 +19,7 @@ from ibpulse.core.arrays import Floats
 from ibpulse.core.model import DeviceReads
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import read_planned, rows_by_stride
+from ibpulse.core.ring.spans import read_planned, rows_by_stride
 
 # A read time only counts as lasting if it holds in each of this many parts of the span.
 PARTS = 3

@@ -16,7 +16,7 @@ from ibpulse.core.model import DeviceIdentity, Fabric
 from ibpulse.core.recordings.recording import MAX_PORTS, RecordedPort, Recording, RecordingMeta, limit_events
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
+from ibpulse.core.ring.spans import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
 from ibpulse.core.statistics.plausible import LineRate
 
 MADE_BY = "record"

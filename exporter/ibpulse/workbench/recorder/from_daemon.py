@@ -40,7 +40,7 @@ from ibpulse.core.recordings.recording import (
     limit_events,
     meta_between,
 )
-from ibpulse.core.ring.window import ticks_to_settle, widest_stride
+from ibpulse.core.ring.spans import ticks_to_settle, widest_stride
 from ibpulse.core.statistics.plausible import MOST_STEPS, STEPS
 
 log = logging.getLogger(__name__)

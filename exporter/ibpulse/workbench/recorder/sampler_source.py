@@ -25,7 +25,7 @@ from ibpulse.core.recordings.from_ring import (
     describe_fabric,
     ports_at_begin,
 )
-from ibpulse.core.ring.window import widest_stride
+from ibpulse.core.ring.spans import widest_stride
 
 # samples survive a stalled disk for this long
 HISTORY_SECONDS = 30

@@ -16,7 +16,7 @@ from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.model import Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.window import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride
+from ibpulse.core.ring.spans import RingPort, complete_tick, place_ports, read_rates, settled_tick, widest_stride
 from ibpulse.workbench.top.view import (
     SUMMARY_EVERY_SECONDS,
     SUMMARY_WINDOW_SECONDS,

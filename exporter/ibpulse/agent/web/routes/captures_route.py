@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.agent.flightrecorder.alertmanager import make_trigger
+from ibpulse.agent.flightrecorder.alerts import make_trigger
 from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.flightrecorder.recorder import Pending
 from ibpulse.agent.flightrecorder.rules import Trigger

@@ -18,7 +18,7 @@ from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, TimeSpan, 
 from ibpulse.core.http.problems import bad_parameter
 from ibpulse.core.http.schemas import operation, problems
 from ibpulse.core.jobs.job_history import ChosenJob
-from ibpulse.core.ring.window import place_ports, settled_tick, widest_stride
+from ibpulse.core.ring.spans import place_ports, settled_tick, widest_stride
 
 DEFAULT_LAST = "1m"
 

@@ -32,7 +32,7 @@ from ibpulse.core.http.stream import (
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.jobs.job_history import FOREVER, ChosenJob
 from ibpulse.core.model import PortState
-from ibpulse.core.ring.window import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride
+from ibpulse.core.ring.spans import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride
 
 # The longest interruption that is replayed; older samples come from /api/v1/window.
 RESUME_SECONDS = 60

@@ -14,7 +14,7 @@ from ibpulse.base.values import SOME_TIME
 from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.model import DIRECTIONS
-from ibpulse.core.ring.window import widest_stride
+from ibpulse.core.ring.spans import widest_stride
 from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.window import Bins, Unit, WindowPlan, bins_between, newest_bins
 

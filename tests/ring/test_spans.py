@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.core.ring import layout as at
-from ibpulse.core.ring import window
+from ibpulse.core.ring import spans
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.core.ring.window import (
+from ibpulse.core.ring.spans import (
     TickRun,
     complete_tick,
     join_rates,
@@ -252,7 +252,7 @@ def test_planned_samples_are_at_multiples_of_the_stride(ring: Ring, stride: int)
 def test_the_series_are_the_rates(
     ring: Ring, monkeypatch: pytest.MonkeyPatch, cached: int, first: int, last: int
 ) -> None:
-    monkeypatch.setattr(window, "CACHED_RECORDS", cached)
+    monkeypatch.setattr(spans, "CACHED_RECORDS", cached)
     run = TickRun(first, 0, last - first + 1)
     found = dict(read_series(ring.reader, slots_of(ring), run, 2 * LAST))
     assert sorted(found) == [0, 1, 2]
