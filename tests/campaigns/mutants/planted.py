@@ -105,7 +105,7 @@ PLANTED = (
     ),
     Fault(
         "clock-late-wake-up",
-        SAMPLER + "clock.py",
+        SAMPLER + "deadlines.py",
         "if max(deadline, now) < earliest:",
         "if deadline < earliest:",
         "a tick that could still be sampled is skipped: missing data after slow reads on a busy machine",
@@ -153,7 +153,7 @@ PLANTED = (
     ),
     Fault(
         "window-complete-after-a-change",
-        RING + "window.py",
+        RING + "spans.py",
         "stride = int(block.strides[index, -(MOST_BEFORE + 1) * widest :].max())",
         "stride = widest",
         "after a device recovered, the newest seconds of a window are missing",
@@ -161,7 +161,7 @@ PLANTED = (
     ),
     Fault(
         "window-merges-of-another-port",
-        RING + "window.py",
+        RING + "spans.py",
         "found.merges.of_rows(chosen)",
         "found.merges",
         "merged samples are marked at another port",
