@@ -16,7 +16,7 @@ from statistics import median
 LEVEL = 0.95
 PRECISION = 0.05
 """Rounds end when each interval reaches no further than this fraction of the ratio to either side, on average."""
-LEAST_ROUNDS = 6
+MIN_ROUNDS = 6
 """With fewer values, not even the smallest and the largest enclose the median in 95 % of all cases."""
 
 Measured = Mapping[str, float]
@@ -112,7 +112,7 @@ def take_turns(
     programs: Mapping[str, Callable[[], Measured]],
     watched: Sequence[Watched],
     seconds: float,
-    least: int = LEAST_ROUNDS,
+    least: int = MIN_ROUNDS,
 ) -> Rounds:
     """Repeat rounds, each of which runs every program once, alone and in a random order; see `repeat`.
 
@@ -126,7 +126,7 @@ def take_turns(
 
 
 def repeat(
-    measure: Callable[[], dict[str, Measured]], watched: Sequence[Watched], seconds: float, least: int = LEAST_ROUNDS
+    measure: Callable[[], dict[str, Measured]], watched: Sequence[Watched], seconds: float, least: int = MIN_ROUNDS
 ) -> Rounds:
     """Repeat a round until the watched ratios are precise, or for about `seconds`; at least `least` times."""
     rounds, begun = Rounds(), time.monotonic()

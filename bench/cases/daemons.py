@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench import processes, reference
 from bench.bench import MILLISECOND_NS, PORTS, Bench
-from bench.ratios import LEAST_ROUNDS, Measured, Rounds, Watched, repeat, take_turns
+from bench.ratios import MIN_ROUNDS, Measured, Rounds, Watched, repeat, take_turns
 from bench.report import Budget, Section, Table, microseconds, milliseconds, percent
 from bench.served import (
     CpuWatch,
@@ -62,11 +62,11 @@ the interval of the ratio to the C program is within ±5 %, or time is up; a rat
 
 def run(bench: Bench) -> Section:
     """Measure the daemon and the C program."""
-    alone = take_turns({DAEMON: partial(_start, bench)}, (), 0.0, bench.rounds(LEAST_ROUNDS) // 2 + 1)
+    alone = take_turns({DAEMON: partial(_start, bench)}, (), 0.0, bench.rounds(MIN_ROUNDS) // 2 + 1)
     program = reference.build(bench.new_folder("reference"))
     with running_daemon(bench, ports=PORTS, history_seconds=HISTORY_SECONDS) as daemon:
         measure = partial(_round, bench, daemon, program)
-        together = repeat(measure, WATCHED, bench.seconds(LIMIT_SECONDS), bench.rounds(LEAST_ROUNDS))
+        together = repeat(measure, WATCHED, bench.seconds(LIMIT_SECONDS), bench.rounds(MIN_ROUNDS))
     notes = [f"{len(together)} rounds of CPU and answers, {len(alone)} of memory and start."]
     return Section("What a node pays", METHOD, _tables(alone, together), notes, _budgets(alone, together))
 

@@ -13,7 +13,7 @@ from statistics import median
 
 from bench import client_library_exporter, processes
 from bench.bench import NS_PER_SECOND, PORTS, Bench
-from bench.ratios import LEAST_ROUNDS, Measured, Rounds, Watched, take_turns
+from bench.ratios import MIN_ROUNDS, Measured, Rounds, Watched, take_turns
 from bench.report import Section, Table, microseconds, percent
 from bench.served import cpu_shares, running_daemon
 from bench.trees import COUNTERS, write_tree
@@ -47,7 +47,7 @@ def run(bench: Bench) -> Section:
         notes.append(f"{PROGRAM} is not installed on this machine: not measured.")
     names = [name for name in (CLIENT_LIBRARY, NODE_EXPORTER) if name in turns]
     watched = [Watched(name, SHARE, IBPULSE) for name in names]
-    rounds = take_turns(turns, watched, bench.seconds(LIMIT_SECONDS), bench.rounds(LEAST_ROUNDS))
+    rounds = take_turns(turns, watched, bench.seconds(LIMIT_SECONDS), bench.rounds(MIN_ROUNDS))
     return Section(
         "Exporters that read when scraped", METHOD, [_table(rounds, names)], [f"{len(rounds)} rounds.", *notes]
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench.bench import PORTS, Bench
-from bench.ratios import LEAST_ROUNDS, Measured, take_turns
+from bench.ratios import MIN_ROUNDS, Measured, take_turns
 from bench.report import Panel, Picture, Section, Table, milliseconds, percent
 from bench.served import answer_wait, cpu_shares, first_sample_seconds, memory_bytes, running_daemon
 
@@ -26,7 +26,7 @@ the ring's pages count; the waits are those of one client."""
 def run(bench: Bench) -> Section:
     """A daemon for each length, in turns."""
     turns = {str(minutes): lambda minutes=minutes: _measure(bench, minutes) for minutes in MINUTES}
-    rounds = take_turns(turns, (), 0.0, bench.rounds(LEAST_ROUNDS) // 2)
+    rounds = take_turns(turns, (), 0.0, bench.rounds(MIN_ROUNDS) // 2)
     rows = []
     for minutes in MINUTES:
         value = {name: rounds.middle(str(minutes), name) for name in ("both", "first sample", "memory", *ANSWERS)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench.bench import PORTS, Bench
-from bench.ratios import LEAST_ROUNDS, Measured, take_turns
+from bench.ratios import MIN_ROUNDS, Measured, take_turns
 from bench.report import Panel, Picture, Section, Table, microseconds, milliseconds, percent
 from bench.served import answer_wait, cpu_shares, memory_bytes, own_account, running_daemon, scraped, watch_stream
 
@@ -26,7 +26,7 @@ delay are those of the whole time, with all requests."""
 def run(bench: Bench) -> Section:
     """A daemon for each interval, in turns."""
     turns = {str(interval): lambda interval=interval: _measure(bench, interval) for interval in INTERVALS_MS}
-    rounds = take_turns(turns, (), 0.0, bench.rounds(LEAST_ROUNDS) // 2)
+    rounds = take_turns(turns, (), 0.0, bench.rounds(MIN_ROUNDS) // 2)
 
     def middle(interval: int, name: str) -> float:
         return rounds.middle(str(interval), name)

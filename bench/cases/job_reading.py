@@ -22,7 +22,7 @@ from tests.jobs.job_nodes import GPUS, UID, NodeTree
 
 INTERVAL_SECONDS = 5.0
 LIMIT = 0.001
-MOST_JOBS, MOST_DOCUMENTS, MOST_MAPPED, PODS = 256, 64, 256, 110
+MAX_JOBS, MAX_DOCUMENTS, MAX_MAPPED, PODS = 256, 64, 256, 110
 METHOD = f"""\
 All four sources are read in their threads, merged, placed on the ports of a node with {GPUS} GPUs and {PORTS} rails and
 compared with the reading before, as every `slow.interval` ({INTERVAL_SECONDS:g} s). CPU is that of all threads of this
@@ -81,16 +81,16 @@ def _pods(node: NodeTree) -> None:
 
 
 def _documents(node: NodeTree) -> None:
-    for number in range(MOST_DOCUMENTS):
+    for number in range(MAX_DOCUMENTS):
         node.document(id=str(number), scheduler="slurm", devices=[f"mlx5_{number % PORTS}"])
 
 
 def _everything(node: NodeTree) -> None:
     _documents(node)
     _pods(node)
-    node.slurm(*(f"job_{number}/step_0" for number in range(1, 2 * MOST_JOBS)))
-    node.map(**{f"gpu{number % GPUS}_{number // GPUS}": str(number) for number in range(MOST_MAPPED)})
-    for number in range(10_000 - MOST_DOCUMENTS):
+    node.slurm(*(f"job_{number}/step_0" for number in range(1, 2 * MAX_JOBS)))
+    node.map(**{f"gpu{number % GPUS}_{number // GPUS}": str(number) for number in range(MAX_MAPPED)})
+    for number in range(10_000 - MAX_DOCUMENTS):
         (node.owners / f"odd {number}").touch()
 
 
@@ -100,6 +100,6 @@ NODES: dict[str, Callable[[NodeTree], None]] = {
     "one job of Slurm": lambda node: node.slurm("job_1/step_0"),
     BUSY: _eight_jobs,
     f"{PODS} pods, eight of them with a device": _pods,
-    f"{MOST_DOCUMENTS} documents": _documents,
+    f"{MAX_DOCUMENTS} documents": _documents,
     "all sources beyond their limits, 10,000 files": _everything,
 }

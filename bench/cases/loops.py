@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import reference
 from bench.bench import MILLISECOND_NS, PORTS, Bench
-from bench.ratios import LEAST_ROUNDS, Measured, Rounds, Watched, repeat
+from bench.ratios import MIN_ROUNDS, Measured, Rounds, Watched, repeat
 from bench.report import Budget, Section, Table, microseconds, percent
 from bench.sampler import SamplerRun, running_sampler, watch
 
@@ -17,7 +17,7 @@ COST = "CPU per sample"
 WATCHED = (Watched(SAMPLER, COST, SMALLEST), Watched(SAMPLER, COST, C))
 SETTLE_SECONDS = 0.5
 LIMIT_SECONDS = {10: 150.0, 1: 60.0}
-SMALLEST_LIMIT, C_LIMIT = 1.3, 1.5
+MIN_LIMIT, C_LIMIT = 1.3, 1.5
 METHOD = f"""\
 {PORTS} ports, two counters each. CPU time is the kernel's count of user and system time while the program samples,
 without its start and end, including the cost of sleeping and waking, divided by the number of samples. Values are
@@ -43,7 +43,7 @@ def run(bench: Bench) -> Section:
         budget
         for interval_ms, rounds in ((10, every_10ms), (1, every_1ms))
         for budget in (
-            _budget(rounds, interval_ms, SMALLEST, SMALLEST_LIMIT),
+            _budget(rounds, interval_ms, SMALLEST, MIN_LIMIT),
             _budget(rounds, interval_ms, C, C_LIMIT),
         )
     ]
@@ -73,7 +73,7 @@ def _measure(bench: Bench, program: Path, interval_ms: int, names: tuple[str, ..
             found[MONEO] = _of_loop(reference.run_moneo(interval_ns, seconds / 2, PORTS))
         return found
 
-    return repeat(measure, WATCHED, bench.seconds(LIMIT_SECONDS[interval_ms]), bench.rounds(LEAST_ROUNDS))
+    return repeat(measure, WATCHED, bench.seconds(LIMIT_SECONDS[interval_ms]), bench.rounds(MIN_ROUNDS))
 
 
 def _of_sampler(found: SamplerRun) -> Measured:

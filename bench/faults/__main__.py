@@ -18,9 +18,9 @@ from bench.faults.plan import Fault, plan_episodes
 from bench.faults.testbed import prepared
 from tests.fusefabric.client import why_not
 
-LONGEST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 # the ring must still hold a whole episode when it is judged
-MOST_LONGEST_SECONDS = 30.0
+MAX_LONGEST_SECONDS = 30.0
 
 
 def run_campaign(
@@ -29,7 +29,7 @@ def run_campaign(
     *,
     seed: int = 0,
     minutes: float,
-    longest_seconds: float = LONGEST_SECONDS,
+    longest_seconds: float = MAX_SECONDS,
     say: Callable[[str], object] = print,
 ) -> Outcome:
     """A whole campaign in a directory, which should be in memory; without faults, a calm one."""
@@ -52,7 +52,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="Length of the campaign (default: 10)")
     parser.add_argument(
-        "--longest", type=float, default=LONGEST_SECONDS, help="Longest fault in seconds, at most 30 (default: 10)"
+        "--longest", type=float, default=MAX_SECONDS, help="Longest fault in seconds, at most 30 (default: 10)"
     )
     parser.add_argument("--calm", action="store_true", help="The same load without faults")
     parser.add_argument("--only", action="append", default=[], metavar="FAULT", help="Only this fault; repeatable")
@@ -64,8 +64,8 @@ def main() -> int:
         return 0
     if reason := why_not():
         parser.error(f"the exact fabric cannot be mounted: {reason}")
-    if not 0 < given.longest <= MOST_LONGEST_SECONDS:
-        parser.error(f"--longest: {given.longest:g} is not between 0 and {MOST_LONGEST_SECONDS:g}")
+    if not 0 < given.longest <= MAX_LONGEST_SECONDS:
+        parser.error(f"--longest: {given.longest:g} is not between 0 and {MAX_LONGEST_SECONDS:g}")
     try:
         faults = () if given.calm else choose(given.only)
     except ValueError as error:

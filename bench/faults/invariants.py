@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from bench.faults.evidence import Evidence, excuses, gaps
-from bench.faults.load import MOST_AGE_SECONDS
+from bench.faults.load import MAX_AGE_SECONDS
 from bench.faults.testbed import LASTING_JOBS, WINDOW_SECONDS
 
 HEALTHY_SECONDS = 5.0
@@ -67,7 +67,7 @@ def aggregated(evidence: Evidence) -> Iterator[Violation]:
     mine = [one for one in evidence.load.aggregated if evidence.within(one.at)]
     moved = [later.at for one, later in pairwise(mine) if later.until != one.until]
     for begin, end in gaps(moved, evidence, evidence.silent):
-        if end - begin > MOST_AGE_SECONDS:
+        if end - begin > MAX_AGE_SECONDS:
             yield Violation("aggregated", begin, f"/metrics shows no newer second for {end - begin:.1f} s")
     for one, later in pairwise(mine):
         if one.life == later.life and later.skipped > one.skipped:

@@ -18,7 +18,7 @@ from tests.running import Metrics
 TIMEOUT_SECONDS = 8.0
 BEAT_SECONDS = 0.05
 STALL_SECONDS = 0.25
-MOST_AGE_SECONDS = 5.0
+MAX_AGE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Aggregated:
     @property
     def is_fresh(self) -> bool:
         """Whether that age is one of a daemon that aggregates, with a wall clock that is right."""
-        return -1.0 <= self.age <= MOST_AGE_SECONDS
+        return -1.0 <= self.age <= MAX_AGE_SECONDS
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bench.faults.testbed import Testbed
 
-SHORTEST_SECONDS = 1.0
+MIN_SECONDS = 1.0
 # the faults of an episode begin within this time
 SPREAD_SECONDS = 2.0
-MOST_TOGETHER = 3
+MAX_TOGETHER = 3
 # the time that a daemon may take to start, on a slow machine
 START_SECONDS = 30.0
 
@@ -106,7 +106,7 @@ def plan_episodes(
             waiting.extend(rng.sample(faults, len(faults)))
         chosen = [waiting.pop(0)]
         free = rng.sample(devices[1:], len(devices) - 1)
-        for _ in range(rng.randrange(MOST_TOGETHER)):
+        for _ in range(rng.randrange(MAX_TOGETHER)):
             if fitting := [fault for fault in waiting if _fits(fault, chosen, len(free))]:
                 chosen.append(fitting[0])
                 waiting.remove(fitting[0])
@@ -123,5 +123,5 @@ def _fits(fault: Fault, chosen: Sequence[Fault], devices: int) -> bool:
 
 def _place(fault: Fault, free: list[str], rng: random.Random, longest_seconds: float) -> Occurrence:
     begin = rng.uniform(0.0, SPREAD_SECONDS)
-    length = rng.uniform(min(SHORTEST_SECONDS, longest_seconds), longest_seconds)
+    length = rng.uniform(min(MIN_SECONDS, longest_seconds), longest_seconds)
     return Occurrence(fault, free.pop() if fault.hits_device else "", begin, begin + length)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot
-from ibpulse.core.statistics.plausible import MOST_BEFORE
+from ibpulse.core.statistics.plausible import MAX_BEFORE
 from tests.aggregator.rings import RATE, Ring, constant, port
 
 A, B = "mlx5_0:1", "mlx5_1:1"
@@ -64,9 +64,9 @@ class Plain:
     def decide(self, now: int) -> None:
         newest = max((tick for tick, _ in self._reads), default=0)
         # by then, a sample and those that it may be merged with are written or never will be
-        settled = now - SETTLED - (MOST_BEFORE + 1) * self._stride + 1
+        settled = now - SETTLED - (MAX_BEFORE + 1) * self._stride + 1
         settled -= settled % self._stride
-        self.decided = max(self.decided, newest - MOST_BEFORE * self._stride, min(newest, settled))
+        self.decided = max(self.decided, newest - MAX_BEFORE * self._stride, min(newest, settled))
 
     def totals(self) -> tuple[list[int], int, int, int, list[int]]:
         """Bytes, resets, jumps, ticks with a good sample, and the bytes of those."""
@@ -93,7 +93,7 @@ def test_counters_end_four_samples_before_the_newest(tmp_path: Path) -> None:
         end = scraped.ring.write(A, (constant(20e9), constant(5e9)), tick, tick, start=end)
         found = scraped.scrape(tick)[0]
         if tick > 150:
-            seen = (tick - MOST_BEFORE - 1) / 100
+            seen = (tick - MAX_BEFORE - 1) / 100
             assert found.observed_seconds == pytest.approx(seen)
             assert found.directions[0].bytes_total == pytest.approx(20e9 * seen)
             assert found.directions[0].active_seconds == pytest.approx(seen)
@@ -109,7 +109,7 @@ def test_a_hung_port_stops_alone(tmp_path: Path) -> None:
     # its last samples are decided too once none can follow
     assert hung.observed_seconds == pytest.approx(2.76)
     assert hung.directions[0].bytes_total == pytest.approx(20e9 * 2.76)
-    assert other.observed_seconds == pytest.approx((400 - MOST_BEFORE - 1) / 100)
+    assert other.observed_seconds == pytest.approx((400 - MAX_BEFORE - 1) / 100)
 
 
 # an example takes too long to be made smaller
@@ -158,7 +158,7 @@ def test_counters_are_those_of_plain_arithmetic_and_never_decrease(tmp_path: Pat
         moved, fell, jumped, observed, _ = plain.totals()
         sides = found[0].directions
         assert ([side.bytes_total for side in sides], found[0].resets, found[0].jumps) == (moved, fell, jumped), tick
-        assert found[1].directions[0].bytes_total == pytest.approx(RATE / 2 * (tick - MOST_BEFORE - 1) / 100)
+        assert found[1].directions[0].bytes_total == pytest.approx(RATE / 2 * (tick - MAX_BEFORE - 1) / 100)
         if down is None:
             assert found[0].observed_seconds == pytest.approx(observed / 100), tick
     if down is None:

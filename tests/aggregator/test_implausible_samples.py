@@ -12,7 +12,7 @@ from ibpulse.agent.aggregator.port_totals import PortTable
 from ibpulse.core.events import PortHistory
 from ibpulse.core.model import PortState
 from ibpulse.core.ring.spans import RingPort
-from ibpulse.core.statistics.plausible import MOST_BEFORE, NO_MERGES, Merges
+from ibpulse.core.statistics.plausible import MAX_BEFORE, NO_MERGES, Merges
 from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"
@@ -49,7 +49,7 @@ def test_a_late_counter_is_merged_and_counted_once_and_is_no_peak(tmp_path: Path
     assert [found.ports[0].implausible_samples for found in snapshots] == [0, 0, 1, 2, 2, 2, 2, 3, 3, 3]
     assert snapshots[-1].ports[1].implausible_samples == 0
     assert snapshots[-1].ports[0].directions[0].windows[0].peak_bytes_per_second == pytest.approx(0.8 * RATE)
-    decided = ring.now_after(12) - MOST_BEFORE
+    decided = ring.now_after(12) - MAX_BEFORE
     assert snapshots[-1].ports[0].directions[0].bytes_total == pytest.approx(0.8 * RATE * (decided - 1) / 100)
     assert snapshots[-1].fabric.notices == ()
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot, UtilizationMoments
 from ibpulse.core.model import DeviceIdentity
-from ibpulse.core.statistics.plausible import MOST_BEFORE
+from ibpulse.core.statistics.plausible import MAX_BEFORE
 from tests.aggregator.rings import RATE, Ring, Traffic, constant, follow, port, square, update
 
 A = "mlx5_0:1"
@@ -178,7 +178,7 @@ def test_a_strided_port_has_the_same_sums_as_any_other(tmp_path: Path, stride: i
     assert found.end_tick >= 700
     port_found = found.ports[0]
     newest = ring.now_after(15) // stride * stride
-    seen = newest - MOST_BEFORE * stride - stride
+    seen = newest - MAX_BEFORE * stride - stride
     assert port_found.observed_seconds == pytest.approx(seen / 100)
     assert moments_of(port_found).histogram.cumulative[-1] == seen
     assert moments_of(port_found).utilization_seconds == pytest.approx(0.4 * seen / 100)
@@ -301,7 +301,7 @@ def test_a_stride_that_changes_makes_no_false_number(tmp_path: Path) -> None:
         totals.append(sides[0].bytes_total or 0)
     assert max(peaks) == pytest.approx(20e9)
     assert totals == sorted(totals)
-    decided = ring.now_after(17) - MOST_BEFORE
+    decided = ring.now_after(17) - MAX_BEFORE
     assert totals[-1] == pytest.approx(sum(map(bursts, range(2, decided + 1))) / 100)
     # each change is a hole of a stride at most, and as much may be lost where a second meets one of another stride
     assert decided / 100 - 0.4 <= found.ports[0].observed_seconds < decided / 100

@@ -12,7 +12,7 @@ from ibpulse.agent.aggregator.aggregator import AggregationSchedule
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import GUARD_TICKS
-from ibpulse.core.statistics.plausible import MOST_BEFORE
+from ibpulse.core.statistics.plausible import MAX_BEFORE
 from tests.aggregator.rings import Ring, constant, follow, port, square, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"
@@ -297,6 +297,6 @@ def test_the_oldest_second_has_the_samples_before_it_with_which_its_own_may_be_m
         due = AggregationSchedule(10_000_000, 1000, 60).due(latest + 60, latest, widest)
         assert due is not None
         # the first sample of a second, and five before that
-        needed = [100 * second + 1 - (MOST_BEFORE + 1) * widest for second in (due.first, due.first - 1)]
+        needed = [100 * second + 1 - (MAX_BEFORE + 1) * widest for second in (due.first, due.first - 1)]
         oldest = latest - 1000 + GUARD_TICKS + 1
         assert needed[0] >= oldest > needed[1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ibpulse.core.statistics.bootstrap import (
-    FEWEST_UNITS,
+    MIN_UNITS,
     find_interval,
     group_size,
     lag_correlation,
@@ -61,8 +61,8 @@ def test_a_window_that_begins_within_a_unit_has_a_part_of_one_at_either_end() ->
 
 
 def test_too_few_units_give_no_interval() -> None:
-    assert resample(np.ones((FEWEST_UNITS - 1, 1)), 100, np.random.default_rng(0)) is None
-    assert resample(np.ones((FEWEST_UNITS, 1)), 100, np.random.default_rng(0)) is not None
+    assert resample(np.ones((MIN_UNITS - 1, 1)), 100, np.random.default_rng(0)) is None
+    assert resample(np.ones((MIN_UNITS, 1)), 100, np.random.default_rng(0)) is not None
 
 
 def test_a_statistic_unknown_in_all_resamples_has_no_interval() -> None:

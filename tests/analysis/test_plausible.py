@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.core.ring.layout import ABSENT
-from ibpulse.core.statistics.plausible import MOST_BEFORE, LineRate, lower_bound, uncertainty_steps
+from ibpulse.core.statistics.plausible import MAX_BEFORE, LineRate, lower_bound, uncertainty_steps
 from ibpulse.core.statistics.rate_series import rate_series
 from ibpulse.core.statistics.rates import Rates, Timing, rates
 
@@ -123,7 +123,7 @@ class Slow:
         return (self.moved(i, k) - 4) * 10**9 > int(self.limits[k]) * longest
 
     def group(self, k: int) -> tuple[int, int] | None:
-        for before in range(1, MOST_BEFORE + 1):
+        for before in range(1, MAX_BEFORE + 1):
             whole = all(self.good(j) and self.limits[j] == self.limits[k] for j in range(k - before, k))
             if not whole:
                 return None
@@ -231,7 +231,7 @@ def test_any_part_of_a_span_has_the_values_of_the_whole(port: Port, data: st.Dat
         port.stride,
     )
     part = compute(cut, first)
-    inside = slice((MOST_BEFORE + 1) * port.stride, max(0, (last - MOST_BEFORE) * port.stride + 1))
+    inside = slice((MAX_BEFORE + 1) * port.stride, max(0, (last - MAX_BEFORE) * port.stride + 1))
     beyond = slice(first + inside.start, first + max(inside.start, inside.stop))
     np.testing.assert_array_equal(part.bytes_per_second[:, :, inside], whole.bytes_per_second[:, :, beyond])
     np.testing.assert_array_equal(part.peaks[:, :, inside], whole.peaks[:, :, beyond])

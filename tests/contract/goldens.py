@@ -13,7 +13,7 @@ from pathlib import Path
 FOLDER = Path(__file__).with_name("golden")
 FORMS = ("printed", "words")
 # a line of words ends with a sentence, or after so many: where it ends does not depend on the layout
-MOST_WORDS = 30
+MAX_WORDS = 30
 SHOWN_LINES = 24
 MAX_COMPACT = 300
 # the last digits of a Fourier transform depend on the processor
@@ -95,7 +95,7 @@ def _sentences(words: Iterable[str]) -> Iterator[str]:
     line: list[str] = []
     for word in words:
         line.append(word)
-        if word.endswith((".", ":", ";")) or len(line) == MOST_WORDS:
+        if word.endswith((".", ":", ";")) or len(line) == MAX_WORDS:
             yield " ".join(line)
             line = []
     if line:

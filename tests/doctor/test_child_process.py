@@ -97,7 +97,7 @@ class HungProcess:
 def hang(monkeypatch: pytest.MonkeyPatch, answer: bytes = b"", message: bytes = b"") -> HungProcess:
     process = HungProcess(answer, message)
     monkeypatch.setattr(child_process.subprocess, "Popen", lambda *_, **__: process)
-    monkeypatch.setattr(child_process, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(child_process, "MAX_SECONDS", 0.0)
     return process
 
 

@@ -299,7 +299,7 @@ def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pyt
         ring.close()
 
     monkeypatch.setattr(sample_facts, "temporary_sampler", silent)
-    monkeypatch.setattr(sample_facts, "LONGEST_SAMPLING_SECONDS", 0.0)
+    monkeypatch.setattr(sample_facts, "MAX_SAMPLING_SECONDS", 0.0)
     with pytest.raises(SamplerError, match="the sampler took no sample"):
         asyncio.run(take_samples(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
 

@@ -10,14 +10,14 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.aggregator.job_totals import MOST_JOBS
+from ibpulse.agent.aggregator.job_totals import MAX_JOBS
 from ibpulse.agent.aggregator.port_totals import CounterTotals
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
 from ibpulse.agent.metrics import job_rows
 from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
 from ibpulse.agent.metrics.page import render
 from ibpulse.agent.sysfs.error_counters import CounterSet
-from ibpulse.core.jobs.claims import MOST_JOBS as MOST_CONSIDERED
+from ibpulse.core.jobs.claims import MAX_JOBS as MAX_CONSIDERED
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import read_families
 from ibpulse.core.metrics.text import compress, escape_label, format_number, process_registry
@@ -153,10 +153,10 @@ def test_the_series_of_jobs_are_few_and_bounded_however_many_jobs_there_are(tmp_
     # the node, each port's count and its job, and the statistics of the job
     assert len(job_series(snapshot)) == 1 + 8 + 8 + 5
     (one,) = snapshot.jobs or ()
-    many = [replace(one, claim=replace(one.claim, id=str(number))) for number in range(MOST_CONSIDERED)]
+    many = [replace(one, claim=replace(one.claim, id=str(number))) for number in range(MAX_CONSIDERED)]
     shared = replace(snapshot, jobs=tuple(many), job_statistics=())
-    assert len(job_series(shared)) == 1 + 8 + 8 * job_rows.MOST_INFOS
-    statistics = [replace(snapshot.job_statistics[0], job_id=str(number)) for number in range(MOST_JOBS)]
+    assert len(job_series(shared)) == 1 + 8 + 8 * job_rows.MAX_INFOS
+    statistics = [replace(snapshot.job_statistics[0], job_id=str(number)) for number in range(MAX_JOBS)]
     apart = [replace(job, ports=one.ports[number : number + 1]) for number, job in enumerate(many)]
     assert len(job_series(replace(snapshot, jobs=tuple(apart), job_statistics=tuple(statistics)))) == 1 + 8 + 8 + 5 * 8
 

@@ -42,7 +42,7 @@ from tests.running import HANG_SECONDS
 
 THINGS_OF_NODE = 20
 # file systems take names of up to 255 bytes
-MOST_NAME_BYTES = 255
+MAX_NAME_BYTES = 255
 GOOD = {"id": "good", "scheduler": "flux", "gpus": [ADDRESSES[0]], "devices": ["mlx5_7"]}
 SCOPE = "system.slice/slurmstepd.scope"
 NASTY = (
@@ -138,7 +138,7 @@ def nasty_name(rng: random.Random, *usual: bytes) -> bytes:
         raw = nasty_text(rng).encode(errors="surrogatepass")
     elif rng.random() < 0.7:
         raw = damage(raw, rng)
-    raw = raw.replace(b"/", b"").replace(b"\0", b"")[:MOST_NAME_BYTES]
+    raw = raw.replace(b"/", b"").replace(b"\0", b"")[:MAX_NAME_BYTES]
     return raw if raw not in (b"", b".", b"..") else b"\xff"
 
 

@@ -183,15 +183,15 @@ def test_cgroups_that_another_user_made_are_not_searched(tmp_path: Path) -> None
 
 
 def test_a_folder_with_too_many_entries_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup_names, "MOST_LISTED", 2)
+    monkeypatch.setattr(cgroup_names, "MAX_LISTED", 2)
     for number in range(3):
         (tmp_path / SCOPE / f"job_{number + 1}").mkdir(parents=True)
     found = read_slurm_cgroups(tmp_path)
     assert (found.claims, found.whole) == ((), False)
     reason = "has more than 2 entries, which is too many to read; showing the jobs known before."
     assert found.remarks == (f"{tmp_path / SCOPE} {reason}",)
-    monkeypatch.setattr(cgroup_names, "MOST_LISTED", 3)
-    monkeypatch.setattr(cgroup_names, "MOST_CHOSEN", 2)
+    monkeypatch.setattr(cgroup_names, "MAX_LISTED", 3)
+    monkeypatch.setattr(cgroup_names, "MAX_CHOSEN", 2)
     found = read_slurm_cgroups(tmp_path)
     assert (found.claims, found.whole, found.remarks) == ((), False, (f"{tmp_path / SCOPE} {reason}",))
     assert list(Cgroups().search(tmp_path / "nothing", re.compile("x"))) == []

@@ -18,7 +18,7 @@ from ibpulse.agent.web.routes.jobs_route import describe_jobs
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile
-from ibpulse.core.jobs.claims import MOST_JOBS, Claim, Found
+from ibpulse.core.jobs.claims import MAX_JOBS, Claim, Found
 from ibpulse.core.jobs.job_history import trace_jobs
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.file import RingFile
@@ -271,8 +271,8 @@ def test_no_job_ends_while_listings_are_cut_short(node: Node) -> None:
 
 
 def test_the_jobs_beyond_the_most_of_a_node_do_not_end(node: Node) -> None:
-    node.see(*(job(str(number)) for number in range(MOST_JOBS)))
-    assert {event.kind for event in node.see(*(job(str(number)) for number in range(-1, MOST_JOBS)))} <= {"job-began"}
+    node.see(*(job(str(number)) for number in range(MAX_JOBS)))
+    assert {event.kind for event in node.see(*(job(str(number)) for number in range(-1, MAX_JOBS)))} <= {"job-began"}
 
 
 def test_a_job_of_a_source_that_no_daemon_read_before_has_no_known_begin(node: Node) -> None:

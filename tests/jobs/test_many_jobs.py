@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.aggregator.job_totals import MOST_JOBS, JobTotals
+from ibpulse.agent.aggregator.job_totals import MAX_JOBS, JobTotals
 from ibpulse.agent.aggregator.options import AggregatorOptions
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
@@ -134,7 +134,7 @@ def test_an_hour_of_200_short_jobs_is_one_begin_and_one_end_each(node: BusyNode,
     counts = node.log.counts()
     assert (counts["job-began"], counts["job-ended"]) == (node.began + 1, node.began + 1 - len(running))
     # one job on each port, and five statistics of each job
-    assert most <= 1 + 2 * GPUS + 5 * min(MOST_JOBS, 5)
+    assert most <= 1 + 2 * GPUS + 5 * min(MAX_JOBS, 5)
 
 
 def test_memory_and_events_are_bounded_however_many_jobs_there_were(

@@ -15,7 +15,7 @@ from ibpulse.core.jobs.claims import Claim, PlacedJob
 from ibpulse.core.jobs.job_history import Holding, JobRecord
 from ibpulse.core.model import ROLES, PortId, PortIdentity, PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
-from ibpulse.core.recordings.recording import MOST_BYTES_PER_SECOND
+from ibpulse.core.recordings.recording import MAX_BYTES_PER_SECOND
 
 START_NS = 1_763_683_200 * 10**9
 INTERVAL_NS = 10_000_000
@@ -104,7 +104,7 @@ def recordings(draw: st.DrawFn) -> Recording:
     """Any recording: any possible rates and times, holes anywhere."""
     meta = draw(metas)
     shape = (len(meta.ports), 2, draw(st.integers(1, 8)))
-    rates = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, MOST_BYTES_PER_SECOND) | st.just(np.nan)))
+    rates = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, MAX_BYTES_PER_SECOND) | st.just(np.nan)))
     seconds = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, 1e9)))
     seconds[np.isnan(rates)] = 0.0
     return Recording(meta, draw(st.integers(0, 2**62)), rates, seconds)

@@ -20,7 +20,7 @@ SEED = int(os.environ.get("FUZZ_SEED", "0"))
 # files that one process opens
 BATCH = 10_000
 # a file has at most 40 kB
-MOST_GROWN_BYTES = 200_000_000
+MAX_GROWN_BYTES = 200_000_000
 
 
 @pytest.mark.real("process")
@@ -35,7 +35,7 @@ def test_a_damaged_file_is_read_or_refused_in_a_sentence() -> None:
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         found = json.loads(done.stdout)
-        assert found.pop("grown_bytes") < MOST_GROWN_BYTES
+        assert found.pop("grown_bytes") < MAX_GROWN_BYTES
         outcomes.update(found)
         sys.stdout.write(f"damaged files of seed {SEED}, up to {first + count}: {dict(outcomes)}\n")
     assert outcomes["read"] + outcomes["refused"] == FILES

@@ -17,7 +17,7 @@ from ibpulse.base import memory
 from ibpulse.base.errors import RecordingError
 from ibpulse.core.recordings import RecordingWriter, load, read_meta, reading, save, scan
 from ibpulse.core.recordings.file_format import KEY
-from ibpulse.core.statistics.plausible import MOST_STEPS
+from ibpulse.core.statistics.plausible import MAX_STEPS
 from tests.recordings.recordings import make_recording, members
 
 PARTS = ((0, 500), (0, 1), (31, 32), (32, 64), (29, 331), (499, 500), (480, 9999))
@@ -280,7 +280,7 @@ def test_an_uncertainty_of_any_size_is_read_as_the_greatest(path: Path) -> None:
     rewrite(path, change)
     steps = load(path).steps
     assert steps is not None
-    assert (steps[:, 0] == MOST_STEPS).all()
+    assert (steps[:, 0] == MAX_STEPS).all()
 
 
 @pytest.mark.parametrize("wrong", [-0.001, float("nan"), float("inf")])

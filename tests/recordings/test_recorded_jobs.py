@@ -17,7 +17,7 @@ from ibpulse.core.jobs.job_history import Holding, JobRecord, job_details, trace
 from ibpulse.core.model import PortId
 from ibpulse.core.recordings import Recording, RecordingWriter, load, read_meta, save
 from ibpulse.core.recordings.file_format import KEY
-from ibpulse.core.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
+from ibpulse.core.recordings.recorded_jobs import MAX_JOBS, jobs_at_begin, limit_jobs, trace_holdings
 from ibpulse.core.recordings.recording import meta_between
 from ibpulse.workbench.recorder.from_daemon import ask_jobs
 from tests.client.servers import canned
@@ -150,9 +150,9 @@ def test_a_job_has_no_ports_until_they_are_known() -> None:
 
 
 def test_of_too_many_jobs_those_that_ended_first_are_left_out() -> None:
-    many = [recorded(job(str(number), "mlx5_0"), began=number, ended=number + 1) for number in range(1, MOST_JOBS + 6)]
+    many = [recorded(job(str(number), "mlx5_0"), began=number, ended=number + 1) for number in range(1, MAX_JOBS + 6)]
     kept, left_out = limit_jobs([recorded(BEFORE), *many])
-    assert (len(kept), left_out) == (MOST_JOBS, 6)
+    assert (len(kept), left_out) == (MAX_JOBS, 6)
     assert kept[:2] == (recorded(BEFORE), many[6])
     wide = [recorded(job(str(number), *(f"mlx5_{n}" for n in range(256))), began=1) for number in range(300)]
     kept, left_out = limit_jobs(wide)
@@ -172,7 +172,7 @@ def test_of_too_many_jobs_those_that_ended_first_are_left_out() -> None:
         ([{"job_id": "1", "began_ns": -1}], "jobs: began_ns of job 1 is not a time in nanoseconds"),
         ([{"job_id": "1", "ended_ns": True}], "jobs: ended_ns of job 1 is not a time in nanoseconds"),
         ([{"job_id": "1", "ended_uncertainty_ns": 10**30}], "jobs: ended_uncertainty_ns of job 1 is not a time"),
-        ([{"job_id": "1"}] * (MOST_JOBS + 1), f"has {MOST_JOBS + 1} jobs; at most {MOST_JOBS} are read"),
+        ([{"job_id": "1"}] * (MAX_JOBS + 1), f"has {MAX_JOBS + 1} jobs; at most {MAX_JOBS} are read"),
     ],
 )
 def test_jobs_that_cannot_be_used_are_told(tmp_path: Path, jobs: object, sentence: str) -> None:
@@ -186,9 +186,9 @@ def test_jobs_that_cannot_be_used_are_told(tmp_path: Path, jobs: object, sentenc
 
 
 def test_very_many_jobs_of_one_id_and_events_are_traced_at_once() -> None:
-    same = [recorded(BEFORE, began=1) for _ in range(MOST_JOBS)]
+    same = [recorded(BEFORE, began=1) for _ in range(MAX_JOBS)]
     found = trace_holdings(same, [event(2, "job-change", MOVED)] * 2000)
-    assert sum(len(each.holdings) for each in found) == MOST_JOBS + 2000
+    assert sum(len(each.holdings) for each in found) == MAX_JOBS + 2000
 
 
 @pytest.mark.timeout(60)

@@ -20,7 +20,7 @@ from tests.sampler.tree import Tree
 from tests.virtual.world import Gate, World
 
 # the longest read of which the value counts
-LONGEST_NS = INTERVAL_NS // 10
+MAX_NS = INTERVAL_NS // 10
 
 
 @pytest.fixture
@@ -72,14 +72,14 @@ def test_the_time_of_a_read_does_not_include_the_opening_of_its_file(
     ring: RingFile, world: World, planned: PlannedPort
 ) -> None:
     def open_slowly(path: str, flags: int) -> int:
-        world.pause(LONGEST_NS)
+        world.pause(MAX_NS)
         return os.open(path, flags)
 
     world.patch(module, "os", SimpleNamespace(**{**vars(os), "open": open_slowly}))
     sampling = Sampling(ring, planned, world=world)
     begun = world.monotonic_ns
     sampling.sample()
-    assert world.monotonic_ns - begun == 2 * LONGEST_NS
+    assert world.monotonic_ns - begun == 2 * MAX_NS
     assert sampling.block(planned.slot, 1).uncertainty_ns().tolist() == [[[0], [0]]]
 
 
@@ -110,10 +110,10 @@ def test_a_read_that_takes_over_a_tenth_of_the_interval_is_unread_and_counted(
     """It is uncertain when the counter was taken. So it is on the slow path and on the fast one."""
     sampling = Sampling(ring, planned, world=world)
     sampling.sample(ticks_before)
-    spoil(world, tree, file, delay_ns=LONGEST_NS)
+    spoil(world, tree, file, delay_ns=MAX_NS)
     sampling.sample()
     assert sampling.last(planned.slot) == [1, 2]
-    spoil(world, tree, file, delay_ns=LONGEST_NS + 2)
+    spoil(world, tree, file, delay_ns=MAX_NS + 2)
     sampling.sample()
     assert sampling.last(planned.slot) == ([at.ABSENT, 2] if direction == 0 else [1, at.ABSENT])
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 1
@@ -125,7 +125,7 @@ def test_a_read_that_takes_over_a_tenth_of_the_interval_is_unread_and_counted(
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 1
 
 
-@pytest.mark.parametrize(("delay_ns", "value"), [(20 * LONGEST_NS, 1), (20 * LONGEST_NS + 2, at.ABSENT)])
+@pytest.mark.parametrize(("delay_ns", "value"), [(20 * MAX_NS, 1), (20 * MAX_NS + 2, at.ABSENT)])
 def test_a_port_that_is_sampled_less_often_may_take_longer(
     ring: RingFile, tree: Tree, world: World, planned: PlannedPort, delay_ns: int, value: int
 ) -> None:
@@ -142,9 +142,9 @@ def test_read_times_are_recorded_even_when_both_were_too_long(
 ) -> None:
     """So it is on the slow path and on the fast one."""
     sampling = Sampling(ring, planned, world=world)
-    spoil(world, tree, delay_ns=2 * LONGEST_NS)
+    spoil(world, tree, delay_ns=2 * MAX_NS)
     for _ in range(2):
         sampling.sample()
         assert sampling.last(planned.slot) == [at.ABSENT, at.ABSENT]
-        assert (2 * sampling.block(planned.slot, 1).uncertainty_ns()).tolist() == [[[2 * LONGEST_NS]] * 2]
+        assert (2 * sampling.block(planned.slot, 1).uncertainty_ns()).tolist() == [[[2 * MAX_NS]] * 2]
     assert sampling.word(planned.slot, at.S_UNCERTAIN) == 2

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.agent.sampler.loop import LONGEST_READ
+from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.agent.sampler.sampling_interval import (
     BUSY_SHARE,
-    LONGEST_TICK,
+    MAX_TICK,
     OWN_PROCESSES_MAX,
     Cost,
     SamplingInterval,
@@ -175,11 +175,11 @@ def test_every_pace_keeps_the_rules_or_is_the_longest(
     for device, pace in found.items():
         assert longest % pace.stride == 0
         assert pace.stride >= least[device]
-        assert pace.stride == longest or costs[device].read_ns <= LONGEST_READ * pace.stride * interval_ns * (1 + 1e-9)
+        assert pace.stride == longest or costs[device].read_ns <= MAX_READ * pace.stride * interval_ns * (1 + 1e-9)
     shared = [device for device, pace in found.items() if not pace.own_process]
     load = sum(costs[device].tick_ns / found[device].stride for device in shared)
     often = min(found[device].stride for device in shared)
     whole = sum(costs[device].tick_ns for device in shared)
-    fits = load <= BUSY_SHARE * interval_ns and whole <= LONGEST_TICK * often * interval_ns
+    fits = load <= BUSY_SHARE * interval_ns and whole <= MAX_TICK * often * interval_ns
     assert fits or all(found[device].stride == longest for device in shared)
     assert 2 * sum(pace.own_process for pace in found.values()) <= len(devices)

@@ -99,7 +99,7 @@ def test_a_notice_stays_while_it_fails_and_a_minute_after_it_succeeds(errors: In
 
 def test_a_notice_of_what_is_not_tried_again_ends(errors: InternalErrors, clock: Clock) -> None:
     divide(errors, 0)
-    clock.now = module.LONGEST_PAUSE_SECONDS
+    clock.now = module.MAX_PAUSE_SECONDS
     assert errors.notices() == ()
 
 

@@ -29,7 +29,7 @@ REF_IDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 WIDE = 12
 """From this width on, a legend is a table with numbers at the side of a panel."""
-LEAST_AXIS = {"percentunit": 0.01, "s": 0.001, "Bps": 1e6, "bytes": 1e6, "decbytes": 1e6, "none": 1, "reqps": 1}
+MIN_AXIS = {"percentunit": 0.01, "s": 0.001, "Bps": 1e6, "bytes": 1e6, "decbytes": 1e6, "none": 1, "reqps": 1}
 """Where an axis ends at least; Grafana's own choice for a line of zeros is 100, which is 10000 % of a share."""
 DECIMALS = {"percentunit": 1}
 """Decimals of the bounds of buckets. Grafana chooses those of times: without any, 1.5 ms and 2 ms look the same."""
@@ -92,8 +92,8 @@ def lines(
     )
     if maximum is not None:
         panel.max(maximum)
-    elif face.unit in LEAST_AXIS:
-        panel.axis_soft_max(LEAST_AXIS[face.unit])
+    elif face.unit in MIN_AXIS:
+        panel.axis_soft_max(MIN_AXIS[face.unit])
     if stacked:
         panel.stacking(build_common.StackingConfig().mode(common.StackingMode.NORMAL))
     if thresholds is not None:

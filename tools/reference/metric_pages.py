@@ -12,7 +12,7 @@ from ibpulse.agent.sysfs.byte_counters import SOURCES, ByteCounterRow
 from ibpulse.agent.sysfs.error_counters import (
     FACTS,
     FIRST_PAUSE_NS,
-    LONGEST_PAUSE_NS,
+    MAX_PAUSE_NS,
     TRIES,
     Counter,
     CounterSet,
@@ -316,7 +316,7 @@ def counters_markdown() -> str:
         _TEXT.format(
             tries=TRIES,
             pause=FIRST_PAUSE_NS // SECOND_NS,
-            longest=LONGEST_PAUSE_NS // SECOND_NS // 60,
+            longest=MAX_PAUSE_NS // SECOND_NS // 60,
             infiniband=diagnostic[INFINIBAND],
             ethernet=diagnostic[ETHERNET],
             every=_count_series(INFINIBAND, "all"),

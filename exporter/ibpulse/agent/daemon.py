@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 # 320 connections, five files of each link of 256 ports, and the rest
 OPEN_FILES = 2048
 # measured: with 8 ports, captures fail below 72, and below 64 the web server does not start
-LEAST_OPEN_FILES, OPEN_FILES_PER_PORT = 40, 4
+MIN_OPEN_FILES, OPEN_FILES_PER_PORT = 40, 4
 # Imported by libraries at the first use, when there may be no descriptor for it.
 LATE_IMPORTS = ("numpy.fft", "anyio._backends._asyncio")
 # A disk that hangs delays the start no longer than this.
@@ -74,7 +74,7 @@ def run_daemon(settings: Settings) -> int:
 
 def least_open_files(sysfs: Path) -> int:
     """The number of open files with which the ports of this node are sampled, served and captured."""
-    return LEAST_OPEN_FILES + OPEN_FILES_PER_PORT * sum(1 for _ in sysfs.glob("class/infiniband/*/ports/*"))
+    return MIN_OPEN_FILES + OPEN_FILES_PER_PORT * sum(1 for _ in sysfs.glob("class/infiniband/*/ports/*"))
 
 
 class InUseError(RingError):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 
 # A smaller number was meant as seconds: no ring holds samples of 1973.
-_LEAST_MILLISECONDS = 10**11
+_MIN_MILLISECONDS = 10**11
 _MAX_NS = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ def _check_range(time_ns: int, text: str) -> int:
 
 
 def _milliseconds(text: str) -> int:
-    if int(text) < _LEAST_MILLISECONDS:
+    if int(text) < _MIN_MILLISECONDS:
         raise ValueError(f"{text} is taken as milliseconds, which is before 1974; write {text}.0 if it is seconds")
     return int(text) * MILLISECOND_NS
 

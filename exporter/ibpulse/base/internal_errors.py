@@ -35,7 +35,7 @@ FORGET_SECONDS = 3600.0
 # a notice stays for this long after the block succeeded again
 SHOWN_SECONDS = 60.0
 # the longest slow.interval, and some: a block that was not repeated since is no longer needed
-LONGEST_PAUSE_SECONDS = 660.0
+MAX_PAUSE_SECONDS = 660.0
 
 
 class Occurrences:
@@ -126,7 +126,7 @@ class InternalErrors:
         text += str(error) if known else "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
         with self._lock:
             self._counts[part] += 1
-            self._shown[part, subject] = (self._monotonic() + LONGEST_PAUSE_SECONDS, f"{text}; retrying")
+            self._shown[part, subject] = (self._monotonic() + MAX_PAUSE_SECONDS, f"{text}; retrying")
             news = self._occurrences.is_news((part, subject, find_cause(error)))
         if news:
             log.error("%s; retrying", text, exc_info=None if known else error)

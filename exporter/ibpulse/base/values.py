@@ -33,7 +33,7 @@ ABSENT = ("", "null", "~")
 T = TypeVar("T")
 _WHOLE = re.compile("[0-9]{1,18}")
 _NUMBER = re.compile(r"(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?")
-LEAST_PART = 4
+MIN_PART = 4
 
 
 class GivenText(NamedTuple):
@@ -207,7 +207,7 @@ def advice(unknown: str, known: Iterable[str], otherwise: str) -> str:
 
     names = list(known)
     nearest = get_close_matches(unknown, names, n=1)
-    if not nearest and len(unknown) >= LEAST_PART:
+    if not nearest and len(unknown) >= MIN_PART:
         nearest = [name for name in names if unknown in name]
     return f"did you mean {nearest[0]}?" if nearest else otherwise
 

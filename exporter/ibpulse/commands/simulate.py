@@ -28,7 +28,7 @@ from ibpulse.workbench.simulate.tree import make_devices
 from ibpulse.workbench.simulate.workloads import make_workload
 
 SHAPE: Mapping[str, Kind[Any]] = {"rate": RATE, "period": TIME, "duty": RATIO}
-LARGEST_OFFSET_NS = SECOND_NS
+MAX_OFFSET_NS = SECOND_NS
 
 
 def fabric_flags(arguments: argparse.Namespace, interval_ns: int) -> list[str]:
@@ -100,7 +100,7 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
         except ValueError as error:
             wrong.append(f"flag --clock-offset: {option!r}: {error}")
             continue
-        if name not in names or offset_ns > LARGEST_OFFSET_NS:
+        if name not in names or offset_ns > MAX_OFFSET_NS:
             fix = f"choose {names[0]} to {names[-1]}, and at most 1s" if names else "set --nodes"
             wrong.append(f"flag --clock-offset: {option!r} is not possible; {fix}")
         offsets[name] = -offset_ns if text.startswith("-") else offset_ns

@@ -7,7 +7,7 @@ SCAN_INTERVAL_NS = 5_000_000_000
 
 ACTIVE_BYTES_PER_SECOND = 100_000_000
 """A sample above this rate counts as active."""
-FEWEST_PEERS = 3
+MIN_PEERS = 3
 """What differs from fewer others is not named: of two that differ, either may be the unusual one."""
 TRAFFIC_WINDOW_NS = 60_000_000_000
 

@@ -22,7 +22,7 @@ from ibpulse.core.statistics.rate_series import Detail, RateSeries
 
 UNCERTAINTY = "uncertainty"
 # of merged samples; they are in the header of an NPY answer
-MOST_PLACES = 200
+MAX_PLACES = 200
 Unit = Literal["bytes_per_second", "ratio"]
 
 
@@ -124,7 +124,7 @@ class WindowPlan:
 class SampleMarks:
     """Samples above the line rate: how many were merged, and how many nothing explains.
 
-    `places` are the bins with merged samples: series, first bin, number of bins; at most `MOST_PLACES`.
+    `places` are the bins with merged samples: series, first bin, number of bins; at most `MAX_PLACES`.
     """
 
     merged: int = 0
@@ -141,7 +141,7 @@ class SampleMarks:
                     for tick in (first, min(last, run.count - 1))
                 )
                 self.merged += count
-                if len(self.places) < MOST_PLACES:
+                if len(self.places) < MAX_PLACES:
                     self.places.append([series[way], begin, end - begin + 1])
         self.unexplained += int(np.isin(merges.unexplained[:, 1], plan.directions).sum())
 

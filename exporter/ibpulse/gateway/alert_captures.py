@@ -36,7 +36,7 @@ from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.job_captures import (
     CAPTURES,
-    SHORTEST_NS,
+    MIN_NS,
     WantedCapture,
     capture_job,
     describe_pending,
@@ -136,7 +136,7 @@ class AlertGroup:
             labels.get(NAME_LABEL, "alert")[:MAX_REASON] or "alert",
             labels,
             settings.before_ns + age_ns,
-            max(SHORTEST_NS, settings.after_ns - age_ns),
+            max(MIN_NS, settings.after_ns - age_ns),
             clock.monotonic_ns(),
             clock,
         )

@@ -45,10 +45,10 @@ from ibpulse.gateway.parts import GatewayParts
 
 CAPTURES = "/api/v1/captures"
 PATH = "/api/v1/jobs/{job}/captures"
-SHORTEST_NS = 100 * MILLISECOND_NS
+MIN_NS = 100 * MILLISECOND_NS
 MAX_ARCHIVES, MAX_LISTS = 2, 4
 # the reason in the name of a file has at most 64 characters
-MOST_REASON = 50
+MAX_REASON = 50
 _GROUP = re.compile(r"(?:(.*)-)?(job([0-9a-f]{5})[0-9a-f]{5})", re.ASCII)
 
 
@@ -70,7 +70,7 @@ class WantedCapture:
             DaemonError: it takes none.
         """
         passed_ns = self.clock.monotonic_ns() - self.at_ns
-        before_ns, after_ns = self.before_ns + passed_ns, max(SHORTEST_NS, self.after_ns - passed_ns)
+        before_ns, after_ns = self.before_ns + passed_ns, max(MIN_NS, self.after_ns - passed_ns)
         body = {
             "reason": self.reason,
             "labels": dict(self.labels),
@@ -162,7 +162,7 @@ def _group_of(reason: str) -> str | None:
 async def capture_job(parts: GatewayParts, job: FleetJob, wanted: WantedCapture) -> dict[str, Any]:
     """Take a capture on all nodes of a job; the answer names those that take none."""
     group = f"job{_key_hash(job.text)}{secrets.token_hex(3)[:5]}"
-    words = re.sub("[^A-Za-z0-9]+", "-", wanted.reason)[:MOST_REASON].strip("-")
+    words = re.sub("[^A-Za-z0-9]+", "-", wanted.reason)[:MAX_REASON].strip("-")
     trigger_ms = parts.clock.time_ns() // MILLISECOND_NS
     running = [name for name, each in job.nodes.items() if each.running] or list(job.nodes)
     nodes = [node for name in running if (node := parts.nodes.get(name)) is not None]

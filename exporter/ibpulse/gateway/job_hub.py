@@ -36,7 +36,7 @@ LATENESS_SECONDS = 5.0
 FIRST_PAST_MS = 10_000
 # polls of nodes by all jobs together, by the time between two of one node
 POLLS_PER_SECOND = 96
-SHORTEST_SECONDS = 0.2
+MIN_SECONDS = 0.2
 # of all choices of rows, because each is encoded on its own
 MAX_VIEWED_ROWS = 512
 
@@ -211,7 +211,7 @@ class JobHub:
     def _period(self) -> float:
         """Time between two polls of a node in seconds."""
         polled = sum(len(feed.polls.nodes) for feed in self._feeds.values())
-        return max(SHORTEST_SECONDS, polled / POLLS_PER_SECOND)
+        return max(MIN_SECONDS, polled / POLLS_PER_SECOND)
 
 
 def wall_ms(clock: Clock) -> int:

@@ -12,7 +12,7 @@ from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.jobs.claims import Key
 from ibpulse.gateway.nodes.node_table import NodeState
 
-NAMED_JOBS, MOST_KNOWN = 20, 256
+NAMED_JOBS, MAX_KNOWN = 20, 256
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ def pick_job(jobs: Mapping[Key, FleetJob], text: str) -> FleetJob:
     if not found:
         ids = list(dict.fromkeys(identity for _, identity in jobs))
         reason = f"No such job: {text[:64]!r}. Known jobs: {first_names(ids, NAMED_JOBS) or 'none'}."
-        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MOST_KNOWN])
+        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MAX_KNOWN])
     if len(found) > 1:
         names = sorted(job.text for job in found)
         raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")

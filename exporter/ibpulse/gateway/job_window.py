@@ -24,7 +24,7 @@ from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.statistics.bins import Statistic
-from ibpulse.core.window import MOST_PLACES, Bins, bins_between, newest_bins
+from ibpulse.core.window import MAX_PLACES, Bins, bins_between, newest_bins
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
 from ibpulse.gateway.job_rails import Row, RowsQuery, choose_rows, rails_of
@@ -242,7 +242,7 @@ def _encode(window: JobWindow, query: JobWindowQuery) -> Response:
         "end_ms": window.end_ms,
         "points": window.bins.points,
         "holes": holes,
-        "implausible": {"merged": window.merged, "unexplained": window.unexplained, "places": places[:MOST_PLACES]},
+        "implausible": {"merged": window.merged, "unexplained": window.unexplained, "places": places[:MAX_PLACES]},
         "history": {
             "oldest_ms": min((oldest for oldest, _ in window.history_ms), default=None),
             "newest_ms": max((newest for _, newest in window.history_ms), default=None),

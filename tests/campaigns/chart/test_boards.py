@@ -9,7 +9,7 @@ from tests.campaigns.chart.rendering import ROOT, needs_helm, render
 pytestmark = needs_helm
 
 BOARDS = sorted((ROOT / "dashboards").glob("*.json"))
-LARGEST_CONFIGMAP_BYTES = 1 << 20
+MAX_CONFIGMAP_BYTES = 1 << 20
 
 
 def test_every_board_is_a_configmap_with_the_label_and_the_folder() -> None:
@@ -56,7 +56,7 @@ def test_boards_ask_the_gateway_of_the_chart_or_a_given_one() -> None:
 
 
 def test_no_board_is_too_large_for_a_configmap() -> None:
-    assert all(path.stat().st_size < LARGEST_CONFIGMAP_BYTES for path in BOARDS)
+    assert all(path.stat().st_size < MAX_CONFIGMAP_BYTES for path in BOARDS)
 
 
 def test_the_operator_of_grafana_gets_each_board_from_its_configmap() -> None:

@@ -122,7 +122,7 @@ PLANTED = (
     Fault(
         "lane-starved-supervisor",
         SAMPLER + "lane.py",
-        "if now - before < LONGEST_PAUSE_SECONDS else now",
+        "if now - before < MAX_PAUSE_SECONDS else now",
         "",
         "after a suspend, a healthy device is quarantined as hung",
         ("tests/sampler/test_quarantine.py",),
@@ -154,7 +154,7 @@ PLANTED = (
     Fault(
         "window-complete-after-a-change",
         RING + "spans.py",
-        "stride = int(block.strides[index, -(MOST_BEFORE + 1) * widest :].max())",
+        "stride = int(block.strides[index, -(MAX_BEFORE + 1) * widest :].max())",
         "stride = widest",
         "after a device recovered, the newest seconds of a window are missing",
         ("tests/ring/test_spans.py",),

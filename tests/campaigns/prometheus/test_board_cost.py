@@ -15,9 +15,9 @@ PAGE = (ROOT / "docs" / "dashboards.md").read_text()
 FEW, MANY = 500, 4000
 FLEET_WIDE = ("fleet.json", "comparison.json", "exporter.json")
 # series for each node of the fleet and refresh; the other boards do not grow with the fleet
-MOST_PER_NODE = {"fleet.json": 20, "comparison.json": 33, "exporter.json": 30}
-MOST_SERIES = {"node.json": 500, "bursts.json": 100, "job.json": 80 * NODES_OF_JOB_BOARD}
-MOST_DRAWN = 20
+MAX_PER_NODE = {"fleet.json": 20, "comparison.json": 33, "exporter.json": 30}
+MAX_SERIES = {"node.json": 500, "bursts.json": 100, "job.json": 80 * NODES_OF_JOB_BOARD}
+MAX_DRAWN = 20
 
 
 def title(name: str) -> str:
@@ -27,19 +27,19 @@ def title(name: str) -> str:
 @pytest.mark.parametrize("name", FLEET_WIDE)
 @pytest.mark.parametrize("nodes", [FEW, MANY])
 def test_a_board_of_the_whole_fleet_reads_few_series_for_each_node(name: str, nodes: int) -> None:
-    assert board_cost(BOARDS[name], nodes).series <= MOST_PER_NODE[name] * nodes
+    assert board_cost(BOARDS[name], nodes).series <= MAX_PER_NODE[name] * nodes
 
 
-@pytest.mark.parametrize("name", MOST_SERIES)
+@pytest.mark.parametrize("name", MAX_SERIES)
 def test_a_board_of_a_node_or_a_job_costs_about_the_same_in_every_fleet(name: str) -> None:
     few, many = (board_cost(BOARDS[name], nodes).series for nodes in (FEW, MANY))
     # the list of jobs in a variable grows with the fleet
     assert many <= 1.15 * few
-    assert board_cost(BOARDS[name], MANY).series <= MOST_SERIES[name]
+    assert board_cost(BOARDS[name], MANY).series <= MAX_SERIES[name]
 
 
 def test_every_board_has_a_budget() -> None:
-    assert {*MOST_PER_NODE, *MOST_SERIES} == set(BOARDS)
+    assert {*MAX_PER_NODE, *MAX_SERIES} == set(BOARDS)
 
 
 def test_the_page_has_the_numbers_and_the_budgets() -> None:
@@ -47,7 +47,7 @@ def test_the_page_has_the_numbers_and_the_budgets() -> None:
     expected = []
     for name in BOARDS:
         few, many = board_cost(BOARDS[name], FEW), board_cost(BOARDS[name], MANY)
-        budget = f"{MOST_PER_NODE[name]} per node" if name in MOST_PER_NODE else f"{MOST_SERIES[name]:,}"
+        budget = f"{MAX_PER_NODE[name]} per node" if name in MAX_PER_NODE else f"{MAX_SERIES[name]:,}"
         samples = f"{many.samples / 1e6:.1f} M" if many.samples >= 1e6 else f"{many.samples / 1e3:.1f} k"
         expected.append((title(name), f"{few.series:,.0f}", f"{many.series:,.0f}", samples, budget))
     assert sorted(table) == sorted(expected)
@@ -60,7 +60,7 @@ def test_what_a_fleet_wide_board_draws_does_not_grow_with_the_fleet(name: str) -
         if panel["type"] in ("timeseries", "state-timeline", "heatmap"):
             for target in panel["targets"]:
                 named = "{{instance}}" in target["legendFormat"]
-                assert not named or f"topk({MOST_DRAWN}, " in target["expr"], panel["title"]
+                assert not named or f"topk({MAX_DRAWN}, " in target["expr"], panel["title"]
 
 
 def test_no_graph_takes_the_highest_anew_at_every_moment() -> None:

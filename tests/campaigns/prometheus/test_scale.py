@@ -22,7 +22,7 @@ SCRAPE_SECONDS = 15
 BYTES_PER_SAMPLE = 1.5
 HEAD_BYTES_PER_SERIES = 4000
 PORTS = 8
-MOST_PER_GROUP = 500_000
+MAX_PER_GROUP = 500_000
 """Series that a group may read at 4,000 nodes with 4 shards."""
 
 
@@ -113,8 +113,8 @@ def test_the_page_says_what_each_group_reads() -> None:
 
 
 def test_no_group_reads_more_than_the_page_allows() -> None:
-    assert max(groups(4).values()) * 4000 <= MOST_PER_GROUP
-    assert f"{MOST_PER_GROUP:,}" in PAGE
+    assert max(groups(4).values()) * 4000 <= MAX_PER_GROUP
+    assert f"{MAX_PER_GROUP:,}" in PAGE
 
 
 def recordings_table() -> str:

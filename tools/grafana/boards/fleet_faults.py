@@ -20,7 +20,7 @@ TO_NODE = Link("Open the node", links.row_link(layout.NODE))
 FIRING = S.alerts(alertstate="firing")
 PRESSING = S.alerts(alertstate="firing", severity="~critical|warning")
 UP = S.pick("job:ibpulse_exporters_up:count")
-MOST_UP = S.over("max_over_time", "job:ibpulse_exporters_up:count", "1d")
+MAX_UP = S.over("max_over_time", "job:ibpulse_exporters_up:count", "1d")
 BAD, NOTICE = ((1, BAD_TEXT),), ((1, NOTICE_TEXT),)
 FAULTS = {
     "Down": "down",
@@ -58,7 +58,7 @@ FIGURES = (
         f"that was removed on purpose counts for a day. {WHOLE}",
         "none",
         f"sum({S.pick('cluster:ibpulse_missing_nodes:count')} or on (cluster) "
-        f"sum by (cluster) (clamp_min({MOST_UP} - ({UP} or 0 * {MOST_UP}), 0)))",
+        f"sum by (cluster) (clamp_min({MAX_UP} - ({UP} or 0 * {MAX_UP}), 0)))",
         BAD,
     ),
     Figure(

@@ -29,7 +29,7 @@ from ibpulse.core.jobs.job_history import JobPorts, JobRecord
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
-from ibpulse.core.statistics.plausible import MOST_BEFORE
+from ibpulse.core.statistics.plausible import MAX_BEFORE
 from ibpulse.core.statistics.port_statistics import MOVED
 from ibpulse.core.statistics.steps.phase import Phase
 
@@ -94,7 +94,7 @@ class AggregationSchedule:
 
     def _oldest_second(self, latest_tick: int, widest: int) -> int:
         """The first second that the ring still holds completely, including the samples before it that it depends on."""
-        oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + (MOST_BEFORE + 1) * widest
+        oldest_tick = latest_tick - self._capacity + GUARD_TICKS + 1 + (MAX_BEFORE + 1) * widest
         return max(0, -(-(oldest_tick - 1) // self.ticks_per_second))
 
 

@@ -1,4 +1,4 @@
-"""Statistics of the rails of each job, for at most `MOST_JOBS` jobs that share no port."""
+"""Statistics of the rails of each job, for at most `MAX_JOBS` jobs that share no port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ibpulse.core.ring.spans import RingPort, widest_stride
 from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.node_statistics import FIELDS, Seconds, describe_node, sum_groups, sum_seconds
 
-MOST_JOBS = 8
+MAX_JOBS = 8
 SPAN_SECONDS = 60
 
 
@@ -83,7 +83,7 @@ class JobTotals:
     def __init__(self, reader: RingReader, options: AggregatorOptions) -> None:
         self._reader, self._options = reader, options
         self._jobs: dict[Key, _Job] = {}
-        self._sums = RollingSeconds(SPAN_SECONDS, (MOST_JOBS, FIELDS))
+        self._sums = RollingSeconds(SPAN_SECONDS, (MAX_JOBS, FIELDS))
 
     def follow(self, jobs: Sequence[PlacedJob], second: int) -> None:
         """Count for these jobs from the second on."""
@@ -94,8 +94,8 @@ class JobTotals:
         ids, rows = {job.id for job in kept.values()}, {job.row for job in kept.values()}
         for key, job in alone.items():
             # the ids of two schedulers may be the same, and the label is only the id
-            if len(kept) < MOST_JOBS and key not in kept and job.claim.id not in ids:
-                row = next(row for row in range(MOST_JOBS) if row not in rows)
+            if len(kept) < MAX_JOBS and key not in kept and job.claim.id not in ids:
+                row = next(row for row in range(MAX_JOBS) if row not in rows)
                 self._sums.clear_row(row)
                 kept[key] = _Job(job.claim.id, frozenset(job.ports), second, row)
                 ids.add(job.claim.id)
@@ -112,7 +112,7 @@ class JobTotals:
         nodes = sum_groups(seconds.chosen(chosen), [len(each) for each in rails])
         count, ticks = nodes.good.shape[1:]
         found, active = sum_seconds(nodes, threshold), nodes.bandwidth > threshold
-        sums = np.zeros((count, MOST_JOBS, FIELDS))
+        sums = np.zeros((count, MAX_JOBS, FIELDS))
         for index, job in enumerate(jobs):
             earlier = max(0, job.first - (first_tick - 1) // ticks)
             sums[earlier:, job.row] = found[index, earlier:]

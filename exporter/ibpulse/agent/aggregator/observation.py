@@ -19,7 +19,7 @@ from ibpulse.core.statistics.port_statistics import COVERED, MOVED
 from ibpulse.core.statistics.steps.period import StepPeriod
 
 # a rate counts if one rail at least was observed for this part of the second
-LEAST_OBSERVED = 0.5
+MIN_OBSERVED = 0.5
 
 
 def observe_second(
@@ -52,7 +52,7 @@ def _rate(table: PortTable, rails: Rows, ago: int) -> float | None:
     """The sum of the mean rates of the rails, each over the time for which its bytes are known."""
     sums = table.sums.sum(1, ago)[rails]
     covered = sums[:, 0, COVERED]
-    if covered.max(initial=0.0) < LEAST_OBSERVED:
+    if covered.max(initial=0.0) < MIN_OBSERVED:
         return None
     return float(np.nansum(moments.quotient(sums[..., MOVED].sum(axis=-1), covered)))
 

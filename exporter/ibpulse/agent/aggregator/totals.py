@@ -30,7 +30,7 @@ from ibpulse.core.ring.spans import (
     widest_stride,
 )
 from ibpulse.core.statistics.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
-from ibpulse.core.statistics.plausible import MOST_BEFORE, LineRate
+from ibpulse.core.statistics.plausible import MAX_BEFORE, LineRate
 
 # Samples read at a time: 20 s of eight ports at 10 ms. More would be no faster and need more memory.
 SAMPLES_AT_ONCE = 16_000
@@ -129,7 +129,7 @@ class RunningTotals:
         newest = min(now_tick, self._reader.ring.latest_tick())
         # whole seconds are at most this far behind, except while the wall clock is behind the ring
         furthest = first_tick + AHEAD_SECONDS * self._ticks + to_settle
-        last_tick = min(max(newest - MOST_BEFORE, min(newest, now_tick - to_settle)), furthest)
+        last_tick = min(max(newest - MAX_BEFORE, min(newest, now_tick - to_settle)), furthest)
         first_tick = max(first_tick, int(self.table.counts.until[rows].min()) + 1)
         if last_tick < first_tick:
             return

@@ -29,7 +29,7 @@ from ibpulse.core.model import Fabric, PortId
 from ibpulse.core.ring.file import RingFile
 
 # Scan, sampling, stopping a hung sampler, counters, tree: each has its own deadline, and their sum is well below this.
-LONGEST_SECONDS = 20.0
+MAX_SECONDS = 20.0
 LENGTH_BYTES = 8
 ENDING_SECONDS = 0.5
 
@@ -102,7 +102,7 @@ def find_facts_in_child(request: FactsRequest) -> Facts:
         with process.stdin as pipe:
             pipe.write(pickle.dumps(request))
         streams = (process.stdout.fileno(), process.stderr.fileno())
-        deadline = time.monotonic() + LONGEST_SECONDS
+        deadline = time.monotonic() + MAX_SECONDS
         length = int.from_bytes(_read(*streams, LENGTH_BYTES, deadline), "little")
         answer = pickle.loads(_read(*streams, length, deadline))
     finally:

@@ -9,12 +9,12 @@ from ibpulse.agent.doctor.finding import Finding, Level, check, passed
 from ibpulse.agent.doctor.port_checks import find_renamed, silent_devices
 from ibpulse.base.text import count_text, moment_text
 
-MOST_DOWNS = 2
+MAX_DOWNS = 2
 
 
 @check(
     "events",
-    detail=f"Only with a running daemon. More than {MOST_DOWNS} link-downs of a port within an hour are a warning. The "
+    detail=f"Only with a running daemon. More than {MAX_DOWNS} link-downs of a port within an hour are a warning. The "
     "check `devices` reports ports that disappeared, with the time from the event log.",
 )
 def check_events(facts: Facts) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ def _find_flaps(log: EventFacts) -> Iterator[Finding]:
     last = {event.subject: event for event in log.recent("link-down", "link-flap")}
     for name, downs in log.link_downs().items():
         sentence = f"went down {count_text(downs, 'time')} in the last hour, last at {moment_text(last[name].time_ns)}."
-        if downs > MOST_DOWNS:
+        if downs > MAX_DOWNS:
             yield Finding(
                 Level.WARN,
                 name,

@@ -19,7 +19,7 @@ EXPRESS, DEVICE_CONTROL, RELAXED_ORDERING = 0x10, 8, 0x0010
 EXTENDED_START, ACS, ACS_CONTROL, ACS_REDIRECTS = 0x100, 0x0D, 6, 0x04 | 0x08
 CONFIG_BYTES = 4096
 # as many steps as the kernel takes through lists that may be loops
-MOST_CAPABILITIES, MOST_EXTENDED = 48, (CONFIG_BYTES - EXTENDED_START) // 8
+MAX_CAPABILITIES, MAX_EXTENDED = 48, (CONFIG_BYTES - EXTENDED_START) // 8
 IOMMU_TYPES = frozenset({"identity", "DMA", "DMA-FQ"})
 DRIVER_VERSION = "proc/driver/nvidia/version"
 
@@ -112,7 +112,7 @@ def find_relaxed_ordering(config: bytes) -> bool | None:
     if len(config) <= HEADER_BYTES or not config[STATUS] & CAPABILITY_LIST:
         return None
     offset = config[FIRST_POINTER] & 0xFC
-    for _ in range(MOST_CAPABILITIES):
+    for _ in range(MAX_CAPABILITIES):
         if offset < HEADER_BYTES or offset + DEVICE_CONTROL + 2 > len(config):
             return None
         if config[offset] == EXPRESS:
@@ -128,7 +128,7 @@ def find_redirect(config: bytes) -> bool | None:
     A port without the capability does not redirect.
     """
     offset = EXTENDED_START
-    for _ in range(MOST_EXTENDED):
+    for _ in range(MAX_EXTENDED):
         if offset + 8 > len(config):
             return None
         header, _, control = struct.unpack_from("<IHH", config, offset)

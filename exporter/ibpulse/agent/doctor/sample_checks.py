@@ -9,7 +9,7 @@ from ibpulse.agent.doctor.facts import Facts, Folders, PortSamples, SamplingResu
 from ibpulse.agent.doctor.finding import Finding, Level, check, passed
 from ibpulse.agent.doctor.ring_facts import WHOLE_SECONDS
 from ibpulse.agent.doctor.tree_facts import FLAPS, REQUESTS
-from ibpulse.agent.sampler.loop import LONGEST_READ
+from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.agent.sampler.sampling_interval import BUSY_SHARE, stride_for
 from ibpulse.agent.sysfs.byte_counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
 from ibpulse.base.text import count_text, errno_text, names_text, rate_text, time_text
@@ -17,12 +17,12 @@ from ibpulse.base.units import GRID_NS, format_duration
 from ibpulse.core.model import ByteSource, Port, PortId
 from ibpulse.core.statistics.resolution import stands_still
 
-MOST_LOST = 0.05
+MAX_LOST = 0.05
 
 # A device whose reads take this many times longer than those of the others is reported.
 SLOW_DEVICE = 10.0
 
-LEAST_SLOW_SECONDS = 100e-6
+MIN_SLOW_SECONDS = 100e-6
 
 ASK_FOR_FIRMWARE = (
     "Ask the vendor for firmware that updates its counters on every read; no ibpulse setting can change this."
@@ -257,9 +257,9 @@ def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, f
 
 @check(
     "reads",
-    detail=f"A read that takes longer than {LONGEST_READ:.0%} of the interval counts as missing, because its time is "
+    detail=f"A read that takes longer than {MAX_READ:.0%} of the interval counts as missing, because its time is "
     "too uncertain. An interval is reliable if it divides one second, if a p99 read fits in "
-    f"{LONGEST_READ:.0%} of it, and if the p99 of all reads of one sample, done one after the other in a single "
+    f"{MAX_READ:.0%} of it, and if the p99 of all reads of one sample, done one after the other in a single "
     f"thread, fits in {BUSY_SHARE:.0%} of it.",
     of_machine=True,
 )
@@ -293,7 +293,7 @@ def check_reads(facts: Facts) -> Iterator[Finding]:
     yield from _find_lengthened(facts, sampling)
     usual = statistics.median(reads.p99 for reads in costs.values())
     for port, reads in costs.items():
-        if len(costs) > 2 and reads.p99 > SLOW_DEVICE * usual and reads.p99 > LEAST_SLOW_SECONDS:
+        if len(costs) > 2 and reads.p99 > SLOW_DEVICE * usual and reads.p99 > MIN_SLOW_SECONDS:
             yield Finding(
                 Level.WARN,
                 str(port),
@@ -319,13 +319,13 @@ def _find_lengthened(facts: Facts, sampling: SamplingResult) -> Iterator[Finding
 
 def find_shortest_interval(read_seconds: float, tick_seconds: float) -> int | None:
     """The shortest interval in ns with a tenth for one read and half for all reads of a sample; None above a second."""
-    least = 1e9 * max(read_seconds / LONGEST_READ, tick_seconds / BUSY_SHARE)
+    least = 1e9 * max(read_seconds / MAX_READ, tick_seconds / BUSY_SHARE)
     return next((interval for interval in GRID_NS if interval >= least), None)
 
 
 @check(
     "ticks",
-    detail=f"More than {MOST_LOST:.0%} missed samples is a warning. A sampler that is short of CPU time misses "
+    detail=f"More than {MAX_LOST:.0%} missed samples is a warning. A sampler that is short of CPU time misses "
     "samples, but never invents any.",
     of_machine=True,
 )
@@ -342,7 +342,7 @@ def check_ticks(facts: Facts) -> Iterator[Finding]:
     )
     sentence = f"{sampling.ticks} of {sampling.ticks + sampling.missed_ticks} samples captured{late}."
     # a hanging device costs the others some samples, and is reported by a check of its own
-    if lost > MOST_LOST and not sampling.health.quarantined_devices:
+    if lost > MAX_LOST and not sampling.health.quarantined_devices:
         yield Finding(
             Level.WARN,
             "",

@@ -45,7 +45,7 @@ from ibpulse.core.ring.spans import place_ports
 POLL_SECONDS = 0.1
 SCAN_SECONDS = 1.0
 # The whole run must end within ten seconds, even if a device hangs.
-LONGEST_SAMPLING_SECONDS = 5.5
+MAX_SAMPLING_SECONDS = 5.5
 # A heartbeat moves at every tick, and an interval is a second at most.
 HEARTBEAT_SECONDS = 1.3
 OWN_CAPACITY_SECONDS = 12
@@ -153,7 +153,7 @@ async def take_samples(
 
 async def _await_first_tick(sampler: TemporarySampler) -> RingState:
     ring = sampler.reader.ring
-    deadline = ring.clock.monotonic() + LONGEST_SAMPLING_SECONDS / 2
+    deadline = ring.clock.monotonic() + MAX_SAMPLING_SECONDS / 2
     while not ring.latest_tick() and ring.clock.monotonic() < deadline and not sampler.ended:
         await asyncio.sleep(0.02)
     if not ring.latest_tick():
@@ -168,7 +168,7 @@ async def _wait(
 ) -> None:
     """Wait until the whole seconds after `begin` are complete, or until sampling times out."""
     clock = reader.ring.clock
-    deadline = clock.monotonic() + LONGEST_SAMPLING_SECONDS
+    deadline = clock.monotonic() + MAX_SAMPLING_SECONDS
     while clock.monotonic() < deadline and not ended():
         ports = place_ports(reader, fabric().ports, reader.ring.slots())
         if reader.newest_tick() > last_tick_needed(reader, begin.tick, ports):

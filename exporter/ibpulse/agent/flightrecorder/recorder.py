@@ -57,7 +57,7 @@ DISK_THREADS = 4
 MAX_LABEL_CHARACTERS = 2000
 CAPTURE = "capture"
 # in the event of a capture, the newest jobs and the first ports of each
-MOST_NAMED_JOBS, MOST_NAMED_PORTS = 16, 64
+MAX_NAMED_JOBS, MAX_NAMED_PORTS = 16, 64
 # the daemon has five seconds to shut down
 CLOSE_SECONDS = 4.0
 # the maximum
@@ -305,8 +305,8 @@ class FlightRecorder:
         """The newest jobs of a capture; nothing if there is none, and there may be others."""
         if not jobs and not (self._jobs and self._jobs.view.known):
             return {}
-        newest = jobs[-MOST_NAMED_JOBS:]
-        named = [replace(each, job=replace(each.job, ports=each.job.ports[:MOST_NAMED_PORTS])) for each in newest]
+        newest = jobs[-MAX_NAMED_JOBS:]
+        named = [replace(each, job=replace(each.job, ports=each.job.ports[:MAX_NAMED_PORTS])) for each in newest]
         left_out = len(jobs) - len(newest)
         return {"jobs": jobs_to_json(named), **({"jobs_left_out": left_out} if left_out else {})}
 

@@ -25,12 +25,12 @@ OTHER_TREES = frozenset(
 OTHER_TREES |= {"perf_event", "unified"}
 # users make cgroups of any name below theirs
 OF_USERS = "user.slice"
-MOST_LISTED = 10_000
-MOST_DEPTH = 32
-MOST_CHOSEN = 1000
-MOST_BYTES = 16_384
+MAX_LISTED = 10_000
+MAX_DEPTH = 32
+MAX_CHOSEN = 1000
+MAX_BYTES = 16_384
 # of computing; thousands of cgroups take a tenth of it
-MOST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 # what the kernel answers about a cgroup that was removed, or about a file in place of a directory
 VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 LATE = "{folder}: reading the cgroups takes too long; showing the jobs known before."
@@ -41,13 +41,13 @@ CLOSED = "{folder} cannot be listed: {reason}; showing the jobs known before."
 class Cgroups:
     """One reading of the cgroups; `fault` says what could not be read, so that cgroups may be missing from it."""
 
-    def __init__(self, seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, seconds: float = MAX_SECONDS) -> None:
         # the time of this thread, so that a busy machine does not shorten it
         self._deadline = time.thread_time() + seconds
         self.fault = ""
 
     def matching(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
-        """Paths of the directories in a folder with names of this form, in natural order, at most `MOST_CHOSEN`.
+        """Paths of the directories in a folder with names of this form, in natural order, at most `MAX_CHOSEN`.
 
         Links are not followed. Empty if the folder cannot be listed.
 
@@ -55,9 +55,9 @@ class Cgroups:
             OSError: this process has no descriptor left.
         """
         found = [name for name in self._list_all(folder) if names.fullmatch(name)]
-        if len(found) > MOST_CHOSEN:
-            self.give_up(folder, MOST_CHOSEN)
-        return [folder / name for name in sorted(found, key=natural_key)[:MOST_CHOSEN]]
+        if len(found) > MAX_CHOSEN:
+            self.give_up(folder, MAX_CHOSEN)
+        return [folder / name for name in sorted(found, key=natural_key)[:MAX_CHOSEN]]
 
     def others(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
         """Paths of the directories in a folder whose names are not of this form, in natural order.
@@ -84,7 +84,7 @@ class Cgroups:
                 path = f"{folder}/{name}"
                 if names.fullmatch(name):
                     yield Path(path)
-                elif depth == MOST_DEPTH or name == OF_USERS or (depth == 0 and name in OTHER_TREES):
+                elif depth == MAX_DEPTH or name == OF_USERS or (depth == 0 and name in OTHER_TREES):
                     continue
                 # the kernel counts two links of a directory without others in it
                 elif any(each.st_uid in owners and each.st_nlink != 2 for each in _status(path)):
@@ -97,9 +97,7 @@ class Cgroups:
         try:
             with os.scandir(folder) as entries:
                 found = [
-                    entry.name
-                    for entry in itertools.islice(entries, MOST_LISTED)
-                    if entry.is_dir(follow_symlinks=False)
+                    entry.name for entry in itertools.islice(entries, MAX_LISTED) if entry.is_dir(follow_symlinks=False)
                 ]
                 more = next(entries, None) is not None
         except OSError as error:
@@ -109,7 +107,7 @@ class Cgroups:
                 self.fault = self.fault or CLOSED.format(folder=folder, reason=error.strerror)
             return []
         if more:
-            self.give_up(folder, MOST_LISTED)
+            self.give_up(folder, MAX_LISTED)
         return found
 
     def give_up(self, folder: Path | str, most: int) -> None:
@@ -117,7 +115,7 @@ class Cgroups:
         self.fault = self.fault or MANY.format(folder=folder, most=most)
 
     def read(self, folder: Path, name: str) -> str:
-        """The text of a cgroup's file, at most `MOST_BYTES` of it; empty if it cannot be read.
+        """The text of a cgroup's file, at most `MAX_BYTES` of it; empty if it cannot be read.
 
         Raises:
             OSError: this process has no descriptor left.
@@ -127,7 +125,7 @@ class Cgroups:
         try:
             descriptor = owned_files.open_regular(folder / name)
             try:
-                return os.read(descriptor, MOST_BYTES).decode(errors="replace")
+                return os.read(descriptor, MAX_BYTES).decode(errors="replace")
             finally:
                 os.close(descriptor)
         except OSError as error:

@@ -13,11 +13,11 @@ from pathlib import Path
 from ibpulse.agent.sysfs.files import SHORTAGE
 from ibpulse.base import owned_files
 from ibpulse.base.text import escape_controls, group_remarks, natural_key
-from ibpulse.core.jobs.claims import MOST_TEXT, Found
+from ibpulse.core.jobs.claims import MAX_TEXT, Found
 
-MOST_LISTED = 10_000
+MAX_LISTED = 10_000
 # of computing; a directory takes milliseconds
-MOST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 # a file system that fails says nothing about the jobs
 FAILING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNABORTED, errno.EHOSTDOWN)
 STALE = "it is older than the last boot of this node, so its job has ended: remove it."
@@ -51,7 +51,7 @@ class JobDirectory:
     may be missing.
     """
 
-    def __init__(self, directory: Path, form: Form, seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, directory: Path, form: Form, seconds: float = MAX_SECONDS) -> None:
         """Read the directory.
 
         Raises:
@@ -85,7 +85,7 @@ class JobDirectory:
 
     def found(self, found: Found) -> Found:
         """What a source found in these files, with the remarks about the directory; `found` has its claims."""
-        named = [(escape_controls(name[:MOST_TEXT]), text) for name, text in self.remarks]
+        named = [(escape_controls(name[:MAX_TEXT]), text) for name, text in self.remarks]
         remarks = (*(f"{self._directory}: {remark}" for remark in group_remarks(named)), *found.remarks)
         if self._refusal:
             remarks = (self._refusal, *remarks)
@@ -137,7 +137,7 @@ class JobDirectory:
 
     def _choose(self, descriptor: int) -> list[str]:
         with os.scandir(descriptor) as entries:
-            listed = [entry.name for entry in itertools.islice(entries, MOST_LISTED)]
+            listed = [entry.name for entry in itertools.islice(entries, MAX_LISTED)]
             more = next(entries, None) is not None
         names = sorted((name for name in listed if self._form.names.fullmatch(name)), key=natural_key)
         # programs that write a file and rename it begin the name with a dot
@@ -149,7 +149,7 @@ class JobDirectory:
             self.leave_out(name, f"ignored, because only {self._form.most_files} files are read.")
         if more:
             # the files of jobs may be among those that were not listed
-            self._give_up(f"has more than {MOST_LISTED} files, which is too many to read")
+            self._give_up(f"has more than {MAX_LISTED} files, which is too many to read")
         return names[: self._form.most_files] if self.whole else []
 
     def _read_file(self, name: str, descriptor: int) -> None:

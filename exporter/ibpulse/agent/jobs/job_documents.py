@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.agent.jobs.job_directory import STALE, Form, JobDirectory, SmallFile
-from ibpulse.core.jobs.claims import ABSENT, FILE, MOST_TEXT, Claim, Found, is_job_id, limit_claims
+from ibpulse.core.jobs.claims import ABSENT, FILE, MAX_TEXT, Claim, Found, is_job_id, limit_claims
 
 FORM = Form(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.json", re.ASCII), "42.json", most_files=64, most_bytes=4096)
-MOST_LISTED = 64
+MAX_LISTED = 64
 _SCHEDULER = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
 _ADDRESS = re.compile(r"([0-9a-f]{4,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.ASCII)
 _DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -101,12 +101,12 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_TEXT and value.isprintable()
+    return isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable()
 
 
 def _lists(is_item: Callable[[str], object]) -> Callable[[object], bool]:
     def check(value: object) -> bool:
-        if not isinstance(value, list) or len(value) > MOST_LISTED:
+        if not isinstance(value, list) or len(value) > MAX_LISTED:
             return False
         return all(isinstance(item, str) and is_item(item) for item in value)
 
@@ -116,9 +116,9 @@ def _lists(is_item: Callable[[str], object]) -> Callable[[object], bool]:
 _MEMBERS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "id": (lambda value: isinstance(value, str) and is_job_id(value), "the id of a job, such as 42"),
     "scheduler": (lambda value: isinstance(value, str) and bool(_SCHEDULER.fullmatch(value)), "a word such as slurm"),
-    "name": (_is_text, f"a text of at most {MOST_TEXT} printable characters"),
-    "namespace": (_is_text, f"a text of at most {MOST_TEXT} printable characters"),
-    "gpus": (_lists(normal_address), f"a list of at most {MOST_LISTED} PCI addresses such as 0000:3e:00.0"),
-    "devices": (_lists(_DEVICE.fullmatch), f"a list of at most {MOST_LISTED} RDMA devices such as mlx5_0"),
+    "name": (_is_text, f"a text of at most {MAX_TEXT} printable characters"),
+    "namespace": (_is_text, f"a text of at most {MAX_TEXT} printable characters"),
+    "gpus": (_lists(normal_address), f"a list of at most {MAX_LISTED} PCI addresses such as 0000:3e:00.0"),
+    "devices": (_lists(_DEVICE.fullmatch), f"a list of at most {MAX_LISTED} RDMA devices such as mlx5_0"),
     "boot_id": (_is_text, "the text of /proc/sys/kernel/random/boot_id"),
 }

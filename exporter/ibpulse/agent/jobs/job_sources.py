@@ -23,7 +23,7 @@ from ibpulse.base.text import natural_key
 from ibpulse.core.jobs.claims import (
     FILE,
     KUBERNETES_CGROUP,
-    MOST_JOBS,
+    MAX_JOBS,
     SLURM,
     SLURM_CGROUP,
     SLURM_MAP,
@@ -217,7 +217,7 @@ def merge(answers: Mapping[str, Found]) -> Merged:
             elif not known.says_what and claim.says_what:
                 claims[claim.key] = replace(claim, name=known.name, namespace=known.namespace)
     # the first sources keep their jobs, whatever the others hold
-    first, others = list(claims.values())[:MOST_JOBS], list(claims.values())[MOST_JOBS:]
+    first, others = list(claims.values())[:MAX_JOBS], list(claims.values())[MAX_JOBS:]
     chosen = sorted(first, key=lambda claim: (claim.scheduler, natural_key(claim.id)))
     cut = {name for name, found in answers.items() if found.cut} | {claim.source for claim in others}
     cgroups = answers.get(SLURM_CGROUP, Found())
@@ -229,7 +229,7 @@ def merge(answers: Mapping[str, Found]) -> Merged:
     if unnamed and any(is_sluid(claim.id) for claim in cgroups.claims):
         remarks.append(TWO_NAMES.format(source=unnamed[0].source))
     if others:
-        remarks.append(f"there are more than {MOST_JOBS} jobs on this node; the others are ignored.")
+        remarks.append(f"there are more than {MAX_JOBS} jobs on this node; the others are ignored.")
     can_list = any(found.knows for found in answers.values())
     return Merged(
         claims=tuple(chosen) if can_list else None,

@@ -24,7 +24,7 @@ from ibpulse.core.ring.reader import RingReader
 log = logging.getLogger(__name__)
 NAMED_PORTS = 4
 # each may name a file, and directories can have hundreds that are wrong in different ways
-MOST_NOTICES = 64
+MAX_NOTICES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ class JobWatch:
 
 
 def _first_notices(notices: tuple[str, ...]) -> tuple[str, ...]:
-    more = len(notices) - MOST_NOTICES
-    return notices if more <= 0 else (*notices[:MOST_NOTICES], f"there are {more} more notices about jobs.")
+    more = len(notices) - MAX_NOTICES
+    return notices if more <= 0 else (*notices[:MAX_NOTICES], f"there are {more} more notices about jobs.")
 
 
 def _name(job: PlacedJob) -> str:

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.agent.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
+from ibpulse.agent.jobs.cgroup_names import CONTROLLERS, MAX_SECONDS, Cgroups
 from ibpulse.agent.jobs.slurm_cgroups import find_scopes
 from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names, split_lines
-from ibpulse.core.jobs.claims import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MOST_JOBS, Claim, Found, limit_claims
+from ibpulse.core.jobs.claims import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MAX_JOBS, Claim, Found, limit_claims
 
 _OF_KUBELET = "kubepods"
 # pods of static manifests have 32 digits, others a UUID, in which systemd's names have underscores
@@ -27,13 +27,13 @@ _LIKE_POD = re.compile(r"[A-Za-z0-9_.-]*kubepods[A-Za-z0-9_.-]*-pod.+|pod[0-9a-f
 _WANTED = re.compile(f"{_POD.pattern}|{_LIKE_POD.pattern}", re.ASCII | re.DOTALL)
 _KUBELET = re.compile(r".*(?:kubelet|kubelite)\.service|(?:k3s|rke2|k0s).*\.service", re.ASCII)
 _USE = re.compile(r"([A-Za-z0-9_.-]{1,64})(?: hca_(?:handle|object)=[0-9]+)* hca_handle=[1-9]", re.ASCII)
-MOST_PODS = 1024
+MAX_PODS = 1024
 RDMA_FILE = "rdma.current"
 ODD = "{folder}: {names}: a pod by its name, but without a UID in it; it is not known whether it is a job."
 NO_PLACE = "a kubelet runs on this node, but below {root} are no cgroups of pods: name their place in jobs.cgroup."
 
 
-def read_pod_cgroups(root: Path, seconds: float = MOST_SECONDS) -> Found:
+def read_pod_cgroups(root: Path, seconds: float = MAX_SECONDS) -> Found:
     """The pods below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing.
 
     Raises:
@@ -59,8 +59,8 @@ def _found(cgroups: Cgroups, root: Path, folders: Iterable[Path]) -> Found:
             odd.append(folder)
             continue
         held = devices.setdefault(match[1].replace("_", "-"), {})
-        if len(devices) > MOST_PODS:
-            cgroups.give_up(root, MOST_PODS)
+        if len(devices) > MAX_PODS:
+            cgroups.give_up(root, MAX_PODS)
             break
         use = cgroups.read(folder, RDMA_FILE)
         knows = knows or bool(use)
@@ -74,4 +74,4 @@ def _found(cgroups: Cgroups, root: Path, folders: Iterable[Path]) -> Found:
         shown = first_names([escape_controls(path.name) for path in odd], NAMED_SUBJECTS)
         remarks += (ODD.format(folder=odd[0].parent, names=shown),)
     unread = limited.unread or (knows and bool(odd))
-    return replace(limited, remarks=remarks, pods=tuple(devices)[:MOST_JOBS], knows=knows, unread=unread)
+    return replace(limited, remarks=remarks, pods=tuple(devices)[:MAX_JOBS], knows=knows, unread=unread)

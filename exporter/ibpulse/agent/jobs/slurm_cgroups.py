@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.agent.jobs.cgroup_names import CONTROLLERS, MOST_SECONDS, Cgroups
+from ibpulse.agent.jobs.cgroup_names import CONTROLLERS, MAX_SECONDS, Cgroups
 from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names, natural_key, split_lines
 from ibpulse.core.jobs.claims import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
 
@@ -32,7 +32,7 @@ _SCOPE_OR_SERVICE = re.compile(rf"{_SCOPE.pattern}|slurmd(?:@.+)?\.service", re.
 # the first of the controllers
 OF_SLURM = 4
 # in one reading
-MOST_ASKED = 64
+MAX_ASKED = 64
 ODD = "{folder}: {names}: not the name of a job, such as job_42 or s5K1KKYAYG5D00; it is not known which jobs run."
 NO_PLACE = (
     "slurmd runs on this node, but below {root} it has no cgroup for jobs: set ProctrackType=proctrack/cgroup, or name "
@@ -42,7 +42,7 @@ NO_PLACE = (
 
 def read_slurm_cgroups(
     root: Path,
-    seconds: float = MOST_SECONDS,
+    seconds: float = MAX_SECONDS,
     numbers: MutableMapping[str, str] | None = None,
     proc: Path = Path("/proc"),
 ) -> Found:
@@ -82,7 +82,7 @@ class _Numbers:
 
     def __init__(self, cgroups: Cgroups, known: MutableMapping[str, str], proc: Path) -> None:
         self._cgroups, self._known, self._proc = cgroups, known, proc
-        self._left = MOST_ASKED
+        self._left = MAX_ASKED
 
     def find(self, folder: Path, name: str) -> str:
         """The number of a job; its SLUID if the number is not known."""

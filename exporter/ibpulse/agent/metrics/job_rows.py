@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ibpulse.agent.aggregator.job_totals import MOST_JOBS
+from ibpulse.agent.aggregator.job_totals import MAX_JOBS
 from ibpulse.agent.aggregator.snapshot import JobSnapshot, Snapshot
 from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.agent.metrics.ports import PORT_LABELS, port_values
@@ -12,7 +12,7 @@ from ibpulse.core.metrics.row import Labels, Subject, single
 from ibpulse.core.model import PortId
 
 # series of a shared port, whatever the number of its jobs
-MOST_INFOS = 16
+MAX_INFOS = 16
 
 
 def _infos(snapshot: Snapshot) -> Iterator[tuple[Labels, None]]:
@@ -21,7 +21,7 @@ def _infos(snapshot: Snapshot) -> Iterator[tuple[Labels, None]]:
         claim = job.claim
         for port in job.ports:
             written[port] = written.get(port, 0) + 1
-            if written[port] <= MOST_INFOS:
+            if written[port] <= MAX_INFOS:
                 names = (claim.id, claim.scheduler, claim.source, claim.name, claim.namespace)
                 yield (*port_values(port), *names), None
 
@@ -60,13 +60,13 @@ ROWS = (
     INFO.info(
         "ibpulse_port_job_info",
         "A job whose traffic the port carries, its scheduler, and the source that names it. A shared port has one "
-        f"sample for each of its jobs, at most {MOST_INFOS}. The labels name and namespace are only there with "
+        f"sample for each of its jobs, at most {MAX_INFOS}. The labels name and namespace are only there with "
         "jobs.names. Always 1.",
     ),
     STATISTICS.gauge(
         "ibpulse_job_step_period_seconds",
         "Period of the traffic of the job's rails: its step time, while they are silent that of the last steps. NaN if "
-        f"none was found. Like all statistics of jobs, for at most {MOST_JOBS} jobs of a node, and only for those that "
+        f"none was found. Like all statistics of jobs, for at most {MAX_JOBS} jobs of a node, and only for those that "
         "share no port.",
         lambda job: job.step_seconds,
         "seconds",

@@ -18,7 +18,7 @@ from ibpulse.core.jobs.job_history import JobPorts
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.reader import RingReader
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Node:
         if age > heartbeat_bound_seconds(self.reader.interval_ns):
             return False, f"Not ready: no sample was taken for {age:.0f} s; see the log."
         troubled = [known for known in self.supervisor.known_ports() if known.problem]
-        missing = "".join(f" {known.port.id}: {known.problem}." for known in troubled[:MOST_NAMED])
+        missing = "".join(f" {known.port.id}: {known.problem}." for known in troubled[:MAX_NAMED])
         return True, f"Ready: sampling {len(self.supervisor.slots)} ports.{missing}"
 
     def summarize(self, seconds: int, end_ns: int | None, had: JobPorts | None = None) -> Summary:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.agent.sampler.loop import LONGEST_READ
+from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.agent.sampler.plan import PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.sampling_interval import Cost, SamplingInterval, find_intervals
@@ -26,7 +26,7 @@ PARTS = 3
 SPAN_SECONDS = 3.0
 # planned samples per part, and the minimum number needed to evaluate it
 PART_SAMPLES = 20
-FEWEST_SAMPLES = 2
+MIN_SAMPLES = 2
 # A rate depends on four reads of its port. If 15 % of the reads are too long, half of the rates are missing, which is
 # no better than doubling the interval; below that, a longer interval would lose more than it gains.
 LONG_READ_QUANTILE = 0.85
@@ -81,7 +81,7 @@ def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last
     mean = np.where(present, reads.sum(axis=3), 0.0).sum(axis=2) / np.maximum(count, 1)
     each = np.sort(reads.reshape(*present.shape[:2], -1), axis=2)
     parts = np.stack([_quantile(each, 2 * count, LONG_READ_QUANTILE), mean], axis=2)
-    parts[count < FEWEST_SAMPLES] = np.nan
+    parts[count < MIN_SAMPLES] = np.nan
     whole = np.sort(each.reshape(len(ports), -1), axis=1)
     p99 = _quantile(whole, 2 * count.sum(axis=1), P99)
     return parts, np.stack([p99, whole[:, -1]], axis=1)
@@ -243,7 +243,7 @@ class AdaptiveInterval:
             done = f"sampling it every {longer} ms from now on, in a separate process that does not delay other devices"
         else:
             done = f"sampling it every {longer} ms from now on"
-        if reads.lasting.read_ns > LONGEST_READ * known.interval.stride * interval_ns:
+        if reads.lasting.read_ns > MAX_READ * known.interval.stride * interval_ns:
             done += ", but even so most of its samples are missing"
         if self._is_slow(reads.lasting, before, known.interval):
             return (
@@ -257,4 +257,4 @@ class AdaptiveInterval:
 
     def _is_slow(self, cost: Cost, before: SamplingInterval, interval: SamplingInterval) -> bool:
         """Whether the device itself is slow, rather than there being too many devices."""
-        return interval.own_process or cost.read_ns > LONGEST_READ * before.stride * self._reader.interval_ns
+        return interval.own_process or cost.read_ns > MAX_READ * before.stride * self._reader.interval_ns

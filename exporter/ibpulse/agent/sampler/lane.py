@@ -29,7 +29,7 @@ HUNG_READ_SECONDS = 0.25
 # A heartbeat this old is looked at more often, before it counts as a hung read.
 RECENT_SECONDS = 0.05
 # between two looks
-LONGEST_PAUSE_SECONDS = 0.4
+MAX_PAUSE_SECONDS = 0.4
 SILENT_SECONDS = 1.0
 STARTING_SECONDS = 15.0
 # A running sampler applies a new plan within a tick.
@@ -202,7 +202,7 @@ class Lane:
         if sign != self._last_sign:
             self._last_sign, self._signless_polls = sign, 0
             # the heartbeat tells when, unless this process itself slept for longer than it meant to
-            seen = max(before, self.word(at.L_HEARTBEAT_NS) / 1e9) if now - before < LONGEST_PAUSE_SECONDS else now
+            seen = max(before, self.word(at.L_HEARTBEAT_NS) / 1e9) if now - before < MAX_PAUSE_SECONDS else now
             self._last_sign_monotonic = min(seen, now)
         else:
             self._signless_polls += 1

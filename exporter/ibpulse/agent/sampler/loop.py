@@ -27,7 +27,7 @@ FAILURES_BEFORE_REST = 3
 REST_NS = 60 * SECOND_NS
 # A read may take this fraction of the time between two samples. If it takes longer, the time of the counter value is
 # uncertain: the error of the rate would be as large, and constant traffic would show peaks.
-LONGEST_READ = 0.1
+MAX_READ = 0.1
 # The driver refuses to read this file; retrying soon is pointless (infiniband-sysfs: every PMA failure is EINVAL).
 REFUSED = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM, errno.EBADMSG})
 # The file's device is gone; only a newly opened file can be read again.
@@ -140,7 +140,7 @@ class Loop:
         self.pack = struct.Struct(at.RECORD_FORMAT).pack_into
         """Stores a record in the `buffer`."""
         self.buffer = ring.words.cast("B")
-        self._longest_read_ns = int(LONGEST_READ * ring.interval_ns)
+        self._longest_read_ns = int(MAX_READ * ring.interval_ns)
 
     def apply(self, plan: Plan) -> None:
         """Follow this plan from the next tick on; ports that remain keep their descriptors.

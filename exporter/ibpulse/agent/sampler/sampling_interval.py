@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ibpulse.agent.sampler.loop import LONGEST_READ
+from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.base.units import SECOND_NS
 
 # Sampling three times slower than the refresh prevents aliasing with a cached counter.
@@ -20,7 +20,7 @@ OWN_PROCESS_SHARE = 1 / 4
 # moments.
 BUSY_SHARE = 1 / 2
 # Ticks at which all devices are due may take this fraction of the time until the next port is due.
-LONGEST_TICK = 3 / 4
+MAX_TICK = 3 / 4
 # The intervals of devices that cost more than this fraction of the costliest are lengthened together with it.
 ALIKE = 1 / 2
 # Maximum number of processes for slow devices; the other lanes are reserved for hung devices.
@@ -77,7 +77,7 @@ def find_intervals(
 ) -> dict[str, SamplingInterval]:
     """The shortest interval of each device at which no data is lost.
 
-    - A read takes at most a tenth of its device's interval; a longer one is discarded (`loop.LONGEST_READ`).
+    - A read takes at most a tenth of its device's interval; a longer one is discarded (`loop.MAX_READ`).
     - A few devices that take over a quarter of the interval are each read by a separate process, for at most half of
     its
       time. If most devices are that slow, the node as a whole is considered slow instead.
@@ -92,7 +92,7 @@ def find_intervals(
     strides = {}
     for device, cost in costs.items():
         alone = cost.tick_ns / BUSY_SHARE if device in separate else 0.0
-        wanted = max(least[device], cost.read_ns / (LONGEST_READ * interval_ns), alone / interval_ns)
+        wanted = max(least[device], cost.read_ns / (MAX_READ * interval_ns), alone / interval_ns)
         strides[device] = stride_above(wanted, interval_ns)
     shared = {device: cost for device, cost in costs.items() if device not in separate}
     _share(strides, shared, interval_ns)
@@ -121,7 +121,7 @@ def _share(strides: dict[str, int], costs: Mapping[str, Cost], interval_ns: int)
             _lengthen(strides, (device for device, load in loads.items() if load >= least_load), interval_ns)
             continue
         often = min(strides[device] for device in costs)
-        if whole_ns <= LONGEST_TICK * often * interval_ns:
+        if whole_ns <= MAX_TICK * often * interval_ns:
             return
         _lengthen(strides, (device for device in loads if strides[device] == often), interval_ns)
 

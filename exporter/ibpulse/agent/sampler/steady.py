@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 
 from ibpulse.agent.sampler.deadlines import TORN_NS, USUAL_GROWTH, TickClock
-from ibpulse.agent.sampler.loop import LONGEST_READ, READ_BYTES, Loop
+from ibpulse.agent.sampler.loop import MAX_READ, READ_BYTES, Loop
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -32,7 +32,7 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
     wanted_at, heartbeat_at, device_at = begin + at.L_PLAN_WANTED, begin + at.L_HEARTBEAT_NS, begin + at.L_DEVICE
     tick_at, ticks_at, begun_at = begin + at.L_TICK, begin + at.L_TICKS, begin + at.L_BEGUN
     interval, capacity, record_bytes = ring.interval_ns, ring.capacity, at.RECORD_WORDS * at.WORD
-    half, growth, longest = interval // 2, interval // USUAL_GROWTH, int(LONGEST_READ * interval)
+    half, growth, longest = interval // 2, interval // USUAL_GROWTH, int(MAX_READ * interval)
     plan, ticks = words[begin + at.L_PLAN_APPLIED], words[ticks_at]
     tick, began, offset, usual = clock.tick, clock.began_ns, clock.offset_ns, clock.usual_ns
     deadline = (tick - clock.shift) * interval - offset

@@ -56,14 +56,14 @@ NOT_STARTED = "the sampler could not be started"
 STARVED = "the sampler did not get the processor: its reads waited for it, not for a device"
 STARVED_ADVICE = "no device is to blame; set sampler.scheduler=fifo, or keep a CPU free for sampler.cpu"
 # a heartbeat of this age, or of so many intervals, is that of a sampler that does not sample
-LEAST_BOUND_SECONDS = 5.0
+MIN_BOUND_SECONDS = 5.0
 BOUND_INTERVALS = 20
 NO_DETAILS: Mapping[str, str] = {}
 
 
 def heartbeat_bound_seconds(interval_ns: int) -> float:
     """The age up to which the sampler's last heartbeat is recent."""
-    return max(LEAST_BOUND_SECONDS, BOUND_INTERVALS * interval_ns / SECOND_NS)
+    return max(MIN_BOUND_SECONDS, BOUND_INTERVALS * interval_ns / SECOND_NS)
 
 
 class PortInventory(Protocol):

@@ -29,7 +29,7 @@ HW_COUNTERS = "hw_counters"
 # sysfs does not show HZ; distributions ship HZ=250.
 JIFFY_SECONDS = 0.004
 DEFAULT_LIFESPAN_SECONDS = 0.010
-LONGEST_LIFESPAN_MS = 10_000
+MAX_LIFESPAN_MS = 10_000
 
 # The longest sampling interval is a second: a counter that changes less than three times per second can alias.
 SELDOM_SECONDS = 1 / 3
@@ -53,7 +53,7 @@ OCTETS_NOTE = "irdma counts IP octets, without the Ethernet header."
 WORDS = (("port_xmit_data",), ("port_rcv_data",))
 BYTES = (("tx_bytes",), ("rx_bytes",))
 _OF_BYTES = re.compile("byte|octet", re.IGNORECASE)
-MOST_NAMES = 4
+MAX_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ def _name_bytes(port_folder: str, driver: str) -> str:
     ]
     if not names:
         return ""
-    more = [f"{len(names) - MOST_NAMES} more files"] if len(names) > MOST_NAMES + 1 else []
-    shown = sentence_list([*names[:MOST_NAMES], *more] if more else names)
+    more = [f"{len(names) - MAX_NAMES} more files"] if len(names) > MAX_NAMES + 1 else []
+    shown = sentence_list([*names[:MAX_NAMES], *more] if more else names)
     return f"its driver{f' {driver}' if driver else ''} names bytes in {shown}, but {UNKNOWN_BYTES}"
 
 
@@ -187,7 +187,7 @@ def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:
 def read_lifespan_seconds(folder: str) -> float:
     """Time for which the kernel caches the counters of an `hw_counters` folder; the default if not readable."""
     lifespan_ms = parse_count(read_value(folder, "lifespan"))
-    if lifespan_ms is None or lifespan_ms > LONGEST_LIFESPAN_MS:
+    if lifespan_ms is None or lifespan_ms > MAX_LIFESPAN_MS:
         return DEFAULT_LIFESPAN_SECONDS
     return lifespan_ms / 1000
 

@@ -46,7 +46,7 @@ REFRESH_SCANS = 12
 QUICK_RETRIES = 3
 ACTIVE = "4"
 # a node GUID has 19 characters; together with an inode, both fit into a slot of the ring
-LONGEST_GUID, LONGEST_FUNCTION = 32, 40
+MAX_GUID, MAX_FUNCTION = 32, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def read_facts(device_folder: str) -> DeviceFacts:
 def identify(facts: DeviceFacts, folder: str, inode: int) -> DeviceIdentity:
     """Identity of the device with these facts, whose directory has this inode."""
     guid = facts.identity.guid if facts.identity.guid.strip("0:") else ""
-    return DeviceIdentity(guid[:LONGEST_GUID], Path(facts.function).name[:LONGEST_FUNCTION], inode, folder)
+    return DeviceIdentity(guid[:MAX_GUID], Path(facts.function).name[:MAX_FUNCTION], inode, folder)
 
 
 def find_netdev(device_folder: str, port: int) -> str:

@@ -48,7 +48,7 @@ PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOF
 REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 TRIES = 3
 FIRST_PAUSE_NS = 60 * SECOND_NS
-LONGEST_PAUSE_NS = 600 * SECOND_NS
+MAX_PAUSE_NS = 600 * SECOND_NS
 SLOW_READ_NS = SECOND_NS
 
 
@@ -390,7 +390,7 @@ class CounterReader:
             return
         refused = text.code in REFUSALS or text.fault in (ReadFault.NO_PMA, ReadFault.NONE)
         if refused:
-            trouble.pause_ns = min(max(FIRST_PAUSE_NS, 2 * trouble.pause_ns), LONGEST_PAUSE_NS)
+            trouble.pause_ns = min(max(FIRST_PAUSE_NS, 2 * trouble.pause_ns), MAX_PAUSE_NS)
             trouble.again_ns = now_ns + trouble.pause_ns
         if not text.reason and self._counter_set == "all":
             # a file that never holds a number is not an error if all files are read

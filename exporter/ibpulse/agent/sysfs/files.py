@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ibpulse.base.text import natural_key
 
-LARGEST_FILE_BYTES = 4096
-LONGEST_LINE_BYTES = 256
+MAX_FILE_BYTES = 4096
+MAX_LINE_BYTES = 256
 NO_PMA = "N/A (no PMA)"
 ALL_ONES = 2**64 - 1
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
@@ -46,7 +46,7 @@ def read_text(path: str) -> Text:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            raw = os.read(descriptor, LARGEST_FILE_BYTES)
+            raw = os.read(descriptor, MAX_FILE_BYTES)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -164,13 +164,13 @@ class KeptFile:
             try:
                 # a file without a link to it was replaced by another one of the same name
                 if os.fstat(self._descriptor).st_nlink:
-                    return os.pread(self._descriptor, LONGEST_LINE_BYTES, 0)
+                    return os.pread(self._descriptor, MAX_LINE_BYTES, 0)
             except OSError as error:
                 if error.errno not in GONE:
                     raise
             self.close()
         self._descriptor = self._open()
-        return os.pread(self._descriptor, LONGEST_LINE_BYTES, 0)
+        return os.pread(self._descriptor, MAX_LINE_BYTES, 0)
 
     def _open(self) -> int:
         for path in self._paths[:-1]:

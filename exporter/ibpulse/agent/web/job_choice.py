@@ -13,19 +13,19 @@ from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import HoldingAnswer, JobPortsAnswer
 from ibpulse.core.http.problems import ProblemError, bad_parameter
-from ibpulse.core.jobs.claims import MOST_TEXT, Key
+from ibpulse.core.jobs.claims import MAX_TEXT, Key
 from ibpulse.core.jobs.job_history import ChosenJob, Holding, JobPorts, JobRecord, list_jobs
 from ibpulse.core.ring import layout as at
 
 NAMED_JOBS = 20
-MOST_KNOWN = 256
+MAX_KNOWN = 256
 # in a description, which is also in the header of an NPY answer, of which clients read at most 64 KiB
-MOST_HOLDINGS, MOST_PORT_NAMES = 32, 512
+MAX_HOLDINGS, MAX_PORT_NAMES = 32, 512
 
 OptionalJob = Annotated[
     str | None,
-    Field(max_length=2 * MOST_TEXT),
-    WithJsonSchema({"type": "string", "maxLength": 2 * MOST_TEXT}),
+    Field(max_length=2 * MAX_TEXT),
+    WithJsonSchema({"type": "string", "maxLength": 2 * MAX_TEXT}),
 ]
 JOB_HELP = (
     "Id of a job: only the ports that it had in the span are included, and only while it had them. If two schedulers "
@@ -36,9 +36,9 @@ JOB_HELP = (
 def describe_ports(job: ChosenJob, from_ns: int, to_ns: int) -> JobPortsAnswer:
     """The ports of a job between two wall times; if they are very many, the newest."""
     found = [holding for record in job.records for holding in record.holdings]
-    newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MOST_HOLDINGS - 1 : -1]
+    newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MAX_HOLDINGS - 1 : -1]
     named = np.cumsum([len(each.ports) for each in newest])
-    kept = newest[: max(1, int(np.searchsorted(named, MOST_PORT_NAMES, side="right")))]
+    kept = newest[: max(1, int(np.searchsorted(named, MAX_PORT_NAMES, side="right")))]
     return JobPortsAnswer.model_construct(
         job_id=job.id,
         scheduler=job.key[0],
@@ -79,7 +79,7 @@ def choose_job(parts: WebParts, text: str | None) -> ChosenJob | None:
         ids = list(dict.fromkeys(record.job.claim.id for record in records))
         known = first_names(ids, NAMED_JOBS) or "none"
         reason = f"No such job: {text[:64]!r}. Known jobs: {known}."
-        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MOST_KNOWN])
+        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MAX_KNOWN])
     if len(found) > 1:
         names = sorted(":".join(key) for key in found)
         raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")

@@ -20,7 +20,7 @@ UNITS = ("MiB/s", "Gb/s")
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce"]
 ALGORITHMS = ("ring", "tree", "hierarchical", "collnet")
 COUNT = whole(1, 1_000_000)
-MOST_RANKS = 1_000_000
+MAX_RANKS = 1_000_000
 THEMES = ("light", "dark")
 
 OPTIONS = {
@@ -95,10 +95,10 @@ OPTIONS = {
         ),
         Option(
             "--ranks",
-            type=whole(2, MOST_RANKS),
+            type=whole(2, MAX_RANKS),
             help="Expert-parallel ranks (default: one for each expert).",
         ),
-        Option("--nodes", type=whole(1, MOST_RANKS), help="Nodes of these ranks (default: unknown)."),
+        Option("--nodes", type=whole(1, MAX_RANKS), help="Nodes of these ranks (default: unknown)."),
         Option(
             "--placement",
             type=Path,

@@ -10,7 +10,7 @@ from ibpulse.commands.options import Option, format_option, recording_or_address
 from ibpulse.workbench.pictures.options import THEMES
 
 LAST = "5m"
-MOST_PROCESSES = 256
+MAX_PROCESSES = 256
 FLEET_PICTURES = ("waterfall", "rails", "lateness")
 ORDERS = ("lateness", "rack", "name")
 WIDTH, DPI = 2000, 200
@@ -55,8 +55,8 @@ OPTIONS = {
         Option("--to", dest="end", type=INSTANT, help="End at this wall-clock time (default: now)."),
         Option(
             "--processes",
-            type=whole(1, MOST_PROCESSES),
-            default=min(os.cpu_count() or 1, MOST_PROCESSES),
+            type=whole(1, MAX_PROCESSES),
+            default=min(os.cpu_count() or 1, MAX_PROCESSES),
             help="Processes that compute the small tiers (default: one for each CPU).",
         ),
         Option(

@@ -13,7 +13,7 @@ EVERY = "10s"
 WORKLOADS = (
     "dense", "moe", "expert-parallel", "constant", "square", "idle", "model:qwen2.5-7b-fsdp", "model:mixtral-8x7b-fsdp"
 )  # fmt: skip
-MOST_NODES = 64
+MAX_NODES = 64
 _WIDTH = max(map(len, FAULTS))
 
 FABRIC = (
@@ -29,7 +29,7 @@ FABRIC = (
     ),
     Option(
         "--nodes",
-        type=whole(1, MOST_NODES),
+        type=whole(1, MAX_NODES),
         default=1,
         help="Number of nodes, up to 64, that share one job and have different clocks; one of them is a straggler, and "
         "one rail is hot (default: 1).",

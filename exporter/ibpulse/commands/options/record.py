@@ -23,7 +23,7 @@ IDLE = "10s"
 TIME_UNITS = ("s", "ms", "us", "ns")
 FORMATS = ("text", "markdown", "json", "html")
 TIMESCALES = "10ms,50ms,100ms,1s"
-LEAST_RESAMPLES, MOST_RESAMPLES = 100, 100_000
+MIN_RESAMPLES, MAX_RESAMPLES = 100, 100_000
 # a GIF gives frame durations in whole hundredths of a second
 FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
 
@@ -139,7 +139,7 @@ OPTIONS = {
         ),
         Option(
             "--resamples",
-            type=whole(LEAST_RESAMPLES, MOST_RESAMPLES),
+            type=whole(MIN_RESAMPLES, MAX_RESAMPLES),
             default=4000,
             help="Number of bootstrap resamples (default: 4000).",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ibpulse.base.values import whole
 from ibpulse.commands.options import Option
 
-MOST_NODES = 64
+MAX_NODES = 64
 SHELLS = ("bash", "zsh", "fish")
 
 OPTIONS = {
@@ -13,8 +13,8 @@ OPTIONS = {
     "gateway": (
         Option(
             "--demo",
-            type=whole(2, MOST_NODES),
-            help=f"Simulate this many nodes, 2 to {MOST_NODES}, and serve them; needs no hardware.",
+            type=whole(2, MAX_NODES),
+            help=f"Simulate this many nodes, 2 to {MAX_NODES}, and serve them; needs no hardware.",
         ),
     ),
     "config": (

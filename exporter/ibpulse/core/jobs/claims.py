@@ -11,10 +11,10 @@ from ibpulse.core.model import JOB_BASES, JOB_SOURCES, PortId
 SLURM, KUBERNETES = "slurm", "kubernetes"
 FILE, SLURM_MAP, SLURM_CGROUP, KUBERNETES_CGROUP = SOURCES = JOB_SOURCES
 
-MOST_JOBS = 256
-MOST_TEXT = 128
+MAX_JOBS = 256
+MAX_TEXT = 128
 Key = tuple[str, str]
-_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MOST_TEXT - 1}}}", re.ASCII)
+_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_TEXT - 1}}}", re.ASCII)
 
 
 def is_job_id(text: str) -> bool:
@@ -101,8 +101,8 @@ ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = JOB_BASES
 
 
 def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:
-    """What was found, at most `MOST_JOBS` jobs of it."""
-    more = len(claims) > MOST_JOBS
+    """What was found, at most `MAX_JOBS` jobs of it."""
+    more = len(claims) > MAX_JOBS
     if more:
-        remarks += (f"{place}: there are more than {MOST_JOBS} jobs; the others are ignored.",)
-    return Found(tuple(claims[:MOST_JOBS]), remarks, whole=not more, cut=more, unread=more)
+        remarks += (f"{place}: there are more than {MAX_JOBS} jobs; the others are ignored.",)
+    return Found(tuple(claims[:MAX_JOBS]), remarks, whole=not more, cut=more, unread=more)

@@ -11,12 +11,12 @@ import numpy as np
 
 from ibpulse.core.arrays import Bools
 from ibpulse.core.events.event import JOB_KINDS, SURROGATE, Event, is_port_name
-from ibpulse.core.jobs.claims import BASES, MOST_TEXT, Claim, Key, PlacedJob, is_job_id
+from ibpulse.core.jobs.claims import BASES, MAX_TEXT, Claim, Key, PlacedJob, is_job_id
 from ibpulse.core.model import PortId
 
 BEGAN, CHANGED, ENDED = JOB_KINDS
 # longer lists would make events longer than their readers accept
-MOST_PORTS = 256
+MAX_PORTS = 256
 # a tick after every other one
 FOREVER = 2**62
 
@@ -68,7 +68,7 @@ def job_details(job: PlacedJob, *, known: bool = True, with_cgroup: bool = False
     """The details of an event about a job; `known` says whether it is known when it began."""
     details: dict[str, Any] = {
         **job.claim.members,
-        "ports": [str(port) for port in job.ports[:MOST_PORTS]],
+        "ports": [str(port) for port in job.ports[:MAX_PORTS]],
         "basis": job.basis,
         "running_before": not known,
         "cgroup": with_cgroup,
@@ -84,11 +84,11 @@ def read_job(details: Mapping[str, Any]) -> PlacedJob | None:
         return None
     if not is_job_id(words["job_id"]) or words["basis"] not in ("", *BASES):
         return None
-    if any(len(word) > MOST_TEXT or SURROGATE.search(word) for word in words.values()):
+    if any(len(word) > MAX_TEXT or SURROGATE.search(word) for word in words.values()):
         return None
     claim = Claim(words["job_id"], words["scheduler"], words["source"], words["name"], words["namespace"])
     names = [name for name in ports if isinstance(name, str) and is_port_name(name) and not SURROGATE.search(name)]
-    split = (name.rpartition(":") for name in names[:MOST_PORTS])
+    split = (name.rpartition(":") for name in names[:MAX_PORTS])
     return PlacedJob(claim, tuple(PortId(device, int(number)) for device, _, number in split), words["basis"])
 
 

@@ -20,15 +20,15 @@ from ibpulse.core.events.event import MAX_STRIDE
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings.recorded_jobs import jobs_from_json, jobs_to_json
 from ibpulse.core.recordings.recording import (
-    MOST_BYTES_PER_SECOND,
-    MOST_SECONDS,
+    MAX_BYTES_PER_SECOND,
+    MAX_SECONDS,
     RecordedPort,
     Recording,
     RecordingMeta,
     events_from_json,
     events_to_json,
 )
-from ibpulse.core.statistics.plausible import MOST_STEPS, STEPS, Steps
+from ibpulse.core.statistics.plausible import MAX_STEPS, STEPS, Steps
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -110,7 +110,7 @@ def _read_members(members: dict[str, Any]) -> RecordingMeta:
 def _check_numbers(port: RecordedPort) -> None:
     """Numbers with which nothing that is computed from them can overflow."""
     rate, seconds = port.rate_bytes_per_second or 1.0, port.resolution_seconds or 0.0
-    sound = 1.0 <= rate <= MOST_BYTES_PER_SECOND and 0.0 <= seconds <= MOST_SECONDS and port.stride <= MAX_STRIDE
+    sound = 1.0 <= rate <= MAX_BYTES_PER_SECOND and 0.0 <= seconds <= MAX_SECONDS and port.stride <= MAX_STRIDE
     if not sound:
         reason = f"has invalid metadata: a number of port {port.id} is out of bounds"
         raise ValueError(f"{reason}; use the file that ibpulse wrote")
@@ -253,7 +253,7 @@ def _count_steps(uncertainty: npt.NDArray[np.float32]) -> Steps:
     if not (np.isfinite(uncertainty) & (uncertainty >= 0)).all():
         raise ValueError("has an uncertainty that is negative or not finite; use the file that ibpulse wrote")
     # limited before the product, which could be infinite
-    steps: Steps = np.rint(np.minimum(uncertainty, MOST_STEPS / STEPS) * np.float32(STEPS)).astype(np.uint16)
+    steps: Steps = np.rint(np.minimum(uncertainty, MAX_STEPS / STEPS) * np.float32(STEPS)).astype(np.uint16)
     return steps
 
 

@@ -18,8 +18,8 @@ from ibpulse.core.jobs.claims import Key, PlacedJob
 from ibpulse.core.jobs.job_history import BEGAN, CHANGED, ENDED, Holding, JobRecord, job_details, read_job
 from ibpulse.core.model import PortId
 
-MOST_JOBS = 1000
-MOST_JOB_BYTES = 500_000
+MAX_JOBS = 1000
+MAX_JOB_BYTES = 500_000
 TIMES = ("began", "ended")
 
 
@@ -124,8 +124,8 @@ def jobs_from_json(members: object) -> tuple[JobRecord, ...]:
     """
     if not isinstance(members, list):
         raise ValueError("has invalid metadata: jobs are not a list")  # noqa: TRY004 (a fault of the value)
-    if len(members) > MOST_JOBS:
-        raise ValueError(f"has {len(members)} jobs; at most {MOST_JOBS} are read")
+    if len(members) > MAX_JOBS:
+        raise ValueError(f"has {len(members)} jobs; at most {MAX_JOBS} are read")
     return tuple(job_from_json(each) for each in members)
 
 
@@ -159,7 +159,7 @@ def limit_jobs(jobs: Iterable[JobRecord]) -> tuple[tuple[JobRecord, ...], int]:
     going = sorted(every, key=lambda record: MAX_INTEGER if record.ended_ns is None else record.ended_ns)
     sizes = [len(orjson.dumps(jobs_to_json([record]))) for record in going]
     total, left_out = sum(sizes), 0
-    while len(going) - left_out > MOST_JOBS or total > MOST_JOB_BYTES:
+    while len(going) - left_out > MAX_JOBS or total > MAX_JOB_BYTES:
         total, left_out = total - sizes[left_out], left_out + 1
     gone = {id(record) for record in going[:left_out]}
     return tuple(record for record in every if id(record) not in gone), left_out

@@ -18,7 +18,7 @@ from ibpulse.core.events import Event, PortHistory
 from ibpulse.core.events.event import STARTED, from_json, to_json
 from ibpulse.core.jobs.job_history import JobRecord, trace_jobs
 from ibpulse.core.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, Port, PortId, PortIdentity, PortState, settle_role
-from ibpulse.core.recordings.recorded_jobs import MOST_JOBS, jobs_at_begin, limit_jobs, trace_holdings
+from ibpulse.core.recordings.recorded_jobs import MAX_JOBS, jobs_at_begin, limit_jobs, trace_holdings
 from ibpulse.core.statistics.plausible import Steps, lower_bound
 
 Number = TypeVar("Number", bound=np.generic)
@@ -27,8 +27,8 @@ MAX_PORTS = 256
 MAX_INTERVAL_NS = 3_600_000_000_000
 LATEST_NS = 2**63 - 1
 # a counter that jumps by all its 64 bits in a microsecond makes 7e25; squares and sums of such rates are finite
-MOST_BYTES_PER_SECOND = 1e27
-MOST_SECONDS = LATEST_NS / 1e9
+MAX_BYTES_PER_SECOND = 1e27
+MAX_SECONDS = LATEST_NS / 1e9
 # about 400 bytes of JSON each
 MAX_EVENTS = 4000
 MAX_EVENT_BYTES = 2_000_000
@@ -133,8 +133,8 @@ class RecordingMeta:
             raise ValueError("a port is listed twice")
         if len(self.events) > MAX_EVENTS:
             raise ValueError(f"{len(self.events)} events; a recording has at most {MAX_EVENTS}")
-        if len(self.jobs) > MOST_JOBS:
-            raise ValueError(f"{len(self.jobs)} jobs; a recording has at most {MOST_JOBS}")
+        if len(self.jobs) > MAX_JOBS:
+            raise ValueError(f"{len(self.jobs)} jobs; a recording has at most {MAX_JOBS}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,8 +165,8 @@ class Recording:
         if any(each is not None and each.shape != shape for each in (self.steps, self.merged)):
             raise ValueError(f"uncertainties or marks do not fit the rates, of {shape}")
         holes = np.isnan(self.bytes_per_second)
-        sound = (self.seconds >= 0) & (self.seconds <= MOST_SECONDS)
-        sound &= ((self.bytes_per_second >= 0) & (self.bytes_per_second <= MOST_BYTES_PER_SECOND)) | holes
+        sound = (self.seconds >= 0) & (self.seconds <= MAX_SECONDS)
+        sound &= ((self.bytes_per_second >= 0) & (self.bytes_per_second <= MAX_BYTES_PER_SECOND)) | holes
         if not sound.all():
             raise ValueError("a rate or its time is negative or not finite, or higher than counters can make it")
         if self.seconds[holes].any():

@@ -21,7 +21,7 @@ from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import Block, RingReader
 from ibpulse.core.statistics.common_instants import common_rates
 from ibpulse.core.statistics.plain_peaks import plain_peaks
-from ibpulse.core.statistics.plausible import MOST_BEFORE, NO_MERGES, UNLIMITED, LineRate, Merges, join_merges
+from ibpulse.core.statistics.plausible import MAX_BEFORE, NO_MERGES, UNLIMITED, LineRate, Merges, join_merges
 from ibpulse.core.statistics.rate_series import Detail, RateSeries, SeriesDraft, draft_series, finish_series
 from ibpulse.core.statistics.rates import Rates, Timing, bridge, rates
 
@@ -56,7 +56,7 @@ def complete_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -
 
 def ticks_to_complete(widest: int) -> int:
     """The number of ticks from the newest complete tick to the newest tick."""
-    return (MOST_BEFORE + 1) * widest - 1
+    return (MAX_BEFORE + 1) * widest - 1
 
 
 def settled_tick(reader: RingReader, widest: int, wall_ns: int | None = None) -> int:
@@ -140,13 +140,13 @@ class StrideGroup:
     def decided(self, now_tick: int) -> Counts:
         """The newest tick of each port whose sample no later one can revise at `now_tick`.
 
-        It is `MOST_BEFORE` samples before the newest one, or that one itself if it has settled; 0 if there is none.
+        It is `MAX_BEFORE` samples before the newest one, or that one itself if it has settled; 0 if there is none.
         """
         block, stride = self.block, int(self.block.stride[0])
         ticks = block.first_tick + np.arange(block.present.shape[1])
         newest = np.where(block.present & (ticks <= now_tick), ticks, 0).max(axis=1)
         settled = now_tick - ticks_to_settle(block.interval_ns, stride)
-        return np.asarray(np.maximum(newest - MOST_BEFORE * stride, np.minimum(newest, settled - settled % stride)))
+        return np.asarray(np.maximum(newest - MAX_BEFORE * stride, np.minimum(newest, settled - settled % stride)))
 
 
 def read_groups(
@@ -163,7 +163,7 @@ def read_groups(
     If their rates are to be `summed`, they reach back to the last read of each port if that was less than 1 s before.
     """
     for stride, rows in rows_by_stride(strides):
-        before, after = (MOST_BEFORE + 1) * stride, ticks_to_complete(stride)
+        before, after = (MAX_BEFORE + 1) * stride, ticks_to_complete(stride)
         chosen = [slots[row] for row in rows]
         block = reader.read(chosen, first_tick - before, last_tick + after)
         if summed and (block.present.any(axis=1) & ~block.present[:, :before].any(axis=1)).any():
@@ -230,7 +230,7 @@ def read_peaks(
 ) -> tuple[Floats, Merges]:
     """The peaks and the merges of `read_rates`, faster where nothing is missing, reset or above the line rate."""
     if slots and max(strides) == 1:
-        before, after = MOST_BEFORE + 1, ticks_to_complete(1)
+        before, after = MAX_BEFORE + 1, ticks_to_complete(1)
         block = reader.read(slots, first_tick - before, last_tick + after)
         if block.strides is None and block.present.all() and (block.stride == 1).all():
             words = block.records.view(np.int64).transpose(0, 2, 1)
@@ -276,7 +276,7 @@ def read_series(
     """
     last = run.tick + run.count - 1
     for stride, rows in rows_by_stride(reader.strides(slots)):
-        before = (MOST_BEFORE + 1) * stride
+        before = (MAX_BEFORE + 1) * stride
         padded = max(last, min(last + ticks_to_complete(stride), newest_tick))
         together = max(1, CACHED_RECORDS // (padded - run.tick + before + 1))
         drafts, ends = [], []
@@ -313,9 +313,9 @@ def _find_end(block: Block, index: int, newest_tick: int) -> int:
     stride = int(block.stride[index])
     if block.strides is not None:
         widest = int(block.strides[index].max())
-        stride = int(block.strides[index, -(MOST_BEFORE + 1) * widest :].max())
+        stride = int(block.strides[index, -(MAX_BEFORE + 1) * widest :].max())
     # up to the last sample that has all samples after it which may be merged with it
-    return newest_tick - newest_tick % stride - MOST_BEFORE * stride + 1 - block.first_tick
+    return newest_tick - newest_tick % stride - MAX_BEFORE * stride + 1 - block.first_tick
 
 
 def runs_of_ticks(reader: RingReader, first_tick: int, end_tick: int) -> list[TickRun]:

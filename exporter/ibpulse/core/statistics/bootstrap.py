@@ -16,7 +16,7 @@ import numpy as np
 
 from ibpulse.core.arrays import Floats
 
-FEWEST_UNITS = 20
+MIN_UNITS = 20
 """Minimum number of units: with fewer, a 95 % interval covers the true value in less than 90 % of runs."""
 
 STRONG_CORRELATION = 0.5
@@ -64,7 +64,7 @@ def resample(
     Law: without `begun`, the mean over all resamples converges to the sums of the run itself.
     """
     units = len(sums)
-    if units < FEWEST_UNITS:
+    if units < MIN_UNITS:
         return None
     groups = units // (size or group_size(units))
     firsts = np.arange(groups) * units // groups

@@ -16,7 +16,7 @@ import numpy as np
 
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.arrays import Counts, Floats
-from ibpulse.core.defaults import FEWEST_PEERS
+from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.clock_offsets import ClockOffset
 from ibpulse.core.statistics.steps.edges import EdgeTimes, StepTimes
 
@@ -94,7 +94,7 @@ class Lateness:
     @property
     def enough_peers(self) -> bool:
         """Whether it has enough peers to be called late."""
-        return self.peers >= FEWEST_PEERS
+        return self.peers >= MIN_PEERS
 
     @property
     def late(self) -> bool:

@@ -2,9 +2,9 @@
 
 A counter has its value at some moment of its read, so the time between two reads is uncertain by half the width of
 each. A rate above the line rate by more than that means that the counter or the read was late: the sample is merged
-with the fewest samples before it, at most `MOST_BEFORE`, whose mean is possible again. Merges are nested or apart from
+with the fewest samples before it, at most `MAX_BEFORE`, whose mean is possible again. Merges are nested or apart from
 each other, because a sum that fits does not begin within one that does not; the outermost counts. So the value of a
-sample depends on `MOST_BEFORE` samples before and after it, and on nothing else.
+sample depends on `MAX_BEFORE` samples before and after it, and on nothing else.
 
 A counter that increases by even more than the line carries in a second more has jumped: that is missing data.
 """
@@ -23,16 +23,16 @@ import numpy.typing as npt
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats
 
-MOST_BEFORE = 4
+MAX_BEFORE = 4
 LATE_NS = SECOND_NS
-"""No counter is later than that, unless `MOST_BEFORE` samples take longer."""
+"""No counter is later than that, unless `MAX_BEFORE` samples take longer."""
 FASTEST = 1e12
 """More than any port carries, for ports of unknown line rate."""
 STEPS = 1000
 """Uncertainties are whole numbers of steps, rounded up: 0.1 % of the rate each."""
 SURE_STEPS = 10
 """A rate that is at most this uncertain, 1 %, counts as it is in a peak."""
-MOST_STEPS = 2**16 - 1
+MAX_STEPS = 2**16 - 1
 
 Steps = npt.NDArray[np.uint16]
 
@@ -52,7 +52,7 @@ def uncertainty_steps(
     """
     short = np.maximum(nominal_ns - elapsed_ns, 0)
     steps: Counts = (widths_ns * (STEPS // 2) + short * STEPS) // np.maximum(elapsed_ns, 1) + 1
-    return np.minimum(steps, MOST_STEPS).astype(np.uint16)
+    return np.minimum(steps, MAX_STEPS).astype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ UNLIMITED = LineRate()
 
 def lateness_ns(stride: int, interval_ns: int) -> int:
     """How late a counter may be that is sampled every `stride` ticks."""
-    return max(LATE_NS, MOST_BEFORE * stride * interval_ns)
+    return max(LATE_NS, MAX_BEFORE * stride * interval_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ def _find_begins(samples: Samples, found: _Found, limits: Floats) -> Counts:
     """The read at which the merge of each implausible sample begins; -1 if there is none."""
     begin = np.full(len(found.end), -1, dtype=np.int64)
     left = np.arange(len(found.end))
-    for before in range(1, MOST_BEFORE + 1):
+    for before in range(1, MAX_BEFORE + 1):
         start = found.end[left] - (before + 1) * samples.stride
         left, start = left[start >= 0], start[start >= 0]
         row, way, end, sample = found.row[left], found.way[left], found.end[left], start + samples.stride
@@ -298,7 +298,7 @@ def _spread(samples: Samples, found: _Found, rates: Floats, steps: Steps) -> Non
     elapsed = samples.time_ns[last] - samples.time_ns[first]
     mean = moved * float(SECOND_NS) / elapsed
     doubt = uncertainty_steps(samples.width_ns[first] + samples.width_ns[last], elapsed)
-    for before in range(MOST_BEFORE + 1):
+    for before in range(MAX_BEFORE + 1):
         at = found.end - before * samples.stride
         inside = at > found.begin
         where = found.row[inside], found.way[inside], at[inside]

@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 
 from ibpulse.core.arrays import Bools, Counts, Floats
-from ibpulse.core.defaults import FEWEST_PEERS
+from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import MAD_TO_DEVIATION
 from ibpulse.core.statistics.quantiles import quantile
 from ibpulse.core.statistics.steps.runs import find_equal_runs
@@ -49,7 +49,7 @@ def find_hot_rail(rails: Mapping[str, Mapping[str, float]]) -> HotRail | None:
     nodes = 0
     for carried in rails.values():
         total = sum(carried.values())
-        if total <= 0 or len(carried) <= FEWEST_PEERS:
+        if total <= 0 or len(carried) <= MIN_PEERS:
             continue
         nodes += 1
         port = max(carried, key=carried.__getitem__)
@@ -79,7 +79,7 @@ class RailSplit:
 
     def hot_rails(self) -> list[tuple[str, float, int]]:
         """Rails that carry clearly more on more than half of the nodes: name, factor, and number of these nodes."""
-        if np.count_nonzero(~np.isnan(self.rail)) <= FEWEST_PEERS:
+        if np.count_nonzero(~np.isnan(self.rail)) <= MIN_PEERS:
             return []
         relative = self.rail * self.rest
         hot, known = np.count_nonzero(relative >= HOT_FACTOR, axis=0), np.count_nonzero(~np.isnan(relative), axis=0)
@@ -89,7 +89,7 @@ class RailSplit:
 
     def differing_nodes(self) -> list[tuple[str, float]]:
         """Nodes whose rails carry clearly more or less than those of the others, with the factor."""
-        if np.count_nonzero(~np.isnan(self.node)) <= FEWEST_PEERS:
+        if np.count_nonzero(~np.isnan(self.node)) <= MIN_PEERS:
             return []
         away = np.abs(np.log(self.node))
         return [(self.nodes[place], float(self.node[place])) for place in np.flatnonzero(away >= math.log(HOT_FACTOR))]
@@ -98,7 +98,7 @@ class RailSplit:
         """Single ports that carry clearly more or less than their node and their rail explain: node, rail, factor."""
         away = np.abs(np.log(self.rest))
         peers = [np.count_nonzero(np.isfinite(away), axis=axis, keepdims=True) - 1 for axis in (0, 1)]
-        away[np.minimum(*peers) < FEWEST_PEERS] = np.nan
+        away[np.minimum(*peers) < MIN_PEERS] = np.nan
         known = away[np.isfinite(away)]
         if not known.size:
             return []

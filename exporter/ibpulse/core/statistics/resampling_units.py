@@ -10,7 +10,7 @@ import numpy as np
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.statistics import moments, signature
 from ibpulse.core.statistics.balance import measure_fairness
-from ibpulse.core.statistics.bootstrap import FEWEST_UNITS
+from ibpulse.core.statistics.bootstrap import MIN_UNITS
 from ibpulse.core.statistics.node_statistics import (
     COVERED,
     FIELDS,
@@ -35,7 +35,7 @@ BLOCK_SECONDS = 1.0
 BLOCK_PERIODS = 3.0
 GOLDEN = 0.6180339887498949
 # steps with a smaller observed fraction are ignored
-LEAST_OBSERVED = 0.5
+MIN_OBSERVED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def split(sums: Sums, series: RailSeries, steps: Steps, period_seconds: float) -
     every, begun, unbroken = _sum_steps(sums, series, steps)
     # a long hole on the edge of a step hides the step, and one inside it does not: in the steps that are found, silence
     # would be missing less often than traffic
-    whole_steps = every[unbroken] if np.count_nonzero(unbroken) >= FEWEST_UNITS else every
+    whole_steps = every[unbroken] if np.count_nonzero(unbroken) >= MIN_UNITS else every
     seconds = series.ticks * series.interval_seconds
     if every[:, DURATION].sum() >= (MOST if unbroken.all() else MOST_BROKEN) * seconds:
         return Units(True, every, begun), whole_steps
@@ -144,7 +144,7 @@ def _sum_steps(sums: Sums, series: RailSeries, steps: Steps) -> tuple[Floats, Fl
     halves = sums.between(np.append(np.stack([steps.bounds[:-1], within], axis=1).ravel(), steps.bounds[-1]))
     whole, begun = halves[::2] + halves[1::2], halves[::2]
     whole[:, COUNT] = 1.0
-    enough = steps.whole & (whole[:, OBSERVED] >= LEAST_OBSERVED * whole[:, DURATION])
+    enough = steps.whole & (whole[:, OBSERVED] >= MIN_OBSERVED * whole[:, DURATION])
     broken = mark_long_runs(~series.whole, MAX_BRIDGED)
     return whole[enough], begun[enough], _cut(broken, steps.bounds)[enough] == 0
 

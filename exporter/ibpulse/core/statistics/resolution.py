@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.statistics.quantiles import lower_quantile
 
-FEWEST_CHANGES = 20
+MIN_CHANGES = 20
 QUARTER = 0.25
 SAME = 1.5
 """A counter whose changes are at most this many samples apart is considered to change at every sample."""
@@ -41,7 +41,7 @@ def effective_resolution(
             for direction in range(len(counters))
         ]
     )
-    return lower_quantile(gaps, QUARTER) if len(gaps) >= FEWEST_CHANGES else float("nan")
+    return lower_quantile(gaps, QUARTER) if len(gaps) >= MIN_CHANGES else float("nan")
 
 
 def stands_still(resolution_seconds: float, sampled_every_seconds: float) -> bool:

@@ -36,7 +36,7 @@ from ibpulse.core.statistics.steps.runs import (
 )
 from ibpulse.core.statistics.wire_bounds import WireBounds, bound_steps
 
-LEAST_WHOLE_BINS = 0.5
+MIN_WHOLE_BINS = 0.5
 """Share of the bins of a time scale without a missing sample, below which its burstiness is not given."""
 
 
@@ -116,7 +116,7 @@ class SpanStatistics:
         first = lead + -lead % ticks
         bins = self.series.whole[first : first + (lead + self.series.ticks - first) // ticks * ticks].reshape(-1, ticks)
         # fewer than one bin is not the fault of missing samples
-        return found if not len(bins) or bins.all(axis=1).mean() >= LEAST_WHOLE_BINS else math.nan
+        return found if not len(bins) or bins.all(axis=1).mean() >= MIN_WHOLE_BINS else math.nan
 
     def of_units(self, sums: Floats) -> UnitStatistics:
         """The statistics derived from other sums (..., fields) of units of this span."""

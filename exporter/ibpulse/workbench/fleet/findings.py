@@ -11,7 +11,7 @@ import numpy as np
 
 from ibpulse.base.text import count_text, escape_controls, first_names, names_text, statistic_text
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.defaults import FEWEST_PEERS
+from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
 from ibpulse.core.statistics.rails import HOT_FACTOR, RailSplit
 from ibpulse.core.statistics.stalls import FleetStall
@@ -239,12 +239,12 @@ def _nobody_late(compared: Sequence[tuple[StepRow, Lateness]]) -> Finding:
 
 def _unknown_late(report: FleetReport) -> Finding:
     steps = sum(row.steps for row in report.steps)
-    reason = f"no node has {FEWEST_PEERS} peers with ports of one job and stage and at least three common steps"
+    reason = f"no node has {MIN_PEERS} peers with ports of one job and stage and at least three common steps"
     return Finding(
         "unknown-late",
         f"Who is late is not known: {reason if steps else 'no node has steps with silences between them'}.",
         f"{count_text(steps, 'step')} on {count_text(len(report.nodes), 'node')}.",
-        f"Lateness needs silences of at least three samples between steps, on {FEWEST_PEERS + 1} nodes or more.",
+        f"Lateness needs silences of at least three samples between steps, on {MIN_PEERS + 1} nodes or more.",
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ibpulse.base.text import natural_key
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
-from ibpulse.core.defaults import FEWEST_PEERS
+from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import MIN_STEPS, Lateness, match_steps
 from ibpulse.core.statistics.rails import Failover, RailSplit, find_failovers, split_rates
 from ibpulse.core.statistics.stalls import (
@@ -278,13 +278,13 @@ def _count_steps(
         for name, group in peers.groups.items()
         if len(group) >= MIN_STEPS and nodes[name].bound_ns is not None and name in numbers
     ]
-    if len(names) <= FEWEST_PEERS:
+    if len(names) <= MIN_PEERS:
         return []
     begins = {name: peers.groups[name].columns["begin"] - nodes[name].offset_ns for name in names}
     found = np.count_nonzero(match_steps(list(begins.values())) >= 0, axis=0)
     most = max(names, key=lambda name: np.count_nonzero(~np.isnan(begins[name])))
     columns = peers.groups[most].columns
-    usual = (2 * found > len(names)) & (found >= FEWEST_PEERS)
+    usual = (2 * found > len(names)) & (found >= MIN_PEERS)
     first = np.fmin(columns["transmit_first"], columns["receive_first"]) - nodes[most].offset_ns
     first, end = np.stack([first, begins[most] + columns["length"]])[:, usual] / SECOND_NS
     counts = []

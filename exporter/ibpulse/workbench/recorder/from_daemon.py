@@ -30,7 +30,7 @@ from ibpulse.core.events.event import JOB_KINDS
 from ibpulse.core.jobs.job_history import Holding, JobRecord, read_job
 from ibpulse.core.model import PROBLEMS
 from ibpulse.core.recordings.from_ring import MADE_BY, NO_PORT, SampleSource, mark_others
-from ibpulse.core.recordings.recorded_jobs import MOST_JOBS, limit_jobs
+from ibpulse.core.recordings.recorded_jobs import MAX_JOBS, limit_jobs
 from ibpulse.core.recordings.recording import (
     MAX_PORTS,
     RecordedPort,
@@ -41,7 +41,7 @@ from ibpulse.core.recordings.recording import (
     meta_between,
 )
 from ibpulse.core.ring.spans import ticks_to_settle, widest_stride
-from ibpulse.core.statistics.plausible import MOST_STEPS, STEPS
+from ibpulse.core.statistics.plausible import MAX_STEPS, STEPS
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class DaemonSamples:
         names = [str(port.id) for port in self.meta.ports]
         rates = np.stack([window.both(name) for name in names]).astype(np.float64)
         unsure = np.stack([window.both(name, "uncertainty") for name in names]).astype(np.float64)
-        steps = np.rint(np.minimum(np.nan_to_num(unsure), MOST_STEPS / STEPS) * STEPS).astype(np.uint16)
+        steps = np.rint(np.minimum(np.nan_to_num(unsure), MAX_STEPS / STEPS) * STEPS).astype(np.uint16)
         seconds = np.where(np.isnan(rates), 0.0, self.meta.interval_ns / SECOND_NS)
         merged = np.stack([window.merged(name) for name in names])
         return Recording(self.meta, window.start_ns, rates, seconds, steps, merged)
@@ -359,7 +359,7 @@ def ask_jobs(connection: DaemonConnection) -> tuple[JobRecord, ...]:
     """
     answer = connection.ask(JobsAnswer, "/api/v1/jobs")
     try:
-        return tuple(map(job_from_answer, answer.jobs[:MOST_JOBS]))
+        return tuple(map(job_from_answer, answer.jobs[:MAX_JOBS]))
     except ValueError as error:
         raise DaemonError(f"{connection.url}/api/v1/jobs: {error}; {NOT_OURS}", kind="bad-answer") from error
 

@@ -22,16 +22,16 @@ from ibpulse.workbench.recorder.counter_log import LogColumns, PortLog
 
 SOURCE = "import"
 # a distance between two samples above this multiple of the typical one is missing data
-LONGEST_GAP = 5
+MAX_GAP = 5
 # memory for making and writing a recording, measured: at most this much for each sample of a port
 SAMPLE_BYTES = 200
 # of a longer result, at least this part must have data: one wrong time makes a small log a recording of years
-LEAST_COVERED = 0.01
+MIN_COVERED = 0.01
 FREE_SAMPLES = 1_000_000
 # sampling whose distances differ by less is regular
 REGULAR = 0.01
 # the interval for an uneven log is at least this fraction of its typical distance
-LEAST_PART = 0.9
+MIN_PART = 0.9
 _NUMBERED = re.compile(r"(.+)[:/]([0-9]{1,3})")
 
 
@@ -70,7 +70,7 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
     """
     typical_ns = _typical_distance(logs)
     interval_ns = options.interval_ns or _suggest_interval(logs, typical_ns)
-    longest_ns = options.longest_gap_ns or LONGEST_GAP * max(typical_ns, interval_ns)
+    longest_ns = options.longest_gap_ns or MAX_GAP * max(typical_ns, interval_ns)
     start_ns = min(int(log.time_ns[0]) for log in logs)
     ticks = (max(int(log.time_ns[-1]) for log in logs) - start_ns) // interval_ns
     if ticks < 1:
@@ -100,7 +100,7 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
 def _check_coverage(logs: Sequence[PortLog], length_ns: int, longest_ns: int) -> None:
     distances = [np.diff(log.time_ns) for log in logs]
     covered_ns = max(int(distance[distance <= longest_ns].sum()) for distance in distances)
-    if covered_ns < LEAST_COVERED * length_ns:
+    if covered_ns < MIN_COVERED * length_ns:
         raise ValueError(
             f"has data for {elapsed_text(covered_ns / SECOND_NS)} of {elapsed_text(length_ns / SECOND_NS)}; correct "
             "its times, cut it into pieces, or give a longer --interval"
@@ -122,7 +122,7 @@ def _suggest_interval(logs: Sequence[PortLog], typical_ns: int) -> int:
         digit = _power_of_ten(typical_ns, 2)
         return min(MAX_INTERVAL_NS, round(typical_ns / digit) * digit)
     power = _power_of_ten(typical_ns)
-    fitting = (factor * power for factor in (1, 2, 5, 10) if factor * power >= LEAST_PART * typical_ns)
+    fitting = (factor * power for factor in (1, 2, 5, 10) if factor * power >= MIN_PART * typical_ns)
     return min(MAX_INTERVAL_NS, next(fitting))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ibpulse.base.text import NOT_KNOWN, statistic_text
-from ibpulse.core.statistics.bootstrap import FEWEST_UNITS, STRONG_CORRELATION
+from ibpulse.core.statistics.bootstrap import MIN_UNITS, STRONG_CORRELATION
 from ibpulse.workbench.reports.rows import ReportRow, brief_rows, rows
 from ibpulse.workbench.reports.run import Run, WholeSteps, ratio_interval
 from ibpulse.workbench.reports.span import ReportOptions
@@ -105,8 +105,8 @@ def _find_outcome(
     before: WholeSteps, after: WholeSteps, seconds: RatioChange, moved: RatioChange, options: ReportOptions
 ) -> tuple[Outcome, str]:
     for name, run in (("before", before), ("after", after)):
-        if run.count < FEWEST_UNITS:
-            return "no-verdict", f"the recording {name} has {run.count} whole steps; {FEWEST_UNITS} or more are needed"
+        if run.count < MIN_UNITS:
+            return "no-verdict", f"the recording {name} has {run.count} whole steps; {MIN_UNITS} or more are needed"
         if run.correlation > TOO_CORRELATED and run.count < MIN_STEPS:
             return "no-verdict", (
                 f"neighbouring steps of the recording {name} are too alike (correlation {run.correlation:.2f}) for "

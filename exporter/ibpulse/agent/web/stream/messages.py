@@ -39,7 +39,7 @@ STATE_MEMBERS = ("state", "physical", "active", "rate_bytes_per_second", "rail",
 # by the kind of an event; others can be large, such as the states of all ports at the start
 EVENT_DETAILS: Mapping[str, Sequence[str]] = {"capture": ("name",)}
 # on a node with very many short jobs, the newest
-MOST_JOB_SPANS = 500
+MAX_JOB_SPANS = 500
 
 
 def ports_event(
@@ -110,7 +110,7 @@ def _describe_jobs(jobs: Iterable[JobRecord], since_ns: int) -> list[StreamJobSp
             from_ms=None if each.since is None else each.since.time_ns // MILLISECOND_NS,
             to_ms=None if each.until is None else each.until.time_ns // MILLISECOND_NS,
         )
-        for each, claim in held[:MOST_JOB_SPANS]
+        for each, claim in held[:MAX_JOB_SPANS]
     ]
 
 
