@@ -112,7 +112,7 @@ def test_the_picture_has_every_package_and_its_imports(picture: str) -> None:
         assert not rows or {name for row in rows for name in row} == {f"{wing}.{name}" for name in present}
         assert all(re.search(rf"[>· ]{name}[<· ]", picture) for name in present), wing
     assert "<title>agent.sampler imports agent.sysfs, " in picture
-    assert {("agent.sampler", "core.ring"), ("agent.web", "core.window")} <= imports(2)
+    assert {("agent.sampler", "core.ring"), ("agent.web", "core.window_values")} <= imports(2)
 
 
 def test_the_wings_import_each_other_downwards() -> None:

@@ -19,7 +19,7 @@ from ibpulse.agent.web.routes.window_route import is_wide
 from ibpulse.agent.web.window.query import WindowQuery, plan_window
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.core.window import Bins, WindowPlan, bins_between, newest_bins, read_window
+from ibpulse.core.window_values import Bins, WindowPlan, bins_between, newest_bins, read_window
 from tests.web.conftest import make_client
 from tests.web.rings import CAPACITY, EPOCH, INTERVAL_NS, RATE, Node, fabric, make_node, port
 

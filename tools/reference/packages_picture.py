@@ -51,7 +51,7 @@ PLACES = {
     "core.client": 0.3,
     "core.metrics": 0.0,
     "core.recordings": 0.75,
-    "core.window": 0.98,
+    "core.window_values": 0.98,
     "core.answers": 0.28,
     "core.jobs": 0.75,
     "core.events": 0.55,

@@ -306,7 +306,7 @@ PLANTED = (
     ),
     Fault(
         "window-unexplained-of-both-directions",
-        "exporter/ibpulse/core/window.py",
+        "exporter/ibpulse/core/window_values.py",
         "int(np.isin(merges.unexplained[:, 1], plan.directions).sum())",
         "len(merges.unexplained)",
         "a window of one direction counts the implausible samples of the other",

@@ -13,7 +13,7 @@ from ibpulse.agent.web.window.query import Format, WindowQuery, plan_window
 from ibpulse.core.answers.window import NPY_HEADER, NPY_TYPE, WindowAnswer, WindowHead
 from ibpulse.core.http.parameters import refuse_repeated
 from ibpulse.core.http.schemas import GRAFANA_SCHEMA, inline_parts, operation, problems
-from ibpulse.core.window import WindowPlan, read_window
+from ibpulse.core.window_values import WindowPlan, read_window
 
 _HEAD = inline_parts(WindowHead.model_json_schema())
 _ANSWER: dict[str, Any] = {

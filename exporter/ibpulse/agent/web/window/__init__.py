@@ -1,1 +1,1 @@
-"""Windows of raw samples: query and encodings; `ibpulse.core.window` reads them."""
+"""Windows of raw samples: query and encodings; `ibpulse.core.window_values` reads them."""

@@ -17,7 +17,7 @@ from ibpulse.base.text import csv_text, first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.window import NPY_HEADER, NPY_TYPE, History, Implausible, WindowAnswer, WindowGrid, WindowHead
-from ibpulse.core.window import UNCERTAINTY, WindowValues
+from ibpulse.core.window_values import UNCERTAINTY, WindowValues
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 CSV_TYPE = "text/csv; charset=utf-8"
