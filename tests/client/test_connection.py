@@ -13,9 +13,9 @@ import orjson
 import pytest
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.clock import ClockAnswer
+from ibpulse.core.answers.node import ClockAnswer
+from ibpulse.core.client import MAX_WAIT_SECONDS, wait_for_daemon
 from ibpulse.core.client import connection as module
-from ibpulse.core.client.address import MAX_WAIT_SECONDS, wait_for_daemon
 from ibpulse.core.client.connection import DaemonConnection
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import clock_of

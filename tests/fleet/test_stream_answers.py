@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import describe_second
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.stream import StreamBatch, StreamGap, StreamSummary
+from ibpulse.core.answers.samples import StreamBatch, StreamGap, StreamSummary
 from ibpulse.core.http.stream import summary_event
 from ibpulse.gateway.nodes import stream_answers
 from ibpulse.gateway.nodes.stream_answers import EVENT_BYTES, Throttle, read_events

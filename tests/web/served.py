@@ -11,8 +11,8 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.core.http.auth.access import USER, AccessControl
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.access import USER, AccessControl
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, serve
 from ibpulse.core.metrics.web import WebCounts
 from tests.web.certificates import Pair, make_authority, sign

@@ -16,10 +16,10 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.agent.web.app import create_app
-from ibpulse.core.http.auth import access, passwords
-from ibpulse.core.http.auth.access import AccessControl, is_foreign_write
-from ibpulse.core.http.auth.passwords import PasswordCheck, TooManyChecksError, parse_basic
-from ibpulse.core.http.auth.reload import TokenBucket, WebConfigReloader
+from ibpulse.core.http import access, passwords
+from ibpulse.core.http.access import AccessControl, is_foreign_write
+from ibpulse.core.http.passwords import PasswordCheck, TooManyChecksError, parse_basic
+from ibpulse.core.http.reload import TokenBucket, WebConfigReloader
 from tests.turns import until
 from tests.web.rings import Node
 

@@ -23,8 +23,8 @@ from ibpulse.agent.flightrecorder.store import CaptureOptions, Stored
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.web.app import create_app
-from ibpulse.agent.web.routes.captures_route import find_name
-from ibpulse.core.answers.captures import CapturesAnswer
+from ibpulse.agent.web.captures import find_name
+from ibpulse.core.answers.jobs import CapturesAnswer
 from ibpulse.core.capture_names import make_name
 from ibpulse.core.events import EventLog
 from ibpulse.core.recordings import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ibpulse.base.kernel_clock import ClockState, read_clock_state
-from ibpulse.core.answers.clock import ClockAnswer
+from ibpulse.core.answers.node import ClockAnswer
 from tests.web.conftest import make_client
 from tests.web.rings import Node
 

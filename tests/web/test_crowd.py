@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebLimits
 from ibpulse.core.http import admission, connection
-from ibpulse.core.http.auth.access import PROBES, AccessControl
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.middleware import OuterMiddleware
+from ibpulse.core.http.access import PROBES, AccessControl
+from ibpulse.core.http.application import OuterMiddleware
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, serve
 from ibpulse.core.metrics.web import WebCounts
 from tests.running import HANG_SECONDS

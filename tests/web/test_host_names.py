@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from ibpulse.agent.web.app import create_app
-from ibpulse.core.http.host_names import HostCheck
+from ibpulse.core.http.access import HostCheck
 from tests.names import forget_invalid_names
 from tests.web.rings import Node
 

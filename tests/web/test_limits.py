@@ -16,11 +16,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ibpulse.core.http import connection
+from ibpulse.core.http import access, connection
 from ibpulse.core.http import server as server_module
-from ibpulse.core.http.auth import access
-from ibpulse.core.http.auth.access import AccessControl
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.access import AccessControl
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, serve
 from tests.loop_clock import pause, until
 from tests.web.raw_client import Client

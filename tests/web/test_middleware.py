@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import Response
 
 from ibpulse.agent.web.app import create_app
-from ibpulse.core.http.middleware import OuterMiddleware
+from ibpulse.core.http.application import OuterMiddleware
 from ibpulse.core.metrics.web import WebCounts
 from tests.web.rings import Node
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.base.internal_errors import InternalErrors
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.metrics.web import WebCounts
 from tests.turns import until
 from tests.web.certificates import sign
@@ -194,7 +194,7 @@ async def test_the_rate_limit_starts_anew_only_when_it_is_changed(files: Files) 
 
 
 async def test_the_files_are_polled(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.core.http.auth.reload.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("ibpulse.core.http.reload.POLL_SECONDS", 0.01)
     web_config = WebConfigReloader(files.path)
     first = web_config.rules
     watching = asyncio.create_task(web_config.watch(InternalErrors()))

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.base.units import format_duration
-from ibpulse.core.http.parameters import SpanQuery, TimeSpan
 from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.http.requests import SpanQuery, TimeSpan
 
 NOW_NS = 1_763_683_200_123_456_789
 FIRST_MS = 10**11

@@ -10,11 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from ibpulse.agent.web import stream
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebLimits, WebParts
-from ibpulse.agent.web.stream import hub
-from ibpulse.agent.web.stream.hub import Feed
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import Feed, describe_second
 from ibpulse.core.http.server import serve
 from ibpulse.core.http.stream import Viewer
 from ibpulse.core.metrics.row import Histogram
@@ -237,7 +236,7 @@ async def test_the_stream_ends_when_the_server_does(node: Node) -> None:
 
 
 async def test_a_node_without_ports_has_a_stream_that_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.1)
     address = "/api/v1/stream?every=100ms"
     async with served(node.parts(fabric=Fabric)) as client, client.stream("GET", address) as answer:
         chunks = answer.aiter_text()

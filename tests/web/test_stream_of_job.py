@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ibpulse.agent.web.parts import WebLimits, WebParts
-from ibpulse.agent.web.stream.hub import Feed
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import Feed, describe_second
 from ibpulse.core.events import EventLog
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.loop_clock import until

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
+from ibpulse.agent.web import stream
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.stream import hub
-from ibpulse.agent.web.stream.hub import Feed
+from ibpulse.agent.web.stream import Feed
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.stream import Viewer
@@ -106,7 +106,7 @@ def test_a_port_that_disappeared_stays_as_long_as_it_has_a_slot(node: Node) -> N
 
 
 def test_the_states_of_a_flapping_port_are_bounded_to_the_newest(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "MAX_STATES", 3)
+    monkeypatch.setattr(stream, "MAX_STATES", 3)
     ports = Ports(node)
     for number in range(8):
         ports.change("mlx5_0:1", EPOCH + 100 + number, DOWN if number % 2 == 0 else UP)
@@ -211,7 +211,7 @@ async def test_a_viewer_gets_the_events_of_the_history_and_then_each_new_one_onc
 
 
 def test_no_more_events_are_sent_than_the_newest(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "MAX_LOG_EVENTS", 2)
+    monkeypatch.setattr(stream, "MAX_LOG_EVENTS", 2)
     ports = Ports(node)
     for tick in (100, 200, 300):
         ports.log.add(event(EPOCH + tick, "clock-step", ""))

@@ -11,8 +11,8 @@ import pytest
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.core.http import server
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.auth.tls import has_allowed_name
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.web_config import has_allowed_name
 from tests.turns import until
 from tests.web.certificates import openssl, sign
 from tests.web.served import ASK, BROKEN_OFF, MUTUAL, Files, Served

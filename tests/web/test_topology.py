@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.node import PortsAnswer, TopologyAnswer
 from tests.sysfs.machines import GEN4, GEN5, Machine, write_link
 from tests.web.conftest import make_client
 from tests.web.rings import Node

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.auth.web_config import (
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.web_config import (
     CLIENT_AUTH,
     CURVES,
     HEADERS,

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.agent.web.parts import WebLimits
-from ibpulse.agent.web.routes.window_route import is_wide
-from ibpulse.agent.web.window.query import WindowQuery, plan_window
+from ibpulse.agent.web.window import WindowQuery, is_wide, plan_window
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.window_values import Bins, WindowPlan, bins_between, newest_bins, read_window

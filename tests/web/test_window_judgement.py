@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.agent.web.stream.hub import Feed
+from ibpulse.agent.web.stream import Feed
 from ibpulse.core.events import EventLog
 from ibpulse.core.model import PortState
 from ibpulse.core.ring import layout as at

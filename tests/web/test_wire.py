@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http import connection
-from ibpulse.core.http.host_names import HostCheck
-from ibpulse.core.http.middleware import OuterMiddleware
+from ibpulse.core.http.access import HostCheck
+from ibpulse.core.http.application import OuterMiddleware
 from ibpulse.core.http.server import WebServer, serve
 from ibpulse.core.metrics.web import WebCounts
 from tests.turns import until

@@ -19,7 +19,7 @@ import uvloop
 from ibpulse import __version__
 from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.recorder import WriteCapture
-from ibpulse.agent.node.current_snapshot import CurrentSnapshot
+from ibpulse.agent.node.node import CurrentSnapshot
 from ibpulse.agent.node.wiring import make_node
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.web.app import create_app
@@ -30,8 +30,8 @@ from ibpulse.base.deadline import call_all
 from ibpulse.base.errors import RingError
 from ibpulse.base.open_files import require_open_files
 from ibpulse.base.own_command import own_command
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.host_names import HostCheck
+from ibpulse.core.http.access import HostCheck
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import plain, serve
 from ibpulse.core.metrics.web import WebCounts
 

@@ -271,7 +271,7 @@ PLANTED = (
     ),
     Fault(
         "auth-same-site-writes",
-        HTTP + "auth/access.py",
+        HTTP + "access.py",
         'OWN_SITES = (b"same-origin", b"none")',
         'OWN_SITES = (b"same-origin", b"same-site", b"none")',
         "a page of a sibling domain may delete captures with the browser of a user",
@@ -279,7 +279,7 @@ PLANTED = (
     ),
     Fault(
         "auth-old-password",
-        HTTP + "auth/passwords.py",
+        HTTP + "passwords.py",
         "key = self._digest(user, stored, password)",
         "key = self._digest(user, password)",
         "a password that was just changed still logs in whoever used it in the last ten minutes",
@@ -287,7 +287,7 @@ PLANTED = (
     ),
     Fault(
         "auth-damaged-hash",
-        HTTP + "auth/web_config.py",
+        HTTP + "web_config.py",
         "_BCRYPT.fullmatch(text)",
         "_BCRYPT.match(text)",
         "a damaged password hash is accepted, and its user can never log in",
@@ -314,7 +314,7 @@ PLANTED = (
     ),
     Fault(
         "window-limit-without-uncertainty",
-        WEB + "window/query.py",
+        WEB + "window.py",
         "* (2 if plan.uncertainty else 1)",
         "",
         "a window with uncertainties may have twice the values that the limit allows",
@@ -322,7 +322,7 @@ PLANTED = (
     ),
     Fault(
         "alerts-without-fingerprints",
-        HTTP + "capture_requests.py",
+        HTTP + "requests.py",
         "alert.fingerprint or repr(sorted(alert.labels.items()))",
         "alert.fingerprint",
         "the second of two different alerts takes no capture",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from ibpulse.agent.web.captures import captures_router, captures_writing_router
+from ibpulse.agent.web.events import events_router
+from ibpulse.agent.web.jobs import jobs_router
+from ibpulse.agent.web.node import clock_router, metrics_router, ports_router, summary_router, topology_router
+from ibpulse.agent.web.pages import health_router, pages_router
 from ibpulse.agent.web.parts import WebLimits, WebParts
-from ibpulse.agent.web.routes.captures_route import captures_router, captures_writing_router
-from ibpulse.agent.web.routes.clock_route import clock_router
-from ibpulse.agent.web.routes.events_route import events_router
-from ibpulse.agent.web.routes.jobs_route import jobs_router
-from ibpulse.agent.web.routes.metrics_route import metrics_router
-from ibpulse.agent.web.routes.pages_route import health_router, pages_router
-from ibpulse.agent.web.routes.ports_route import ports_router, topology_router
-from ibpulse.agent.web.routes.stream_route import stream_router
-from ibpulse.agent.web.routes.summary_route import summary_router
-from ibpulse.agent.web.routes.window_route import window_router
+from ibpulse.agent.web.stream import stream_router
+from ibpulse.agent.web.window import window_router
 from ibpulse.core.http.application import REFUSALS, make_app
 
 __all__ = ["WebLimits", "WebParts", "create_app"]

@@ -12,8 +12,7 @@ from ibpulse.core.http.application import RequestLimits, ServerParts
 
 if TYPE_CHECKING:
     # the gateway imports this module, but runs no node
-    from ibpulse.agent.node.current_snapshot import CurrentSnapshot
-    from ibpulse.agent.node.node import Node
+    from ibpulse.agent.node.node import CurrentSnapshot, Node
 
 
 @dataclass(frozen=True, slots=True)

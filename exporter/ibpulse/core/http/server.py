@@ -18,8 +18,8 @@ from uvicorn import Config, Server
 from ibpulse.base.deadline import seconds_until_beat
 from ibpulse.base.errors import ConfigError
 from ibpulse.core.http.admission import OpenConnection, OpenConnections, client_of
-from ibpulse.core.http.auth.tls import TlsServer
 from ibpulse.core.http.connection import Connection
+from ibpulse.core.http.web_config import TlsServer
 
 log = logging.getLogger(__name__)
 

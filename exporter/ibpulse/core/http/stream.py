@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.members import AnswerPart
-from ibpulse.core.answers.stream import StreamDropped, StreamGap, StreamSummary
+from ibpulse.core.answers.samples import StreamDropped, StreamGap, StreamSummary
 from ibpulse.core.http.admission import requesting_client
-from ibpulse.core.http.middleware import HEAD
+from ibpulse.core.http.application import HEAD
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.metrics.web import WebCounts
 

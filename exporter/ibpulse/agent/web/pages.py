@@ -14,9 +14,8 @@ from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.text import escape_controls
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.http.page_parts import NODE_WORDS, PageFiles, links, live_document, page, table
-from ibpulse.core.http.reference import reference_body
-from ibpulse.core.http.schemas import operation, text
+from ibpulse.core.http.pages import NODE_WORDS, PageFiles, links, live_document, page, reference_body, table
+from ibpulse.core.http.problems import operation, text
 from ibpulse.core.model import UNKNOWN_ROLE
 
 _LINKS = (

@@ -1,7 +1,8 @@
-"""`/api/v1/ports` and `/api/v1/topology`: the ports of a node, and the places of its devices and GPUs."""
+"""`/api/v1/clock`, `/api/v1/ports` and `/api/v1/topology`: clock, ports, devices and GPUs of a node."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -188,3 +189,28 @@ class TopologyAnswer(AnswerPart):
     distances: Annotated[dict[Name, Annotated[dict[Name, Name], Few]], Few] = Field(
         description="Distance by device and GPU address: PIX, PXB, PHB, NODE, SYS, or empty if unknown."
     )
+
+
+# names are a part of paths, so no dots alone and no slashes; colons for addresses of IPv6
+_NODE_NAME = re.compile(r"[A-Za-z0-9:][A-Za-z0-9._:-]{0,252}", re.ASCII)
+
+
+def is_node_name(text: str) -> bool:
+    """Whether a text may be the name of a node."""
+    return _NODE_NAME.fullmatch(text) is not None
+
+
+def _host(text: str) -> str:
+    return text if is_node_name(text) else ""
+
+
+class ClockAnswer(AnswerPart):
+    """The wall clock of the node, and whose it is."""
+
+    node: Annotated[str, AfterValidator(_host)] = Field(
+        description="Name of the node: the first of capture.node, or its host name."
+    )
+    synchronised: bool | None = Field(
+        description="Whether the kernel says that its clock is synchronised; null if it does not say."
+    )
+    time_ns: Count = Field(description="Time while this was answered, in nanoseconds since the epoch.")

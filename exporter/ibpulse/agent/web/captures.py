@@ -3,34 +3,191 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import Executor
+from types import MappingProxyType
 
+import aiofiles
+import aiofiles.os
+from aiofiles.threadpool.binary import AsyncBufferedReader
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from ibpulse.agent.flightrecorder.alerts import make_trigger
 from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.flightrecorder.recorder import Pending
-from ibpulse.agent.flightrecorder.rules import Trigger
+from ibpulse.agent.flightrecorder.rules import API, Trigger
+from ibpulse.agent.flightrecorder.store import CaptureStore, Stored
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.routes.capture_bodies import PATH, describe_pending, list_captures, make_request_trigger
-from ibpulse.agent.web.routes.capture_download import send_capture
 from ibpulse.base.errors import CaptureError
-from ibpulse.core.answers.captures import CapturesAnswer, NotificationAnswer, PendingAnswer
+from ibpulse.base.units import MILLISECOND_NS, format_duration
+from ibpulse.base.values import SOME_TIME
+from ibpulse.core.answers.jobs import CaptureJobAnswer, CapturesAnswer, NotificationAnswer, PendingAnswer, StoredAnswer
 from ibpulse.core.capture_names import MEDIA_TYPE, CaptureName, parse_name
-from ibpulse.core.http.auth.access import USER
-from ibpulse.core.http.capture_requests import (
+from ibpulse.core.http.access import USER
+from ibpulse.core.http.application import HEAD
+from ibpulse.core.http.problems import KINDS, ProblemError, bad_parameter, operation, problem_response
+from ibpulse.core.http.requests import (
     CaptureRequest,
     Notification,
     check_writer,
     json_response,
     read_alerts,
     read_body,
+    read_parameter,
     refusals,
     request_schema,
 )
-from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.schemas import operation
+from ibpulse.core.jobs.job_history import JobRecord
+
+PATH = "/api/v1/captures"
+
+
+def list_captures(
+    stored: Sequence[Stored],
+    pending: Sequence[Pending],
+    problem: str,
+    jobs: Mapping[str, Sequence[JobRecord]] = MappingProxyType({}),
+    ports: Mapping[str, str] = MappingProxyType({}),
+) -> CapturesAnswer:
+    """The answer with all captures; `stored` is oldest first. `jobs` and `ports` are those of each capture, as far as
+    known.
+
+    A file that is complete remains pending until its event is in the event log, so whoever finds it listed finds the
+    event as well.
+    """
+    unfinished = {each.name for each in pending}
+    finished = [each for each in stored if each.name not in unfinished]
+    return CapturesAnswer.model_construct(
+        captures=[
+            StoredAnswer.model_construct(
+                name=str(each.name),
+                trigger_ms=each.name.trigger_ms,
+                reason=each.name.reason,
+                ports=ports.get(str(each.name), ""),
+                jobs=_jobs(jobs.get(str(each.name))),
+                size_bytes=each.size_bytes,
+                url=f"{PATH}/{each.name}",
+            )
+            for each in reversed(finished)
+        ],
+        pending=[describe_pending(each) for each in pending],
+        stored_bytes=sum(each.size_bytes for each in finished),
+        problem=problem,
+    )
+
+
+def _jobs(records: Sequence[JobRecord] | None) -> list[CaptureJobAnswer] | None:
+    return None if records is None else [_job(record) for record in records]
+
+
+def _job(record: JobRecord) -> CaptureJobAnswer:
+    claim = record.job.claim
+    return CaptureJobAnswer.model_construct(
+        job_id=claim.id,
+        scheduler=claim.scheduler,
+        name=claim.name,
+        namespace=claim.namespace,
+        ports=[str(port) for port in record.job.ports],
+        began_ms=None if record.began_ns is None else record.began_ns // MILLISECOND_NS,
+        began_uncertainty_ms=-(-record.began_uncertainty_ns // MILLISECOND_NS),
+        ended_ms=None if record.ended_ns is None else record.ended_ns // MILLISECOND_NS,
+        ended_uncertainty_ms=-(-record.ended_uncertainty_ns // MILLISECOND_NS),
+    )
+
+
+def describe_pending(pending: Pending) -> PendingAnswer:
+    """The answer about a capture that is not finished."""
+    return PendingAnswer.model_construct(
+        name=str(pending.name),
+        trigger_ms=pending.name.trigger_ms,
+        reason=pending.name.reason,
+        ready_ms=pending.ready_ns // MILLISECOND_NS,
+        url=f"{PATH}/{pending.name}",
+    )
+
+
+def make_request_trigger(
+    body: CaptureRequest, now_ns: int, default_span_ns: tuple[int, int], history_ns: int
+) -> Trigger:
+    """The trigger of a request; `default_span_ns` is the default time before and after.
+
+    Raises:
+        ProblemError: a duration is invalid, or both together exceed the history.
+    """
+    before_ns = None if body.before is None else read_parameter("before", body.before, SOME_TIME)
+    after_ns = None if body.after is None else read_parameter("after", body.after, SOME_TIME)
+    whole_ns = (before_ns or default_span_ns[0]) + (after_ns or default_span_ns[1])
+    if whole_ns > history_ns:
+        raise bad_parameter(
+            "before",
+            f"{format_duration(whole_ns)} together with after exceeds the history, "
+            f"{format_duration(history_ns)}; shorten one of them",
+        )
+    return Trigger(API, body.reason, now_ns, body.labels, before_ns, after_ns)
+
+
+CHUNK_BYTES = 262_144
+_RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.ASCII)
+
+
+async def send_capture(request: Request, store: CaptureStore, name: CaptureName, threads: Executor) -> Response:
+    """The response with a capture, or with the requested range of it, read in `threads`.
+
+    Multiple ranges and other range units are ignored, and the response is the whole file (RFC 9110, 14.2).
+
+    Raises:
+        FileNotFoundError: no regular file has this name.
+        OSError: the file cannot be read.
+    """
+    file = await aiofiles.open(str(name), "rb", opener=lambda _path, _flags: store.open(name), executor=threads)
+    try:
+        size = (await aiofiles.os.stat(file.fileno(), executor=threads)).st_size
+        response = _answer(request, str(name), file, size)
+    except BaseException:
+        await file.close()
+        raise
+    if not isinstance(response, StreamingResponse):
+        await file.close()
+    return response
+
+
+def _answer(request: Request, name: str, file: AsyncBufferedReader, size: int) -> Response:
+    tag = f'"{name.removesuffix(".parquet")}"'
+    headers = {"Accept-Ranges": "bytes", "ETag": tag, "Content-Disposition": f'attachment; filename="{name}"'}
+    # A capture never changes, so a different tag means a different file.
+    found = _RANGE.fullmatch(request.headers.get("range", "")) if request.headers.get("if-range", tag) == tag else None
+    first, end = _span(found, size) if found else (0, size)
+    if found and first >= end:
+        detail = f"The file has {size} bytes, none of them in the requested range."
+        return problem_response(416, detail, KINDS["bad-range"], "bad-range", {"Content-Range": f"bytes */{size}"})
+    if found:
+        headers["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
+    headers["Content-Length"] = str(end - first)
+    status = 206 if found else 200
+    if request.scope.get(HEAD):
+        return Response(status_code=status, headers=headers, media_type=MEDIA_TYPE)
+    return StreamingResponse(_chunks(file, first, end), status, headers, MEDIA_TYPE)
+
+
+def _span(found: re.Match[str], size: int) -> tuple[int, int]:
+    """The first byte of a range, and the end, exclusive (RFC 9110, 14.1.2)."""
+    begin, last, tail = found.groups()
+    if tail is not None:
+        return max(0, size - int(tail)), size
+    return int(begin), min(size, int(last) + 1) if last else size
+
+
+async def _chunks(file: AsyncBufferedReader, first: int, end: int) -> AsyncIterator[bytes]:
+    try:
+        await file.seek(first)
+        while first < end and (chunk := await file.read(min(CHUNK_BYTES, end - first))):
+            first += len(chunk)
+            yield chunk
+    finally:
+        await file.close()
+
 
 log = logging.getLogger(__name__)
 

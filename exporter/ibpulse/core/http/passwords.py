@@ -23,7 +23,7 @@ import bcrypt
 
 from ibpulse.base.deadline import DaemonThreads, yield_to_others
 from ibpulse.core.http.admission import FairQueue, FullError
-from ibpulse.core.http.auth.rules import cost_of
+from ibpulse.core.http.reload import cost_of
 
 MAX_WAITING = 64
 # logins, and clients with wrong passwords

@@ -17,9 +17,8 @@ from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import unknown_word
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.events import KINDS, Event
-from ibpulse.core.http.parameters import EventsQuery, refuse_repeated
-from ibpulse.core.http.problems import ProblemError, bad_parameter
-from ibpulse.core.http.schemas import operation, problems
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems
+from ibpulse.core.http.requests import EventsQuery, refuse_repeated
 
 # encoding this many takes less than 10 ms; more are encoded in a thread
 MAX_IN_LOOP = 1000

@@ -1,4 +1,4 @@
-"""What all pages are made of: the document of the live page, plain documents, tables, links, and the files of pages."""
+"""Parts of all pages: documents, tables, links, the files of the live page, and the API reference."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
 from starlette.types import Scope
 
+from ibpulse.core.http.problems import KINDS
 from ibpulse.core.metrics.text import accepts_gzip
 
 STYLE = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
@@ -158,3 +160,66 @@ class PageFiles(StaticFiles):
 @cache
 def _compressed(path: Path) -> bytes:
     return gzip.compress(path.read_bytes(), mtime=0)
+
+
+def reference_body(schema: dict[str, Any]) -> str:
+    """The API reference as HTML, from an OpenAPI document."""
+    info = schema["info"]
+    parts = [
+        f"<h1>{escape(info['title'])} API</h1>\n<p>{escape(info['description'])} "
+        f'<span class="soft">Version {escape(info["version"])}</span></p>',
+        '<p><a href="../">Start page</a> · <a href="openapi.json">OpenAPI document</a></p>',
+        *(
+            _operation(method, path, operation)
+            for path, methods in schema["paths"].items()
+            for method, operation in methods.items()
+        ),
+        "<h2>Problems</h2>\n<p>Errors are problem documents (RFC 9457): <code>type</code> is one of these "
+        "anchors; <code>detail</code> names the limit and how to fix the request.</p>",
+        *(f'<h3 id="{kind}">{kind}</h3><p>{escape(title)}.</p>' for kind, title in KINDS.items()),
+    ]
+    return "\n".join(parts)
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+    parameters = [_parameter(item) for item in operation.get("parameters", [])]
+    answers = [
+        [
+            escape(status),
+            escape(answer["description"]),
+            "<br>".join(f"<code>{escape(t)}</code>" for t in _types(answer)),
+        ]
+        for status, answer in operation["responses"].items()
+    ]
+    return "\n".join(
+        [
+            f"<h3>{method.upper()} {escape(path)}</h3>\n<p>{escape(operation.get('description', ''))}</p>",
+            table(["Parameter", "Value", "Default", "Meaning"], parameters) if parameters else "",
+            "<p></p>",
+            table(["Status", "Answer", "Content"], answers),
+        ]
+    )
+
+
+def _types(answer: dict[str, Any]) -> list[str]:
+    return list(answer.get("content", {}))
+
+
+def _parameter(item: dict[str, Any]) -> list[str]:
+    shape = item["schema"]
+    default = shape.get("default")
+    return [
+        f"<code>{escape(item['name'])}</code>",
+        escape(_values(shape)),
+        "" if default in (None, []) else f"<code>{escape(str(default))}</code>",
+        escape(item.get("description", "")),
+    ]
+
+
+def _values(shape: dict[str, Any]) -> str:
+    """The values of a JSON schema as text."""
+    if "enum" in shape:
+        return " | ".join(shape["enum"])
+    if shape.get("type") == "array":
+        return f"{_values(shape['items'])}, repeatable"
+    return str(shape.get("type", "any"))
