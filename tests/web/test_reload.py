@@ -94,17 +94,17 @@ async def test_a_broken_certificate_leaves_the_last_good_one_and_is_told_once(
 async def test_a_file_that_a_broken_change_names_is_looked_for(served: Served) -> None:
     served.files.path.write_text("tls_server_config: {cert_file: late.crt, key_file: late.key}\n")
     served.poll()
-    assert not served.web_config.healthy
+    assert not served.web_config._counts.config_reloaded
     sign(served.files.authority, served.files.directory, "late", "DNS:localhost")
     served.poll()
-    assert served.web_config.healthy
+    assert served.web_config._counts.config_reloaded
     assert await served.subject() == "late"
 
 
 async def test_a_file_that_vanishes_changes_nothing(served: Served) -> None:
     served.files.path.unlink()
     served.poll()
-    assert not served.web_config.healthy
+    assert not served.web_config._counts.config_reloaded
     assert await served.subject() == "server"
 
 
@@ -155,11 +155,11 @@ async def test_a_file_that_no_longer_asks_for_a_certificate_is_refused(files: Fi
         files.write()
         served.poll()
         assert (await served.curl())[0] in BROKEN_OFF
-        assert not served.web_config.healthy
+        assert not served.web_config._counts.config_reloaded
         # passwords instead are as good
         files.write(rest=USERS)
         served.poll()
-        assert served.web_config.healthy
+        assert served.web_config._counts.config_reloaded
 
 
 def test_unequal_costs_of_hashes_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
-from types import MappingProxyType
 
 import aiofiles
 import aiofiles.os
@@ -16,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ibpulse.agent.flightrecorder.alerts import make_trigger
 from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.flightrecorder.recorder import Pending
+from ibpulse.agent.flightrecorder.recorder import FlightRecorder, Pending
 from ibpulse.agent.flightrecorder.rules import API, Trigger
 from ibpulse.agent.flightrecorder.store import CaptureStore, Stored
 from ibpulse.agent.web.parts import WebParts
@@ -41,45 +40,39 @@ from ibpulse.core.http.requests import (
 )
 from ibpulse.core.jobs.job_history import JobRecord
 
+log = logging.getLogger(__name__)
+
 PATH = "/api/v1/captures"
+CHUNK_BYTES = 262_144
+_RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.ASCII)
 
 
-def list_captures(
-    stored: Sequence[Stored],
-    pending: Sequence[Pending],
-    problem: str,
-    jobs: Mapping[str, Sequence[JobRecord]] = MappingProxyType({}),
-    ports: Mapping[str, str] = MappingProxyType({}),
-) -> CapturesAnswer:
-    """The answer with all captures; `stored` is oldest first. `jobs` and `ports` are those of each capture, as far as
-    known.
+def describe_captures(recorder: FlightRecorder, stored: Sequence[Stored], pending: Sequence[Pending]) -> CapturesAnswer:
+    """The answer with all captures; `stored` is oldest first.
 
     A file that is complete remains pending until its event is in the event log, so whoever finds it listed finds the
     event as well.
     """
     unfinished = {each.name for each in pending}
     finished = [each for each in stored if each.name not in unfinished]
+    jobs, ports = recorder.jobs_of(), recorder.ports_of()
     return CapturesAnswer.model_construct(
         captures=[
             StoredAnswer.model_construct(
-                name=str(each.name),
+                name=(name := str(each.name)),
                 trigger_ms=each.name.trigger_ms,
                 reason=each.name.reason,
-                ports=ports.get(str(each.name), ""),
-                jobs=_jobs(jobs.get(str(each.name))),
+                ports=ports.get(name, ""),
+                jobs=None if (records := jobs.get(name)) is None else [_job(record) for record in records],
                 size_bytes=each.size_bytes,
-                url=f"{PATH}/{each.name}",
+                url=f"{PATH}/{name}",
             )
             for each in reversed(finished)
         ],
         pending=[describe_pending(each) for each in pending],
         stored_bytes=sum(each.size_bytes for each in finished),
-        problem=problem,
+        problem=recorder.find_problem(),
     )
-
-
-def _jobs(records: Sequence[JobRecord] | None) -> list[CaptureJobAnswer] | None:
-    return None if records is None else [_job(record) for record in records]
 
 
 def _job(record: JobRecord) -> CaptureJobAnswer:
@@ -111,11 +104,7 @@ def describe_pending(pending: Pending) -> PendingAnswer:
 def make_request_trigger(
     body: CaptureRequest, now_ns: int, default_span_ns: tuple[int, int], history_ns: int
 ) -> Trigger:
-    """The trigger of a request; `default_span_ns` is the default time before and after.
-
-    Raises:
-        ProblemError: a duration is invalid, or both together exceed the history.
-    """
+    """The trigger of a request; `default_span_ns` is the default time before and after."""
     before_ns = None if body.before is None else read_parameter("before", body.before, SOME_TIME)
     after_ns = None if body.after is None else read_parameter("after", body.after, SOME_TIME)
     whole_ns = (before_ns or default_span_ns[0]) + (after_ns or default_span_ns[1])
@@ -126,10 +115,6 @@ def make_request_trigger(
             f"{format_duration(history_ns)}; shorten one of them",
         )
     return Trigger(API, body.reason, now_ns, body.labels, before_ns, after_ns)
-
-
-CHUNK_BYTES = 262_144
-_RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.ASCII)
 
 
 async def send_capture(request: Request, store: CaptureStore, name: CaptureName, threads: Executor) -> Response:
@@ -189,15 +174,8 @@ async def _chunks(file: AsyncBufferedReader, first: int, end: int) -> AsyncItera
         await file.close()
 
 
-log = logging.getLogger(__name__)
-
-
 def find_name(name: str) -> CaptureName:
-    """The parsed name of a capture.
-
-    Raises:
-        ProblemError: it is not the name of a capture.
-    """
+    """The parsed name of a capture."""
     parsed = parse_name(name)
     if parsed is None:
         raise unknown(name, ())
@@ -219,9 +197,9 @@ def unavailable(captures: Captures, error: CaptureError, cause: str = "") -> Pro
     return ProblemError("no-captures", 503, "Captures are currently unavailable; see the server's log.")
 
 
-def captures_router(captures: Captures) -> APIRouter:
-    """The read-only routes."""
-    router = APIRouter()
+def add_captures(router: APIRouter, parts: WebParts) -> None:
+    """The routes that read captures."""
+    captures = parts.node.captures
     recorder = captures.recorder
 
     @router.get(
@@ -238,8 +216,7 @@ def captures_router(captures: Captures) -> APIRouter:
             stored = await recorder.refresh()
         except CaptureError as error:
             raise unavailable(captures, error) from error
-        known = recorder.jobs_of(), recorder.ports_of()
-        return json_response(200, list_captures(stored, pending, recorder.find_problem(), *known))
+        return json_response(200, describe_captures(recorder, stored, pending))
 
     @router.get(
         PATH + "/{name}",
@@ -262,12 +239,10 @@ def captures_router(captures: Captures) -> APIRouter:
             failure = CaptureError(f"capture {parsed} cannot be read: {error.strerror}")
             raise unavailable(captures, failure, str(error.strerror)) from error
 
-    return router
 
-
-def captures_writing_router(parts: WebParts, captures: Captures) -> APIRouter:
+def add_capture_writing(router: APIRouter, parts: WebParts) -> None:
     """The routes that take and delete captures."""
-    router = APIRouter()
+    captures = parts.node.captures
 
     @router.post(
         PATH,
@@ -323,8 +298,6 @@ def captures_writing_router(parts: WebParts, captures: Captures) -> APIRouter:
             raise unknown(name, captures.recorder.pending())
         log.info("capture %s deleted by %s", parsed, request.scope.get(USER, "an anonymous request"))
         return Response(status_code=204)
-
-    return router
 
 
 def _take_alerts(parts: WebParts, captures: Captures, notification: Notification) -> Response:

@@ -24,9 +24,8 @@ from ibpulse.core.http.requests import EventsQuery, refuse_repeated
 MAX_IN_LOOP = 1000
 
 
-def events_router(parts: WebParts) -> APIRouter:
+def add_events(router: APIRouter, parts: WebParts) -> None:
     """The events route."""
-    router = APIRouter()
     wide = parts.limits.wide_requests(
         f"queries with more than {MAX_IN_LOOP} events are already running", f"{MAX_IN_LOOP} events"
     )
@@ -45,15 +44,9 @@ def events_router(parts: WebParts) -> APIRouter:
             return await wide.run(request, answer_events, about, chosen)
         return answer_events(about, chosen)
 
-    return router
-
 
 def choose_events(query: EventsQuery, parts: WebParts) -> tuple[dict[str, Any], Sequence[Event]]:
-    """The members that describe the answer of a query, and its events by time.
-
-    Raises:
-        ProblemError: a parameter is invalid, or the port is unknown.
-    """
+    """The members that describe the answer of a query, and its events by time."""
     for kind in query.kind:
         if kind not in KINDS:
             raise bad_parameter("kind", unknown_word(kind, KINDS))

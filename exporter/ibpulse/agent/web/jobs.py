@@ -71,11 +71,7 @@ def known_jobs(parts: WebParts) -> tuple[JobRecord, ...]:
 
 
 def choose_job(parts: WebParts, text: str | None) -> ChosenJob | None:
-    """The job of a query, by its id or by its scheduler and its id (`slurm:42`); None for None.
-
-    Raises:
-        ProblemError: there is no such job, or several schedulers have one.
-    """
+    """The job of a query, by its id or by its scheduler and its id (`slurm:42`); None for None."""
     if text is None:
         return None
     records = known_jobs(parts)
@@ -104,9 +100,8 @@ def _names(record: JobRecord) -> tuple[str, str]:
     return claim.id, f"{claim.scheduler}:{claim.id}"
 
 
-def jobs_router(parts: WebParts) -> APIRouter:
+def add_jobs(router: APIRouter, parts: WebParts) -> None:
     """The jobs route."""
-    router = APIRouter()
 
     @router.get(
         "/api/v1/jobs",
@@ -116,8 +111,6 @@ def jobs_router(parts: WebParts) -> APIRouter:
     async def jobs() -> Response:
         """Jobs that run, and those that ended within the history, with their ports, begin and end."""
         return Response(describe_jobs(parts).encode(), media_type="application/json")
-
-    return router
 
 
 def describe_jobs(parts: WebParts) -> JobsAnswer:

@@ -28,9 +28,8 @@ from ibpulse.core.model import Port, Topology
 from ibpulse.core.ring.spans import place_ports, settled_tick, widest_stride
 
 
-def clock_router(parts: WebParts) -> APIRouter:
+def add_clock(router: APIRouter, parts: WebParts) -> None:
     """The clock route."""
-    router = APIRouter()
 
     @router.get(
         "/api/v1/clock",
@@ -40,8 +39,6 @@ def clock_router(parts: WebParts) -> APIRouter:
     async def clock() -> Response:
         """The time of this moment by the clock that the samples follow, and whether the clock is synchronised."""
         return Response(describe_clock(parts).encode(), media_type="application/json")
-
-    return router
 
 
 def describe_clock(parts: WebParts) -> ClockAnswer:
@@ -53,9 +50,8 @@ def describe_clock(parts: WebParts) -> ClockAnswer:
     )
 
 
-def metrics_router(parts: WebParts) -> APIRouter:
+def add_metrics(router: APIRouter, parts: WebParts) -> None:
     """The metrics route, with and without a trailing slash; a redirect would double the cost of every scrape."""
-    router = APIRouter()
     answer = text("All metrics, or the named ones.", "text/plain; version=0.0.4; charset=utf-8")
     answer["content"]["application/openmetrics-text; version=1.0.0; charset=utf-8"] = {"schema": {"type": "string"}}
 
@@ -79,12 +75,9 @@ def metrics_router(parts: WebParts) -> APIRouter:
         headers["Content-Type"] = media_type
         return Response(body, headers=headers)
 
-    return router
 
-
-def ports_router(parts: WebParts) -> APIRouter:
+def add_ports(router: APIRouter, parts: WebParts) -> None:
     """The ports route."""
-    router = APIRouter()
 
     @router.get(
         "/api/v1/ports",
@@ -95,7 +88,14 @@ def ports_router(parts: WebParts) -> APIRouter:
         """Every port of the node: identity, state, and files of its byte counters."""
         return Response(describe_ports(parts).encode(), media_type="application/json")
 
-    return router
+    @router.get(
+        "/api/v1/topology",
+        **operation("get_topology"),
+        responses={200: {"model": TopologyAnswer, "description": "The node's topology."}},
+    )
+    async def topology() -> Response:
+        """Every RDMA device with its PCIe links, every GPU, and the distances between them."""
+        return Response(orjson.dumps(describe_topology(parts.node.fabric().topology)), media_type="application/json")
 
 
 def describe_ports(parts: WebParts) -> PortsAnswer:
@@ -140,22 +140,6 @@ def _source(port: Port, parts: WebParts) -> Source | None:
     )
 
 
-def topology_router(parts: WebParts) -> APIRouter:
-    """The topology route."""
-    router = APIRouter()
-
-    @router.get(
-        "/api/v1/topology",
-        **operation("get_topology"),
-        responses={200: {"model": TopologyAnswer, "description": "The node's topology."}},
-    )
-    async def topology() -> Response:
-        """Every RDMA device with its PCIe links, every GPU, and the distances between them."""
-        return Response(orjson.dumps(describe_topology(parts.node.fabric().topology)), media_type="application/json")
-
-    return router
-
-
 def describe_topology(topology: Topology) -> dict[str, Any]:
     """The members of a `TopologyAnswer`: the values of the scan have the same ones."""
     addresses = [gpu.address for gpu in topology.gpus]
@@ -182,9 +166,8 @@ class SummaryQuery(SpanQuery):
     job: OptionalJob = Field(None, description=JOB_HELP)
 
 
-def summary_router(parts: WebParts) -> APIRouter:
+def add_summary(router: APIRouter, parts: WebParts) -> None:
     """The summary route."""
-    router = APIRouter()
     wide = parts.limits.wide_requests("summaries are already being computed", "a raw window instead")
 
     @router.get(
@@ -199,8 +182,6 @@ def summary_router(parts: WebParts) -> APIRouter:
         job = choose_job(parts, query.job)
         return await wide.run(request, answer_summary, parts, *choose_seconds(query, parts), job)
 
-    return router
-
 
 def answer_summary(parts: WebParts, seconds: int, end_ns: int | None, job: ChosenJob | None = None) -> Response:
     """The response for `seconds` that end at a wall time, None for now, of a job if one is given."""
@@ -213,11 +194,7 @@ def answer_summary(parts: WebParts, seconds: int, end_ns: int | None, job: Chose
 
 
 def choose_seconds(query: SummaryQuery, parts: WebParts) -> tuple[int, int | None]:
-    """The number of whole seconds of a query, and the wall time in ns at which they end; None for the newest.
-
-    Raises:
-        ProblemError: a parameter or the combination is invalid, or the span exceeds the history.
-    """
+    """The number of whole seconds of a query, and the wall time in ns at which they end; None for the newest."""
     span = query.span(parts.node.clock.time_ns(), DEFAULT_LAST)
     if span.newest:
         return _whole_seconds(DEFAULT_LAST if query.last is None else query.last, parts), None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from ibpulse.agent.sampler.supervisor import heartbeat_bound_seconds
@@ -34,9 +33,8 @@ _LINKS = (
 )
 
 
-def health_router(parts: WebParts) -> APIRouter:
+def add_health(router: APIRouter, parts: WebParts) -> None:
     """The routes of the probes."""
-    router = APIRouter()
     healthy_answers = _answers("The sampler's heartbeat is recent.")
     ready_answers = _answers("The first sample has arrived.")
 
@@ -49,8 +47,6 @@ def health_router(parts: WebParts) -> APIRouter:
     async def ready() -> PlainTextResponse:
         """Readiness: whether the first sample has arrived."""
         return _answer(*parts.node.readiness())
-
-    return router
 
 
 def judge_health(parts: WebParts) -> tuple[bool, str]:
@@ -72,13 +68,6 @@ def _answers(good: str) -> dict[int | str, dict[str, Any]]:
 
 def _answer(good: bool, sentence: str) -> PlainTextResponse:
     return PlainTextResponse(escape_controls(sentence) + "\n", 200 if good else 503)
-
-
-def live_page(parts: WebParts) -> HTMLResponse:
-    """The live page of this node."""
-    return live_document(
-        NODE_WORDS, parts.version, landing_body(parts), simulated=parts.node.fabric().simulated, name=parts.node.name
-    )
 
 
 def landing_body(parts: WebParts) -> str:
@@ -116,21 +105,21 @@ def _row(known: KnownPort) -> list[str]:
     ]
 
 
-def pages_router(parts: WebParts, schema: Callable[[], dict[str, Any]]) -> APIRouter:
+def add_pages(app: FastAPI, parts: WebParts) -> None:
     """The live page, its files, and the API reference, generated from the OpenAPI document."""
-    router = APIRouter(include_in_schema=False)
     page_files = PageFiles()
 
-    @router.get("/")
+    @app.get("/", include_in_schema=False)
     async def landing() -> HTMLResponse:
-        return live_page(parts)
+        fabric = parts.node.fabric()
+        return live_document(
+            NODE_WORDS, parts.version, landing_body(parts), simulated=fabric.simulated, name=parts.node.name
+        )
 
-    @router.get("/static/{name}")
+    @app.get("/static/{name}", include_in_schema=False)
     async def static(name: str, request: Request) -> Response:
         return await page_files.get_response(name, request.scope)
 
-    @router.get("/api/docs")
+    @app.get("/api/docs", include_in_schema=False)
     async def reference() -> HTMLResponse:
-        return page("ibpulse API", reference_body(schema()))
-
-    return router
+        return page("ibpulse API", reference_body(app.openapi()))

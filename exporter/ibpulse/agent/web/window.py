@@ -73,11 +73,7 @@ class WindowQuery(SpanQuery):
 
 
 def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
-    """The plan of a query.
-
-    Raises:
-        ProblemError: a parameter is invalid, a port or job is unknown, or the response would be too large.
-    """
+    """The plan of a query."""
     chosen, job = _ports(query.port, parts), choose_job(parts, query.job)
     if job is not None:
         chosen = {name: slot for name, slot in chosen.items() if name in job.ports.spans}
@@ -301,9 +297,8 @@ def is_wide(plan: WindowPlan, parts: WebParts) -> bool:
     return max(read, plan.bins.points * plan.series) > parts.limits.wide_values
 
 
-def window_router(parts: WebParts) -> APIRouter:
+def add_window(router: APIRouter, parts: WebParts) -> None:
     """The window route."""
-    router = APIRouter()
     wide = parts.limits.wide_requests(
         "wide window requests are already running",
         f"at most {parts.limits.wide_values} values with max_points, fewer ports or a shorter span",
@@ -322,5 +317,3 @@ def window_router(parts: WebParts) -> APIRouter:
         if is_wide(plan, parts):
             return await wide.run(request, answer_window, parts, plan, query.format)
         return answer_window(parts, plan, query.format)
-
-    return router

@@ -29,11 +29,7 @@ class DaemonAddress:
     """
 
     def __init__(self, url: str) -> None:
-        """Parse the URL.
-
-        Raises:
-            DaemonError: it is invalid.
-        """
+        """Parse the URL."""
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname, parts.port or DEFAULT_PORT

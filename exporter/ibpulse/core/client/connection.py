@@ -55,11 +55,7 @@ class DaemonConnection(Requests):
         timeout_seconds: float = TIMEOUT_SECONDS,
         make_transport: Callable[..., httpx.BaseTransport] = httpx.HTTPTransport,
     ) -> None:
-        """Parse the URL; nothing is sent yet. `timeout_seconds` limits connecting, and the wait for each part.
-
-        Raises:
-            DaemonError: the URL is invalid.
-        """
+        """Parse the URL; nothing is sent yet. `timeout_seconds` limits connecting, and the wait for each part."""
         address = DaemonAddress(url)
         self.place = address.place
         """The URL without a password and a path."""

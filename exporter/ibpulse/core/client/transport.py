@@ -180,11 +180,7 @@ class Requests:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> httpx.Request:
-        """A request of which nothing waits longer than this many seconds.
-
-        Raises:
-            DaemonError: it would send the password to a server that cannot be verified.
-        """
+        """A request of which nothing waits longer than this many seconds."""
         if self._refused:
             raise DaemonError(UNVERIFIED, kind="refused")
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
@@ -324,11 +320,7 @@ class HttpPeer(Requests):
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Keep the connections open for the block.
-
-        Raises:
-            DaemonError: they are closed.
-        """
+        """Keep the connections open for the block."""
         if self._closed:
             raise DaemonError("it is no longer listed at this address")
         self._running += 1
@@ -370,11 +362,7 @@ def refuse_longer(body: bytearray, max_bytes: int) -> None:
 
 
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    """The body.
-
-    Raises:
-        DaemonError: it is too long, or compressed.
-    """
+    """The body."""
     refuse_compressed(response)
     body = bytearray()
     async for part in response.aiter_raw():

@@ -185,10 +185,10 @@ _REASONS = {
 }
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problems(*statuses: int, reasons: Mapping[int, str] = _REASONS) -> dict[int | str, dict[str, Any]]:
     """OpenAPI descriptions of error responses with these statuses."""
     content = {MEDIA_TYPE: {"schema": ProblemDocument.model_json_schema()}}
-    return {status: {"description": _REASONS[status], "content": content} for status in statuses}
+    return {status: {"description": reasons[status], "content": content} for status in statuses}
 
 
 def operation(name: str) -> dict[str, Any]:

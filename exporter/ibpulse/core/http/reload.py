@@ -20,6 +20,10 @@ from ibpulse.base.yaml import YamlFile
 from ibpulse.core.http.web_config import TlsServer, WebConfig, build_tls, read_config
 from ibpulse.core.metrics.web import WebCounts
 
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -54,31 +58,20 @@ def make_rules(path: Path, config: WebConfig, source: YamlFile) -> Rules:
     headers = config.http_server_config.headers.items()
     encoded = tuple((name.lower().encode(), text.encode()) for name, text in headers)
     rules = Rules(tls, dict(config.basic_auth_users), encoded)
-    unequal = _differing_costs(rules.users)
-    if unequal:
+    costs = sorted(set(map(cost_of, rules.users.values())))
+    if len(costs) > 1:
         log.warning(
             "%s: basic_auth_users: the hashes have costs of %s, so the time of a refusal tells the users of the "
             "cheaper ones from names that do not exist; use one cost for all",
             path,
-            unequal,
+            sentence_list(list(map(str, costs))),
         )
     return rules
-
-
-def _differing_costs(users: Mapping[str, str]) -> str:
-    """The costs of the users' hashes as text if they differ, otherwise empty."""
-    costs = sorted(set(map(cost_of, users.values())))
-    return sentence_list(list(map(str, costs))) if len(costs) > 1 else ""
 
 
 def cost_of(stored: str) -> int:
     """The cost of a bcrypt hash."""
     return int(stored[4:6])
-
-
-log = logging.getLogger(__name__)
-
-POLL_SECONDS = 1.0
 
 
 class TokenBucket:
@@ -120,11 +113,6 @@ class WebConfigReloader:
         self.rules, self.bucket = self._load()
         self._seen: tuple[FileSignature, ...] = self._loaded
         self._counts.config_reloaded = True
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the files in their current state are active."""
-        return bool(self._counts.config_reloaded)
 
     def tls(self) -> TlsServer | None:
         """The TLS for a new connection."""

@@ -18,8 +18,7 @@ from ibpulse.core.answers.events import MAX_EVENTS
 from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.events import KINDS
 from ibpulse.core.http.access import USER
-from ibpulse.core.http.problems import MEDIA_TYPE as PROBLEM_TYPE
-from ibpulse.core.http.problems import ProblemDocument, ProblemError, bad_parameter, inline_parts, invalid_parameters
+from ibpulse.core.http.problems import ProblemError, bad_parameter, inline_parts, invalid_parameters, problems
 
 T = TypeVar("T")
 
@@ -104,11 +103,7 @@ def refuse_repeated(*repeatable: str) -> Any:
 
 
 def read_parameter(parameter: str, text: str, kind: Kind[T]) -> T:
-    """The value of a parameter.
-
-    Raises:
-        ProblemError: the text is not of this kind.
-    """
+    """The value of a parameter."""
     try:
         return kind.parse(text)
     except ValueError as error:
@@ -142,8 +137,7 @@ DEFAULT_REASON = "request"
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI descriptions of error responses with these statuses."""
-    content = {PROBLEM_TYPE: {"schema": ProblemDocument.model_json_schema()}}
-    return {status: {"description": _REASONS[status], "content": content} for status in statuses}
+    return problems(*statuses, reasons=_REASONS)
 
 
 def json_response(
@@ -195,11 +189,7 @@ class Notification(BaseModel):
 
 
 def read_body(model: type[Body], raw: bytes) -> Body:
-    """Parse the body of a request; an empty body counts as one without members.
-
-    Raises:
-        ProblemError: it is not JSON, or does not match the model.
-    """
+    """Parse the body of a request; an empty body counts as one without members."""
     try:
         return model.model_validate_json(raw or b"{}", strict=True)
     except ValidationError as error:
@@ -237,11 +227,7 @@ def may_write(request: Request, *, allow_unauthenticated: bool) -> bool:
 
 
 def check_writer(request: Request, *, allow_unauthenticated: bool) -> None:
-    """Check that the client may write.
-
-    Raises:
-        ProblemError: the request has no user, and anonymous writes are not allowed.
-    """
+    """Check that the client may write."""
     if not may_write(request, allow_unauthenticated=allow_unauthenticated):
         raise ProblemError(
             "writing-needs-user",
