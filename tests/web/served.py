@@ -66,7 +66,7 @@ class Served:
         self.server: WebServer
 
     async def __aenter__(self) -> Served:
-        self.server = await serve(AccessControl(say, self.web_config, 1000), "127.0.0.1", 0, tls=self.web_config.tls)
+        self.server = await serve(AccessControl(say, self.web_config, 1000), "127.0.0.1", 0, web_config=self.web_config)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -16,10 +16,9 @@ from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.stream import Viewer
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import PortState
-from tests.loop_clock import pause, until
 from tests.web.events import listening
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, port
-from tests.web.test_stream import Slow, advance, answer_slowly, served, settle
+from tests.web.test_stream import advance, served, settle
 
 MS = 10
 NAMES = ("mlx5_0:1", "mlx5_1:1")
@@ -163,22 +162,6 @@ async def test_queued_batches_survive_another_state_but_not_other_ports() -> Non
     viewer.offer([b"four"])
     assert [text[:20] for text in (await viewer.take()).split(b"\n\n")] == [b"event: dropped\ndata:", b"portsfour"]
     assert counts.stream_dropped_events == 1
-
-
-async def test_a_viewer_with_queued_batches_keeps_them_when_a_state_changes(node: Node) -> None:
-    ports, slow, counts = Ports(node), Slow(), WebCounts()
-    task = await answer_slowly(node, slow, counts, events=ports.log, known_ports=ports.known)
-    for _ in range(3):
-        advance(node, 5)
-        await pause(0.1)
-    ports.change("mlx5_0:1", node.now_tick, DOWN)
-    await pause(0.2)
-    slow.go.set()
-    await until(lambda: len(slow.sent) >= 2)
-    task.cancel()
-    names = [name for name, _ in decode(slow.sent[1])]
-    assert (names[0], counts.stream_dropped_events) == ("ports", 0)
-    assert names.count("batch") >= 2
 
 
 def test_an_event_that_is_about_to_be_sent_is_not_among_those_of_the_past(node: Node) -> None:

@@ -32,7 +32,7 @@ from ibpulse.base.open_files import require_open_files
 from ibpulse.base.own_command import own_command
 from ibpulse.core.http.access import HostCheck
 from ibpulse.core.http.reload import WebConfigReloader
-from ibpulse.core.http.server import plain, serve
+from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.web import WebCounts
 
 log = logging.getLogger(__name__)
@@ -256,8 +256,7 @@ class Daemon:
 
     async def _serve(self) -> None:
         address = self._settings.web.listen_address
-        tls = self._web_config.tls if self._web_config else plain
-        server = await serve(create_app(self.parts), address.host, address.port, tls=tls)
+        server = await serve(create_app(self.parts), address.host, address.port, web_config=self._web_config)
         self._announce(server.host, server.port)
         # what was built so far is never garbage: keep the collector from walking it
         gc.collect()
@@ -278,7 +277,7 @@ class Daemon:
             __version__,
             len(slots),
             " to ".join(every),
-            "https" if self._web_config and self._web_config.tls() else "http",
+            "https" if self._web_config and self._web_config.rules.tls else "http",
             shown,
             port,
         )

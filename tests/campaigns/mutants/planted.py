@@ -275,7 +275,7 @@ PLANTED = (
         'OWN_SITES = (b"same-origin", b"none")',
         'OWN_SITES = (b"same-origin", b"same-site", b"none")',
         "a page of a sibling domain may delete captures with the browser of a user",
-        ("tests/web/test_auth.py",),
+        ("tests/web/test_access.py",),
     ),
     Fault(
         "auth-old-password",
@@ -283,7 +283,7 @@ PLANTED = (
         "key = self._digest(user, stored, password)",
         "key = self._digest(user, password)",
         "a password that was just changed still logs in whoever used it in the last ten minutes",
-        ("tests/web/test_auth.py",),
+        ("tests/web/test_access.py",),
     ),
     Fault(
         "auth-damaged-hash",
@@ -310,7 +310,7 @@ PLANTED = (
         "int(np.isin(merges.unexplained[:, 1], plan.directions).sum())",
         "len(merges.unexplained)",
         "a window of one direction counts the implausible samples of the other",
-        ("tests/web/test_window_judgement.py",),
+        ("tests/web/test_window.py",),
     ),
     Fault(
         "window-limit-without-uncertainty",
@@ -318,7 +318,7 @@ PLANTED = (
         "* (2 if plan.uncertainty else 1)",
         "",
         "a window with uncertainties may have twice the values that the limit allows",
-        ("tests/web/test_refusals.py",),
+        ("tests/web/test_problems.py",),
     ),
     Fault(
         "alerts-without-fingerprints",

@@ -51,11 +51,11 @@ class OuterMiddleware:
         app: ASGIApp,
         counts: WebCounts,
         max_query_bytes: int,
-        headers: Callable[[], Headers] = tuple,
+        web_config: WebConfigReloader | None = None,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._monotonic_ns = monotonic_ns
-        self._app, self._counts, self._max_query_bytes, self._headers = app, counts, max_query_bytes, headers
+        self._app, self._counts, self._max_query_bytes = app, counts, max_query_bytes
+        self._web_config, self._monotonic_ns = web_config, monotonic_ns
         self._failures = Occurrences()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +63,8 @@ class OuterMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(send, scope["method"] == "HEAD", self._headers())
+        configured = self._web_config.rules.headers if self._web_config else ()
+        exchange = Exchange(send, scope["method"] == "HEAD", configured)
         if exchange.head:
             scope = {**scope, "method": "GET", HEAD: True}
         started_ns = self._monotonic_ns()
@@ -173,7 +174,7 @@ def make_app(title: str, description: str, parts: ServerParts, monotonic_ns: Cal
         OuterMiddleware,
         counts=parts.counts,
         max_query_bytes=parts.limits.max_query_bytes,
-        headers=parts.web_config.headers if parts.web_config else tuple,
+        web_config=parts.web_config,
         monotonic_ns=monotonic_ns,
     )
     return app

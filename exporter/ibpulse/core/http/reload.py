@@ -27,7 +27,10 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The active rules. `tls` is None for plain connections, `users` is empty if no login is required."""
+    """The active rules: `tls` of new connections, if any, users if a login is required, and the headers of responses.
+
+    Names of headers are in lower case.
+    """
 
     tls: TlsServer | None
     users: Mapping[str, str]
@@ -113,14 +116,6 @@ class WebConfigReloader:
         self.rules, self.bucket = self._load()
         self._seen: tuple[FileSignature, ...] = self._loaded
         self._counts.config_reloaded = True
-
-    def tls(self) -> TlsServer | None:
-        """The TLS for a new connection."""
-        return self.rules.tls
-
-    def headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """The headers of every response, names in lower case."""
-        return self.rules.headers
 
     async def watch(self, errors: InternalErrors) -> None:
         """Poll the files once a second, forever, in a thread; an exception of one poll is counted in `errors`."""

@@ -75,5 +75,5 @@ def test_a_length_and_a_time_are_not_combined(other: str, default_last: str) -> 
     assert refusal(default_last=default_last, **given) == "last: cannot be combined with from and to"
 
 
-def test_an_end_alone_is_refused_where_a_length_is_the_default() -> None:
+def test_an_end_needs_a_begin() -> None:
     assert refusal(default_last="7s", to=str(NOW_MS)) == "to: requires from; for the most recent data, use last=7s"

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import bcrypt
@@ -17,9 +17,10 @@ from starlette.types import Receive, Scope, Send
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.http import access, passwords
-from ibpulse.core.http.access import AccessControl, is_foreign_write
+from ibpulse.core.http.access import AccessControl, HostCheck, is_foreign_write
 from ibpulse.core.http.passwords import PasswordCheck, TooManyChecksError, parse_basic
 from ibpulse.core.http.reload import TokenBucket, WebConfigReloader
+from tests.names import forget_invalid_names
 from tests.turns import until
 from tests.web.rings import Node
 
@@ -58,15 +59,6 @@ def controlled(web_config: WebConfigReloader | None, **client: object) -> httpx.
     return httpx.AsyncClient(transport=transport, base_url="http://node")
 
 
-async def test_without_a_password_there_is_a_challenge_and_a_problem_document(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/metrics")
-    assert answer.status_code == 401
-    assert answer.headers["www-authenticate"] == 'Basic realm="ibpulse", charset="UTF-8"'
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["type"] == "/api/docs#login-needed"
-    assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
-
-
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/ports", "/api/docs", "/api/openapi.json", "/no-such-page"])
 async def test_every_path_but_the_probes_needs_the_password(client: httpx.AsyncClient, path: str) -> None:
     assert (await client.get(path)).status_code == 401
@@ -74,16 +66,10 @@ async def test_every_path_but_the_probes_needs_the_password(client: httpx.AsyncC
     assert (await client.get(path, auth=("alice", "secret"))).status_code == (404 if path == "/no-such-page" else 200)
 
 
-@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
-async def test_the_probes_need_no_password(client: httpx.AsyncClient, path: str) -> None:
-    assert (await client.get(path)).status_code == 200
-    assert (await client.head(path)).status_code == 200
-
-
 @pytest.mark.parametrize(
     "path", ["/-/healthy/", "/-/healthy/../../metrics", "//-/healthy", "/-/Healthy", "/-/healthy%2f"]
 )
-async def test_what_only_looks_like_a_probe_needs_the_password(client: httpx.AsyncClient, path: str) -> None:
+async def test_paths_like_probes_need_the_password(client: httpx.AsyncClient, path: str) -> None:
     request = httpx.Request("GET", "http://node/")
     request.url = request.url.copy_with(raw_path=path.encode())
     assert (await client.send(request)).status_code == 401
@@ -119,7 +105,7 @@ async def test_only_the_right_password_opens(client: httpx.AsyncClient, user: st
 @pytest.mark.parametrize(
     "header", [b"", b"Basic", b"Basic !", b"Bearer YWxpY2U6c2VjcmV0", b"Basic YWxpY2U=", b"Basic //86YQ==", b"Basic =="]
 )
-def test_what_is_no_basic_authorization_is_none(header: bytes) -> None:
+def test_other_authorizations_are_none(header: bytes) -> None:
     assert parse_basic(header) is None
 
 
@@ -131,11 +117,6 @@ async def test_the_name_of_the_user_reaches_the_routes(tmp_path: Path) -> None:
     async with controlled(write_web_config(tmp_path)) as client:
         assert (await client.get("/", auth=("alice", "secret"))).json() == {"user": "alice"}
         assert (await client.get("/-/healthy", auth=("alice", "secret"))).json() == {"user": None}
-
-
-async def test_without_a_configuration_nobody_has_a_name() -> None:
-    async with controlled(None) as client:
-        assert (await client.get("/", auth=("alice", "secret"))).json() == {"user": None}
 
 
 async def test_a_right_password_is_checked_once_and_again_after_a_time_unused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,17 +134,7 @@ async def test_a_right_password_is_checked_once_and_again_after_a_time_unused(mo
     assert len(checks) == 2
 
 
-async def test_a_wrong_password_is_never_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    checks: list[bytes] = []
-    real = bcrypt.checkpw
-    monkeypatch.setattr(bcrypt, "checkpw", lambda *given: checks.append(given[0]) or real(*given))
-    check = PasswordCheck()
-    for _ in range(3):
-        assert not await check.is_right(USERS, ("alice", b"guess"), "10.0.0.1")
-    assert len(checks) == 3
-
-
-async def test_a_changed_hash_is_checked_anew() -> None:
+async def test_a_changed_hash_is_checked_again() -> None:
     check = PasswordCheck()
     assert await check.is_right(USERS, ("alice", b"secret"), "10.0.0.1")
     assert not await check.is_right({"alice": hashed("other")}, ("alice", b"secret"), "10.0.0.1")
@@ -182,7 +153,7 @@ def test_the_hash_of_an_unknown_user_is_one_that_bcrypt_works_on() -> None:
     assert not bcrypt.checkpw(b"", passwords._unmatchable({"a": hashed("a")}).encode())
 
 
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remembered_logins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "MAX_REMEMBERED", 2)
     monkeypatch.setattr(bcrypt, "checkpw", lambda *_: True)
     check = PasswordCheck()
@@ -255,21 +226,6 @@ async def test_a_client_with_a_wrong_password_waits_behind_others(monkeypatch: p
     assert await ask_all() == ["guesser", "quiet", "guesser"]
 
 
-async def test_the_guesses_of_one_client_beyond_the_queue_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(monkeypatch)
-    check = PasswordCheck()
-    waiting = [
-        asyncio.create_task(check.is_right(USERS, ("alice", b"%d" % number), "10.0.0.1"))
-        for number in range(passwords.MAX_WAITING + 1)
-    ]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    with pytest.raises(TooManyChecksError):
-        await check.is_right(USERS, ("alice", b"x"), "10.0.0.1")
-    held.go.set()
-    assert await asyncio.gather(*waiting) == [False] * (passwords.MAX_WAITING + 1)
-
-
 async def test_many_requests_with_one_password_share_one_check_even_if_one_hangs_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -291,9 +247,7 @@ async def test_checks_run_in_a_thread_of_low_priority(monkeypatch: pytest.Monkey
     assert held.niceness == [min(os.nice(0) + passwords.NICENESS, lowest)]
 
 
-async def test_a_full_queue_is_a_problem_that_says_when_to_come_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_queue_of_logins_gets_a_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "MAX_WAITING", 0)
     held = Held(monkeypatch)
     async with controlled(write_web_config(tmp_path)) as client:
@@ -337,20 +291,12 @@ async def test_requests_over_the_rate_are_refused_but_never_probes(tmp_path: Pat
         ("PUT", {"origin": "https://evil.example"}, True),
     ],
 )
-def test_a_browser_may_write_from_our_own_pages_alone(method: str, headers: dict[str, str], foreign: bool) -> None:
+def test_browsers_write_only_from_our_own_pages(method: str, headers: dict[str, str], foreign: bool) -> None:
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     assert is_foreign_write(method, "https", raw) is foreign
 
 
-async def test_a_write_from_another_site_is_refused_though_the_password_is_right(tmp_path: Path) -> None:
-    async with controlled(write_web_config(tmp_path)) as client:
-        answer = await client.post("/", auth=("alice", "secret"), headers={"Sec-Fetch-Site": "cross-site"})
-    assert (answer.status_code, answer.json()["type"]) == (403, "/api/docs#cross-site")
-
-
-async def test_configured_headers_stand_on_every_answer_and_the_page_keeps_its_own_policy(
-    node: Node, tmp_path: Path
-) -> None:
+async def test_every_answer_has_the_configured_headers(node: Node, tmp_path: Path) -> None:
     text = (
         "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=60\n    X-Frame-Options: deny\n"
         "    Content-Security-Policy: upgrade-insecure-requests\n    X-Content-Type-Options: nosniff\n"
@@ -368,24 +314,49 @@ async def test_configured_headers_stand_on_every_answer_and_the_page_keeps_its_o
         assert any("frame-ancestors 'none'" in policy for policy in policies)
 
 
-async def test_what_is_not_http_passes_access_control() -> None:
-    seen: list[str] = []
-
-    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
-        seen.append(scope["type"])
-
-    await AccessControl(app, None, 10)({"type": "lifespan"}, None, None)
-    assert seen == ["lifespan"]
+LOOPBACK = ["localhost", "LOCALHOST:10055", "localhost.:1", "127.0.0.1", "127.9.8.7:10055", "[::1]", "[::1]:10055"]
+FOREIGN = ["evil.example", "evil.example:10055", "127.0.0.1.evil.example", "localhost.evil.example", "a:b", "", "[::1"]
+# an address in digits, of which no name server is asked
+MAPPED = pytest.param("::ffff:127.0.0.1", marks=pytest.mark.real("network"))
+LISTENING = ["127.0.0.1", "127.0.0.9", "::1", "localhost", MAPPED]
+ADDRESSES = ["10.0.0.7", "10.0.0.7:10055", "[2001:db8::7]:1", "0.0.0.0", "[fe80::1]"]
 
 
-async def test_logins_do_not_hold_up_the_loop(tmp_path: Path) -> None:
-    check = PasswordCheck()
-    stored = bcrypt.hashpw(b"x", bcrypt.gensalt(10)).decode()
-    checking = asyncio.create_task(check.is_right({"a": stored}, ("a", b"x"), "10.0.0.1"))
-    turns = 0
-    while not checking.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert checking.result()
-    # a check in the loop would take one turn
-    assert turns > 10
+def served(check: HostCheck, hosts: Sequence[str]) -> list[str]:
+    """Those of the hosts that requests may ask for."""
+    return [host for host in hosts if check.find_refusal([(b"host", host.encode())]) is None]
+
+
+@pytest.mark.parametrize("listen", LISTENING)
+def test_a_server_on_a_loopback_address_serves_loopback_names_only(listen: str) -> None:
+    check = HostCheck(listen)
+    assert served(check, [*LOOPBACK, "[::ffff:127.0.0.1]:1"]) == [*LOOPBACK, "[::ffff:127.0.0.1]:1"]
+    assert served(check, [*FOREIGN, *ADDRESSES, "[::ffff:10.0.0.7]"]) == []
+
+
+# of addresses in digits no name server is asked
+@pytest.mark.real("network")
+@pytest.mark.parametrize("listen", ["", "0.0.0.0", "::", "10.0.0.7", "no.such.host.invalid"])
+def test_any_other_server_serves_every_name(listen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_invalid_names(monkeypatch)
+    assert served(HostCheck(listen), [*LOOPBACK, *FOREIGN, *ADDRESSES]) == [*LOOPBACK, *FOREIGN, *ADDRESSES]
+
+
+def test_case_and_port_of_configured_names_are_ignored() -> None:
+    names = ["gpu7", "GPU7:443", "gpu7.", "ibpulse.example.org"]
+    assert served(HostCheck("127.0.0.1", ["gpu7", "IBpulse.example.org"]), [*names, *FOREIGN]) == names
+
+
+def test_configured_names_and_addresses_are_served_everywhere() -> None:
+    assert served(HostCheck("", ["gpu7"]), ["gpu7", *LOOPBACK, *ADDRESSES]) == ["gpu7", *LOOPBACK, *ADDRESSES]
+    assert served(HostCheck("", ["gpu7"]), FOREIGN) == []
+
+
+def test_a_star_serves_every_name() -> None:
+    assert served(HostCheck("127.0.0.1", ["*"]), FOREIGN) == FOREIGN
+
+
+def test_every_host_header_counts() -> None:
+    check = HostCheck("127.0.0.1")
+    assert check.find_refusal([(b"accept", b"evil.example")]) is None
+    assert check.find_refusal([(b"host", b"localhost"), (b"host", b"evil.example")]) is not None
