@@ -127,7 +127,7 @@ class CurrentSnapshot:
         return self._snapshot
 
     def get_now(self) -> Snapshot | None:
-        """The same, with the counters of its ports up to now."""
+        """The newest snapshot, with the counters of its ports up to now."""
         before, snapshot = self._snapshot, self.get(counters_now=True)
         if snapshot is None or snapshot is not before or self._failing_since is not None:
             return snapshot

@@ -50,8 +50,8 @@ _RANGE = re.compile(r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.
 def describe_captures(recorder: FlightRecorder, stored: Sequence[Stored], pending: Sequence[Pending]) -> CapturesAnswer:
     """The answer with all captures; `stored` is oldest first.
 
-    A file that is complete remains pending until its event is in the event log, so whoever finds it listed finds the
-    event as well.
+    A file that is complete remains pending until its event is in the event log, so a client that finds it listed finds
+    the event as well.
     """
     unfinished = {each.name for each in pending}
     finished = [each for each in stored if each.name not in unfinished]

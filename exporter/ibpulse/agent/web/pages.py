@@ -41,7 +41,7 @@ def add_health(router: APIRouter, parts: WebParts) -> None:
     @router.get("/-/healthy", **operation("check_health"), responses=healthy_answers, response_class=PlainTextResponse)
     async def healthy() -> PlainTextResponse:
         """Liveness: whether the sampler's heartbeat is recent."""
-        return _answer(*judge_health(parts))
+        return _answer(*check_health(parts))
 
     @router.get("/-/ready", **operation("check_readiness"), responses=ready_answers, response_class=PlainTextResponse)
     async def ready() -> PlainTextResponse:
@@ -49,7 +49,7 @@ def add_health(router: APIRouter, parts: WebParts) -> None:
         return _answer(*parts.node.readiness())
 
 
-def judge_health(parts: WebParts) -> tuple[bool, str]:
+def check_health(parts: WebParts) -> tuple[bool, str]:
     """Whether the sampler's heartbeat is recent, and a message. Always true without ports, which need no sampler."""
     bound = heartbeat_bound_seconds(parts.node.reader.interval_ns)
     age = parts.node.supervisor.heartbeat_age_seconds()
@@ -74,7 +74,7 @@ def landing_body(parts: WebParts) -> str:
     """The page's content without its script, as HTML."""
     fabric, ports = parts.node.fabric(), parts.node.supervisor.known_ports()
     interval = f"{parts.node.reader.interval_ns / 1e6:g} ms"
-    states = [judge_health(parts), parts.node.readiness()]
+    states = [check_health(parts), parts.node.readiness()]
     lines = [
         f"<p>Traffic of every InfiniBand and RoCE port of this node, every {interval}. "
         f'<span class="soft">Version {escape(parts.version)}</span></p>',

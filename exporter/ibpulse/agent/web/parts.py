@@ -1,4 +1,4 @@
-"""What the web server gets from the daemon, and its limits."""
+"""The daemon as its web server sees it, and the limits of the server."""
 
 from __future__ import annotations
 

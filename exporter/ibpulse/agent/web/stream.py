@@ -266,9 +266,9 @@ class Feed:
     def log_events(self) -> bytes:
         """The events of the log within the history that `advance` has returned; empty without any."""
         log = self._parts.node.events
-        told = log.events()[: len(log.events()) - (log.added - self._logged)]
+        sent = log.events()[: len(log.events()) - (log.added - self._logged)]
         oldest_ns, _ = self._span_ns()
-        return _logged([event for event in told if event.time_ns >= oldest_ns])
+        return _logged([event for event in sent if event.time_ns >= oldest_ns])
 
     def advance(self) -> list[bytes]:
         """The messages since the last call: batches of complete ticks, events of the log, the summary of a second."""

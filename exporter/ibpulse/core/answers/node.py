@@ -56,7 +56,7 @@ class Identity(AnswerPart):
 
     @property
     def value(self) -> PortIdentity:
-        """The same as a value of the program."""
+        """As a value of the program."""
         return PortIdentity(**vars(self))
 
 
@@ -108,7 +108,7 @@ class PortAnswer(AnswerPart):
 
     @property
     def since_ms(self) -> int | None:
-        """The same in milliseconds."""
+        """`since_ns` in whole milliseconds."""
         return None if self.since_ns is None else self.since_ns // MILLISECOND_NS
 
 

@@ -191,7 +191,7 @@ def _gateway_nodes(connection: DaemonConnection) -> list[str] | None:
 
 
 def _say_gateway(address: str, nodes: Sequence[str]) -> str:
-    """How to reach a node or a job of a gateway."""
+    """Advice to reach a node or a job of a gateway."""
     if not nodes:
         return f"{address} is a gateway, not a daemon, and it knows no node yet"
     return (

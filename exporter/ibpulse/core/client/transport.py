@@ -128,7 +128,7 @@ UNVERIFIED = "not asked, because its list says http, and with tls_config the pas
 
 @dataclass(frozen=True, slots=True)
 class NodeAccess:
-    """How to ask the nodes of a source; `tls` is used for targets with https.
+    """Access to the nodes of a source; `tls` is used for targets with https.
 
     `authorization` is the value of that header, or empty. `server_name` is the name to expect in certificates, or
     empty for the host of the target. With `verified_only`, no server without a verified certificate gets the
@@ -161,7 +161,7 @@ class PeerAnswer:
 
 
 class Requests:
-    """What the requests to the server at a base URL have in common."""
+    """Requests to the server at a base URL, for both kinds of transport."""
 
     def __init__(self, url: str, access: NodeAccess) -> None:
         self.url, self._access = url, access

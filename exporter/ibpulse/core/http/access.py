@@ -196,7 +196,7 @@ class AccessControl:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = await self._judge(scope)
+        refusal = await self._find_refusal(scope)
         body = announces_body(scope["headers"])
         try:
             if refusal is None and body:
@@ -222,7 +222,7 @@ class AccessControl:
             return False
         return await discard_body(receive, self._max_body_bytes)
 
-    async def _judge(self, scope: Scope) -> Response | None:
+    async def _find_refusal(self, scope: Scope) -> Response | None:
         """The refusal of a request based on its head; None if it may pass."""
         if scope["path"] in PROBES:
             return None

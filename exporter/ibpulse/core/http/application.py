@@ -139,7 +139,7 @@ class RequestLimits:
 
 @dataclass(slots=True, kw_only=True)
 class ServerParts:
-    """What the routes of daemon and gateway have in common.
+    """The common part of what the routes of daemon and gateway are given.
 
     `counts` has the server's own metrics, and `registry` those of the process. Streams end when `ending` is set.
     `web_config` is the loaded web configuration file, if any, and `hosts` the host names that are served.

@@ -53,7 +53,7 @@ NODE_WORDS: Mapping[str, str] = {
     "order": "",
     "about_rows": "",
 }
-"""What the live page of a node calls its parts; that of a job has other words.
+"""Names of the parts of a node's live page; that of a job has other words.
 
 `copies`, `order` and `about_rows` are HTML.
 """

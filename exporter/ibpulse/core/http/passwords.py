@@ -93,7 +93,7 @@ class PasswordCheck:
     def _forget_task(self, key: bytes, task: asyncio.Task[bool]) -> None:
         del self._running[key]
         if not task.cancelled():
-            # nobody may be left to see it
+            # no request may be left that reads it
             task.exception()
 
     def _rank(self, client: str) -> int:

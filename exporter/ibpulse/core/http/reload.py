@@ -38,7 +38,7 @@ class Rules:
 
     @property
     def need_login(self) -> bool:
-        """Whether nobody is let in without a password or a certificate."""
+        """Whether every client needs a password or a certificate."""
         return bool(self.users) or (self.tls is not None and self.tls.needs_certificate)
 
 
