@@ -26,7 +26,7 @@ from ibpulse.core.answers.jobs import CaptureJobAnswer, CapturesAnswer, Notifica
 from ibpulse.core.capture_names import MEDIA_TYPE, CaptureName, parse_name
 from ibpulse.core.http.access import USER
 from ibpulse.core.http.application import HEAD
-from ibpulse.core.http.problems import KINDS, ProblemError, bad_parameter, operation, problem_response
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problem_response
 from ibpulse.core.http.requests import (
     CaptureRequest,
     Notification,
@@ -146,7 +146,7 @@ def _answer(request: Request, name: str, file: AsyncBufferedReader, size: int) -
     first, end = _span(found, size) if found else (0, size)
     if found and first >= end:
         detail = f"The file has {size} bytes, none of them in the requested range."
-        return problem_response(416, detail, KINDS["bad-range"], "bad-range", {"Content-Range": f"bytes */{size}"})
+        return problem_response(416, detail, "bad-range", {"Content-Range": f"bytes */{size}"})
     if found:
         headers["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
     headers["Content-Length"] = str(end - first)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ibpulse.core.http.admission import requesting_client
 from ibpulse.core.http.passwords import PasswordCheck, TooManyChecksError, parse_basic
-from ibpulse.core.http.problems import KINDS, problem_response
+from ibpulse.core.http.problems import problem_response
 from ibpulse.core.http.reload import WebConfigReloader
 
 LOCAL = "localhost"
@@ -49,7 +49,7 @@ class HostCheck:
             f"The request is for the host {wrong[:SHOWN]!r}, which is not served here. Use localhost or the address of "
             "this server, or add the name to web.hosts."
         )
-        return problem_response(421, detail, KINDS["wrong-host"], "wrong-host")
+        return problem_response(421, detail, "wrong-host")
 
     def _serves(self, host: str) -> bool:
         match = _HOST.fullmatch(host.strip())
@@ -205,11 +205,11 @@ class AccessControl:
             return
         except BodyTooLongError:
             bound = {"name": "max_body_bytes", "limit": self._max_body_bytes}
-            refusal = _refuse(
-                413, "body-too-long", f"A body may be at most {self._max_body_bytes} bytes long.", bound=bound
+            refusal = problem_response(
+                413, f"A body may be at most {self._max_body_bytes} bytes long.", "body-too-long", bound=bound
             )
         except TimeoutError:
-            refusal = _refuse(408, "body-too-slow", f"The body did not arrive within {BODY_SECONDS:g} s.")
+            refusal = problem_response(408, f"The body did not arrive within {BODY_SECONDS:g} s.", "body-too-slow")
         if refusal is not None:
             scope.setdefault("state", {})[REFUSED] = True
             if body and not await self._discard(scope, receive):
@@ -231,13 +231,15 @@ class AccessControl:
             return wrong_host
         web_config = self._web_config
         if web_config and not web_config.bucket.take(time.monotonic_ns()):
-            return _refuse(429, "too-many-requests", "The request exceeds rate_limit; send fewer requests.", SOON)
+            return problem_response(
+                429, "The request exceeds rate_limit; send fewer requests.", "too-many-requests", SOON
+            )
         refusal = await self._identify(scope, web_config) if web_config else None
         if refusal is None and is_foreign_write(scope["method"], scope["scheme"], scope["headers"]):
-            return _refuse(
+            return problem_response(
                 403,
-                "cross-site",
                 "The request came from a page of another site; only this server's pages and programs may write.",
+                "cross-site",
             )
         return refusal
 
@@ -252,14 +254,12 @@ class AccessControl:
             try:
                 if credentials is None or not await self._passwords.is_right(users, credentials, client):
                     detail = "A user name and password are required; only the health probes are public."
-                    return _refuse(401, "login-needed", detail, {"WWW-Authenticate": CHALLENGE})
+                    return problem_response(401, detail, "login-needed", {"WWW-Authenticate": CHALLENGE})
             except TooManyChecksError:
-                return _refuse(503, "too-many-logins", "Too many logins are pending; try again in a moment.", SOON)
+                return problem_response(
+                    503, "Too many logins are pending; try again in a moment.", "too-many-logins", SOON
+                )
             name = credentials[0]
         if name:
             scope[USER] = name
         return None
-
-
-def _refuse(status: int, kind: str, detail: str, headers: dict[str, str] | None = None, **members: object) -> Response:
-    return problem_response(status, detail, KINDS[kind], kind, headers, **members)

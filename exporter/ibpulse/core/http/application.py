@@ -16,7 +16,7 @@ from ibpulse import __version__
 from ibpulse.base.internal_errors import Occurrences, find_cause
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.http.access import AccessControl, HostCheck
-from ibpulse.core.http.problems import KINDS, install_problem_handlers, problem_response, problems
+from ibpulse.core.http.problems import install_problem_handlers, problem_response, problems
 from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.metrics.text import process_registry
 from ibpulse.core.metrics.web import WebCounts
@@ -80,7 +80,7 @@ class OuterMiddleware:
         if len(scope["query_string"]) > self._max_query_bytes:
             detail = f"The query is {len(scope['query_string'])} bytes long; the maximum is {self._max_query_bytes}."
             bound = {"name": "max_query_bytes", "limit": self._max_query_bytes, "asked": len(scope["query_string"])}
-            app = problem_response(414, detail, KINDS["query-too-long"], "query-too-long", bound=bound)
+            app = problem_response(414, detail, "query-too-long", bound=bound)
         try:
             await app(scope, receive, exchange.send)
         except asyncio.CancelledError:

@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from ibpulse.core.http.access import PROBES, REFUSED
 from ibpulse.core.http.admission import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT, OpenConnection, OpenConnections
 from ibpulse.core.http.application import REFUSAL
-from ibpulse.core.http.problems import KINDS, problem_response
+from ibpulse.core.http.problems import problem_response
 from ibpulse.core.http.web_config import TlsServer, find_name, has_allowed_name
 
 HEAD_SECONDS = 10.0
@@ -41,7 +41,6 @@ _crowded = problem_response(
     503,
     f"Too many connections are in use: at most {MAX_CONNECTIONS}, and {MAX_CONNECTIONS_PER_CLIENT} per address. "
     "Try again in a second.",
-    KINDS["too-many-connections"],
     "too-many-connections",
     {**CLOSE, "Retry-After": "1"},
 )

@@ -34,7 +34,7 @@ class ProblemDocument(BaseModel):
 class ProblemError(RequestError):
     """A refused request, with its kind and additional machine-readable members."""
 
-    def __init__(self, kind: str, status: int, detail: str, **members: object) -> None:
+    def __init__(self, kind: str, status: int, detail: str, **members: Any) -> None:
         super().__init__(status, KINDS[kind], detail)
         self.kind = kind
         self.members = members
@@ -84,15 +84,16 @@ SYNONYMS = {
 def problem_response(
     status: int,
     detail: str,
-    title: str = "",
     kind: str = "",
     headers: Mapping[str, str] | None = None,
-    **members: object,
+    *,
+    title: str = "",
+    **members: Any,
 ) -> Response:
-    """A response with a problem document; `members` are additional ones."""
+    """A response with a problem document; a kind of problem has a title. `members` are additional ones."""
     document = {
         "type": f"/api/docs#{kind}" if kind else "about:blank",
-        "title": title or http.HTTPStatus(status).phrase,
+        "title": title or KINDS.get(kind) or http.HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
         **members,
@@ -132,9 +133,9 @@ def install_problem_handlers(app: FastAPI) -> None:
 def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
     if not isinstance(error, ProblemError):
-        return problem_response(error.status, error.detail, error.title)
+        return problem_response(error.status, error.detail, title=error.title)
     headers = {"Retry-After": "1"} if error.status == 503 else None
-    return problem_response(error.status, error.detail, error.title, error.kind, headers, **error.members)
+    return problem_response(error.status, error.detail, error.kind, headers, **error.members)
 
 
 def _invalid(request: Request, error: Exception) -> Response:
