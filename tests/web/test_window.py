@@ -354,42 +354,6 @@ async def test_a_bin_with_two_line_rates_has_the_highest_utilisation_not_the_hig
     assert bins[1] == pytest.approx(4 * bins[0], rel=0.2)
 
 
-@pytest.mark.parametrize("after", [DOWN, replace(UP, rate_bytes_per_second=RATE / 2), None])
-async def test_a_window_of_the_past_is_the_same_before_and_after_an_incident(
-    node: Node, after: PortState | None
-) -> None:
-    calm = await window_of(node, log_with(), UP, unit="ratio")
-    assert await window_of(node, log_with((EPOCH + 700, UP, after)), after, unit="ratio") == calm
-
-
-async def test_the_list_of_ports_has_their_states(node: Node) -> None:
-    ports = fabric([*node.slots, "mlx5_2:1", "mlx5_3:1"]).ports
-    since_ns = (EPOCH + 5) * 10_000_000
-    known = (
-        KnownPort(ports[0], None, since_ns, "it disappeared"),
-        KnownPort(ports[1], replace(UP, problem="unreadable"), since_ns, "its byte counters cannot be read"),
-        KnownPort(ports[2], replace(UP, problem="hung"), None, "a read of its device does not return"),
-        KnownPort(replace(ports[3], state="DOWN", active=False), DOWN, since_ns),
-        KnownPort(ports[4], replace(DOWN, problem="no-counters"), None, "no file counts its bytes"),
-    )
-    async with make_client(node.parts(known_ports=lambda: known)) as client:
-        found = (await client.get("/api/v1/ports")).json()["ports"]
-    assert [(each["name"], each["state"], each["active"]) for each in found] == [
-        ("mlx5_0:1", "disappeared", False),
-        ("mlx5_1:1", "unreadable", True),
-        ("mlx5_2:1", "hung", True),
-        ("mlx5_3:1", "DOWN", False),
-        ("mlx5_9:1", "DOWN", False),
-    ]
-    assert [each["since"] for each in found] == [
-        *["2025-11-21T00:00:00.050Z"] * 2,
-        None,
-        "2025-11-21T00:00:00.050Z",
-        None,
-    ]
-    assert found[0]["problem"] == "it disappeared"
-
-
 def late_node(tmp_path: Path) -> tuple[Node, EventLog]:
     """The first port has a line rate of 30 GB/s, and its counter of sent bytes was 4 ms late at tick 105."""
     node, log = full_node(tmp_path), EventLog()
