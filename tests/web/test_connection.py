@@ -258,19 +258,6 @@ async def test_a_request_for_an_upgrade_is_like_any_other(
 
 
 @on_uvloop
-async def test_data_that_begins_no_request_does_not_keep_a_connection(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.05)
-    async with running(create_app(node.parts())) as server:
-        client = await Client.open(server)
-        await client.send(READY)
-        assert (await client.answer())[0] == 200
-        await client.send(b"\r\n")
-        assert await client.ended()
-
-
-@on_uvloop
 async def test_a_client_that_disconnects_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
     go, ended, requests = asyncio.Event(), asyncio.Event(), []
 
@@ -321,18 +308,6 @@ async def test_requests_that_are_sent_before_the_end_are_answered(node: Node, ca
         assert answer.count(b"HTTP/1.1 200 OK") == 1 + number % 2
     with pytest.raises(ConnectionRefusedError):
         await Client.open(server)
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-@on_uvloop
-async def test_connections_with_no_request_do_not_hold_up_the_end(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    server = await serve(create_app(node.parts()), "127.0.0.1", 0, shutdown_seconds=60)
-    clients = [await Client.open(server) for _ in range(4)]
-    await clients[0].send(b"GET / HT")
-    await clients[1].send(READY)
-    assert (await clients[1].answer())[0] == 200
-    await asyncio.wait_for(server.stop(), 20)
-    assert [await client.ended() for client in clients] == [True] * 4
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 

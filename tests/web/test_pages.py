@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import zipfile
 from html.parser import HTMLParser
@@ -49,16 +47,6 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-async def test_the_reference_needs_nothing_but_itself(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/api/docs")
-    page = Page(answer.text)
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert page.fetched == []
-    assert "script" not in page.tags
-    assert "url(" not in answer.text
-    assert "@import" not in answer.text
-
-
 async def test_the_live_page_needs_nothing_but_this_server(client: httpx.AsyncClient) -> None:
     answer = await client.get("/")
     page = Page(answer.text)
@@ -82,18 +70,6 @@ async def test_the_live_page_runs_only_its_own_files(client: httpx.AsyncClient) 
     assert "<style" not in answer.text
 
 
-async def test_the_reference_allows_only_its_own_style(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/api/docs")
-    policy = answer.headers["content-security-policy"]
-    style = re.search(r"<style>(.*?)</style>", answer.text, re.DOTALL)
-    assert style
-    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    assert policy == (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    assert not re.search(r"<[^>]* style=", answer.text)
-
-
 @pytest.mark.parametrize("path", PAGES)
 async def test_every_link_leads_somewhere(client: httpx.AsyncClient, path: str) -> None:
     links = Page((await client.get(path)).text).links
@@ -111,16 +87,6 @@ async def test_a_hostile_name_is_text(node: Node) -> None:
     assert "<script>" not in answer.text
     assert "<b>" not in answer.text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;:1" in answer.text
-
-
-@pytest.mark.parametrize("path", [*PAGES, "/metrics", "/api/v1/ports", "/api/v1/window", "/-/ready", "/nothing"])
-async def test_every_answer_carries_the_security_headers(client: httpx.AsyncClient, path: str) -> None:
-    headers = (await client.get(path)).headers
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
-    assert headers["cache-control"] == "no-store"
-    assert headers["content-security-policy"].startswith("default-src 'none'")
-    assert "server" not in headers
 
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.responses import Response
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebLimits
@@ -154,17 +153,6 @@ async def test_requests_cut_off_by_the_end_get_a_503(begun: bool) -> None:
     request.cancel()
     await request
     assert [message["status"] for message in sent if "status" in message] == [200 if begun else 503]
-
-
-async def test_the_body_of_an_answer_to_head_is_dropped() -> None:
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    sent: list[Any] = []
-    scope = {"type": "http", "method": "HEAD", "path": "/", "query_string": b""}
-    await OuterMiddleware(Response(b"the body"), WebCounts(), 10)(scope, None, send)
-    assert (b"content-length", b"8") in sent[0]["headers"]
-    assert [message["body"] for message in sent[1:]] == [b""]
 
 
 async def test_refusals_of_the_framework_are_problems(node: Node) -> None:

@@ -7,7 +7,7 @@ import io
 import json
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,29 +85,6 @@ async def test_signals_stay_with_the_command(node: Node) -> None:
     running = await serve(create_app(node.parts()), "127.0.0.1", 0)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     await running.stop()
-
-
-async def test_stopping_closes_the_socket(node: Node) -> None:
-    running = await serve(create_app(node.parts()), "127.0.0.1", 0)
-    await running.stop()
-    with pytest.raises(ConnectionRefusedError):
-        await talk(running, b"")
-    await running.wait()
-
-
-async def test_stopping_does_not_wait_for_a_request_without_end(caplog: pytest.LogCaptureFixture) -> None:
-    begun = asyncio.Event()
-
-    async def endless(_scope: object, _receive: object, _send: Callable[[dict], Awaitable[None]]) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    running = await serve(endless, "127.0.0.1", 0, shutdown_seconds=0)
-    talking = asyncio.create_task(talk(running, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
-    await begun.wait()
-    await running.stop()
-    assert b"200" not in await talking
-    assert "Cancel 1 running task(s), timeout graceful shutdown exceeded" in caplog.text
 
 
 async def test_an_address_in_use_is_a_fault_of_the_configuration(node_server: WebServer, node: Node) -> None:

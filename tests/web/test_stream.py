@@ -133,25 +133,6 @@ async def test_invalid_parameters_are_refused(client: httpx.AsyncClient, query: 
     assert (answer.status_code, answer.json()["detail"]) == (422, sentence)
 
 
-async def test_one_viewer_more_than_may_is_refused_until_another_leaves(node: Node) -> None:
-    parts = node.parts(limits=WebLimits(max_viewers=2))
-    async with served(parts) as client, listening(client) as first:
-        await settle(first)
-        async with listening(client) as second:
-            await settle(second)
-            refused = await client.get("/api/v1/stream")
-        await until(lambda: parts.counts.stream_viewers == 1)
-        again = await _status(client)
-    assert again == 200
-    assert refused.status_code == 503
-    assert refused.headers["retry-after"] == "1"
-    assert refused.json()["type"] == "/api/docs#too-many-viewers"
-    assert refused.json()["bound"] == {"name": "max_viewers", "limit": 2}
-    assert refused.json()["detail"] == (
-        "2 viewers are connected to the stream, which is the maximum. Close a page, or poll /api/v1/window instead."
-    )
-
-
 async def _status(client: httpx.AsyncClient) -> int:
     async with client.stream("GET", "/api/v1/stream") as answer:
         return answer.status_code

@@ -164,16 +164,6 @@ async def test_queued_batches_survive_another_state_but_not_other_ports() -> Non
     assert counts.stream_dropped_events == 1
 
 
-def test_an_event_that_is_about_to_be_sent_is_not_among_those_of_the_past(node: Node) -> None:
-    ports = Ports(node)
-    found = Feed(ports.parts)
-    ports.log.add(event(EPOCH + 990, "role-change", NAMES[0]))
-    assert found.log_events() == b""
-    [(name, data)] = decode(b"".join(found.advance()))
-    assert (name, [each["kind"] for each in data["events"]]) == ("events", ["role-change"])
-    assert decode(found.log_events()) == [("events", data)]
-
-
 async def test_a_viewer_gets_the_events_of_the_history_and_then_each_new_one_once(node: Node) -> None:
     ports = Ports(node)
     ports.log.add(event(EPOCH - 100_000, "clock-step", ""))

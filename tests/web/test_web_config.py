@@ -93,16 +93,6 @@ rate_limit: {{interval: 10ms, burst: 20}}
     assert (config.rate_limit.interval, config.rate_limit.burst) == (10_000_000, 20)
 
 
-def test_inline_certificate_key_and_authority_are_read(tmp_path: Path) -> None:
-    tls = read(
-        tmp_path,
-        "tls_server_config:\n  cert: |\n    A\n    B\n  key: K\n  client_ca: C\n"
-        "  client_auth_type: VerifyClientCertIfGiven\n",
-    ).tls_server_config
-    assert tls
-    assert (tls.cert, tls.key, tls.client_ca) == ("A\nB\n", "K", "C")
-
-
 def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> None:
     shown = repr(read(tmp_path, f"tls_server_config: {{cert: A, key: SECRET}}\nbasic_auth_users: {{alice: {HASH}}}\n"))
     assert "SECRET" not in shown

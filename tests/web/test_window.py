@@ -175,19 +175,6 @@ async def test_utilisation_without_a_known_rate_is_a_hole(node: Node) -> None:
         assert (await get(client, last="100ms"))["holes"] == 0
 
 
-async def test_a_clock_set_forward_leaves_a_hole(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    node.run(EPOCH, 100)
-    node.ring.begin_segment(EPOCH + 100, -50)
-    node.run(EPOCH + 100, 100)
-    node.now_tick = EPOCH + 249
-    async with make_client(node.parts()) as client:
-        found = await get(client, from_=at_ms(EPOCH), to=at_ms(EPOCH + 250))
-    assert_close(found["series"][0]["values"], node.expected("mlx5_0:1", 0, EPOCH, 250, 1, max))
-    assert found["series"][0]["values"][100:150] == [None] * 50
-    assert found["series"][0]["values"][150] is not None
-
-
 @pytest.mark.parametrize(("width", "statistic"), [(1, "max"), (7, "max"), (7, "mean"), (7, "min")])
 async def test_where_a_clock_was_set_back_the_newest_counts(tmp_path: Path, width: int, statistic: str) -> None:
     node = make_node(tmp_path)
@@ -257,17 +244,6 @@ async def test_npy_has_the_values_of_json(client: httpx.AsyncClient) -> None:
     for row, one in zip(values, document["series"], strict=True):
         expected = [np.nan if value is None else value for value in one["values"]]
         np.testing.assert_array_equal(row, np.array(expected, dtype=np.float32))
-
-
-async def test_grafana_gets_a_data_frame_of_heatmap_rows(client: httpx.AsyncClient) -> None:
-    document, answer = await table_of(client, format="grafana")
-    frame = answer.json()
-    assert frame["schema"]["meta"]["type"] == "heatmap-rows"
-    assert frame["schema"]["fields"][0] == {"name": "time", "type": "time"}
-    assert frame["schema"]["fields"][1] == {"name": "mlx5_0:1 transmit", "type": "number", "config": {"unit": "Bps"}}
-    times, *columns = frame["data"]["values"]
-    assert times == [at_ms(EPOCH + tick) for tick in range(300, 310)]
-    assert columns == [one["values"] for one in document["series"]]
 
 
 async def test_grafana_shows_utilisation_in_percent(client: httpx.AsyncClient) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import orjson
@@ -24,7 +24,7 @@ from ibpulse.core.http.problems import bad_parameter, operation, problems, text
 from ibpulse.core.http.requests import OptionalDuration, SpanQuery, TimeSpan, read_parameter, refuse_repeated
 from ibpulse.core.jobs.job_history import ChosenJob
 from ibpulse.core.metrics.text import accepts_gzip, compress
-from ibpulse.core.model import Port, Topology
+from ibpulse.core.model import Port
 from ibpulse.core.ring.spans import place_ports, settled_tick, widest_stride
 
 
@@ -38,16 +38,11 @@ def add_clock(router: APIRouter, parts: WebParts) -> None:
     )
     async def clock() -> Response:
         """The time of this moment by the clock that the samples follow, and whether the clock is synchronised."""
-        return Response(describe_clock(parts).encode(), media_type="application/json")
-
-
-def describe_clock(parts: WebParts) -> ClockAnswer:
-    """The answer of the route; the clock is read last."""
-    state = parts.clock_state()
-    synchronised = None if state is None else state.synchronised
-    return ClockAnswer.model_construct(
-        node=parts.node.name, synchronised=synchronised, time_ns=parts.node.clock.time_ns()
-    )
+        state, node = parts.clock_state(), parts.node
+        synchronised = None if state is None else state.synchronised
+        # the clock is read last
+        answer = ClockAnswer.model_construct(node=node.name, synchronised=synchronised, time_ns=node.clock.time_ns())
+        return Response(answer.encode(), media_type="application/json")
 
 
 def add_metrics(router: APIRouter, parts: WebParts) -> None:
@@ -77,7 +72,7 @@ def add_metrics(router: APIRouter, parts: WebParts) -> None:
 
 
 def add_ports(router: APIRouter, parts: WebParts) -> None:
-    """The ports route."""
+    """The routes of ports and topology."""
 
     @router.get(
         "/api/v1/ports",
@@ -86,7 +81,15 @@ def add_ports(router: APIRouter, parts: WebParts) -> None:
     )
     async def ports() -> Response:
         """Every port of the node: identity, state, and files of its byte counters."""
-        return Response(describe_ports(parts).encode(), media_type="application/json")
+        fabric = parts.node.fabric()
+        answer = PortsAnswer.model_construct(
+            interval_seconds=parts.node.reader.interval_ns / SECOND_NS,
+            ports=[_describe(port, parts) for port in parts.node.supervisor.known_ports()],
+            notices=list(fabric.notices),
+            stuck_devices=list(fabric.stuck_devices),
+            simulated=fabric.simulated,
+        )
+        return Response(answer.encode(), media_type="application/json")
 
     @router.get(
         "/api/v1/topology",
@@ -95,19 +98,15 @@ def add_ports(router: APIRouter, parts: WebParts) -> None:
     )
     async def topology() -> Response:
         """Every RDMA device with its PCIe links, every GPU, and the distances between them."""
-        return Response(orjson.dumps(describe_topology(parts.node.fabric().topology)), media_type="application/json")
-
-
-def describe_ports(parts: WebParts) -> PortsAnswer:
-    """The answer of the route."""
-    fabric = parts.node.fabric()
-    return PortsAnswer.model_construct(
-        interval_seconds=parts.node.reader.interval_ns / SECOND_NS,
-        ports=[_describe(port, parts) for port in parts.node.supervisor.known_ports()],
-        notices=list(fabric.notices),
-        stuck_devices=list(fabric.stuck_devices),
-        simulated=fabric.simulated,
-    )
+        found = parts.node.fabric().topology
+        addresses = [gpu.address for gpu in found.gpus]
+        distances = {
+            place.device: dict(zip(addresses, row, strict=True))
+            for place, row in zip(found.devices, found.distances, strict=True)
+        }
+        # the values of a scan have the members of the answer
+        answer = {"devices": found.devices, "gpus": found.gpus, "distances": distances}
+        return Response(orjson.dumps(answer), media_type="application/json")
 
 
 def _describe(known: KnownPort, parts: WebParts) -> PortAnswer:
@@ -138,19 +137,6 @@ def _source(port: Port, parts: WebParts) -> Source | None:
         resolution_seconds=stride * parts.node.reader.interval_ns / SECOND_NS,
         note=port.source.note,
     )
-
-
-def describe_topology(topology: Topology) -> dict[str, Any]:
-    """The members of a `TopologyAnswer`: the values of the scan have the same ones."""
-    addresses = [gpu.address for gpu in topology.gpus]
-    return {
-        "devices": topology.devices,
-        "gpus": topology.gpus,
-        "distances": {
-            place.device: dict(zip(addresses, row, strict=True))
-            for place, row in zip(topology.devices, topology.distances, strict=True)
-        },
-    }
 
 
 DEFAULT_LAST = "1m"
