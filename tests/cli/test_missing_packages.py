@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.base.missing_packages import PIPX_FILE, UV_FILE, how_to_install
+from ibpulse.base.installation import PIPX_FILE, UV_FILE, how_to_install
 from ibpulse.cli import main
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.base.own_command import own_command
+from ibpulse.base.installation import own_command
 
 
 @pytest.fixture

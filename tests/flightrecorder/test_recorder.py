@@ -29,7 +29,7 @@ from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.node.wiring import capture_options
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import CaptureError, IbpulseError
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.events import Event, EventLog
@@ -389,7 +389,7 @@ async def test_no_capture_begins_without_room_for_its_writer(
     ring: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(recorder_module, "run_writer", run_writer)
-    monkeypatch.setattr(memory, "left_in_cgroups", lambda: WRITER_BYTES - 1_000_000)
+    monkeypatch.setattr(limits, "left_in_cgroups", lambda: WRITER_BYTES - 1_000_000)
     recorder = make_recorder(ring, tmp_path / "captures")
     pending = recorder.ask(TRIGGER)
     await recorder.close()

@@ -11,8 +11,8 @@ import pytest
 ANSWERS = """
 import resource
 import numpy as np
-from ibpulse.base import memory
-memory.keep_freed()
+from ibpulse.base import limits
+limits.keep_freed()
 def answer():
     return sum(int(part[-1]) for part in [np.ones(100_000) for _ in range(3)])
 answer()

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ibpulse.base.validation import explain
+from ibpulse.base.values import explain
 from tests.tables import for_each
 
 KNOWN = ("from", "to", "format")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ibpulse.base.kernel_clock import ClockState, read_clock_state
+from ibpulse.base.clocks import ClockState, read_clock_state
 from ibpulse.core.answers.clock import ClockAnswer
 from tests.web.conftest import make_client
 from tests.web.rings import Node

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ibpulse.base.kernel_clock import ClockState
+from ibpulse.base.clocks import ClockState
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.statistics import RailStatistics
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS

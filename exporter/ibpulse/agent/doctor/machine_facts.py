@@ -14,8 +14,8 @@ from pathlib import Path
 from ibpulse.agent.doctor.facts import DoctorOptions, Machine, Space, WebPort
 from ibpulse.agent.doctor.tree_facts import find_mount
 from ibpulse.agent.sampler.kernel import quota_cpus
+from ibpulse.base.clocks import read_clock_state
 from ibpulse.base.deadline import call_all
-from ibpulse.base.kernel_clock import read_clock_state
 from ibpulse.base.owned_files import find_directories
 from ibpulse.base.text import split_lines
 from ibpulse.core.ring import layout as at

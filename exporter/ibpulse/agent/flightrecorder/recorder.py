@@ -23,12 +23,12 @@ from ibpulse.agent.flightrecorder.rules import Trigger, ports_of
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.agent.flightrecorder.writer import Job
 from ibpulse.agent.jobs.job_watch import JobWatch
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import CaptureError
+from ibpulse.base.installation import how_to_install
 from ibpulse.base.internal_errors import InternalErrors
-from ibpulse.base.missing_packages import how_to_install
 from ibpulse.base.text import split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.capture_names import CaptureName, make_name
@@ -398,7 +398,7 @@ async def run_writer(job: Job, seconds: float) -> None:
     Raises:
         CaptureError: it was not written; the message comes from the process, or there is no memory for one.
     """
-    left = memory.left_in_cgroups()
+    left = limits.left_in_cgroups()
     if left is not None and left < WRITER_BYTES:
         # the kernel may kill the daemon, which is larger, whatever `oom_score_adj` says
         raise CaptureError(

@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from ibpulse.base.json_nodes import json_root
-from ibpulse.base.yaml import YamlFile
+from ibpulse.base.yaml import YamlFile, json_root
 from tests.tables import for_each
 
 

@@ -1,4 +1,4 @@
-"""The memory of the process: what a command may take for files of unknown origin, and what is kept for reuse."""
+"""Limits of the process: the memory that it may take and that it keeps for reuse, and its open files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from ibpulse.base.errors import IbpulseError
 
 SHARE = 0.75
 """Of the available memory; the rest is left to the node."""
@@ -116,3 +118,31 @@ def _text(path: Path) -> str:
         return path.read_bytes().decode(errors="surrogateescape")
     except OSError:
         return ""
+
+
+def allow_open_files(count: int) -> int:
+    """Raise the soft limit of open files to this number, or to the hard limit; returns the limit in force."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return count if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):
+        return soft
+    return wanted
+
+
+def require_open_files(count: int, least: int) -> int:
+    """The same; fewer than `least` are too few to work with.
+
+    Raises:
+        IbpulseError: the hard limit is lower than `least`.
+    """
+    allowed = allow_open_files(count)
+    if allowed < least:
+        raise IbpulseError(
+            f"the limit of open files is {allowed}, but at least {least} are needed here: raise it to {count} "
+            "(LimitNOFILE=, ulimit -n)"
+        )
+    return allowed
