@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import ibpulse.agent.config
 from ibpulse.agent.config import Settings, load
-from ibpulse.agent.config.declaration import ListenAddress
+from ibpulse.agent.config.settings import ListenAddress
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import GRID_NS, format_duration
 from tests.tables import for_each

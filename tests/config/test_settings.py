@@ -11,8 +11,8 @@ import yaml
 
 from ibpulse.agent.config.loading import find_capture_directory, load
 from ibpulse.agent.config.settings import CONFIG_FILE, GROUP_TYPES, GROUPS, ROWS, CaptureSettings, describe
-from ibpulse.agent.flightrecorder.rules import RULES
 from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.flightrecorder.triggers import RULES
 from ibpulse.agent.node.wiring import aggregator_options
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS

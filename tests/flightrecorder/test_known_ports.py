@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.agent.flightrecorder.known_ports import KnownPorts
+from ibpulse.agent.flightrecorder.recorder import KnownPorts
 from ibpulse.workbench.simulate.workloads import ExpertParallel
 from tests.flightrecorder.played import Act, play
 

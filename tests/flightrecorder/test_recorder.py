@@ -24,8 +24,8 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.config import load as load_settings
 from ibpulse.agent.flightrecorder import recorder as recorder_module
 from ibpulse.agent.flightrecorder.recorder import WRITER_BYTES, FlightRecorder, Pending, run_writer
-from ibpulse.agent.flightrecorder.rules import API, Trigger
 from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.flightrecorder.triggers import API, Trigger
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.node.wiring import capture_options

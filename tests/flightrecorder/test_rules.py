@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
-from ibpulse.agent.flightrecorder.rules import RULES, LocalRules, RuleOptions, ports_of
+from ibpulse.agent.flightrecorder.triggers import RULES, LocalRules, RuleOptions, ports_of
 from ibpulse.core.model import CAPTURE_ORIGINS
 from ibpulse.workbench.simulate.timeline import Workload
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, ExpertParallel, Stretched

@@ -1,8 +1,7 @@
 """The settings. Flags take precedence over environment variables, the YAML file and the defaults, in this order.
 
-settings     declares each setting once, which makes a table of rows; the commands get an instance
-declaration  one row, and the kinds of values that only settings have
-loading      merges the sources, checks across settings, and reports all errors
+settings  declares each setting once, which makes a table of rows; the commands get an instance
+loading   merges the sources, checks across settings, and reports all errors
 """
 
 from __future__ import annotations

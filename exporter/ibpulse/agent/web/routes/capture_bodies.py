@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ibpulse.agent.flightrecorder.recorder import Pending
-from ibpulse.agent.flightrecorder.rules import API, Trigger
 from ibpulse.agent.flightrecorder.store import Stored
+from ibpulse.agent.flightrecorder.triggers import API, Trigger
 from ibpulse.base.units import MILLISECOND_NS, format_duration
 from ibpulse.base.values import SOME_TIME
 from ibpulse.core.answers.captures import CaptureJobAnswer, CapturesAnswer, PendingAnswer, StoredAnswer

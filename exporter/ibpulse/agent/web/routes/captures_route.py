@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ibpulse.agent.flightrecorder.alerts import make_trigger
-from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.flightrecorder.recorder import Pending
-from ibpulse.agent.flightrecorder.rules import Trigger
+from ibpulse.agent.flightrecorder.recorder import Captures, Pending
+from ibpulse.agent.flightrecorder.triggers import Trigger, make_trigger
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.agent.web.routes.capture_bodies import PATH, describe_pending, list_captures, make_request_trigger
 from ibpulse.agent.web.routes.capture_download import send_capture
