@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.agent.doctor import Level
 from ibpulse.agent.doctor.facts import EventFacts, Facts
-from ibpulse.agent.doctor.sample_facts import read_event_facts
+from ibpulse.agent.doctor.samples import read_event_facts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json

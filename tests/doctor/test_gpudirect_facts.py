@@ -10,7 +10,7 @@ import pytest
 
 from ibpulse.agent.doctor import DoctorOptions
 from ibpulse.agent.doctor.facts import GpuDirectFacts, PciFacts
-from ibpulse.agent.doctor.gpudirect_facts import (
+from ibpulse.agent.doctor.gpudirect import (
     find_ports_between,
     find_redirect,
     find_relaxed_ordering,

@@ -8,7 +8,7 @@ import pytest
 
 from ibpulse.agent.doctor import Level
 from ibpulse.agent.doctor.facts import Facts, Folders, Mount, Space, WebPort
-from ibpulse.agent.doctor.machine_checks import TRAPS, find_traps, parse_cpus, parse_version
+from ibpulse.agent.doctor.machine import TRAPS, find_traps, parse_cpus, parse_version
 from ibpulse.base.clocks import ClockState
 from ibpulse.core.model import SamplerHealth
 from tests.doctor.making import make_facts, make_port, only_trouble, sentences, troubles

@@ -13,7 +13,7 @@ import pytest
 
 from ibpulse.agent.doctor import DoctorOptions
 from ibpulse.agent.doctor.facts import WebPort
-from ibpulse.agent.doctor.machine_facts import find_space, find_web_holder, read_available, read_machine, ring_bytes
+from ibpulse.agent.doctor.machine import find_space, find_web_holder, read_available, read_machine, ring_bytes
 from ibpulse.core.ring.file import RingFile
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.agent.doctor import DoctorOptions, Finding, Level, examine
 from ibpulse.agent.doctor.facts import Facts
-from ibpulse.agent.doctor.tree_facts import read_tree
+from ibpulse.agent.doctor.tree import read_tree
 from ibpulse.agent.sysfs.inventory import Inventory
 from tests.sysfs.machines import Machine, address, expand
 from tests.sysfs.published import DGX_H100

@@ -8,7 +8,7 @@ import pytest
 
 from ibpulse.agent.doctor import Level, examine, worst_level
 from ibpulse.agent.doctor.facts import Folders, Mount
-from ibpulse.agent.doctor.port_checks import NEVER
+from ibpulse.agent.doctor.ports import NEVER
 from ibpulse.agent.sysfs.byte_counters import LEGACY, NO_BYTES, UNKNOWN_BYTES
 from ibpulse.agent.sysfs.device import NO_PORTS
 from ibpulse.agent.sysfs.kinds import NEVER_RAILS

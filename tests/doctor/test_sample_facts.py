@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 
-from ibpulse.agent.doctor import DoctorOptions, sample_facts
+from ibpulse.agent.doctor import DoctorOptions, samples
 from ibpulse.agent.doctor.child_process import find_facts
 from ibpulse.agent.doctor.facts import PortSamples
-from ibpulse.agent.doctor.ring_facts import (
+from ibpulse.agent.doctor.samples import (
     RingState,
+    find_daemon,
     forgotten_ports,
     last_tick_needed,
     quantile_of_lateness,
+    read_daemon_samples,
     read_port_samples,
+    take_samples,
 )
-from ibpulse.agent.doctor.sample_facts import find_daemon, read_daemon_samples, take_samples
 from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.agent.sysfs.inventory import Inventory
@@ -298,8 +300,8 @@ def test_a_sampler_that_takes_no_sample_is_an_error(tree: Tree, monkeypatch: pyt
         yield SimpleNamespace(supervisor=SimpleNamespace(fabric=Fabric()), reader=RingReader(ring), ended=False)
         ring.close()
 
-    monkeypatch.setattr(sample_facts, "temporary_sampler", silent)
-    monkeypatch.setattr(sample_facts, "MAX_SAMPLING_SECONDS", 0.0)
+    monkeypatch.setattr(samples, "temporary_sampler", silent)
+    monkeypatch.setattr(samples, "MAX_SAMPLING_SECONDS", 0.0)
     with pytest.raises(SamplerError, match="the sampler took no sample"):
         asyncio.run(take_samples(Inventory(tree.root), SupervisorOptions(), DoctorOptions(sysfs=tree.root)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ibpulse.agent.doctor.facts import Counts
-from ibpulse.agent.doctor.tree_facts import READ_TWICE, join_counts, read_counts
+from ibpulse.agent.doctor.ports import READ_TWICE, join_counts, read_counts
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.model import PortId
 from tests.sysfs.opened import Opened
@@ -20,7 +20,7 @@ def test_full_and_unreadable_counters_are_told(tree: Tree) -> None:
     (tree.port("mlx5_0") / "counters/symbol_error").write_text("rubbish\n")
     found = read_counts(tree.root, Inventory(tree.root).scan().ports)[PORT]
     assert found.full == ("counters/link_downed", "counters/port_xmit_wait")
-    assert found.counts["counters/port_xmit_data"] == 205143497464492
+    assert found.end["counters/port_xmit_data"] == 205143497464492
     assert found.unreadable == {
         "counters/VL15_dropped": "cannot be read: Invalid argument",
         "counters/symbol_error": "holds 'rubbish', which is not a count",
@@ -39,7 +39,7 @@ def test_the_file_that_renews_the_cache_is_read_first(tree: Tree, opened: Opened
 def test_only_the_telling_ones_are_read_when_asked(tree: Tree) -> None:
     tree.add("mlx5_0")
     found = read_counts(tree.root, Inventory(tree.root).scan().ports, READ_TWICE)[PORT]
-    assert set(found.counts) == {
+    assert set(found.end) == {
         "hw_counters/rx_write_requests",
         "counters/link_downed",
         "counters/link_error_recovery",

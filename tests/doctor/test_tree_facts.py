@@ -8,7 +8,7 @@ import pytest
 
 from ibpulse.agent.doctor import DoctorOptions
 from ibpulse.agent.doctor.facts import Card, Folders, Mount
-from ibpulse.agent.doctor.tree_facts import find_cards, find_mount, read_tree
+from ibpulse.agent.doctor.tree import find_cards, find_mount, read_tree
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.model import PortId
 from tests.sysfs.opened import Opened

@@ -12,6 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+PIPX_FILE, UV_FILE = "pipx_metadata.json", "uv-receipt.toml"
+"""What the two leave in an environment that they made."""
+NO_PIP = "this installation has no pip, so open the file where ibpulse is installed from its wheel, with {}"
+
 
 def own_command() -> str:
     """`ibpulse` if that is this program, otherwise its path, or the interpreter with `-m ibpulse`."""
@@ -23,11 +27,6 @@ def own_command() -> str:
         return shlex.quote(program)
     # the package without its script, such as from a test
     return f"{shlex.quote(sys.executable)} -m ibpulse"
-
-
-PIPX_FILE, UV_FILE = "pipx_metadata.json", "uv-receipt.toml"
-"""What the two leave in an environment that they made."""
-NO_PIP = "this installation has no pip, so open the file where ibpulse is installed from its wheel, with {}"
 
 
 def how_to_install(*packages: str) -> str:

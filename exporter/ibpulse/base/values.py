@@ -34,6 +34,16 @@ T = TypeVar("T")
 _WHOLE = re.compile("[0-9]{1,18}")
 _NUMBER = re.compile(r"(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?")
 MIN_PART = 4
+Fault = Mapping[str, Any]
+"""One of `ValidationError.errors()`: its `type`, the `input`, and the bounds in `ctx`."""
+_WRONG_TYPES = {
+    **dict.fromkeys(("int_parsing", "int_parsing_size", "int_from_float", "int_type"), "a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
+    "string_type": "a text",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+}
 
 
 class GivenText(NamedTuple):
@@ -356,18 +366,6 @@ RATIO = number(0, 1, "RATIO", "0.85")
 INSTANT = one("TIME", _instant)
 MOMENT = one("TIME", _moment)
 REGULAR_EXPRESSION = one("REGEX", _regular_expression)
-
-
-Fault = Mapping[str, Any]
-"""One of `ValidationError.errors()`: its `type`, the `input`, and the bounds in `ctx`."""
-_WRONG_TYPES = {
-    **dict.fromkeys(("int_parsing", "int_parsing_size", "int_from_float", "int_type"), "a whole number"),
-    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "a number"),
-    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false"),
-    "string_type": "a text",
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
-    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
-}
 
 
 def explain(fault: Fault, known: Iterable[str] = ()) -> str:

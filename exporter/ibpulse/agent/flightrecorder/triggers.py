@@ -1,4 +1,4 @@
-"""Decides which Alertmanager notifications (webhook, version 4) trigger a capture, and its instant.
+"""What triggers a capture: the local rules on each second, and the notifications of Alertmanager (webhook, version 4).
 
 Source: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
@@ -24,6 +24,7 @@ API, ALERTMANAGER, *_ = CAPTURE_ORIGINS
 STEPS_KEPT, STEPS_NEEDED = 180, 60
 # the period is accurate to 1 %
 PERIOD_ERROR = 0.01
+Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,6 @@ class Trigger:
     labels: Mapping[str, str] = field(default_factory=dict)
     before_ns: int | None = None
     after_ns: int | None = None
-
-
-Labels = Mapping[str, str]
 
 
 def ports_of(labels: Labels) -> str:

@@ -1,19 +1,152 @@
-"""Checks of the machine: CPU affinity, scheduler, CPU quota, clock, known kernel problems, space, web address."""
+"""The machine that doctor runs on, and checks of its CPUs, scheduler, quota, clock, kernel, space and web address."""
 
 from __future__ import annotations
 
+import errno
+import http.client
 import math
+import os
 import re
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-from ibpulse.agent.doctor.facts import Facts, Space
-from ibpulse.agent.doctor.finding import Finding, Level, check, passed
-from ibpulse.base.text import count_text, names_text, size_text, time_text
+from ibpulse.agent.doctor.facts import (
+    DoctorOptions,
+    Facts,
+    Finding,
+    Level,
+    Machine,
+    Space,
+    WebPort,
+    check,
+    failed,
+    passed,
+    warned,
+)
+from ibpulse.agent.doctor.tree import find_mount
+from ibpulse.agent.sampler.kernel import quota_cpus
+from ibpulse.base.clocks import read_clock_state
+from ibpulse.base.deadline import call_all
+from ibpulse.base.owned_files import find_directories
+from ibpulse.base.text import count_text, names_text, size_text, split_lines, time_text
+from ibpulse.core.ring import layout as at
 
+_FAILING = re.compile(r"Internal errors in ([a-z, ]{1,200}); see the log")
+ANSWER_SECONDS = 2.0
+WEB_SECONDS = 1.0
+# The oldest samples of the ring cannot be read while the sampler overwrites them.
+SPARE_NS = 2_000_000_000
 MEMORY_TYPES = ("tmpfs", "ramfs", "hugetlbfs", "")
-
 DEFAULT_SLACK_NS = 50_000
+Version = tuple[int, int]
+
+
+def read_machine(options: DoctorOptions, ports: int) -> Machine:
+    """Facts of the machine; `ports` is the number of ports that the daemon samples."""
+    spaces = {"ring.dir": (options.ring_dir, ring_bytes(options, ports))}
+    spaces |= {setting: (path, needed) for setting, path, needed in options.keep}
+    calls: dict[str, Callable[[], object]] = {
+        name: partial(find_space, options.root, name, path, needed) for name, (path, needed) in spaces.items()
+    }
+    calls["web"] = lambda: find_web_holder(options.host, options.port)
+    found = call_all(calls, ANSWER_SECONDS).values
+    web = found.get("web")
+    return Machine(
+        kernel=os.uname().release,
+        clock=read_clock_state(),
+        quota_cpus=quota_cpus(options.root),
+        allowed_cpus=frozenset(os.sched_getaffinity(0)),
+        available_bytes=read_available(options.root),
+        spaces=tuple(space for name in spaces if isinstance(space := found.get(name), Space)),
+        web=web if isinstance(web, WebPort) else None,
+    )
+
+
+def ring_bytes(options: DoctorOptions, ports: int) -> int:
+    """Bytes that the ring needs for this number of ports; the rest of the file is sparse."""
+    capacity = (options.history_ns + SPARE_NS) // options.interval_ns
+    return (at.RECORD_TABLE + ports * capacity * at.RECORD_WORDS) * at.WORD
+
+
+def find_space(root: Path, setting: str, path: Path, needed_bytes: int) -> Space:
+    """The space at `path`, or at its nearest existing parent. The space of an existing ring counts as free."""
+    here = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+    system = os.statvfs(here)
+    used_bytes = max(_used_bytes(each / "ring") for each in find_directories(path) if path in (each, each.parent))
+    mount = find_mount(root, str(here))
+    return Space(
+        setting=setting,
+        path=str(path),
+        needed_bytes=needed_bytes,
+        free_bytes=system.f_bavail * system.f_frsize + used_bytes,
+        writable=os.access(here, os.W_OK | os.X_OK),
+        type=mount.type if mount else "",
+    )
+
+
+def _used_bytes(file: Path) -> int:
+    try:
+        return file.stat().st_blocks * 512
+    except OSError:
+        return 0
+
+
+def read_available(root: Path) -> int | None:
+    """Bytes of memory available without swapping (proc(5), meminfo)."""
+    try:
+        lines = split_lines((root / "proc/meminfo").read_text())
+    except OSError:
+        return None
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    words = fields.get("MemAvailable", "").split()
+    return int(words[0]) * 1024 if words else None
+
+
+def find_web_holder(host: str, port: int) -> WebPort:
+    """Whether the address is free, and if not, whether ibpulse uses it."""
+    if port == 0:
+        return WebPort("free")
+    try:
+        _try_to_listen(host, port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            return WebPort("refused", error.strerror or str(error))
+        if not _ask(host, port, "/-/healthy").startswith(("Healthy: ", "Not healthy: ")):
+            return WebPort("other")
+        failing = _FAILING.search(_ask(host, port, "/-/ready"))
+        return WebPort("ibpulse", failing.group(1) if failing else "")
+    return WebPort("free")
+
+
+def _try_to_listen(host: str, port: int) -> None:
+    """Bind the address as the web server would, without listening. Raises OSError."""
+    both = not host and socket.has_dualstack_ipv6()
+    family, *_, address = (
+        (socket.AF_INET6, ("", port))
+        if both
+        else socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    )
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if both:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(address)
+
+
+def _ask(host: str, port: int, path: str) -> str:
+    """The beginning of the answer to a request; empty without one."""
+    near = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    connection = http.client.HTTPConnection(near, port, timeout=WEB_SECONDS)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read(2000).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()
 
 
 @check("affinity", of_machine=True)
@@ -29,8 +162,7 @@ def check_affinity(facts: Facts) -> Iterator[Finding]:
         return
     refused = facts.sampling is not None and facts.sampling.health.cpu_actual != str(cpu)
     if cpu not in facts.machine.allowed_cpus or refused:
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "sampler.cpu",
             f"{cpu} is not a CPU that this process may use.",
             "The sampler runs on any CPU.",
@@ -39,8 +171,7 @@ def check_affinity(facts: Facts) -> Iterator[Finding]:
         return
     known = [parse_cpus(place.local_cpus) for place in places if place.local_cpus]
     if known and not any(cpu in cpus for cpus in known):
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "sampler.cpu",
             f"{cpu} is not local to any rail.",
             "Each read crosses the socket boundary, which makes it slightly slower.",
@@ -70,8 +201,7 @@ def check_scheduler(facts: Facts) -> Iterator[Finding]:
         return
     asked, actual = sampling.health.scheduler_requested, sampling.health.scheduler_actual
     if asked != actual:
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "",
             f"sampler.scheduler={asked} was refused; the sampler runs as {actual}.",
             "On a busy node the sampler wakes up later and misses more samples.",
@@ -81,8 +211,7 @@ def check_scheduler(facts: Facts) -> Iterator[Finding]:
         yield passed("", f"The sampler runs with the requested scheduling policy: {actual}.")
     slack = sampling.timer_slack_ns
     if slack is not None and slack >= DEFAULT_SLACK_NS and actual != "fifo":
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "",
             f"The sampler's timers may fire up to {time_text(slack / 1e9)} late (timer slack).",
             "Each sample starts that much later, which is little compared with 10 ms.",
@@ -98,8 +227,7 @@ def check_cpu(facts: Facts) -> Iterator[Finding]:
     if quota is not None and not math.isinf(quota):
         throttled = (sampling.throttled_periods if sampling else None) or 0
         seen = f" and has been throttled in {count_text(throttled, 'period')}" if throttled else ""
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "",
             f"The sampler's cgroup has a quota of {quota:.3g} CPUs{seen}.",
             "A quota stops the sampler for up to 100 ms at a time: a limit of 200m loses a tenth of the samples.",
@@ -114,8 +242,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     """Whether the wall clock is synchronised."""
     clock, steps = facts.machine.clock, facts.sampling.clock_steps if facts.sampling else 0
     if steps:
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "",
             f"The wall clock was stepped {count_text(steps, 'time')} while doctor was running.",
             "Each step leaves missing or repeated data in every history.",
@@ -124,8 +251,7 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
     if clock is None:
         yield passed("", "The state of the kernel's clock is not accessible.")
     elif not clock.synchronised:
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "",
             "The wall clock is not synchronised.",
             "Rates are correct, but this node's samples do not line up with those of other nodes.",
@@ -135,9 +261,6 @@ def check_clock(facts: Facts) -> Iterator[Finding]:
         yield passed(
             "", f"The wall clock is synchronised, with an error of at most {time_text(clock.max_error_seconds)}."
         )
-
-
-Version = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +367,10 @@ def _judge_captures(space: Space) -> Iterator[Finding]:
         sentence = f"{space.path} has {free} free, but capture.min-free reserves {wanted}."
         advice = "Free space for capture.dir, or lower capture.min-free."
     else:
-        yield Finding(Level.OK, space.setting, "has enough free space for captures.")
+        yield passed(space.setting, "has enough free space for captures.")
         return
     meaning = "No capture is written. Sampling and metrics are not affected."
-    yield Finding(Level.WARN, space.setting, sentence, meaning, advice)
+    yield warned(space.setting, sentence, meaning, advice)
 
 
 def _judge_space(space: Space, facts: Facts) -> Iterator[Finding]:
@@ -255,32 +378,28 @@ def _judge_space(space: Space, facts: Facts) -> Iterator[Finding]:
     available = facts.machine.available_bytes
     in_memory = space.type in MEMORY_TYPES
     if not space.writable and not (facts.sampling and facts.sampling.by_daemon):
-        yield Finding(
-            Level.WARN,
+        yield warned(
             space.setting,
             f"{space.path} is not writable for this user.",
             "The daemon cannot start as this user.",
             f"Set {space.setting} to a writable directory, preferably on tmpfs.",
         )
     elif space.free_bytes is not None and space.free_bytes < space.needed_bytes:
-        yield Finding(
-            Level.FAIL,
+        yield failed(
             space.setting,
             f"needs {needed}, but {space.path} has only {size_text(space.free_bytes)} free.",
             "The daemon cannot store its samples.",
             f"Free space for {space.setting}, or shorten sampler.history.",
         )
     elif in_memory and available is not None and available < 2 * space.needed_bytes:
-        yield Finding(
-            Level.WARN,
+        yield warned(
             space.setting,
             f"needs {needed} of memory, but only {size_text(available)} is available.",
             "The node may run out of memory.",
             "Shorten sampler.history.",
         )
     elif space.setting == "ring.dir" and not in_memory and facts.tree.is_kernel:
-        yield Finding(
-            Level.WARN,
+        yield warned(
             space.setting,
             f"{space.path} is on {space.type}, not in memory.",
             "Every sample is eventually written to disk, which can stall the sampler.",
@@ -302,8 +421,7 @@ def check_web(facts: Facts) -> Iterator[Finding]:
     elif web.holder == "ibpulse":
         yield passed("web.listen-address", f"{address} is used by ibpulse.")
         if web.reason:
-            yield Finding(
-                Level.WARN,
+            yield warned(
                 "daemon",
                 f"the daemon at {address} has internal errors in {web.reason}.",
                 "Samples, statistics or captures may be missing; the daemon retries.",
@@ -313,8 +431,7 @@ def check_web(facts: Facts) -> Iterator[Finding]:
         yield passed("web.listen-address", f"{address} is in use, probably by the daemon that runs here.")
     else:
         reason = web.reason or "another program uses it"
-        yield Finding(
-            Level.FAIL,
+        yield failed(
             "web.listen-address",
             f"cannot listen on {address}: {reason}.",
             "The daemon cannot start.",
