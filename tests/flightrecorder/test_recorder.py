@@ -1,4 +1,4 @@
-"""Captures from the asking to the file, with a real ring; the wall clock is passed in.
+"""Captures from the request to the file, with a real ring; the wall clock is passed in.
 
 Tests that are marked real have the real writing process, the others write in this one.
 """
@@ -23,7 +23,7 @@ import pytest
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.config import load as load_settings
 from ibpulse.agent.flightrecorder import recorder as recorder_module
-from ibpulse.agent.flightrecorder.recorder import WRITER_BYTES, FlightRecorder, Pending, run_writer
+from ibpulse.agent.flightrecorder.recorder import WRITER_BYTES, FlightRecorder, KnownPorts, Pending, run_writer
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.triggers import API, Trigger
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
@@ -39,7 +39,9 @@ from ibpulse.core.model import PortId, PortState
 from ibpulse.core.recordings import Recording, load
 from ibpulse.core.recordings.recorded_jobs import trace_holdings
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
+from ibpulse.workbench.simulate.workloads import ExpertParallel
 from tests.aggregator.rings import Ring, constant, port, square, update
+from tests.flightrecorder.played import Act, play
 from tests.ring.tiny import tiny_tmpfs
 from tests.running import HANG_SECONDS
 
@@ -549,3 +551,43 @@ async def test_a_ring_that_was_deleted_is_captured_all_the_same(ring: Ring, reco
     pending = recorder.ask(TRIGGER)
     await finished(recorder)
     assert load(recorder.store.path(pending.name)).ticks > 0
+
+
+WORKLOAD = ExpertParallel()
+
+
+def test_a_port_that_went_down_keeps_the_rate_that_it_had(tmp_path: Path) -> None:
+    book = KnownPorts(10_000)
+    for snapshot in play(tmp_path, Act(WORKLOAD, 5), Act(WORKLOAD, 5, down=(2,))):
+        book.update(snapshot)
+    ports = {port.device: port for port in book.since(1)}
+    assert len(ports) == 8
+    assert (ports["mlx5_2"].active, ports["mlx5_2"].state, ports["mlx5_2"].rate_bytes_per_second) == (
+        False,
+        "DOWN",
+        50e9,
+    )
+    assert (ports["mlx5_0"].active, ports["mlx5_0"].rail, ports["mlx5_0"].source) == (True, True, "words")
+    assert (ports["mlx5_0"].stride, ports["mlx5_0"].identity.link_layer) == (1, "InfiniBand")
+
+
+def test_the_ports_of_a_simulator_are_simulated(tmp_path: Path) -> None:
+    book = KnownPorts(10_000)
+    for snapshot in play(tmp_path, Act(WORKLOAD, 5)):
+        book.update(snapshot)
+        assert not book.simulated
+        book.update(replace(snapshot, fabric=replace(snapshot.fabric, simulated=True)))
+        assert book.simulated
+
+
+def test_a_port_that_vanished_is_known_while_the_ring_may_hold_it(tmp_path: Path) -> None:
+    book = KnownPorts(1000)
+    snapshots = list(play(tmp_path, Act(WORKLOAD, 5), Act(WORKLOAD, 20, gone=(2,))))
+    for snapshot in snapshots[:10]:
+        book.update(snapshot)
+    gone = [port for port in book.since(450) if port.device == "mlx5_2"]
+    assert [(port.state, port.active) for port in gone] == [("GONE", False)]
+    assert len(book.since(501)) == 7
+    for snapshot in snapshots[10:]:
+        book.update(snapshot)
+    assert len(book.since(1)) == 7
