@@ -1,4 +1,4 @@
-"""A missing package is named with the command that installs it here."""
+"""The command that calls this program, and the one that installs a package that is missing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,34 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.base.installation import PIPX_FILE, UV_FILE, how_to_install
+from ibpulse.base.installation import PIPX_FILE, UV_FILE, how_to_install, own_command
 from ibpulse.cli import main
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "a folder" / "ibpulse"
+    path.parent.mkdir()
+    path.write_text("")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_on_the_path_is_called_by_its_name(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert own_command() == "ibpulse"
+
+
+def test_another_one_by_its_whole_path(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert own_command() == f"'{program}'"
+
+
+def test_a_module_by_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/somewhere/__main__.py"])
+    assert own_command() == f"{sys.executable} -m ibpulse"
 
 
 @pytest.fixture
