@@ -42,9 +42,9 @@ def told(path: Path, *acts: Act, cooldown_ns: int = 10 * MINUTE_NS) -> list[tupl
 
 def labels_of(name: str, observations: Iterable[Observation]) -> list[dict[str, str]]:
     """What one rule tells of what is seen."""
-    state, found = RULES[name].start, []
+    (state, find), found = RULES[name], []
     for observation in observations:
-        state, labels = RULES[name].find(state, observation, RuleOptions())
+        state, labels = find(state, observation, RuleOptions())
         found += [] if labels is None else [dict(labels)]
     return found
 

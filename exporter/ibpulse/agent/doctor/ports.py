@@ -30,7 +30,7 @@ from ibpulse.agent.sysfs.roles import TRAINED_DOWN, find_slow_twins
 from ibpulse.agent.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.base.deadline import call_all
 from ibpulse.base.text import count_text, link_rate_text, names_text, rate_text, sentence_list
-from ibpulse.core.model import COMPUTE, UNKNOWN_ROLE, ByteSource, Port, PortId
+from ibpulse.core.model import COMPUTE, UNKNOWN_ROLE, Port, PortId
 
 COUNTER_ANSWER_SECONDS = 1.5
 # Requests that a port received: these count on when its byte counters are stuck.
@@ -307,7 +307,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
         there = [name for name, has in ((COUNTERS, folders.counters), (HW_COUNTERS, folders.hw_counters)) if has]
         yield passed(
             str(port.id),
-            f"counts bytes in {_say_files(port.source)}, "
+            f"counts bytes in {_short(port.source.transmit)} and {_short(port.source.receive)}, "
             f"in units of {count_text(port.source.scale, 'byte')}; "
             f"it has {sentence_list(there) or 'no readable counter folder'}.",
         )
@@ -329,10 +329,6 @@ def _judge_unreadable(port: Port, unreadable: Mapping[str, str]) -> Finding:
         "Check the kernel log for errors from its driver. The daemon skips such files; slow.counters=none turns "
         "error counters off.",
     )
-
-
-def _say_files(source: ByteSource) -> str:
-    return sentence_list([_short(source.transmit), _short(source.receive)])
 
 
 def _short(paths: Sequence[str]) -> str:

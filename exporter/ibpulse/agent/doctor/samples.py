@@ -31,7 +31,6 @@ from ibpulse.base.errors import IbpulseError, RingError, SamplerError
 from ibpulse.base.owned_files import find_directories
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.statistics import RailStatistics
-from ibpulse.core.events import Event
 from ibpulse.core.events.log import NAME, read_events
 from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.jobs.job_history import find_running_jobs
@@ -227,13 +226,8 @@ def read_event_facts(ring_dir: Path, clock: Clock = time) -> EventFacts:
         return EventFacts(now_ns=now_ns, problem=f"event log {ring_dir / NAME} cannot be read: {error.strerror}")
     except ValueError as error:
         return EventFacts(now_ns=now_ns, problem=_UNPRINTABLE.sub("?", str(error)))
-    return EventFacts(_make_printable(events), now_ns)
-
-
-def _make_printable(events: Sequence[Event]) -> tuple[Event, ...]:
-    return tuple(
-        replace(event, text=_UNPRINTABLE.sub("?", event.text)) for event in events if SUBJECT.fullmatch(event.subject)
-    )
+    shown = (replace(each, text=_UNPRINTABLE.sub("?", each.text)) for each in events if SUBJECT.fullmatch(each.subject))
+    return EventFacts(tuple(shown), now_ns)
 
 
 def _samples(ring: RingFile, sysfs: Path) -> bool:

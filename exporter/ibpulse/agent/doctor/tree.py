@@ -152,7 +152,8 @@ def find_mount(root: Path, path: str) -> Mount | None:
         return None
     real = os.path.realpath(path)
     # of equal mount points the last one is on top
-    found = [mount for line in lines if (mount := _parse_mount(line)) and _lies_under(real, mount.point)]
+    mounts = filter(None, map(_parse_mount, lines))
+    found = [mount for mount in mounts if f"{real}/".startswith(f"{mount.point.rstrip('/')}/")]
     return max(reversed(found), key=lambda mount: len(mount.point), default=None)
 
 
@@ -163,10 +164,6 @@ def _parse_mount(line: str) -> Mount | None:
         return None
     point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
     return Mount(point, right.split()[0], "ro" in fields[5].split(","))
-
-
-def _lies_under(path: str, point: str) -> bool:
-    return point == "/" or path == point or path.startswith(point + "/")
 
 
 @check("tree")

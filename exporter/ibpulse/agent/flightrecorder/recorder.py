@@ -32,7 +32,6 @@ from ibpulse.base.text import split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.capture_names import CaptureName, make_name
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.jobs.job_history import JobRecord, list_jobs, trace_jobs
 from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts, PortId
 from ibpulse.core.recordings import RecordedPort, RecordingMeta
@@ -326,11 +325,9 @@ class FlightRecorder:
         """The jobs of the window of a capture."""
         events = place_events(self._events.events(), self._reader, window)
         end_ns = window.start_ns + (window.end - window.first) * self._reader.interval_ns
-        records = list_jobs(trace_jobs(events), self._running_jobs() or (), window.start_ns)
+        running = (self._jobs and self._jobs.view.jobs) or ()
+        records = list_jobs(trace_jobs(events), running, window.start_ns)
         return jobs_at_begin(records, window.start_ns, end_ns)
-
-    def _running_jobs(self) -> Sequence[PlacedJob] | None:
-        return self._jobs.view.jobs if self._jobs else None
 
     def _as_event(self, pending: Pending, jobs: Sequence[JobRecord]) -> Event:
         trigger = pending.trigger

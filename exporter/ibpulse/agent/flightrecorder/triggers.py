@@ -9,6 +9,7 @@ import ipaddress
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -116,21 +117,16 @@ class RailTimes:
     lost_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RailsState:
-    """The rails that have carried traffic."""
-
-    by_name: Mapping[str, RailTimes] = field(default_factory=dict)
+Rails = Mapping[str, RailTimes]
+"""The rails that have carried traffic, by name."""
 
 
-def find_lost_rail(
-    state: RailsState, observation: Observation, options: RuleOptions
-) -> tuple[RailsState, Labels | None]:
+def find_lost_rail(rails: Rails, observation: Observation, options: RuleOptions) -> tuple[Rails, Labels | None]:
     """Detect rails that carried traffic and now are down, gone, or idle while others are busy."""
     after: dict[str, RailTimes] = {}
     lost: dict[str, str] = {}
-    for name in sorted({*state.by_name, *observation.rails}):
-        rail, now = state.by_name.get(name, RailTimes()), observation.rails.get(name, "gone")
+    for name in sorted({*rails, *observation.rails}):
+        rail, now = rails.get(name, RailTimes()), observation.rails.get(name, "gone")
         if now == CARRYING:
             after[name] = RailTimes(rail.carried_seconds + 1)
         elif now == QUIET:
@@ -140,9 +136,7 @@ def find_lost_rail(
             if after[name].lost_seconds >= options.lost_seconds:
                 lost[name] = now
                 del after[name]
-    if not lost:
-        return RailsState(after), None
-    return RailsState(after), {"port": ",".join(lost), "state": ",".join(dict.fromkeys(lost.values()))}
+    return after, {"port": ",".join(lost), "state": ",".join(dict.fromkeys(lost.values()))} if lost else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,57 +165,45 @@ def find_saturation(
     return OtherTrafficState(other, state.armed or other >= 1.5 * options.traffic_window_seconds), None
 
 
-@dataclass(frozen=True, slots=True)
-class StepState:
-    """Step periods and rates of the last minutes, one pair per observation, oldest first."""
-
-    pairs: tuple[tuple[float, float], ...] = ()
+Steps = tuple[tuple[float, float], ...]
+"""Step periods and rates of the last minutes, one pair per observation, oldest first."""
 
 
-def find_slower_step(
-    state: StepState, observation: Observation, options: RuleOptions
-) -> tuple[StepState, Labels | None]:
+def find_slower_step(earlier: Steps, observation: Observation, options: RuleOptions) -> tuple[Steps, Labels | None]:
     """Detect steps that take longer while traffic drops; a longer period alone may be a multiple of the true one."""
     rate = observation.rate_bytes_per_second
     if rate is None:
-        return state, None
+        return earlier, None
     if observation.step_seconds is None:
-        return StepState(), None
-    pairs = (*state.pairs[-STEPS_KEPT:], (observation.step_seconds, rate))
+        return (), None
+    pairs = (*earlier[-STEPS_KEPT:], (observation.step_seconds, rate))
     count = max(1, round(options.slow_seconds))
     before, now = pairs[:-count], pairs[-count:]
     if len(before) < STEPS_NEEDED:
-        return StepState(pairs), None
+        return pairs, None
     usual, usual_rate = median(step for step, _ in before), sum(rate for _, rate in before) / len(before)
     longest = usual * (1 + options.slow_part - PERIOD_ERROR)
     less = sum(rate for _, rate in now) / len(now) < usual_rate * (1 - options.slow_part / 3)
     if not less or any(step < longest for step, _ in now):
-        return StepState(pairs), None
+        return pairs, None
     # the new step is the usual one from now on
-    return StepState(), {"step_seconds": f"{observation.step_seconds:.3f}", "usual_step_seconds": f"{usual:.3f}"}
+    return (), {"step_seconds": f"{observation.step_seconds:.3f}", "usual_step_seconds": f"{usual:.3f}"}
 
 
-@dataclass(frozen=True, slots=True)
-class LocalRule:
-    """A rule: its initial state and its function."""
-
-    start: Any
-    find: Callable[[Any, Observation, RuleOptions], tuple[Any, Labels | None]]
-
-
-RULES: Mapping[str, LocalRule] = {
-    "traffic-stalled": LocalRule(StallState(), find_stall),
-    "rail-lost": LocalRule(RailsState(), find_lost_rail),
-    "moe-saturation": LocalRule(OtherTrafficState(), find_saturation),
-    "step-slower": LocalRule(StepState(), find_slower_step),
+RULES: Mapping[str, tuple[Any, Callable[[Any, Observation, RuleOptions], tuple[Any, Labels | None]]]] = {
+    "traffic-stalled": (StallState(), find_stall),
+    "rail-lost": ({}, find_lost_rail),
+    "moe-saturation": (OtherTrafficState(), find_saturation),
+    "step-slower": ((), find_slower_step),
 }
+"""The initial state and the function of each rule."""
 
 
 class LocalRules:
     """Evaluates the rules of the given names on every second."""
 
     def __init__(self, names: Sequence[str], cooldown_ns: int, options: RuleOptions) -> None:
-        self._states = {name: RULES[name].start for name in names}
+        self._states = {name: RULES[name][0] for name in names}
         self._cooldown_ns = cooldown_ns
         self._options = options
         self._fired_tick: dict[str, int] = {}
@@ -233,14 +215,11 @@ class LocalRules:
 
     def _evaluate_second(self, second: Observation, tick_seconds: float) -> Iterator[Trigger]:
         for name, state in self._states.items():
-            self._states[name], labels = RULES[name].find(state, second, self._options)
-            if labels is not None and self._has_cooled_down(name, second.end_tick, tick_seconds):
+            self._states[name], labels = RULES[name][1](state, second, self._options)
+            elapsed_ns = (second.end_tick - self._fired_tick.get(name, -inf)) * tick_seconds * SECOND_NS
+            if labels is not None and elapsed_ns >= self._cooldown_ns:
                 self._fired_tick[name] = second.end_tick
                 yield Trigger(name, name, second.end_wall_ns, labels)
-
-    def _has_cooled_down(self, name: str, tick: int, tick_seconds: float) -> bool:
-        fired = self._fired_tick.get(name)
-        return fired is None or (tick - fired) * tick_seconds * SECOND_NS >= self._cooldown_ns
 
 
 class AlertReceiver:
