@@ -63,7 +63,7 @@ def test_a_question_that_fails_is_named() -> None:
 # calls in daemon threads
 
 
-def test_calls_are_run_in_order_and_their_answers_and_failures_come_back() -> None:
+def test_calls_run_in_order_with_answers_and_failures() -> None:
     order: list[int] = []
     threads = DaemonThreads(1, "test")
     futures = [threads.submit(order.append, number) for number in range(20)]
@@ -74,7 +74,7 @@ def test_calls_are_run_in_order_and_their_answers_and_failures_come_back() -> No
     assert threads.submit(lambda: threading.current_thread().daemon).result(5.0)
 
 
-def test_no_more_threads_run_than_allowed_and_a_free_one_takes_the_next_call() -> None:
+def test_threads_are_bounded_and_reused() -> None:
     release = threading.Event()
     threads = DaemonThreads(2, "bounded")
     hanging = [threads.submit(release.wait, 30.0)]
@@ -90,7 +90,7 @@ def test_no_more_threads_run_than_allowed_and_a_free_one_takes_the_next_call() -
     assert all(future.result(5.0) for future in hanging)
 
 
-def test_unused_threads_end_and_new_calls_are_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_threads_end_and_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadline, "IDLE_SECONDS", 0.01)
     begun: list[str] = []
     threads = DaemonThreads(3, "brief", lambda: begun.append(threading.current_thread().name))
@@ -104,7 +104,7 @@ def test_unused_threads_end_and_new_calls_are_run_all_the_same(monkeypatch: pyte
 
 
 @pytest.mark.real("process")
-def test_neither_the_loop_nor_the_process_waits_for_a_call_that_hangs() -> None:
+def test_a_hung_call_delays_neither_loop_nor_exit() -> None:
     program = """
 import asyncio, os
 from ibpulse.base.deadline import DaemonThreads

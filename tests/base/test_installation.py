@@ -63,7 +63,7 @@ def test_a_path_with_a_space_can_be_pasted(prefix: Path, monkeypatch: pytest.Mon
     ("name", "command"),
     [(PIPX_FILE, "pipx inject ibpulse pyarrow"), (UV_FILE, "uv pip install --python {0}/bin/python pyarrow")],
 )
-def test_an_environment_that_another_tool_made_is_extended_by_that_tool(prefix: Path, name: str, command: str) -> None:
+def test_pipx_and_uv_extend_their_environments(prefix: Path, name: str, command: str) -> None:
     (prefix / name).touch()
     assert how_to_install("pyarrow") == f"install with `{command.format(prefix)}`"
 

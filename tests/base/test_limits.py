@@ -55,9 +55,7 @@ def test_three_quarters_of_the_available_memory_can_be_spared(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["on the host", "in a container"])
-def test_the_limit_of_the_cgroup_counts_without_the_cache_that_the_kernel_can_drop(
-    tmp_path: Path, inside: bool
-) -> None:
+def test_the_cgroup_limit_excludes_droppable_cache(tmp_path: Path, inside: bool) -> None:
     folder = "sys/fs/cgroup/" + ("" if inside else "system.slice/pod7/")
     files = {
         f"{folder}memory.max": "1000000000\n",
@@ -81,7 +79,7 @@ def test_the_limit_of_a_cgroup_of_version_1_counts(tmp_path: Path) -> None:
     assert limits.spare_bytes(root) == 300_000_000
 
 
-def test_what_a_process_can_take_includes_all_cache_of_its_cgroup(tmp_path: Path) -> None:
+def test_memory_left_includes_the_cgroups_cache(tmp_path: Path) -> None:
     folder = "sys/fs/cgroup/system.slice/pod7/"
     files = {
         f"{folder}memory.max": "1000000000\n",
@@ -97,7 +95,7 @@ def test_a_full_machine_spares_nothing_and_an_unknown_one_everything(tmp_path: P
     assert limits.spare_bytes(tmp_path / "unknown") > 2**60
 
 
-def test_what_exceeds_the_bound_is_a_memory_error_and_the_bound_is_gone_afterwards(
+def test_the_memory_bound_holds_only_inside_the_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "spare_bytes", lambda: 100_000_000)

@@ -65,14 +65,14 @@ def content(descriptor: int) -> str:
 # which directory
 
 
-def test_a_missing_directory_is_made_for_this_user_and_its_group(tmp_path: Path) -> None:
+def test_a_missing_directory_is_made_private(tmp_path: Path) -> None:
     made = make_directory(tmp_path / "a" / "b")
     assert made == tmp_path / "a" / "b"
     assert [mode(made), mode(made.parent)] == [0o750, 0o750]
 
 
 @pytest.mark.parametrize("permissions", [0o700, 0o750, 0o755])
-def test_a_directory_that_only_this_user_writes_is_used_as_it_is(tmp_path: Path, permissions: int) -> None:
+def test_a_private_directory_is_used_unchanged(tmp_path: Path, permissions: int) -> None:
     given = tmp_path / "given"
     given.mkdir()
     given.chmod(permissions)
@@ -81,7 +81,7 @@ def test_a_directory_that_only_this_user_writes_is_used_as_it_is(tmp_path: Path,
 
 
 @pytest.mark.parametrize("permissions", [0o777, 0o1777, 0o2777])
-def test_below_a_directory_that_others_write_there_is_one_of_this_user(tmp_path: Path, permissions: int) -> None:
+def test_a_shared_directory_has_one_per_user(tmp_path: Path, permissions: int) -> None:
     given = tmp_path / "given"
     given.mkdir()
     given.chmod(permissions)
@@ -92,7 +92,7 @@ def test_below_a_directory_that_others_write_there_is_one_of_this_user(tmp_path:
 
 
 @needs_other_users
-def test_a_directory_of_this_user_that_was_opened_to_others_is_closed_again(tmp_path: Path) -> None:
+def test_an_own_directory_open_to_others_is_closed(tmp_path: Path) -> None:
     """The kubelet lets the group of a volume write to everything in it."""
     tmp_path.chmod(0o777)
     (tmp_path / ME).mkdir()
@@ -155,7 +155,7 @@ def test_what_another_user_put_in_place_of_ours_is_refused(shared: Path) -> None
 @needs_other_users
 @pytest.mark.parametrize("permissions", [0o1777, 0o2777])
 @pytest.mark.real("process")
-def test_a_user_without_privileges_has_a_directory_below_one_of_root(shared: Path, permissions: int) -> None:
+def test_a_user_has_a_directory_below_that_of_root(shared: Path, permissions: int) -> None:
     shared.chmod(permissions)
     program = "import sys, pathlib, ibpulse.base.owned_files as o; print(o.make_directory(pathlib.Path(sys.argv[1])))"
     for user in (USER, ANOTHER):
@@ -164,7 +164,7 @@ def test_a_user_without_privileges_has_a_directory_below_one_of_root(shared: Pat
         assert (status.st_uid, status.st_mode & 0o777) == (user, 0o700)
 
 
-def test_a_directory_with_a_group_of_its_users_own_is_used_as_it_is(tmp_path: Path) -> None:
+def test_a_directory_of_the_users_own_group_is_used(tmp_path: Path) -> None:
     tmp_path.chmod(0o770)
     os.chown(tmp_path, -1, os.getegid())
     expected = tmp_path if os.getegid() == os.geteuid() else tmp_path / ME
@@ -179,9 +179,7 @@ def test_a_directory_with_a_group_of_others_is_not(tmp_path: Path) -> None:
 
 
 @needs_other_users
-def test_files_may_belong_to_another_user_if_the_file_system_says_so(
-    shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_may_assign_another_owner(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An NFS server maps root, or everybody, to a user of its own."""
     monkeypatch.setattr(owned_files, "_owner_of_new_files", lambda _: USER)
     given = folder_of(USER, shared / "given", 0o755)
@@ -191,7 +189,7 @@ def test_files_may_belong_to_another_user_if_the_file_system_says_so(
 # the default
 
 
-def test_the_default_is_the_same_for_every_user_who_comes_first(shared: Path) -> None:
+def test_the_first_user_gets_the_plain_default(shared: Path) -> None:
     assert default_directory(shared) == shared / "ibpulse"
     (shared / "ibpulse").mkdir()
     assert default_directory(shared) == shared / "ibpulse"
@@ -199,7 +197,7 @@ def test_the_default_is_the_same_for_every_user_who_comes_first(shared: Path) ->
 
 @needs_other_users
 @pytest.mark.real("process")
-def test_a_default_that_another_user_made_first_is_left_to_him(shared: Path) -> None:
+def test_a_default_directory_of_another_user_is_not_used(shared: Path) -> None:
     folder_of(USER, shared / "ibpulse", 0o777)
     assert default_directory(shared) == shared / ME
     assert make_directory(default_directory(shared)) == shared / ME
@@ -236,7 +234,7 @@ def test_directories_of_all_users_are_found_own_and_roots_first(shared: Path) ->
 # files
 
 
-def test_a_new_file_replaces_the_old_one_and_is_closed_to_others(tmp_path: Path) -> None:
+def test_replacing_makes_a_private_file(tmp_path: Path) -> None:
     (tmp_path / "ring").write_text("old")
     (tmp_path / "ring.new").symlink_to(tmp_path / "precious")
     (tmp_path / "precious").write_text("precious")

@@ -55,7 +55,7 @@ def test_times_are_short(seconds: float, text: str) -> None:
     assert elapsed_text(seconds) == text
 
 
-def test_sizes_are_decimal_and_a_ratio_below_one_is_never_100_percent() -> None:
+def test_sizes_are_decimal_and_ratios_never_round_up() -> None:
     assert [file_size_text(size) for size in (999, 1e3, 1.26e6, 7.6e9)] == ["999 B", "1.0 kB", "1.3 MB", "7.6 GB"]
     assert [percent(ratio) for ratio in (1.0, 0.999999, 0.5, 0)] == ["100 %", "99.99 %", "50.00 %", "0.00 %"]
 

@@ -203,7 +203,5 @@ def test_a_fault_is_explained(fault: dict[str, Any], sentence: str) -> None:
         ("xyz", (), "no such name"),
     ],
 )
-def test_an_unknown_name_gets_the_nearest_or_all_that_are_known(
-    name: str, known: tuple[str, ...], sentence: str
-) -> None:
+def test_an_unknown_name_suggests_the_nearest(name: str, known: tuple[str, ...], sentence: str) -> None:
     assert explain(refuse(Closed, {name: 1}), known) == sentence

@@ -31,7 +31,7 @@ from ibpulse.core.statistics.signature import SignatureOptions
 from tests.tables import for_each
 
 
-def test_every_row_of_the_table_has_a_checked_field_and_every_field_a_row() -> None:
+def test_rows_and_fields_correspond() -> None:
     found = [(group, field.name) for group, kind in GROUP_TYPES.items() for field in fields(kind)]
     assert found == [(entry.group, entry.field) for entry in ROWS]
 
@@ -50,7 +50,7 @@ def test_what_a_setting_writes_it_reads_back() -> None:
         assert entry.kind.parse(text) == value
 
 
-def test_every_setting_has_a_help_sentence_and_a_default_to_show() -> None:
+def test_every_setting_has_help_and_default() -> None:
     for entry in describe():
         assert entry.sentence.endswith(".")
         assert entry.default_text
@@ -217,7 +217,7 @@ REFUSALS = [
 
 
 @for_each(REFUSALS)
-def test_a_value_that_cannot_be_used_is_refused_with_the_way_out(name: str, text: str, sentence: str) -> None:
+def test_an_invalid_value_is_refused_with_the_remedy(name: str, text: str, sentence: str) -> None:
     assert faults(name, text) == (f"flag --{name}: {sentence}",)
 
 
@@ -234,7 +234,7 @@ def test_every_interval_of_the_grid_is_taken(period_ns: int) -> None:
 
 
 @given(st.integers(min_value=1, max_value=10**9))
-def test_an_interval_is_taken_if_it_is_whole_milliseconds_that_divide_a_second(period_ns: int) -> None:
+def test_the_grid_divides_a_second_in_milliseconds(period_ns: int) -> None:
     assert (period_ns in GRID_NS) == (period_ns % 10**6 == 0 and 10**9 % period_ns == 0)
 
 

@@ -71,7 +71,7 @@ def test_a_walk_is_as_short_as_it_is_promised(heading: str) -> None:
 
 
 @pytest.mark.parametrize("heading", WALKS)
-def test_every_file_of_a_walk_is_connected_with_the_one_before(heading: str) -> None:
+def test_neighbours_in_a_walk_are_connected(heading: str) -> None:
     seen: list[str] = []
     previous = ""
     for stop in stops(heading):

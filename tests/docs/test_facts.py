@@ -62,7 +62,7 @@ def known_flags() -> set[str]:
 
 
 @every_page
-def test_every_flag_that_is_named_by_itself_is_one_of_a_command(page: Path) -> None:
+def test_every_named_flag_exists(page: Path) -> None:
     others = {
         "--require-hashes",
         "--build-arg",
@@ -132,7 +132,7 @@ def test_the_design_names_every_package_that_the_program_needs() -> None:
     assert [package for package in needed if package.lower() not in tools] == []
 
 
-def test_what_an_answer_of_the_interface_looks_like_is_valid_json() -> None:
+def test_json_examples_are_valid() -> None:
     for page in PAGES:
         found = re.findall(r"```json\n(.*?)```", page.read_text(), re.DOTALL)
         for block in found:

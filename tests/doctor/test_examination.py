@@ -88,12 +88,12 @@ def test_a_document_has_every_finding_and_can_be_written() -> None:
     }
 
 
-def test_every_check_has_a_name_of_its_own_and_a_sentence() -> None:
+def test_checks_have_unique_names_and_sentences() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS)
     assert all(check.sentence.endswith(".") for check in CHECKS)
 
 
-def test_names_from_the_tree_cannot_write_to_the_terminal_or_lines_of_their_own() -> None:
+def test_names_cannot_control_the_terminal() -> None:
     hostile = "mlx5\n\x1b[2J\u202everdict: OK\x9b"
     found = page([Finding(Level.FAIL, hostile, hostile, hostile, hostile, "devices")], hostile, colour=True)
     assert all(line.isprintable() for line in found.replace("\033[31m", "").replace("\033[0m", "").split("\n"))

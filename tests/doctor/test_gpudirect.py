@@ -94,7 +94,7 @@ def test_a_config_that_is_cut_before_device_control_says_nothing(size: int) -> N
 
 
 @pytest.mark.parametrize("size", [0x6A, 256, 0x104, 0x2A0, 0x2A7])
-def test_a_config_that_is_cut_before_acs_control_still_has_device_control(size: int) -> None:
+def test_device_control_is_read_without_acs(size: int) -> None:
     assert find_relaxed_ordering(make_config()[:size]) is True
     assert find_redirect(make_config()[:size]) is None
 
@@ -137,13 +137,13 @@ def test_ports_between_are_those_below_the_shared_one() -> None:
     ("text", "kind"),
     [("identity\n", "identity"), ("DMA\n", "DMA"), ("DMA-FQ\n", "DMA-FQ"), ("unknown\n", None), ("x" * 9999, None)],
 )
-def test_the_type_of_an_iommu_group_is_one_that_is_known(tmp_path: Path, text: str, kind: str | None) -> None:
+def test_only_known_iommu_types_are_accepted(tmp_path: Path, text: str, kind: str | None) -> None:
     (tmp_path / "iommu_group").mkdir()
     (tmp_path / "iommu_group/type").write_text(text)
     assert read_iommu(str(tmp_path)) == kind
 
 
-def test_a_function_without_a_group_is_not_behind_an_iommu_and_one_that_is_not_there_is_unknown(tmp_path: Path) -> None:
+def test_iommu_state_unknown_without_function(tmp_path: Path) -> None:
     assert read_iommu(str(tmp_path)) == ""
     assert read_iommu(str(tmp_path / "none")) is None
     (tmp_path / "iommu_group").mkdir()
@@ -343,6 +343,6 @@ def test_a_superchip_reaches_its_gpu_through_the_cpu() -> None:
     assert only(facts, "(NODE)").level is Level.OK
 
 
-def test_a_rail_whose_distance_to_gpus_is_unknown_is_no_warning() -> None:
+def test_an_unknown_gpu_distance_is_no_warning() -> None:
     found = only(make_node(place={"gpus": (), "gpu_distance": ""}), "path to the GPUs")
     assert (found.level, "cannot be seen" in found.sentence) == (Level.OK, True)

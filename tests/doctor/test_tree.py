@@ -65,7 +65,7 @@ def root(tmp_path: Path) -> Path:
         ("/host/sys", Mount("/host/sys", "tmpfs", True)),
     ],
 )
-def test_the_mount_of_a_path_is_the_deepest_and_the_last(root: Path, path: str, mount: Mount) -> None:
+def test_the_deepest_last_mount_is_found(root: Path, path: str, mount: Mount) -> None:
     assert find_mount(root, path) == mount
 
 
@@ -95,7 +95,7 @@ def test_devices_folders_and_lifespans_are_listed(tree: Tree) -> None:
     assert not facts.is_other_namespace
 
 
-def test_a_device_that_is_left_out_is_listed_and_not_touched(tree: Tree, opened: Opened) -> None:
+def test_an_excluded_device_is_listed_but_not_read(tree: Tree, opened: Opened) -> None:
     tree.add("mlx5_0")
     tree.add("mlx5_1", pci="0000:19:00.0")
     options = DoctorOptions(sysfs=tree.root, exclude=("mlx5_1",))
@@ -106,7 +106,7 @@ def test_a_device_that_is_left_out_is_listed_and_not_touched(tree: Tree, opened:
     assert not [path for path in opened.paths() if "infiniband/mlx5_1" in path]
 
 
-def test_a_pods_view_is_known_and_no_counter_of_the_device_is_opened(tree: Tree, opened: Opened) -> None:
+def test_a_pods_view_is_recognised_without_reading_counters(tree: Tree, opened: Opened) -> None:
     tree.add("rdmap144s27", {1: COMPAT_VIEW}, driver="efa", hw_counters=EFA_DEVICE_HW)
     opened.clear()
     facts = read_tree(DoctorOptions(sysfs=tree.root), Inventory(tree.root).scan())
@@ -314,7 +314,7 @@ def test_a_node_that_is_complete_is_not_blamed(node: RoleNode, tmp_path: Path) -
     assert {finding.subject for finding in judge(machine)} == lost
 
 
-def test_a_card_that_lost_its_device_is_named_with_its_gpu(node: Machine) -> None:
+def test_a_card_without_its_device_names_its_gpu(node: Machine) -> None:
     lose_device(node, "mlx5_3")
     (finding,) = judge(node)
     assert (finding.level, finding.subject) == (Level.FAIL, address(below_switch(3, 0)))
@@ -329,20 +329,20 @@ def test_a_card_far_from_the_gpus_is_no_missing_rail(node: Machine) -> None:
     assert finding.sentence.endswith("without an RDMA device, but not in the position of a rail.")
 
 
-def test_the_gpu_of_a_card_that_left_the_bus_is_named(node: Machine) -> None:
+def test_a_missing_card_is_named_by_its_gpu(node: Machine) -> None:
     lose_card(node, "mlx5_3", below_switch(3, 0))
     (finding,) = judge(node)
     assert (finding.level, finding.subject) == (Level.WARN, address(below_switch(3, 1)))
     assert finding.sentence == "is a GPU near no rail, but 7 GPUs of its model are near one."
 
 
-def test_rails_that_were_named_and_devices_that_were_excluded_are_a_decision(node: Machine) -> None:
+def test_named_rails_and_excluded_devices_are_no_finding(node: Machine) -> None:
     assert judge(node, exclude=("mlx5_3",)) == []
     lose_card(node, "mlx5_3", below_switch(3, 0))
     assert judge(node, roles={"compute": ("mlx5_[0-7]",)}) == []
 
 
-def test_where_half_of_the_gpus_have_a_rail_the_others_were_built_without(tmp_path: Path) -> None:
+def test_half_of_the_gpus_may_lack_a_rail(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "sys")
     add_rails(machine)
     for number in range(4, 8):

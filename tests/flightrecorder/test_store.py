@@ -47,7 +47,7 @@ def test_captures_are_listed_by_time_and_nothing_else_is(store: CaptureStore) ->
     assert [(each.name, each.size_bytes) for each in store.scan()] == [(early, 1000), (late, 1000)]
 
 
-def test_a_capture_that_goes_while_it_is_looked_at_is_not_listed(store: CaptureStore) -> None:
+def test_a_capture_removed_during_the_scan_is_skipped(store: CaptureStore) -> None:
     gone, stays = put(store, 1), put(store, 2)
     with os.scandir(store.directory) as entries:
         found = {entry.name: entry for entry in entries}
@@ -163,7 +163,7 @@ def test_a_read_only_directory_is_listed_and_not_written(read_only: CaptureStore
 
 
 @needs_other_users
-def test_a_directory_that_another_user_put_in_place_of_the_checked_one_is_refused(tmp_path: Path) -> None:
+def test_a_replaced_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "captures")
     store.prepare()
     name = put(store, 1)

@@ -151,7 +151,7 @@ def test_missing_data_is_not_a_stall() -> None:
     ]
 
 
-def test_a_pause_shorter_than_the_steps_that_count_is_no_stall() -> None:
+def test_a_short_pause_is_no_stall() -> None:
     slow = replace(OBSERVATION, step_seconds=2.0)
     pause = [replace(slow, rate_bytes_per_second=0.0)] * 9
     assert labels_of("traffic-stalled", [*[slow] * 60, *pause, *[slow] * 60, *pause]) == []
@@ -162,7 +162,7 @@ def test_silence_without_regular_steps_is_no_stall() -> None:
     assert labels_of("traffic-stalled", [*irregular, *[replace(OBSERVATION, rate_bytes_per_second=0.0)] * 60]) == []
 
 
-def test_a_period_that_doubles_while_the_bytes_flow_as_before_is_no_slower_step() -> None:
+def test_a_doubled_period_with_equal_traffic_is_no_slowdown() -> None:
     doubled = [replace(OBSERVATION, step_seconds=0.6)] * 60
     assert labels_of("step-slower", [*[OBSERVATION] * 120, *doubled]) == []
     slower = [replace(OBSERVATION, step_seconds=0.6, rate_bytes_per_second=100e9)] * 60
@@ -179,7 +179,7 @@ def test_steps_that_were_lost_for_a_while_start_over() -> None:
     assert len(labels_of("step-slower", [*[OBSERVATION] * 120, dark, *[slower] * 120])) == 1
 
 
-def test_saturation_of_a_job_that_has_just_begun_is_no_news() -> None:
+def test_saturation_of_a_new_job_does_not_trigger() -> None:
     quiet = replace(OBSERVATION, rate_bytes_per_second=0.0)
     dark = replace(OBSERVATION, rate_bytes_per_second=None)
     moe = replace(OBSERVATION, signature="moe_like")
@@ -223,7 +223,7 @@ def alert(labels: Mapping[str, str], fingerprint: str = "f", *, firing: bool = T
     ],
     ids=str,
 )
-def test_an_alert_for_this_node_or_without_a_node_is_chosen(labels: Mapping[str, str]) -> None:
+def test_alerts_for_this_node_are_chosen(labels: Mapping[str, str]) -> None:
     receiver = AlertReceiver(("gpu7",), MINUTE_NS)
     assert receiver.choose([alert(labels)], NOW_NS) == [alert(labels)]
 

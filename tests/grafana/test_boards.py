@@ -54,7 +54,7 @@ def test_a_board_survives_the_round_trip_through_the_schema(name: str) -> None:
 
 
 @for_each({f"{name}: {panel['title']}": panel for name, panel in every_panel()})
-def test_a_panel_says_what_it_shows_and_what_is_missing_when_it_is_empty(panel: dict[str, Any]) -> None:
+def test_a_panel_explains_itself_and_its_empty_state(panel: dict[str, Any]) -> None:
     defaults = panel["fieldConfig"]["defaults"]
     assert panel["title"]
     assert len(panel["description"]) > 40
@@ -103,13 +103,13 @@ def test_panels_of_a_line_have_one_height() -> None:
 
 
 @for_each([*BOARDS])
-def test_a_board_links_to_all_others_and_keeps_time_and_variables(name: str) -> None:
+def test_links_between_boards_keep_time_and_variables(name: str) -> None:
     links = [link for link in BOARDS[name]["links"] if link.get("url", "").startswith("/d/ibpulse-")]
     assert {link["url"] for link in links} == {f"/d/{board['uid']}" for key, board in BOARDS.items() if key != name}
     assert all(link["keepTime"] and link["includeVars"] for link in links)
 
 
-def test_every_link_leads_to_a_board_and_sets_variables_that_it_has() -> None:
+def test_links_set_existing_variables() -> None:
     uids = {board["uid"]: board for board in BOARDS.values()}
     found = re.findall(r"/d/(ibpulse-\w+)\?([^\"]+)", json.dumps(BOARDS))
     assert len(found) > 5
@@ -192,7 +192,7 @@ def brightness(color: str) -> float:
         (LIGHT, DARK),
     )
 )
-def test_a_number_and_its_unit_can_be_read_in_both_themes(color: str, background: str) -> None:
+def test_numbers_are_legible_in_both_themes(color: str, background: str) -> None:
     # the best that one colour can do on both backgrounds is the square root of their contrast
     assert contrast(LIGHT, DARK) ** 0.5 == pytest.approx(4.2, abs=0.05)
     assert contrast(color, background) >= 4.1
@@ -264,7 +264,7 @@ def test_no_choice_of_a_variable_makes_an_offset_of_zero() -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_every_board_has_a_cluster_and_calls_the_scrape_job_by_its_name(name: str) -> None:
+def test_every_board_has_cluster_and_scrape_job(name: str) -> None:
     labels = {each["name"]: each["label"] for each in BOARDS[name]["templating"]["list"]}
     assert labels["cluster"] == "Cluster"
     assert labels["job"] == "Scrape job"
@@ -280,14 +280,14 @@ def test_a_cluster_without_a_label_is_matched_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_a_board_opens_with_all_values_of_a_variable_that_allows_them(name: str) -> None:
+def test_variables_open_with_all_values(name: str) -> None:
     """Without a current value, Grafana takes the first option: one node of the fleet."""
     for variable in variables(BOARDS[name], "query"):
         current = variable.get("current", {}).get("value")
         assert current == (["$__all"] if variable["includeAll"] else None), variable["name"]
 
 
-def test_every_link_to_a_node_or_a_job_keeps_cluster_and_gateway() -> None:
+def test_links_to_nodes_and_jobs_keep_cluster_and_gateway() -> None:
     found = re.findall(r"/d/(ibpulse-\w+)\?([^\"]+)", json.dumps(BOARDS))
     assert len(found) > 5
     for uid, query in found:
@@ -306,7 +306,7 @@ def test_a_table_with_links_has_the_fields_that_they_need() -> None:
                     assert needed <= set(steps["indexByName"])
 
 
-def test_raw_samples_are_asked_for_below_a_gateway_or_at_the_node() -> None:
+def test_raw_samples_come_from_gateway_or_node() -> None:
     asked = targets(PLUGIN)
     assert asked
     assert {each.board for each in asked} == {"bursts.json"}
@@ -345,7 +345,7 @@ def family(name: str) -> str:
     return stem if stem in {metric.name for metric in TABLE} else name
 
 
-def test_every_metric_of_a_board_is_exported_recorded_or_given_by_prometheus() -> None:
+def test_every_metric_of_a_board_exists() -> None:
     recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}
     exported = {metric.name for metric in TABLE}
     of_the_process = {sample.name for family in process_registry().collect() for sample in family.samples}
@@ -367,7 +367,7 @@ def test_a_metric_that_nobody_exports_stops_the_program() -> None:
         Scope().pick("ibpulse_port_flow")
 
 
-def test_a_label_that_the_metric_does_not_have_stops_the_program() -> None:
+def test_an_unknown_label_is_refused() -> None:
     with pytest.raises(KeyError, match="ibpulse_port_up has no label window; it has device, port"):
         Scope().pick("ibpulse_port_up", window="1m")
 

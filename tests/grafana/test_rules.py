@@ -73,7 +73,7 @@ def test_every_recording_is_what_its_cases_say(file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_severity_texts_runbook_and_a_dashboard_that_exist() -> None:
+def test_every_alert_has_texts_runbook_and_dashboard() -> None:
     for group in alert_groups(FILL):
         for rule in group["rules"]:
             notes = rule["annotations"]
@@ -86,7 +86,7 @@ def test_every_alert_has_severity_texts_runbook_and_a_dashboard_that_exist() -> 
             assert re.match(r"/d/ibpulse-(fleet|node|job|exporter)\?var-cluster=", notes["dashboard_url"])
 
 
-def test_every_number_of_the_table_is_used_and_has_a_reason() -> None:
+def test_every_threshold_is_used_and_has_a_reason() -> None:
     rules = [*alerts.ALERTS, *(rule for group in recording_rules.GROUPS.values() for rule in group)]
     used = {name for rule in rules for name in places(rule.expr)} - {"unless"}
     used |= {name for alert in alerts.ALERTS for name in (*places(alert.description), alert.hold.name)}
@@ -96,7 +96,7 @@ def test_every_number_of_the_table_is_used_and_has_a_reason() -> None:
     assert all(row.reason.endswith(".") for row in (*TABLE, *ADDRESSES, *QUERIES, *EVALUATION))
 
 
-def test_a_row_has_all_thresholds_of_its_alert_and_no_others() -> None:
+def test_a_row_has_exactly_its_alerts_thresholds() -> None:
     addresses = {address.name for address in ADDRESSES}
     for alert in alerts.ALERTS:
         used = {alert.hold.name, *places(alert.expr), *places(alert.when), *places(alert.description)}
@@ -180,7 +180,7 @@ def test_a_wrong_number_is_refused_with_the_way_out(
 # how the rules are evaluated
 
 
-def test_nodes_in_maintenance_are_left_out_of_every_alert_about_a_node_and_of_the_expected_ones() -> None:
+def test_maintenance_silences_alerts_about_nodes() -> None:
     clause = " unless on (cluster, node) (kube_node_spec_unschedulable == 1)"
     without, with_it = written(), written(maintenance="kube_node_spec_unschedulable == 1")
     of_nodes = {alert.name for alert in alerts.ALERTS if alert.of_node}
@@ -223,7 +223,7 @@ def test_groups_have_the_interval_and_the_limit_that_are_set() -> None:
     assert {group["interval"] for group in groups[RECORDING_FILE]["groups"]} == {"2m", "5m"}
 
 
-def test_the_time_for_which_alerts_keep_firing_can_be_left_out() -> None:
+def test_keep_firing_can_be_left_out() -> None:
     kept = {rule["alert"] for rule in rules_of(written()[ALERT_FILE]) if "keep_firing_for" in rule}
     assert kept == {alert.name for alert in alerts.ALERTS if alert.keep}
     none = written(keep_for="0s", keep_cause_for="0s")

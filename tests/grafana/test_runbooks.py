@@ -43,7 +43,7 @@ def test_every_runbook_has_the_same_form(page: Path) -> None:
         assert section.strip()
 
 
-def test_what_pages_someone_says_that_a_job_is_dead_or_blocked_and_the_instrument_that_none_is() -> None:
+def test_critical_runbooks_name_the_damage_to_jobs() -> None:
     for group, alerts in GROUPS.items():
         for alert in alerts:
             impact = facts(FOLDER / f"{alert.name}.md")["Impact"]
@@ -54,7 +54,7 @@ def test_what_pages_someone_says_that_a_job_is_dead_or_blocked_and_the_instrumen
 
 
 @by_page
-def test_every_query_parses_and_asks_for_series_and_labels_that_exist(page: Path) -> None:
+def test_every_query_names_existing_series_and_labels(page: Path) -> None:
     found = queries(page)
     assert found
     for query in found:
