@@ -57,7 +57,7 @@ def read_clock_state() -> ClockState | None:
 
 
 class Clock(Protocol):
-    """What ibpulse uses of the module `time`, which is the default wherever a clock is an argument."""
+    """The part of the module `time` that ibpulse uses; that module is the default wherever a clock is an argument."""
 
     def time(self) -> float:
         """Wall time in seconds."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PIPX_FILE, UV_FILE = "pipx_metadata.json", "uv-receipt.toml"
-"""What the two leave in an environment that they made."""
+"""Files of the two in environments that they made."""
 NO_PIP = "this installation has no pip, so open the file where ibpulse is installed from its wheel, with {}"
 
 

@@ -134,7 +134,7 @@ def allow_open_files(count: int) -> int:
 
 
 def require_open_files(count: int, least: int) -> int:
-    """The same; fewer than `least` are too few to work with.
+    """Like `allow_open_files`, but fewer than `least` are an error.
 
     Raises:
         IbpulseError: the hard limit is lower than `least`.

@@ -47,7 +47,7 @@ _WRONG_TYPES = {
 
 
 class GivenText(NamedTuple):
-    """What was given, and where: `flag --tp` or `job.yaml:3: tp`."""
+    """A given text and its place: `flag --tp` or `job.yaml:3: tp`."""
 
     text: str
     place: str

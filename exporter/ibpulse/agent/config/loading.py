@@ -80,7 +80,7 @@ STATE = Path("/var/lib")
 DEFAULT = "default"
 
 Placed = tuple[Given, str]
-"""What a source gives for a setting, and where."""
+"""The text that a source gives for a setting, and its place."""
 
 
 def read_flags(flags: Mapping[str, Sequence[str]]) -> dict[str, Placed]:

@@ -275,7 +275,7 @@ class EventFacts:
         return self.now_ns - event.time_ns <= span_ns
 
     def link_downs(self) -> Counter[str]:
-        """How often the link of each port went down in the last hour."""
+        """The number of times that the link of each port went down in the last hour."""
         downs: Counter[str] = Counter()
         for event in self.recent("link-down", "link-flap"):
             flaps = event.details.get("link_downed", 1)

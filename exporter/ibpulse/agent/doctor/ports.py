@@ -159,7 +159,7 @@ def _judge_other(port: Port, facts: Facts) -> Finding:
 
 
 def _advise_on_bytes(port: Port) -> str:
-    """How to get byte counters for a port that has none; the kernel log helps only if reads fail."""
+    """Advice for a port without byte counters; the kernel log helps only if reads fail."""
     if NO_PMA in port.problem:
         return "Its driver has no counters; no setting can change this."
     if LEGACY in port.problem:

@@ -1,4 +1,4 @@
-"""What triggers a capture: the local rules on each second, and the notifications of Alertmanager (webhook, version 4).
+"""Triggers of captures: the local rules on each second, and notifications of Alertmanager (webhook, version 4).
 
 Source: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 """
