@@ -18,7 +18,7 @@ from ibpulse.agent.doctor.sample_checks import find_shortest_interval
 from ibpulse.agent.doctor.samples import read_event_facts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.cli import main
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
 from ibpulse.core.events.log import EventFile

@@ -30,7 +30,7 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import IbpulseError, RingError, SamplerError
 from ibpulse.base.owned_files import find_directories
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.events.log import NAME, read_events
 from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.jobs.job_history import find_running_jobs
