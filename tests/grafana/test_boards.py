@@ -91,14 +91,6 @@ def _assert_apart(places: list[dict[str, int]]) -> None:
         cells |= own
 
 
-def test_panels_of_a_line_have_one_height() -> None:
-    for name, panel in every_panel():
-        same = [
-            each for board, each in every_panel() if board == name and each["gridPos"]["y"] == panel["gridPos"]["y"]
-        ]
-        assert {each["gridPos"]["h"] for each in same} == {panel["gridPos"]["h"]}, (name, panel["title"])
-
-
 # links and variables
 
 

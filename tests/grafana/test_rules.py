@@ -106,11 +106,6 @@ def test_a_row_has_exactly_its_alerts_thresholds() -> None:
         assert {number.name for number in thresholds_of(alert)} == used, alert.name
 
 
-def test_no_two_thresholds_have_one_name() -> None:
-    names = [number.name for number in TABLE]
-    assert sorted(set(names)) == sorted(names)
-
-
 def test_thresholds_and_templates_of_prometheus_are_written_alike() -> None:
     text = fill("<a_b> < <$value | humanize> > 1 <$labels.device>", str.upper, lambda template: f"[{template}]")
     assert text == "A_B < [$value | humanize] > 1 [$labels.device]"
