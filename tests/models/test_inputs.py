@@ -13,9 +13,8 @@ from ibpulse.base.values import GivenText
 from ibpulse.workbench.models.catalogue import CLUSTERS, JOBS, MODELS, SAMPLED_JOBS
 from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file
 from ibpulse.workbench.models.keys import KEYS
-from ibpulse.workbench.models.prediction import predict
+from ibpulse.workbench.models.prediction import Utilisation, predict
 from ibpulse.workbench.models.report import assumptions
-from ibpulse.workbench.models.step import Utilisation
 
 LEAST = {"model": "qwen2.5-7b", "nodes": "2"}
 SHAPE = {"parameters": "7e9", "layers": "32", "hidden": "4096", "nodes": "2"}

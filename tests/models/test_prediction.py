@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ibpulse.workbench.models.catalogue import Architecture
 from ibpulse.workbench.models.collectives import Hardware
 from ibpulse.workbench.models.job import TrainingJob, readings
-from ibpulse.workbench.models.prediction import Prediction, StepInputs, predict
-from ibpulse.workbench.models.step import Utilisation
+from ibpulse.workbench.models.prediction import Prediction, StepInputs, Utilisation, predict
 
 EIGHT_RAILS = Hardware(8, 47e9, 370e9)
 SEVEN_RAILS = Hardware(7, 47e9, 370e9)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.workbench.models.step import (
+from ibpulse.workbench.models.prediction import (
     ShardedStep,
     Span,
     attention_operations,

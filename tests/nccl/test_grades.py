@@ -9,9 +9,10 @@ import pytest
 from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import RecordedPort
 from ibpulse.workbench.nccl.grades import GPU_LINKS, NETWORK, KnownHardware, bound_of, find_suspects, grade
-from ibpulse.workbench.nccl.results import BenchmarkRun, Measurement
-from ibpulse.workbench.nccl.wire import (
+from ibpulse.workbench.nccl.results import (
     PROTOCOLS,
+    BenchmarkRun,
+    Measurement,
     bus_factor,
     collective_of_program,
     explain,

@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.commands.options.explain import ALGORITHMS, COLLECTIVES, UNITS
-from ibpulse.workbench.nccl import wire
+from ibpulse.workbench.nccl import results
 from ibpulse.workbench.nccl.formats import UNITS as KNOWN_UNITS
 from tests.nccl.benchmark_writers import perftest
 
@@ -32,6 +32,6 @@ def test_ranks_are_a_multiple_of_nodes(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_choices_are_those_that_are_known() -> None:
-    assert set(COLLECTIVES) <= set(wire.COLLECTIVES)
+    assert set(COLLECTIVES) <= set(results.COLLECTIVES)
     assert tuple(KNOWN_UNITS) == UNITS
-    assert set(ALGORITHMS) | {"direct"} == {name for names in wire.ALGORITHMS.values() for name in names}
+    assert set(ALGORITHMS) | {"direct"} == {name for names in results.ALGORITHMS.values() for name in names}

@@ -12,8 +12,8 @@ import pytest
 from ibpulse.cli import main
 from ibpulse.core.recordings import Recording, save
 from ibpulse.workbench.nccl.formats import read_benchmark
+from ibpulse.workbench.nccl.report import align, total_bytes
 from ibpulse.workbench.nccl.results import BenchmarkRun
-from ibpulse.workbench.nccl.trains import align, total_bytes
 from tests.nccl.benchmark_writers import nccl_json
 from tests.recordings.recordings import make_meta
 

@@ -10,11 +10,18 @@ import numpy as np
 import pytest
 
 from ibpulse.core.recordings import Recording
-from ibpulse.workbench.overlap.exposed import DeviceOverlap, ExposedOnWire, measure_overlap, split_exposed
+from ibpulse.workbench.overlap.exposed import (
+    DeviceOverlap,
+    ExposedOnWire,
+    WireActivity,
+    match_clocks,
+    measure_overlap,
+    split_exposed,
+    wire_activity,
+)
 from ibpulse.workbench.overlap.intervals import union
 from ibpulse.workbench.overlap.kernels import CommunicationNames
 from ibpulse.workbench.overlap.trace import read_trace
-from ibpulse.workbench.overlap.wire import WireActivity, match_clocks, wire_activity
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
 from ibpulse.workbench.simulate.timeline import Schedule
 from tests.overlap.played_traces import BEGIN_NS, INSIDE, MS, PlayedTrace, collective, compute, record, write_trace

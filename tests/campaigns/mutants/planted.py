@@ -354,7 +354,7 @@ PLANTED = (
     ),
     Fault(
         "wire-missing-port",
-        OVERLAP + "wire.py",
+        OVERLAP + "exposed.py",
         "np.isnan(every).any(axis=0) & ~active",
         "np.isnan(every).any(axis=0)",
         "traffic counts as not measured because one port lacks a sample",

@@ -15,8 +15,7 @@ from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
 from ibpulse.core.statistics.rails import HOT_FACTOR, RailSplit
 from ibpulse.core.statistics.stalls import FleetStall
-from ibpulse.workbench.fleet.peers import LEVEL
-from ibpulse.workbench.fleet.report import FleetReport, PlaceRow, StepRow
+from ibpulse.workbench.fleet.report import LEVEL, FleetReport, PlaceRow, StepRow
 
 Kind = Literal[
     "stall",

@@ -14,8 +14,7 @@ from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, Lateness, match_steps, medians_of_others
 from ibpulse.core.statistics.rails import RailSplit
 from ibpulse.workbench.fleet.findings import WAYS
-from ibpulse.workbench.fleet.peers import PeerGroup, find_peers
-from ibpulse.workbench.fleet.report import FleetReport
+from ibpulse.workbench.fleet.report import FleetReport, PeerGroup, find_peers
 from ibpulse.workbench.fleet.source import ReportSource
 from ibpulse.workbench.pictures.figure import (
     COLOUR_MAP,

@@ -35,7 +35,7 @@ from ibpulse.workbench.models.hub import read_hub_config
 from ibpulse.workbench.models.job import UNKNOWN, TrainingJob
 from ibpulse.workbench.models.keys import KEYS
 from ibpulse.workbench.models.megatron import MODEL_ARGS, other_program, read_model_args, read_run_config
-from ibpulse.workbench.models.step import UTILISATIONS, StepInputs, Utilisation
+from ibpulse.workbench.models.prediction import UTILISATIONS, StepInputs, Utilisation
 
 if TYPE_CHECKING:
     import yaml

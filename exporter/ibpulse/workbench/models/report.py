@@ -14,13 +14,17 @@ from ibpulse.workbench.models.experts import MARGIN, SkewReport, Unevenness, hot
 from ibpulse.workbench.models.inputs import JobInputs
 from ibpulse.workbench.models.job import FP8_BYTES, FULLY_SHARDED, UNKNOWN
 from ibpulse.workbench.models.prediction import (
+    ATTENTION_SHARES,
+    HFU,
+    MFU,
+    PEAK_SHARE,
     LoadSensitivity,
     Prediction,
     StepPrediction,
+    Utilisation,
     ValueRange,
     attention_per_token,
 )
-from ibpulse.workbench.models.step import ATTENTION_SHARES, HFU, MFU, PEAK_SHARE, Utilisation
 
 RECEIVED = "one direction; a node receives as many bytes as it sends"
 SHOWN_LAYERS = 100

@@ -40,6 +40,8 @@ from ibpulse.workbench.nccl.results import (
     OUT_OF_PLACE,
     BenchmarkRun,
     Measurement,
+    bus_factor,
+    collective_of_name,
     count_of,
     left_out,
     number_of,
@@ -50,7 +52,6 @@ from ibpulse.workbench.nccl.results import (
     refuse,
     without_rows,
 )
-from ibpulse.workbench.nccl.wire import bus_factor, collective_of_name
 
 FORMATS = "output or JSON of nccl-tests, rccl-tests or perftest, CSV of rccl-tests, log of NCCL Inspector"
 # a key at the beginning of a line or of an object, which some versions of perftest do not quote

@@ -31,6 +31,7 @@ from ibpulse.workbench.nccl.results import (
     BenchmarkRun,
     Measurement,
     RunPlan,
+    collective_of_program,
     count_of,
     left_out,
     number_of,
@@ -39,7 +40,6 @@ from ibpulse.workbench.nccl.results import (
     refuse,
     without_rows,
 )
-from ibpulse.workbench.nccl.wire import collective_of_program
 
 TYPES = frozenset(("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"))
 TYPES |= {"f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2", "char", "int"}
