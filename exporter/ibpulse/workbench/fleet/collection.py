@@ -63,11 +63,7 @@ class CoveredSpans:
 
     @classmethod
     def read(cls, store: DatasetStore, job: str, begin_ns: int, end_ns: int) -> CoveredSpans:
-        """The parts of a job that may have samples of a span.
-
-        Raises:
-            DatasetError: the dataset cannot be read.
-        """
+        """The parts of a job that may have samples of a span."""
         found = cls()
         for part in store.parts(FILES):
             # no part is longer than an hour
@@ -125,9 +121,6 @@ def continue_span(store: DatasetStore, wanted: UnfinishedSpan) -> tuple[int, int
     """The span to collect: that of the last run if it had the same arguments and did not end, else the one wanted.
 
     It is noted in the dataset; `store.remove(NOTE)` ends it.
-
-    Raises:
-        DatasetError: the note cannot be read or written.
     """
     try:
         found = TypeAdapter(UnfinishedSpan).validate_json(store.read_note(NOTE) or b"", strict=True)
@@ -151,11 +144,7 @@ class MissingSpan:
 
 
 def write_missing(store: DatasetStore, spans: Iterable[MissingSpan]) -> None:
-    """Write the missing spans down, each where the samples of its part would be.
-
-    Raises:
-        DatasetError: they cannot be written.
-    """
+    """Write the missing spans down, each where the samples of its part would be."""
     for span in spans:
         reason = escape_controls(span.reason)[:MAX_REASON]
         row = {"from_ns": [span.part.start_ns], "to_ns": [span.to_ns], "reason": [reason]}
@@ -223,10 +212,6 @@ def open_scheduler(address: str) -> Iterator[Executor]:
     """The workers of a Dask scheduler at an address such as `tcp://scheduler:8786`.
 
     They need ibpulse in the same version, and the dataset at the same place.
-
-    Raises:
-        ConfigError: distributed is not installed.
-        DatasetError: the scheduler does not answer.
     """
     try:
         from distributed import Client  # only where it is asked for
@@ -253,11 +238,7 @@ FilePart = tuple[Part, int, int]
 
 
 async def read_labels(discovery: Discovery) -> Mapping[str, Mapping[str, str]]:
-    """The labels of the nodes that the sources list, without asking the nodes.
-
-    Raises:
-        DatasetError: a source cannot be read.
-    """
+    """The labels of the nodes that the sources list, without asking the nodes."""
     try:
         await discovery.refresh()
         if discovery.problems:
@@ -282,9 +263,6 @@ def collect_files(
     `copying` writes the raw files, on this machine, and `computing` their small tiers. `job` is the id of their job,
     empty if there is none, and `labels` are those of nodes by their names. A file that cannot be read is a problem of
     the result, and the others are collected.
-
-    Raises:
-        DatasetError: the dataset cannot be read or written.
     """
     result = CollectionResult()
     covered = CoveredSpans.read(store, job, *(span or (0, LATEST_NS)))

@@ -51,11 +51,7 @@ def render_text(report: FleetReport) -> str:
 
 
 def render_page(report: FleetReport) -> str:
-    """The report as HTML.
-
-    Raises:
-        RecordingError: jinja2 is not installed.
-    """
+    """The report as HTML."""
     return document.render_page(
         _title(report),
         TEMPLATE,

@@ -48,12 +48,7 @@ POINT_STEPS, MAX_POINTS = 6, 60
 def render_fleet(
     kind: str, source: ReportSource, report: FleetReport, order: str, output: Path, options: PictureOptions
 ) -> None:
-    """Draw a picture of a dataset into a PNG or SVG file.
-
-    Raises:
-        DatasetError: the dataset cannot be read.
-        PictureError: the file cannot be written.
-    """
+    """Draw a picture of a dataset into a PNG or SVG file."""
     fleet = _Fleet(source, report, order, options)
     with matplotlib.rc_context(settings(fleet.colours)):
         figure = DRAWINGS[kind](fleet)

@@ -393,11 +393,7 @@ class FleetReport:
 
 
 def describe_dataset(path: Path, choice: DatasetChoice, against: DatasetChoice | None = None) -> FleetReport:
-    """The report of the chosen part, compared with another one if that is given.
-
-    Raises:
-        DatasetError: the dataset cannot be read, or has nothing of a choice.
-    """
+    """The report of the chosen part, compared with another one if that is given."""
     changes = None
     with closing(ReportSource(path, choice)) as source:
         nodes = source.nodes

@@ -181,11 +181,7 @@ def _names(tree: ast.expr) -> list[ast.Name]:
 
 
 def version_key(text: str) -> tuple[int, int, int, bool]:
-    """A sort key of a version; one before its release, such as 2.6.0a0, is less than the release.
-
-    Raises:
-        ValueError: it is not a version.
-    """
+    """A sort key of a version; one before its release, such as 2.6.0a0, is less than the release."""
     match = _VERSION.fullmatch(text)
     if not match:
         raise ValueError(f"{text[:40]!r} is not a version; write it like 2.6.0")
@@ -225,11 +221,7 @@ class RunOptions:
 
 
 def read_run_options(path: Path, settings: Sequence[str] = ()) -> RunOptions:
-    """The options in a file, and those of `settings`, texts like `torch=2.6.0` that take precedence.
-
-    Raises:
-        ConfigError: the file or a setting cannot be used; lists the faults.
-    """
+    """The options in a file, and those of `settings`, texts like `torch=2.6.0` that take precedence."""
     given = _read_settings(settings)
     file = YamlFile(path)
     root = file.compose("check the path and its permissions")
@@ -322,11 +314,7 @@ def _note(file: YamlFile, options: dict[str, GivenOption], key: str, entry: Yaml
 
 
 def _parse_node(kind: str, node: yaml.Node) -> OptionValue:
-    """The value of an entry.
-
-    Raises:
-        ValueError: it is not of this kind.
-    """
+    """The value of an entry."""
     if is_sequence(node) and kind == "list":
         if len(node.value) > MAX_ITEMS:
             raise ValueError(f"has {len(node.value)} items, more than {MAX_ITEMS}; give fewer")

@@ -214,32 +214,20 @@ def network_bisection(kind: str, nodes: int, rails: int, link: float, figures: M
 
 
 def fat_tree(hosts: int, link: float, oversubscription: float = 1.0) -> Bisection:
-    """A fat tree, and a rail-optimised network with a spine: n B / (2 o).
-
-    Raises:
-        ValueError: fewer than two hosts, or an oversubscription below 1.
-    """
+    """A fat tree, and a rail-optimised network with a spine: n B / (2 o)."""
     _check(hosts >= 2, f"{hosts} hosts have no two halves; give 2 or more")
     _check(oversubscription >= 1, f"an oversubscription of {oversubscription:g} is below 1; give 7 for 1:7")
     return Bisection(hosts * link / (2 * oversubscription), "n B / (2 o)")
 
 
 def rail_only(nodes: int, rails: int, link: float) -> Bisection:
-    """A network per rail without a spine: N B/2 for each of R rails; traffic between rails goes over NVLink.
-
-    Raises:
-        ValueError: fewer than two nodes, or no rail.
-    """
+    """A network per rail without a spine: N B/2 for each of R rails; traffic between rails goes over NVLink."""
     _check(nodes >= 2 and rails >= 1, f"{nodes} nodes with {rails} rails have no two halves; give 2 nodes or more")
     return Bisection(rails * nodes * link / 2, "R N B / 2", ("no path between rails; it goes over NVLink first",))
 
 
 def torus(dimensions: Sequence[int], link: float) -> Bisection:
-    """A torus with wrap-around links, cut across its longest dimension: 2 n B / k_max.
-
-    Raises:
-        ValueError: no dimension, or one shorter than 2.
-    """
+    """A torus with wrap-around links, cut across its longest dimension: 2 n B / k_max."""
     _check(bool(dimensions) and min(dimensions) >= 2, "a torus has dimensions of 2 or more, such as 16x16x16")
     longest = max(dimensions)
     # two nodes in a row have one cable, not two
@@ -249,11 +237,7 @@ def torus(dimensions: Sequence[int], link: float) -> Bisection:
 
 
 def dragonfly(groups: int, global_links: int, link: float) -> Bisection:
-    """A dragonfly whose groups are joined by `global_links` cable ends each, spread evenly: (g/2)^2 L/(g-1) B.
-
-    Raises:
-        ValueError: fewer than two groups, or no cable.
-    """
+    """A dragonfly whose groups are joined by `global_links` cable ends each, spread evenly: (g/2)^2 L/(g-1) B."""
     _check(groups >= 2 and global_links >= 1, f"{groups} groups with {global_links} cables; give 2 groups or more")
     warnings = []
     if groups % 2:

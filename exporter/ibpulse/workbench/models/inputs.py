@@ -70,11 +70,7 @@ TABLE_EXAMPLE = "a row for each layer and a column for each expert, such as 90,1
 
 
 def read_load_table(path: Path) -> list[LoadRow]:
-    """The rows of a table, all with the same number of experts.
-
-    Raises:
-        ConfigError: the file cannot be read, or is not such a table; names the first fault.
-    """
+    """The rows of a table, all with the same number of experts."""
     rows = _csv_rows(path)
     if not rows:
         _refuse(path, f"has no loads; write {TABLE_EXAMPLE}")
@@ -148,11 +144,7 @@ class JobFile:
 
 
 def read_job_file(path: Path) -> JobFile:
-    """The inputs in a file of any of these kinds.
-
-    Raises:
-        ConfigError: it cannot be read, is not YAML, or has keys or values that cannot be used; lists all faults.
-    """
+    """The inputs in a file of any of these kinds."""
     file = YamlFile(path)
     root = file.compose("check the path and its permissions")
     if root is not None and not is_mapping(root):
@@ -205,11 +197,7 @@ class JobInputs:
 def read_inputs(
     flags: Mapping[str, GivenText], file: JobFile, observed: Mapping[str, GivenText] | None = None
 ) -> JobInputs:
-    """The job, the hardware and the step; `observed` are inputs of a recording, for what nothing else says.
-
-    Raises:
-        ConfigError: an input is missing or cannot be used; lists all faults of single inputs.
-    """
+    """The job, the hardware and the step; `observed` are inputs of a recording, for what nothing else says."""
     presets = _presets({**file.texts, **flags})
     layers = (observed or {}, _preset_texts(presets, file.model is not None), file.texts, flags)
     faults = []
@@ -337,11 +325,7 @@ def _network(job: TrainingJob, hardware: Hardware, values: Mapping[str, Any]) ->
 
 
 def _model(values: Mapping[str, Any], given: Mapping[str, GivenText], file: JobFile) -> Architecture:
-    """The published model, the one of a configuration file, or the one whose figures are given.
-
-    Raises:
-        ConfigError: none of them, two of them, or incomplete figures.
-    """
+    """The published model, the one of a configuration file, or the one whose figures are given."""
     shape, found = [name for name in SHAPE_FIELDS if name in values], file.model
     if ("model" in values) + (found is not None) + bool(shape) > 1:
         name = "model" if "model" in values else shape[0]

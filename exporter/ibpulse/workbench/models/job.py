@@ -38,9 +38,6 @@ def distinct_nodes(nodes: int, experts: int, chosen: int, most_nodes: int = 0) -
 
     Routing is uniform and without replacement over `experts`, spread evenly over `nodes`. With node-limited routing
     (`most_nodes` > 0, DeepSeek-V3), the experts are drawn from that many nodes.
-
-    Raises:
-        ValueError: more experts are chosen than exist, or experts do not divide by nodes.
     """
     if experts % nodes:
         raise ValueError(f"{experts} experts do not divide by {nodes} nodes")

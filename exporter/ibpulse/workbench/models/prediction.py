@@ -87,9 +87,6 @@ def schedule_statistics(spans: Sequence[Span], period: float, sample: float) -> 
     A sample is the mean rate over its length; its phase is random. The value of a sample is linear in its phase between
     the edges of the rate and those edges minus the sample's length, so mean squares and shares follow from the values
     at these phases.
-
-    Raises:
-        ValueError: the load has no traffic.
     """
     amount = _Amount(spans, period)
     mean = amount.total / period

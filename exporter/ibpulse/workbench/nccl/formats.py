@@ -74,9 +74,6 @@ def read_benchmark(path: Path, unit: str = "", collective: str = "") -> tuple[Be
 
     `unit` is that of a JSON file of perftest, `collective` that of a file that does not name its own; empty if not
     given.
-
-    Raises:
-        BenchmarkError: the file cannot be read, or no format fits.
     """
     runs = _read(path, unit)
     if not collective:
@@ -114,11 +111,7 @@ Row = Mapping[str, Any]
 
 
 def read_rccl_json(path: Path, text: str) -> BenchmarkRun:
-    """The run in a file with one object per line, or with a list of them.
-
-    Raises:
-        BenchmarkError: no row can be read.
-    """
+    """The run in a file with one object per line, or with a list of them."""
     rows: list[Row | None]
     remarks: list[str] = []
     if text.lstrip().startswith("["):
@@ -139,11 +132,7 @@ def _json_object(line: str) -> Row | None:
 
 
 def read_rccl_csv(path: Path, text: str) -> BenchmarkRun:
-    """The run in a file of comma-separated values.
-
-    Raises:
-        BenchmarkError: no row can be read.
-    """
+    """The run in a file of comma-separated values."""
     _check_rccl_rows(path, text.count("\n"))
     return _rccl_run(path, "rccl-tests CSV", list(_rccl_csv_rows(text)), [])
 
@@ -254,11 +243,7 @@ _PLAIN = {"Dual-port": "Dual_port", "Link type": "Link_type"}
 
 
 def read_perftest(path: Path, text: str, unit: str = "") -> BenchmarkRun:
-    """The bandwidth in a JSON file; `unit` is a key of `UNITS`, or empty to infer it.
-
-    Raises:
-        BenchmarkError: it is no such file, it has no bandwidth, or its unit is unknown.
-    """
+    """The bandwidth in a JSON file; `unit` is a key of `UNITS`, or empty to infer it."""
     document, remarks = parse_document(path, text)
     info, results = (
         (document.get("test_info"), _perftest_results(document)) if isinstance(document, dict) else (None, None)
@@ -284,11 +269,7 @@ def _perftest_results(document: Mapping[str, Any]) -> Any:
 
 
 def read_perftest_text(path: Path) -> tuple[BenchmarkRun, ...]:
-    """The bandwidths of each test in an output of one or several; none if it is not of perftest.
-
-    Raises:
-        BenchmarkError: it is of latency, or no row can be read.
-    """
+    """The bandwidths of each test in an output of one or several; none if it is not of perftest."""
     outputs = [_PerftestOutput(path)]
     for number, line in read_lines(path):
         if outputs[-1].rows and _TITLE.search(line):
@@ -424,11 +405,7 @@ Kind = tuple[str, int, int | None, int | None, str, str]
 
 
 def read_inspector(path: Path) -> BenchmarkRun:
-    """The operations in a log, by kind and size.
-
-    Raises:
-        BenchmarkError: it is no such log, or none of its operations can be read.
-    """
+    """The operations in a log, by kind and size."""
     operations: Counter[Kind] = Counter()
     microseconds: Counter[Kind] = Counter()
     broken = dropped = untimed = 0

@@ -298,11 +298,7 @@ class _Reading:
         )
 
     def results(self) -> tuple[BenchmarkRun, ...]:
-        """The runs that have a row.
-
-        Raises:
-            BenchmarkError: no row could be read; says why.
-        """
+        """The runs that have a row."""
         runs: list[_Run] = []
         for run in self.runs:
             # a summary more than runs belongs to the run before, which was still going on
@@ -317,11 +313,7 @@ class _Reading:
 
 
 def read_text(path: Path) -> tuple[BenchmarkRun, ...]:
-    """The runs in a file in their order; none if it is not an output of such a program.
-
-    Raises:
-        BenchmarkError: it is one, but none of its rows can be read, or it has too many.
-    """
+    """The runs in a file in their order; none if it is not an output of such a program."""
     reading = _Reading(path)
     for number, line in read_lines(path):
         reading.take(number, line)
@@ -334,11 +326,7 @@ _HALVES = (("out_of_place", OUT_OF_PLACE), ("in_place", IN_PLACE))
 
 
 def read_json(path: Path, text: str) -> BenchmarkRun:
-    """The run in the text of a file.
-
-    Raises:
-        BenchmarkError: it is no such file, or a value is invalid.
-    """
+    """The run in the text of a file."""
     document, remarks = parse_document(path, text)
     if not isinstance(document, dict) or "version" not in document or "results" not in document:
         refuse(path, "is of no known benchmark", "see `ibpulse nccl --help` for the formats that are read")

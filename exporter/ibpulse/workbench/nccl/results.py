@@ -244,11 +244,7 @@ _CONSTANTS = ("true", "false", "null")
 
 
 def refuse(path: Path, problem: str, way_out: str, line: int | None = None) -> NoReturn:
-    """Refuse a file.
-
-    Raises:
-        BenchmarkError: always.
-    """
+    """Refuse a file."""
     _file(path).refuse(problem, way_out, line)
 
 
@@ -257,21 +253,13 @@ def _file(path: Path) -> ForeignFile:
 
 
 def read_beginning(path: Path) -> str:
-    """The first characters of a file without leading space, empty for an empty file.
-
-    Raises:
-        BenchmarkError: the file cannot be read.
-    """
+    """The first characters of a file without leading space, empty for an empty file."""
     with _file(path).opened() as file:
         return file.read(4096).decode("utf-8", "replace").lstrip()
 
 
 def read_document(path: Path) -> str:
-    """The text of a file of at most `MAX_DOCUMENT_BYTES`; bytes that are not UTF-8 are replaced.
-
-    Raises:
-        BenchmarkError: the file cannot be read, or is empty or too large.
-    """
+    """The text of a file of at most `MAX_DOCUMENT_BYTES`; bytes that are not UTF-8 are replaced."""
     content = _file(path).read(MAX_DOCUMENT_BYTES, "benchmark only the sizes you need")
     if not content.strip():
         refuse(path, "is empty", EMPTY_ADVICE)
@@ -279,11 +267,7 @@ def read_document(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers from 1, without reading it whole.
-
-    Raises:
-        BenchmarkError: the file cannot be read, is larger than `MAX_LOG_BYTES`, or has a line that is too long.
-    """
+    """The lines of a file with their numbers from 1, without reading it whole."""
     total = 0
     with _file(path).opened() as file:
         for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
@@ -296,11 +280,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def parse_document(path: Path, text: str) -> tuple[Any, list[str]]:
-    """The JSON object or list in a text, and remarks about what had to be repaired to read it.
-
-    Raises:
-        BenchmarkError: it is neither even when repaired; the message shows no content of the file.
-    """
+    """The JSON object or list in a text, and remarks about what had to be repaired to read it."""
     remarks: list[str] = []
     found = _parsed(text)
     if found is None:

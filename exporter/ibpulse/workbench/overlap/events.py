@@ -90,11 +90,7 @@ class TraceFile:
             yield f"the file {self._damaged_members}: rank, groups or wall time may be missing"
 
     def batches(self) -> Iterator[list[Event]]:
-        """The events in the order of the file, some at a time.
-
-        Raises:
-            TraceError: the file cannot be read, is no trace, or has no whole event.
-        """
+        """The events in the order of the file, some at a time."""
         with self._opened() as source:
             alone = self._read_head(source)
             buffer, wanted = b"", PIECE_BYTES

@@ -65,12 +65,7 @@ class WireActivity:
 def read_wire(
     path: Path, traces: Sequence[KinetoTrace], ports: Sequence[str], threshold: float, shift_ns: int
 ) -> WireActivity:
-    """The activity of the wire around the traces, with `shift_ns` added to the times of the recording.
-
-    Raises:
-        RecordingError: the recording cannot be read, is too coarse, or covers no trace.
-        TraceError: a trace has no wall time.
-    """
+    """The activity of the wire around the traces, with `shift_ns` added to the times of the recording."""
     for trace in traces:
         if not trace.absolute:
             raise TraceError(
@@ -92,11 +87,7 @@ def read_wire(
 
 
 def _choose_rows(path: Path, meta: RecordingMeta, chosen: Sequence[str]) -> list[int]:
-    """The rows of the chosen ports, or of the rails.
-
-    Raises:
-        RecordingError: a port does not exist, or its samples are too far apart.
-    """
+    """The rows of the chosen ports, or of the rails."""
     for name in chosen:
         if not any(name in (str(port.id), port.device) for port in meta.ports):
             known = ", ".join(str(port.id) for port in meta.ports)

@@ -152,11 +152,7 @@ def union_of(sets: Iterable[IntervalSet]) -> IntervalSet:
 
 
 def read_trace(path: Path, names: CommunicationNames) -> KinetoTrace:
-    """The GPU work of a trace, streamed.
-
-    Raises:
-        TraceError: the file cannot be read, or has no kernels with times.
-    """
+    """The GPU work of a trace, streamed."""
     file, reader = TraceFile(path), _Reader(path, names)
     for events in file.batches():
         for event in events:
