@@ -213,13 +213,12 @@ SIDES = json.dumps(
 OTHERS: dict[str, tuple[str, str]] = {
     "OSU": (
         "# OSU MPI-CUDA Allreduce Latency Test v7.1\n# Size  Avg Latency(us)\n1048576  92.1\n",
-        "is of OSU Micro-Benchmarks",
+        "has no row with results; the formats that are read: ",
     ),
     "latency": (
         text(_BEGIN, " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]", " 2 1000 1.0 2.0 1.1"),
         "has no column of average bandwidth; give the output of a test like ib_write_bw",
     ),
-    "nvbandwidth": ("nvbandwidth Version: v0.7\nRunning host_to_device_memcpy_ce.\n", "is of nvbandwidth"),
     "no unit": (
         "#  bytes  N  type  op  time  algbw  busbw  res\n 33554432 8388608 float sum 3.527 9.51 17.84 1e-06\n",
         "has times without a unit; use nccl-tests 2.0 or newer",

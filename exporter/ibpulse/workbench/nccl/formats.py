@@ -59,14 +59,6 @@ _PERFTEST = re.compile(r'\A\s*\{\s*"?test_info"?\s*:')
 _INSPECTOR = re.compile(r'\A\s*\{\s*"(?:header|metadata|coll_perf|p2p_perf|dump_stats)"\s*:')
 _RCCL_JSON = re.compile(r'\A\s*(?:\[\s*)?\{[^{}\[\]]*"(?:busBw|algBw)"\s*:')
 _RCCL_CSV = re.compile(r"\A(?:numCycle|collective)\s*,.*\bbusbw\b", re.IGNORECASE)
-_OTHERS = {
-    "OSU Micro-Benchmarks": re.compile(r"# OSU (?:MPI|NCCL|RCCL|OpenSHMEM|XCCL)"),
-    "Intel MPI Benchmarks": re.compile(r"Intel\(R\) MPI Benchmarks"),
-    "UCX's ucx_perftest": re.compile(r"\|\s*Stage\s*\|\s*# iterations\s*\||ucx_perftest"),
-    "nvbandwidth": re.compile(r"nvbandwidth Version"),
-    "iperf": re.compile(r"iperf|\[ ID\] Interval"),
-}
-"""Programs whose output is named in the refusal, by what it begins with."""
 
 
 def read_benchmark(path: Path, unit: str = "", collective: str = "") -> tuple[BenchmarkRun, ...]:
@@ -98,8 +90,7 @@ def _read(path: Path, unit: str) -> tuple[BenchmarkRun, ...]:
         return (read_json(path, read_document(path)),)
     runs = read_text(path) or read_perftest_text(path)
     if not runs:
-        other = next((name for name, sign in _OTHERS.items() if sign.search(begin)), "")
-        refuse(path, f"is of {other}" if other else "has no row with results", f"the formats that are read: {FORMATS}")
+        refuse(path, "has no row with results", f"the formats that are read: {FORMATS}")
     return runs
 
 

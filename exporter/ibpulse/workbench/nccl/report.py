@@ -81,15 +81,6 @@ class Alignment:
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficBursts:
-    """Runs of active samples: indices, bytes of the node, and bytes per rail (rails, bursts)."""
-
-    first: Rows
-    end: Rows
-    rail_bytes: Floats
-
-
-@dataclass(frozen=True, slots=True)
 class WireComparison:
     """A run against a recording: trains with their explanations, bytes of the whole run, and shares of the rails.
 
@@ -134,14 +125,17 @@ def total_bytes(run: BenchmarkRun, plan: RunPlan, ranks: int, nodes: int) -> flo
     return total + sum(operations * sent(row.size_bytes) for row in run.measurements)
 
 
-def find_bursts(recording: Recording, rows: list[int], active_bytes_per_second: float) -> TrafficBursts:
-    """Runs of samples in which the rails `rows` together send more than a threshold; a missing sample ends a run."""
+def find_bursts(recording: Recording, rows: list[int], active_bytes_per_second: float) -> tuple[Rows, Rows, Floats]:
+    """Runs of samples in which the rails `rows` together send more than a threshold; a missing sample ends a run.
+
+    The result is the index of the first sample of each, of the one after its last, and bytes (rails, runs).
+    """
     rates = recording.bytes_per_second[rows, 0]
     amounts = rates * recording.seconds[rows, 0]
     active: Bools = rates.sum(axis=0) > active_bytes_per_second
     first, end = find_runs(active)
     sums = np.concatenate((np.zeros((len(rows), 1)), np.nancumsum(amounts, axis=1)), axis=1)
-    return TrafficBursts(first, end, sums[:, end] - sums[:, first])
+    return first, end, sums[:, end] - sums[:, first]
 
 
 def align(
@@ -154,13 +148,13 @@ def align(
         return Alignment(problem="the file does not say how many operations it ran, or its bytes are not known")
     long = [train for train in trains if train.seconds >= MIN_SAMPLES * interval]
     short = len(trains) - len(long)
-    bursts = find_bursts(recording, rows, threshold)
-    lasting = np.flatnonzero(bursts.end - bursts.first >= MIN_SAMPLES - 1)
+    first, end, rail_bytes = find_bursts(recording, rows, threshold)
+    lasting = np.flatnonzero(end - first >= MIN_SAMPLES - 1)
     if not long or not lasting.size or len(long) * lasting.size > MAX_PAIRS:
         problem = f"{len(long)} trains and {lasting.size} bursts of at least {MIN_SAMPLES} samples"
         return Alignment(expected=len(trains), short=short, problem=f"cannot align {problem}")
-    moved = bursts.rail_bytes[:, lasting].sum(axis=0)
-    seconds = (bursts.end - bursts.first)[lasting].astype(np.float64) * interval
+    moved = rail_bytes[:, lasting].sum(axis=0)
+    seconds = (end - first)[lasting].astype(np.float64) * interval
     expected = np.array([[train.sent_bytes, train.seconds] for train in long])
     low, high = header_factors()
     factors = [math.sqrt(low * high) * size for size in explanations(long[0].row.collective, ranks, nodes).values()]
@@ -170,9 +164,9 @@ def align(
     for train, place in zip(long, best, strict=True):
         if place is not None:
             at = int(lasting[place])
-            rails = bursts.rail_bytes[:, at]
+            rails = rail_bytes[:, at]
             ratio = float(rails.sum() / train.sent_bytes)
-            found.append(Matched(train, int(bursts.first[at]), int(bursts.end[at]), ratio, tuple(map(float, rails))))
+            found.append(Matched(train, int(first[at]), int(end[at]), ratio, tuple(map(float, rails))))
     return Alignment(tuple(found), len(trains), short)
 
 

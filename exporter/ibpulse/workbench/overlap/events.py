@@ -35,19 +35,7 @@ MAX_OPEN_BYTES = 1 << 20
 """An event that has not ended after this many bytes, and in which another one begins, is damaged."""
 MAX_STARTS = 8
 _GZIP = b"\x1f\x8b"
-_PACK = "unpack it, or compress it with gzip"
-_OTHER_FORMATS = {
-    b"PK\x03\x04": ("a zip archive", "unpack it"),
-    b"\x28\xb5\x2f\xfd": ("compressed with zstd", _PACK),
-    b"\xfd7zXZ\x00": ("compressed with xz", _PACK),
-    b"BZh": ("compressed with bzip2", _PACK),
-    b"SQLite format 3": (
-        "an SQLite database",
-        "only JSON of the PyTorch profiler is read, not Nsight Systems or rocprof",
-    ),
-    b"\xff\xfe": ("text in UTF-16", "save it as UTF-8"),
-    b"\xfe\xff": ("text in UTF-16", "save it as UTF-8"),
-}
+_PACKED = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
 _MEMBERS = ("baseTimeNanoseconds", "distributedInfo", "deviceProperties")
 _MARK = b"\xef\xbb\xbf"
 _START = re.compile(rb'"traceEvents"\s*+:\s*+\[')
@@ -202,9 +190,9 @@ class TraceFile:
         head = source.read(PIECE_BYTES).removeprefix(_MARK).lstrip()
         if not head:
             self._file.refuse(source.fault or "is empty", _AGAIN if source.fault else "export it again")
-        for sign, (what, way_out) in _OTHER_FORMATS.items():
+        for sign, program in _PACKED.items():
             if head.startswith(sign):
-                self._file.refuse(f"is {what}", way_out)
+                self._file.refuse(f"is compressed with {program}", "unpack it, or compress it with gzip")
         if head[:1] not in b"{[":
             self._file.refuse("is not a JSON object", "give a trace that the PyTorch profiler exported")
         return head
