@@ -22,6 +22,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings import Recording, RecordingExtent, read_extent, save_pieces, scan
 from ibpulse.core.recordings.file_format import pa
 from ibpulse.core.recordings.recording import LATEST_NS, meta_between
+from ibpulse.core.recordings.writing import ticks_per_group
 from ibpulse.workbench.fleet.dataset import FILES, MISSING, RAW, DatasetStore, Part, make_table
 from ibpulse.workbench.fleet.tiers import MAX_VALUES, PartOrigin, PartSummary, finish_part
 
@@ -363,7 +364,7 @@ def _import_file(place: str, path: Path, parts: Sequence[FilePart]) -> None:
             file = Path(folder) / "part.parquet"
             begin_ns, end_ns = (extent.start_ns + tick * extent.meta.interval_ns for tick in (first, end))
             meta = meta_between(extent.meta, begin_ns, end_ns)
-            save_pieces(file, meta, pieces.between(first, end))
+            save_pieces(file, meta, pieces.between(first, end, ticks_per_group(meta)))
             store.copy_in(RAW, part, file)
 
 
@@ -375,15 +376,15 @@ class _Pieces:
         self._held: Recording | None = None
         self._place = 0
 
-    def between(self, first: int, end: int) -> Iterator[Recording]:
-        """The samples from `first` to before `end`."""
+    def between(self, first: int, end: int, most: int) -> Iterator[Recording]:
+        """The samples from `first` to before `end`, in pieces of at most `most` samples, which become row groups."""
         while self._place < end:
             piece = next(self._pieces, None) if self._held is None else self._held
             if piece is None:
                 text = f"recording {self._path} has fewer samples than it says; copy it again from its origin"
                 raise RecordingError(text)
             wanted = self._place >= first
-            count = min(piece.ticks, (end if wanted else first) - self._place)
+            count = min(piece.ticks, most if wanted else first - self._place, end - self._place)
             self._held = piece.cut(count, piece.ticks) if count < piece.ticks else None
             self._place += count
             if wanted:
