@@ -227,14 +227,6 @@ def test_operations_of_a_gpt_have_the_published_formula() -> None:
     assert step_operations(matrices, 1.0, recompute=False) == pytest.approx(6 * matrices)
 
 
-@pytest.mark.parametrize(
-    ("stages", "micro_batches", "chunks", "share"),
-    [(8, 32, 1, 0.2188), (64, 512, 1, 0.1230), (64, 512, 2, 0.0615)],
-)
-def test_bubble_of_a_pipeline(stages: int, micro_batches: int, chunks: int, share: float) -> None:
-    assert bubble_share(stages, micro_batches, chunks) == pytest.approx(share, abs=5e-5)
-
-
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 3), (4, 8), (8, 8)])
 def test_bubble_of_a_pipeline_that_is_carried_out(stages: int, micro_batches: int) -> None:
     """All forwards, then all backwards: each takes m + p - 1 slots where m are ideal."""
