@@ -363,8 +363,8 @@ PLANTED = (
     Fault(
         "wire-explained-by-the-trace",
         OVERLAP + "exposed.py",
-        "active = seen.active & within",
-        "active = seen.active",
+        "busy = active & within",
+        "busy = active",
         "a recording longer than the trace says that other traffic was on the wire",
         ("tests/overlap/test_wire.py",),
     ),

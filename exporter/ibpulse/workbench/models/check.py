@@ -6,8 +6,9 @@ Options come from `run_config.yaml` of Megatron-Bridge, or from `MODEL_ARGS` in 
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -143,25 +144,8 @@ def holds(condition: ast.expr, options: Options) -> bool | None:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             if any(node.id not in options for node in _names(condition)):
                 return None
-            return _compare(op, _value(left, options), _value(right, options))
+            return bool(_COMPARISONS[type(op)](_value(left, options), _value(right, options)))
     raise ValueError(f"{ast.unparse(condition)} is no condition")
-
-
-def _compare(op: ast.cmpop, left: Any, right: Any) -> bool:
-    match op:
-        case ast.Eq() | ast.Is():
-            return bool(left == right)
-        case ast.NotEq() | ast.IsNot():
-            return bool(left != right)
-        case ast.In():
-            return left in (right or ())
-        case ast.NotIn():
-            return left not in (right or ())
-        case ast.GtE():
-            return _is_at_least(left, right)
-        case ast.Lt():
-            return left is not None and not _is_at_least(left, right)
-    raise ValueError(f"{ast.dump(op)} is no comparison of rules")
 
 
 def _is_at_least(value: Any, least: int | str) -> bool:
@@ -169,6 +153,18 @@ def _is_at_least(value: Any, least: int | str) -> bool:
     if isinstance(least, str):
         return isinstance(value, str) and version_key(value) >= version_key(least)
     return isinstance(value, int) and value >= least
+
+
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], object]] = {
+    ast.Eq: operator.eq,
+    ast.Is: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.IsNot: operator.ne,
+    ast.In: lambda left, right: left in (right or ()),
+    ast.NotIn: lambda left, right: left not in (right or ()),
+    ast.GtE: _is_at_least,
+    ast.Lt: lambda left, right: left is not None and not _is_at_least(left, right),
+}
 
 
 def _value(node: ast.expr, options: Options) -> Any:

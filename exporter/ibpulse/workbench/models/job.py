@@ -288,7 +288,9 @@ def _sharded(kind: str, job: TrainingJob, reading: Reading, parameters: float, g
     algorithm = reading.algorithm
     reductions = job.micro_batches if reading.reduce_each else 1
     fully = job.sharding in FULLY_SHARDED
-    parts = math.ceil(job.model.layers / job.pp) if fully else math.ceil(parameters / bucket_parameters(job))
+    # the default of Megatron-LM
+    bucket_parameters = max(40e6, 1e6 * job.data.size)
+    parts = math.ceil(job.model.layers / job.pp if fully else parameters / bucket_parameters)
     if job.sharding == "ddp":
         yield collective_flow(f"{kind}gradients", "all-reduce", group, algorithm, 1, gradients, grads_text, parts)
         return
@@ -304,11 +306,6 @@ def _sharded(kind: str, job: TrainingJob, reading: Reading, parameters: float, g
         yield collective_flow(
             "gradients of replicas", "all-reduce", job.replicas, algorithm, scatters, shard, text, parts
         )
-
-
-def bucket_parameters(job: TrainingJob) -> float:
-    """Parameters of a gradient bucket: max(40e6, 1e6 x data ranks), the default of Megatron-LM."""
-    return max(40e6, 1e6 * job.data.size)
 
 
 def _tensor(job: TrainingJob, reading: Reading) -> Iterator[Flow]:

@@ -12,11 +12,11 @@ A suspect is a guess with its evidence. Topology alone does not prove that a pat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ibpulse.agent.doctor.facts import BenchmarkFacts
 from ibpulse.base.text import escape_controls, link_rate_text, names_text, percent, statistic_text
-from ibpulse.core.model import Fabric
+from ibpulse.core.model import Fabric, Port
 from ibpulse.core.recordings import RecordedPort
 from ibpulse.workbench.nccl.results import (
     ALGORITHMS,
@@ -54,6 +54,13 @@ class KnownHardware:
     rail_rate: float | None = None
     gpu_rate: float | None = None
     algorithm: str = ""
+
+    def with_rails(self, ports: Iterable[Port | RecordedPort]) -> KnownHardware:
+        """The hardware with rails and rate of ports where they were not given; rates that differ stay unknown."""
+        rails = [port for port in ports if port.rail]
+        rates = {port.rate_bytes_per_second for port in rails if port.active}
+        rate = rates.pop() if len(rates) == 1 else None
+        return replace(self, rails=self.rails or len(rails) or None, rail_rate=self.rail_rate or rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +242,7 @@ def judge_benchmarks(runs: Iterable[BenchmarkRun], fabric: Fabric) -> tuple[Benc
 
 
 def _judge_run(run: BenchmarkRun, fabric: Fabric) -> BenchmarkFacts:
-    hardware, name = _hardware(fabric), escape_controls(run.path.name)
+    hardware, name = KnownHardware().with_rails(fabric.ports), escape_controls(run.path.name)
     rows = [grade(run, row, hardware) for row in run.measurements]
     graded = [one for one in rows if one.grade]
     if not graded:
@@ -247,13 +254,6 @@ def _judge_run(run: BenchmarkRun, fabric: Fabric) -> BenchmarkFacts:
     poor = chosen.grade == "poor"
     sentence = f"{_result(chosen)} is {chosen.grade}{_share(chosen)}."
     return BenchmarkFacts(name, sentence, poor=poor, suspects=tuple(_suspects(fabric)) if poor else ())
-
-
-def _hardware(fabric: Fabric) -> KnownHardware:
-    """The rails of this node; rates that differ stay unknown."""
-    rails = [port for port in fabric.ports if port.rail]
-    rates = {port.rate_bytes_per_second for port in rails if port.active}
-    return KnownHardware(rails=len(rails) or None, rail_rate=rates.pop() if len(rates) == 1 else None)
 
 
 def _result(judged: GradedResult) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -247,21 +247,26 @@ class BenchmarkReport:
     suspects: tuple[Suspect, ...] = ()
 
 
-def describe_benchmark(run: BenchmarkRun, hardware: KnownHardware) -> BenchmarkReport:
-    """The report of a run without a recording."""
-    return BenchmarkReport(run, tuple(grade(run, row, hardware) for row in run.measurements), hardware)
-
-
-def compare_with_wire(
-    report: BenchmarkReport, recording: Recording, threshold: float, mtu_bytes: int | None
+def describe_benchmark(
+    run: BenchmarkRun,
+    hardware: KnownHardware,
+    recording: Recording | None = None,
+    threshold: float = 0.0,
+    mtu_bytes: int | None = None,
 ) -> BenchmarkReport:
-    """The report with the traffic of one of the run's nodes; `threshold` is the least rate of traffic, in bytes/s."""
-    ranks, nodes = report.hardware.ranks or report.run.ranks, report.hardware.nodes or report.run.nodes
-    wire = compare_trains(report.run, ranks, nodes, recording, threshold, mtu_bytes)
-    good = {row.grade for row in report.rows} - {""} == {"good"}
+    """The report of a run, compared with the recording of one of its nodes if that is given.
+
+    `threshold` is the least rate of traffic in bytes/s, `mtu_bytes` that of the rails, None if unknown.
+    """
+    rows = tuple(grade(run, row, hardware) for row in run.measurements)
+    if recording is None:
+        return BenchmarkReport(run, rows, hardware)
+    ranks, nodes = hardware.ranks or run.ranks, hardware.nodes or run.nodes
+    wire = compare_trains(run, ranks, nodes, recording, threshold, mtu_bytes)
+    good = {row.grade for row in rows} - {""} == {"good"}
     rails = [port for port in recording.meta.ports if port.rail]
     suspects = () if good else tuple(find_suspects(rails, [share for _, share in wire.rails]))
-    return replace(report, wire=wire, suspects=suspects)
+    return BenchmarkReport(run, rows, hardware, wire, suspects)
 
 
 def render_text(report: BenchmarkReport) -> str:

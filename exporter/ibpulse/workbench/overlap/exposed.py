@@ -31,6 +31,7 @@ from ibpulse.core.recordings import Recording, RecordingMeta
 from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, union
 from ibpulse.workbench.overlap.trace import CommunicatorWork, DeviceTrace, KinetoTrace, TraceStep, union_of
 
+EVERYTHING = IntervalSet(np.array([-(2**61)]), np.array([2**61]))
 PAUSE_RATIO = 0.75
 """A sample inside a run with less than this part of the rates around it contains a pause."""
 COARSEST_NS = 20 * MILLISECOND_NS
@@ -398,49 +399,40 @@ def split_exposed(overlap: DeviceOverlap, wire: WireActivity, gpus_per_node: int
     match = match_clocks(crossing, wire)
     if match.problem:
         return ExposedOnWire(match)
-    seen = _Seen(wire, match.lag_ns)
+    active, certain, possible = (each.shift(-match.lag_ns) for each in (wire.active, wire.certain, wire.possible))
+    recorded = union(wire.edges_ns[:1], wire.edges_ns[-1:]).shift(-match.lag_ns)
+    # times without samples are missing
+    missing = wire.missing.shift(-match.lag_ns) | (EVERYTHING - recorded)
+
+    def split(exposed: IntervalSet, inside: IntervalSet, begins: Counts, ends: Counts) -> list[WireSplit]:
+        """The split of exposed time in each window; `inside` is exposed time that does not use the wire."""
+        parts = (exposed, exposed & missing, inside, exposed & active, exposed & certain, exposed & possible)
+        rows = np.stack([part.lengths_ns(begins, ends) for part in parts], axis=1).tolist()
+        return [
+            WireSplit(moving, low, high, total - lost - moving, within, lost)
+            for total, lost, within, moving, low, high in rows
+        ]
+
     exposed = crossing - device.computation
     begins = np.array([device.begin_ns, *(step.begin_ns for step, _ in overlap.steps)], dtype=np.int64)
     ends = np.array([device.end_ns, *(step.end_ns for step, _ in overlap.steps)], dtype=np.int64)
-    whole, *steps = seen.split(exposed, overlap.exposed - exposed, begins, ends)
+    whole, *steps = split(exposed, overlap.exposed - exposed, begins, ends)
     communicators = [
-        seen.split(each.exposed, EMPTY, begins[:1], ends[:1])[0] if out else None
+        split(each.exposed, EMPTY, begins[:1], ends[:1])[0] if out else None
         for each, out in zip(overlap.communicators, outer, strict=True)
     ]
     within = union(begins[:1], ends[:1])
-    active = seen.active & within
-    explained = (active & device.communication).total_ns / active.total_ns if active.total_ns else None
-    waiting = exposed - seen.active - seen.missing
+    busy = active & within
+    explained = (busy & device.communication).total_ns / busy.total_ns if busy.total_ns else None
+    waiting = exposed - active - missing
     return ExposedOnWire(
         match,
         whole,
         tuple(steps),
         tuple(communicators),
         explained,
-        exposed & seen.active,
+        exposed & active,
         waiting,
         wire.simulated,
         wire.shift_ns,
     )
-
-
-class _Seen:
-    """The wire in the clock of the trace. Times without samples are missing."""
-
-    def __init__(self, wire: WireActivity, lag_ns: int) -> None:
-        self.active, self.certain, self.possible = (
-            each.shift(-lag_ns) for each in (wire.active, wire.certain, wire.possible)
-        )
-        recorded = union(wire.edges_ns[:1], wire.edges_ns[-1:]).shift(-lag_ns)
-        everything = IntervalSet(np.array([-(2**61)]), np.array([2**61]))
-        self.missing = wire.missing.shift(-lag_ns) | (everything - recorded)
-
-    def split(self, exposed: IntervalSet, inside: IntervalSet, begins: Counts, ends: Counts) -> list[WireSplit]:
-        """The split of exposed time in each window; `inside` is exposed time that does not use the wire."""
-        parts = [exposed, exposed & self.missing, inside]
-        parts += [exposed & each for each in (self.active, self.certain, self.possible)]
-        rows = np.stack([part.lengths_ns(begins, ends) for part in parts], axis=1).tolist()
-        return [
-            WireSplit(moving, low, high, total - missing - moving, within, missing)
-            for total, missing, within, moving, low, high in rows
-        ]
