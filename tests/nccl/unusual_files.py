@@ -60,7 +60,22 @@ ALONE = [*ranks(8, ["hw14"]), *ranks(8, ["hw15"])]
 ONE_NODE = [plan(8), *ranks(8, ["node1"])]
 ALGORITHMS = "   algo     proto   nchannels"
 
+ITERATIONS = "  10.00  20.00  19.00  3.00"
+EACH = (HALF, ITERATIONS, SECOND, ITERATIONS)
+BY_ITERATION = [line.replace("#wrong", "#wrong i_min i_max i_p99 i_cv%") for line in header(extra="timestamp")]
+# without groups, roots and parameters of newer versions; the last column is an error, and not a number of wrong values
+OLD = [re.sub(" Group 0| agg iters: 1| graph: 0", "", line).replace("#wrong", "error") for line in BEFORE]
+
 TEXTS: dict[str, str] = {
+    "old": text(OLD[:-3], [line.replace("root", "") for line in OLD[-3:]], row(GB, HALF, SECOND, root=""), SUMMARY),
+    "single iterations": text(
+        ONE_NODE, [line.replace("timestamp", "") for line in BY_ITERATION], row(GB, *EACH),
+        SUMMARY,
+    ),
+    "time stamps": text(ONE_NODE, header(extra="timestamp"), row(GB, HALF, SECOND, "  2026-07-09 10:00:00"), SUMMARY),
+    "single iterations and time stamps": text(
+        ONE_NODE, BY_ITERATION, row(GB, *EACH, "  2026-07-09 10:00:00"), SUMMARY
+    ),
     "a message in a row": text(BEFORE, row(GB) + MESSAGE, HALF + SECOND, ROWS[1:], SUMMARY),
     "a message behind half of a row": text(BEFORE, row(GB, HALF) + MESSAGE, SECOND, ROWS[1:], SUMMARY),
     "a message within a number": text(BEFORE, row(GB, HALF)[:-20] + MESSAGE, ROWS[1:], SUMMARY),
