@@ -13,15 +13,13 @@ from ibpulse.workbench.models.collectives import (
     HIERARCHICAL,
     RING,
     RULES,
+    Bisection,
     Hardware,
     RankGroup,
-    dragonfly,
-    fat_tree,
     latency_seconds,
+    network_bisection,
     node_wire_bytes,
     nvlink_bytes,
-    rail_only,
-    torus,
 )
 from ibpulse.workbench.models.job import collective_flow
 from ibpulse.workbench.models.prediction import flow_seconds
@@ -155,6 +153,22 @@ def test_groups_that_do_not_fit_are_refused(size: int, stride: int) -> None:
 LINK = 50e9
 
 
+def fat_tree(hosts: int, link: float, oversubscription: float = 1.0) -> Bisection:
+    return network_bisection("fat-tree", hosts, 1, link, {"oversubscription": oversubscription})
+
+
+def rail_only(nodes: int, rails: int, link: float) -> Bisection:
+    return network_bisection("rail-only", nodes, rails, link, {})
+
+
+def torus(dimensions: tuple[int, ...], link: float) -> Bisection:
+    return network_bisection("torus", 1, 1, link, {"dimensions": dimensions})
+
+
+def dragonfly(groups: int, links: int, link: float) -> Bisection:
+    return network_bisection("dragonfly", 1, 1, link, {"groups": groups, "global-links": links})
+
+
 @pytest.mark.parametrize(
     ("found", "terabytes"),
     [
@@ -166,8 +180,8 @@ LINK = 50e9
         (rail_only(2_048, 8, LINK), 409.6),
     ],
 )
-def test_bisection_of_known_networks(found: object, terabytes: float) -> None:
-    assert found.bytes_per_second / 1e12 == pytest.approx(terabytes, rel=1e-3)  # type: ignore[attr-defined]
+def test_bisection_of_known_networks(found: Bisection, terabytes: float) -> None:
+    assert found.bytes_per_second / 1e12 == pytest.approx(terabytes, rel=1e-3)
 
 
 @pytest.mark.parametrize("dimensions", [(4,), (4, 4), (2, 2), (6, 4, 2), (2, 8)])

@@ -44,5 +44,5 @@ def _hardware(arguments: argparse.Namespace) -> KnownHardware:
         arguments.rails,
         arguments.rate,
         arguments.gpu_rate,
-        algorithm=arguments.algorithm or "",
+        arguments.algorithm,
     )

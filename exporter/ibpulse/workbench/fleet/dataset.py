@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,7 +173,6 @@ class DatasetStore:
     """
 
     def __init__(self, text: str) -> None:
-        """Nothing is read or written yet."""
         self.text = text
         try:
             if "://" in text:
@@ -260,8 +260,7 @@ class DatasetStore:
     def copy_in(self, tier: str, part: Part, file: Path) -> int:
         """Write the file of a part from a local file; returns its size in bytes."""
         with self._writing(part.path(tier)) as stream, file.open("rb") as source:
-            while content := source.read(COPY_BYTES):
-                stream.write(content)
+            shutil.copyfileobj(source, stream, COPY_BYTES)
             return int(stream.tell())
 
     def copy_out(self, tier: str, part: Part, file: Path) -> None:
@@ -271,8 +270,7 @@ class DatasetStore:
             file.open("wb") as into,
             self._files.open_input_stream(self._at(part.path(tier))) as source,
         ):
-            while content := source.read(COPY_BYTES):
-                into.write(content)
+            shutil.copyfileobj(source, into, COPY_BYTES)
 
     def local_path(self, tier: str, part: Part) -> Path | None:
         """The path of the file of a part, None if it is not on this machine."""

@@ -484,7 +484,7 @@ def _places(report: FleetReport) -> Findings:
 
 
 def _bandwidths(report: FleetReport, place: PlaceRow) -> list[float]:
-    rates = [report.numbers[name].active_bandwidth for name in place.nodes if name in report.numbers]
+    rates = [report.numbers[name].active_bytes_per_second for name in place.nodes if name in report.numbers]
     return [rate for rate in rates if rate is not None]
 
 

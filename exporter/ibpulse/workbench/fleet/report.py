@@ -281,14 +281,14 @@ Span = tuple[float, float]
 class NodeNumbers:
     """Numbers of a node, transmit and receive together; None if unknown.
 
-    `active_bandwidth` is the mean of the samples with traffic, in bytes per second, `variation` their standard
+    `active_bytes_per_second` is the mean of the samples with traffic, `variation` their standard
     deviation over it. `silent_ratio` is the share of known samples without traffic, `missing_ratio` that of all
     samples that are missing, `partial_ratio` that of sums without all rails. Between the times of `quiet`, in seconds
     after the origin, it certainly moves nothing, for a step or longer; `traffic` is from its first to its last traffic.
     """
 
     node: str
-    active_bandwidth: float | None
+    active_bytes_per_second: float | None
     variation: float | None
     silent_ratio: float | None
     missing_ratio: float
@@ -545,7 +545,7 @@ def _group_places(
     for kind in ("leaf", "rack"):
         for place in sorted({node.labels[kind] for node in nodes.values() if kind in node.labels}, key=natural_key):
             mine = [name for name, node in nodes.items() if node.labels.get(kind) == place]
-            rates = [numbers[name].active_bandwidth for name in mine if name in numbers]
+            rates = [numbers[name].active_bytes_per_second for name in mine if name in numbers]
             delays = [row.lateness.lateness_ms for row in rows if row.node in mine and row.lateness]
             jobs = dict.fromkeys(job for name in mine for job in nodes[name].jobs)
             found.append(

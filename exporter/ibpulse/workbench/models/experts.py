@@ -62,8 +62,8 @@ def rank_loads(expert_loads: Sequence[float], ranks: int) -> list[float]:
 class Unevenness:
     """Loads of some ranks or nodes: maximum over mean, coefficient of variation, Jain's index, and the hottest one.
 
-    Jain's fairness index is 1 / (1 + CV^2). `chance` is the maximum over mean of uniform routing, by chance; None if
-    the number of tokens is unknown.
+    Jain's fairness index is 1 / (1 + CV^2). `chance` is the maximum over mean of uniform routing, by chance, `skewed`
+    whether the loads are more uneven; None if the number of tokens is unknown.
     """
 
     loads: tuple[float, ...]
@@ -72,11 +72,7 @@ class Unevenness:
     jain: float
     hottest: int
     chance: float | None
-
-    @property
-    def skewed(self) -> bool | None:
-        """Whether the loads are more uneven than by chance; None if that is unknown."""
-        return None if self.chance is None else self.penalty > self.chance + MARGIN
+    skewed: bool | None
 
 
 def describe_loads(loads: Sequence[float], tokens: float | None) -> Unevenness:
@@ -86,7 +82,8 @@ def describe_loads(loads: Sequence[float], tokens: float | None) -> Unevenness:
     cv = math.sqrt(math.fsum((load - mean) ** 2 for load in loads) / len(loads)) / mean
     chance = penalty(len(loads), chance_cv(len(loads), tokens)) if tokens and len(loads) > 1 else None
     hot = max(range(len(loads)), key=loads.__getitem__)
-    return Unevenness(tuple(loads), worst, cv, 1 / (1 + cv * cv), hot, chance)
+    skewed = None if chance is None else worst > chance + MARGIN
+    return Unevenness(tuple(loads), worst, cv, 1 / (1 + cv * cv), hot, chance, skewed)
 
 
 def placed_loads(loads: Sequence[float], placement: Sequence[int], ranks: int) -> list[float]:
@@ -174,11 +171,10 @@ def hottest(rows: Sequence[Sequence[float]]) -> tuple[int, int, float]:
 
 @dataclass(frozen=True, slots=True)
 class LoadRow:
-    """The loads of the experts of a layer, perhaps in one of several windows of time; `place` is file and line."""
+    """The loads of the experts of a layer, perhaps in one of several windows of time."""
 
     layer: str
     loads: tuple[float, ...]
-    place: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
@@ -70,39 +70,52 @@ TABLE_EXAMPLE = "a row for each layer and a column for each expert, such as 90,1
 
 
 def read_load_table(path: Path) -> list[LoadRow]:
-    """The rows of a table, all with the same number of experts."""
-    rows = _csv_rows(path)
-    if not rows:
-        _refuse(path, f"has no loads; write {TABLE_EXAMPLE}")
-    for row in rows:
-        if len(row.loads) != len(rows[0].loads):
-            _refuse(row.place, f"has {len(row.loads)} loads, but the first row has {len(rows[0].loads)}")
-    return rows
+    """The rows of a table, all with the same number of experts.
 
-
-def _refuse(place: object, problem: str) -> NoReturn:
-    raise ConfigError([f"{place}: {problem}"]) from None
-
-
-def _csv_rows(path: Path) -> list[LoadRow]:
+    Columns with the name of a layer or of a time name a row, the others are loads.
+    """
     file = ForeignFile(path, ConfigError, access="check the path and its permissions")
     text = file.read_text(MAX_TABLE_BYTES, "give fewer rows")
     try:
         lines = [(at, line) for at, line in enumerate(csv.reader(io.StringIO(text)), 1) if any(map(str.strip, line))]
     except csv.Error as error:
-        _refuse(path, f"is not CSV: {error}; write {TABLE_EXAMPLE}")
+        file.refuse(f"is not CSV: {error}", f"write {TABLE_EXAMPLE}")
     cells = sum(len(line) for _, line in lines)
     if cells > MAX_CELLS:
-        _refuse(path, f"has {cells} values, more than {MAX_CELLS}; give fewer rows")
+        file.refuse(f"has {cells} values, more than {MAX_CELLS}", "give fewer rows")
     names: Sequence[str] = ()
     if lines and not _is_number(lines[0][1][-1]):
         names = [name.strip().lower() for name in lines.pop(0)[1]]
-    rows = []
-    for layer, (at, line) in enumerate(lines):
+    if not lines:
+        file.refuse("has no loads", f"write {TABLE_EXAMPLE}")
+    rows: list[LoadRow] = []
+    for number, (at, line) in enumerate(lines):
         if names and len(line) != len(names):
-            _refuse(f"{path}:{at}", f"has {len(line)} columns, but the header has {len(names)}")
-        rows.append(_row(f"{path}:{at}", str(layer), names or [""] * len(line), line))
+            file.refuse(f"has {len(line)} columns, but the header has {len(names)}", "correct it", at)
+        rows.append(_read_row(file, at, str(number), dict(enumerate(names)), line))
+        if len(rows[-1].loads) != len(rows[0].loads):
+            counts = f"has {len(rows[-1].loads)} loads, but the first row has {len(rows[0].loads)}"
+            file.refuse(counts, "correct it", at)
     return rows
+
+
+def _read_row(file: ForeignFile, at: int, layer: str, names: Mapping[int, str], line: Sequence[str]) -> LoadRow:
+    loads = []
+    for place, value in enumerate(line):
+        if names.get(place) == LAYER:
+            layer = value.strip()
+        elif names.get(place) not in WINDOWS:
+            load = float(value) if _is_number(value) else math.nan
+            if not 0 <= load <= MAX_LOAD:
+                file.refuse(
+                    f"{escape_controls(show(value))} is not a load", f"give a number from 0 to {MAX_LOAD:g}", at
+                )
+            loads.append(load)
+    if len(loads) < 2:
+        file.refuse(f"has {len(loads)} loads", "give those of two or more experts", at)
+    if not any(loads):
+        file.refuse("has only loads of 0", "leave the row out", at)
+    return LoadRow(layer, tuple(loads))
 
 
 def _is_number(text: str) -> bool:
@@ -111,24 +124,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _row(place: str, layer: str, names: Sequence[str], values: Sequence[str]) -> LoadRow:
-    """A row whose columns have names: those of a layer or a time name it, the others are loads."""
-    loads = []
-    for name, value in zip(names, values, strict=True):
-        if name == LAYER:
-            layer = value.strip()
-        elif name not in WINDOWS:
-            load = float(value) if _is_number(value) else math.nan
-            if not 0 <= load <= MAX_LOAD:
-                _refuse(place, f"{escape_controls(show(value))} is not a load; give a number from 0 to {MAX_LOAD:g}")
-            loads.append(load)
-    if len(loads) < 2:
-        _refuse(place, f"has {len(loads)} loads; give those of two or more experts")
-    if not any(loads):
-        _refuse(place, "has only loads of 0; leave the row out")
-    return LoadRow(layer, tuple(loads), place)
 
 
 @dataclass(frozen=True, slots=True)

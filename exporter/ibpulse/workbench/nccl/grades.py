@@ -44,23 +44,25 @@ ALL_TO_ALL_GRADES = (0.9, 0.6)
 class KnownHardware:
     """The hardware of a node; rates in bytes per second and direction, None if unknown.
 
-    `gpu_rate` is the rate of a GPU's links to the other GPUs of its node. `algorithm` is the one that NCCL used, empty
-    if unknown.
+    `gpu_bytes_per_second` is the rate of a GPU's links to the other GPUs of its node. `algorithm` is the
+    one that NCCL used.
     """
 
     ranks: int | None = None
     nodes: int | None = None
     rails: int | None = None
-    rail_rate: float | None = None
-    gpu_rate: float | None = None
-    algorithm: str = ""
+    rail_bytes_per_second: float | None = None
+    gpu_bytes_per_second: float | None = None
+    algorithm: str | None = None
 
     def with_rails(self, ports: Iterable[Port | RecordedPort]) -> KnownHardware:
         """The hardware with rails and rate of ports where they were not given; rates that differ stay unknown."""
         rails = [port for port in ports if port.rail]
         rates = {port.rate_bytes_per_second for port in rails if port.active}
         rate = rates.pop() if len(rates) == 1 else None
-        return replace(self, rails=self.rails or len(rails) or None, rail_rate=self.rail_rate or rate)
+        return replace(
+            self, rails=self.rails or len(rails) or None, rail_bytes_per_second=self.rail_bytes_per_second or rate
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,9 @@ class GradedResult:
 def grade(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> GradedResult:
     """A result of a run against its bound. Values of the hardware take precedence over those of the file."""
     if run.form.startswith("perftest"):
-        if hardware.rail_rate is None:
+        if hardware.rail_bytes_per_second is None:
             return GradedResult(row, Theory(missing=("--rate",)), reason="bound unknown")
-        bound = hardware.rail_rate * run.directions
+        bound = hardware.rail_bytes_per_second * run.directions
         return _graded(row, Theory(bound, bound, PORT))
     ranks = hardware.ranks or row.ranks or run.ranks
     nodes = hardware.nodes or row.nodes or run.nodes
@@ -148,7 +150,7 @@ def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: K
         return _inside_a_node(row, algorithm, hardware)
     rate = _network_rate(row, hardware)
     if rate is None:
-        absent = (("--rails", hardware.rails), ("--rate", hardware.rail_rate))
+        absent = (("--rails", hardware.rails), ("--rate", hardware.rail_bytes_per_second))
         return Theory(missing=tuple(flag for flag, value in absent if not value))
     factor = bus_factor(row.collective, ranks) or 0.0
     bounds = []
@@ -156,11 +158,11 @@ def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: K
         sent = node_bytes(row.collective, name, 1.0, ranks, nodes)
         if sent:
             bounds.append((factor * rate / sent, NETWORK))
-            inside = _gpu_bound(row.collective, name, ranks, nodes, hardware.gpu_rate)
+            inside = _gpu_bound(row.collective, name, ranks, nodes, hardware.gpu_bytes_per_second)
             if inside is not None and inside < bounds[-1][0]:
                 bounds[-1] = (inside, GPU_LINKS)
     low, tier = min(bounds)
-    return Theory(low, max(bounds)[0], tier, () if hardware.gpu_rate else ("--gpu-rate",))
+    return Theory(low, max(bounds)[0], tier, () if hardware.gpu_bytes_per_second else ("--gpu-rate",))
 
 
 def _gpu_bound(collective: str, algorithm: str, ranks: int, nodes: int, gpu_rate: float | None) -> float | None:
@@ -177,20 +179,20 @@ def _gpu_bound(collective: str, algorithm: str, ranks: int, nodes: int, gpu_rate
 
 def _network_rate(row: Measurement, hardware: KnownHardware) -> float | None:
     """The line rate of the rails that an operation can use; SendRecv crosses between nodes from one rank only."""
-    if hardware.rail_rate is None:
+    if hardware.rail_bytes_per_second is None:
         return None
     if row.collective == "sendrecv":
-        return hardware.rail_rate
-    return None if hardware.rails is None else hardware.rails * hardware.rail_rate
+        return hardware.rail_bytes_per_second
+    return None if hardware.rails is None else hardware.rails * hardware.rail_bytes_per_second
 
 
 def _inside_a_node(row: Measurement, algorithm: str, hardware: KnownHardware) -> Theory:
-    if hardware.gpu_rate is None:
+    if hardware.gpu_bytes_per_second is None:
         return Theory(tier=GPU_LINKS, missing=("--gpu-rate",))
     if row.collective == "all_reduce" and algorithm != RING:
         # switches that reduce (NVLS) exceed the bound of a ring; their own is not published
-        return Theory(hardware.gpu_rate, None, GPU_LINKS, ("--algorithm",))
-    return Theory(hardware.gpu_rate, hardware.gpu_rate, GPU_LINKS)
+        return Theory(hardware.gpu_bytes_per_second, None, GPU_LINKS, ("--algorithm",))
+    return Theory(hardware.gpu_bytes_per_second, hardware.gpu_bytes_per_second, GPU_LINKS)
 
 
 IDLE_SHARE = 0.1

@@ -369,9 +369,11 @@ def _rows(
     """The placements of all rows that are whole."""
     found: list[Measurement] = []
     faults: list[BenchmarkError] = []
+    args = document.get("args")
+    program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
     for row in rows:
         try:
-            found += _measurements(path, _mapping(path, "a result", row), document, plan)
+            found += _measurements(path, _mapping(path, "a result", row), collective_of_program(program), plan)
         except BenchmarkError as error:
             faults.append(error)
     remarks += left_out(len(faults), "result")
@@ -388,12 +390,8 @@ def _mapping(path: Path, name: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def _measurements(
-    path: Path, row: Mapping[str, Any], document: Mapping[str, Any], plan: RunPlan | None
-) -> list[Measurement]:
+def _measurements(path: Path, row: Mapping[str, Any], collective: str, plan: RunPlan | None) -> list[Measurement]:
     """The placements of one row that were measured; a null is left out."""
-    args = document.get("args")
-    program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
     found = []
     for key, placement in _HALVES:
         if row.get(key) is None:
@@ -401,7 +399,7 @@ def _measurements(
         values = _mapping(path, key, row[key])
         found.append(
             Measurement(
-                collective=collective_of_program(program),
+                collective=collective,
                 size_bytes=count_of(path, "the size", row.get("size")),
                 # cpu_time is not the time of the operation
                 seconds=number_of(path, "time", values.get("time"), unit=1e-6),

@@ -297,7 +297,7 @@ def render_text(report: BenchmarkReport) -> str:
 
 def _hardware_text(hardware: KnownHardware) -> str:
     """The hardware that the bounds are computed from, as given or as of the recording."""
-    rate, gpu_rate = _rate(hardware.rail_rate), _rate(hardware.gpu_rate)
+    rate, gpu_rate = _rate(hardware.rail_bytes_per_second), _rate(hardware.gpu_bytes_per_second)
     rails = NOT_KNOWN if hardware.rails is None else str(hardware.rails)
     return f"rails {rails}, rate {rate}, GPU links {gpu_rate}, algorithm {hardware.algorithm or NOT_KNOWN}"
 
@@ -373,20 +373,13 @@ def _as_json(report: BenchmarkReport) -> dict[str, object]:
         "ranks": run.ranks,
         "nodes": run.nodes,
         "groups": run.groups,
-        "hardware": {
-            "ranks": report.hardware.ranks,
-            "nodes": report.hardware.nodes,
-            "rails": report.hardware.rails,
-            "rail_bytes_per_second": report.hardware.rail_rate,
-            "gpu_bytes_per_second": report.hardware.gpu_rate,
-            "algorithm": report.hardware.algorithm or None,
-        },
+        "hardware": report.hardware,
         "device": run.device or None,
         "complete": run.complete,
-        "remarks": list(run.remarks),
+        "remarks": run.remarks,
         "rows": [_row_as_json(row) for row in report.rows],
         "wire": None if report.wire is None else _wire_as_json(report.wire),
-        "suspects": [{"rail": one.rail, "kind": one.kind, "evidence": one.evidence} for one in report.suspects],
+        "suspects": report.suspects,
     }
 
 
