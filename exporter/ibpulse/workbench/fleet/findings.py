@@ -505,7 +505,6 @@ def _different_place(place: PlaceRow, mine: Sequence[float], others: Sequence[fl
 
 
 def _changes(report: FleetReport) -> Findings:
-    """Changes from the other span or job."""
     changes = report.changes
     if changes is None:
         return
@@ -527,7 +526,6 @@ def _changes(report: FleetReport) -> Findings:
 
 
 def _missing(report: FleetReport) -> Findings:
-    """Nodes whose data is missing."""
     lossy = [(one.node, one.missing_ratio) for one in report.numbers.values() if one.missing_ratio >= MIN_MISSING]
     if lossy:
         lossy.sort(key=lambda one: -one[1])
@@ -552,7 +550,6 @@ def _missing(report: FleetReport) -> Findings:
 
 
 def _clocks(report: FleetReport) -> Findings:
-    """The bounds of the clocks."""
     known = [node.bound_ns for node in report.nodes.values() if node.bound_ns is not None]
     unknown = [name for name, node in report.nodes.items() if node.bound_ns is None]
     loose = [name for name, node in report.nodes.items() if node.synchronised is False]

@@ -137,14 +137,12 @@ def _title(report: FleetReport) -> str:
 
 
 def _warnings(report: FleetReport) -> list[str]:
-    """A sentence if some of it is simulated."""
     names = [name for name, node in report.nodes.items() if node.simulated]
     which = "" if len(names) == len(report.nodes) else f" ({escape_controls(names_text(names))})"
     return [f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."] if names else []
 
 
 def _about(report: FleetReport) -> list[str]:
-    """Lines that identify the reported part."""
     jobs = list(dict.fromkeys(job for node in report.nodes.values() for job in node.jobs))
     intervals = sorted({node.interval_ns / MILLISECOND_NS for node in report.nodes.values()})
     return [
@@ -155,7 +153,6 @@ def _about(report: FleetReport) -> list[str]:
 
 
 def _tables(report: FleetReport) -> list[Section]:
-    """The tables below the findings."""
     tables = [_node_table(report), _late_table(report)]
     if report.splits:
         rows = [

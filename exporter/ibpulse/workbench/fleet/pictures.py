@@ -111,7 +111,6 @@ class _Fleet:
 
 
 def _sort_nodes(report: FleetReport, order: str) -> list[str]:
-    """The nodes from top to bottom."""
     names = sorted(report.nodes, key=natural_key)
     if order == "rack":
         labels = {name: node.labels for name, node in report.nodes.items()}

@@ -404,7 +404,6 @@ def _whole_ns(edge: EdgeTimes, begin_ns: int) -> npt.NDArray[Any]:
 
 
 def _total(values: Bools | Floats, first: Counts, end: Counts) -> Floats:
-    """The sum over each span of samples."""
     sums = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
     total: Floats = sums[end] - sums[first]
     return total

@@ -310,7 +310,6 @@ def _note(file: YamlFile, options: dict[str, GivenOption], key: str, entry: Yaml
 
 
 def _parse_node(kind: str, node: yaml.Node) -> OptionValue:
-    """The value of an entry."""
     if is_sequence(node) and kind == "list":
         if len(node.value) > MAX_ITEMS:
             raise ValueError(f"has {len(node.value)} items, more than {MAX_ITEMS}; give fewer")

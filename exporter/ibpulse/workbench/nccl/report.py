@@ -324,7 +324,6 @@ def _cells(result: GradedResult) -> tuple[str, ...]:
 
 
 def _percent(ratio: float) -> str:
-    """A ratio in percent, which may be above 100."""
     return f"{100 * ratio:.1f} %"
 
 

@@ -8,7 +8,6 @@ scanned bracket by bracket. Events that are no JSON are mended or left out; both
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import re
 import zlib
@@ -80,8 +79,8 @@ class TraceFile:
     def batches(self) -> Iterator[list[Event]]:
         """The events in the order of the file, some at a time."""
         with self._opened() as source:
-            alone = self._read_head(source)
-            buffer, wanted = b"", PIECE_BYTES
+            buffer, alone = self._read_head(source)
+            wanted = PIECE_BYTES
             while True:
                 fresh = source.read(wanted)
                 buffer += fresh
@@ -154,15 +153,15 @@ class TraceFile:
         self._mended += mended
         return found if isinstance(found, dict) else None
 
-    def _read_head(self, source: _Source) -> bool:
-        """Keep everything in front of the events, and leave the source behind the bracket that opens their list.
+    def _read_head(self, source: _Source) -> tuple[bytes, bool]:
+        """Keep everything in front of the events.
 
-        Returns whether the list is the whole file, which the Trace Event Format permits.
+        The result is what was read behind the bracket that opens their list, and whether the list is the whole file,
+        which the Trace Event Format permits.
         """
         head = self._first_piece(source)
         if head[:1] == b"[":
-            source.give_back(head[1:])
-            return True
+            return head[1:], True
         while True:
             starts = list(_START.finditer(head))
             for start in starts[:MAX_STARTS]:
@@ -170,8 +169,7 @@ class TraceFile:
                     self._keep(_load(head[: start.start()] + b'"traceEvents":[]}')[0])
                 except ValueError:
                     continue
-                source.give_back(head[start.end() :])
-                return False
+                return head[start.end() :], False
             more = source.read(max(PIECE_BYTES, len(head)))
             head += more
             if not more or len(starts) >= MAX_STARTS or len(head) > MAX_MEMBER_BYTES + MAX_EVENT_BYTES:
@@ -182,8 +180,7 @@ class TraceFile:
                 self._file.refuse(f"{source.fault}, in front of its events", _AGAIN)
             self._file.refuse("has no list traceEvents", "give a trace that the PyTorch profiler exported (Kineto)")
         self._salvage(head[: likely.start()], "is damaged in front of its events")
-        source.give_back(head[likely.end() :])
-        return False
+        return head[likely.end() :], False
 
     def _first_piece(self, source: _Source) -> bytes:
         """The beginning of the file, from its first bracket on."""
@@ -243,17 +240,13 @@ class _Source:
     """The bytes of a file up to its end, or to a fault of its compression."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._kept = file, io.BytesIO()
+        self._file = file
         self.fault = ""
-
-    def give_back(self, content: bytes) -> None:
-        """Read these bytes again, before all others."""
-        self._kept = io.BytesIO(content)
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes, fewer only at the end."""
-        pieces = [self._kept.read(size)]
-        missing = size - len(pieces[0])
+        pieces: list[bytes] = []
+        missing = size
         while missing > 0 and not self.fault:
             try:
                 # unlike read(), it loses nothing in front of a fault

@@ -394,7 +394,6 @@ class _Reader:
         return (said,) if dropped else ()
 
     def _notes(self) -> Iterator[str]:
-        """Sentences about what was left out or is uncertain."""
         left_out = [count_text(self._senseless[what], what) for what in ("kernel", "transfer", "step")]
         left_out = [text for text in left_out if not text.startswith("0 ")]
         if left_out:
