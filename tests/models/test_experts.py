@@ -160,16 +160,8 @@ def test_indivisible_loads_are_refused() -> None:
 
 def test_the_command_with_a_placement(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = write_csv(tmp_path / "plan.csv", PLACED)
-    words = [
-        "model",
-        "experts",
-        str(table),
-        f"--placement={plan}",
-        "--ranks=8",
-        "--nodes=2",
-        "--exchange=120ms",
-        "--step=1s",
-    ]
+    flags = [f"--placement={plan}", "--ranks=8", "--nodes=2", "--exchange=120ms", "--step=1s"]
+    words = ["model", "experts", str(table), *flags]
     assert main(words, {}) == 0
     text = capsys.readouterr().out
     assert text in blocks(ROOT / "docs/overlap.md")

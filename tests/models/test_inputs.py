@@ -19,12 +19,8 @@ from ibpulse.workbench.models.report import assumptions
 LEAST = {"model": "qwen2.5-7b", "nodes": "2"}
 SHAPE = {"parameters": "7e9", "layers": "32", "hidden": "4096", "nodes": "2"}
 ROUTED = {
-    **SHAPE,
-    "experts": "64",
-    "experts-per-token": "6",
-    "moe-layers": "30",
-    "expert-parameters": "5e9",
-}
+    **SHAPE, "experts": "64", "experts-per-token": "6", "moe-layers": "30", "expert-parameters": "5e9",
+}  # fmt: skip
 
 
 def from_flags(texts: dict[str, str], file: JobFile | None = None) -> JobInputs:
@@ -53,39 +49,14 @@ def test_defaults_of_missing_inputs() -> None:
 def test_every_input_reaches_the_job() -> None:
     texts = {
         **LEAST,
-        "model": "mixtral-8x7b",
-        "node": "dgx-a100",
-        "nodes": "16",
-        "gpus-per-node": "4",
-        "rails": "2",
-        "rail-rate": "20GB/s",
-        "nvlink-rate": "200GB/s",
-        "tp": "2",
-        "cp": "2",
-        "pp": "4",
-        "ep": "4",
-        "etp": "1",
-        "virtual-stages": "2",
-        "sharding": "zero2",
-        "micro-batch": "2",
-        "global-batch": "64",
-        "sequence": "8192",
-        "algorithm": "ring",
-        "dispatch": "alltoall",
-        "recompute": "full",
-        "reduction": "once",
-        "gradient-bytes": "4",
-        "dispatch-bytes": "1.03",
-        "combine-bytes": "1",
-        "step": "2s",
-        "measured": "10GB",
-        "attention": "causal",
-        "prefetch": "2",
-        "units": "16",
-        "expert-loads": "1,2,3,4,5,6,7,8",
-        "network": "fat-tree",
+        "model": "mixtral-8x7b", "node": "dgx-a100", "nodes": "16", "gpus-per-node": "4", "rails": "2",
+        "rail-rate": "20GB/s", "nvlink-rate": "200GB/s", "tp": "2", "cp": "2", "pp": "4", "ep": "4", "etp": "1",
+        "virtual-stages": "2", "sharding": "zero2", "micro-batch": "2", "global-batch": "64", "sequence": "8192",
+        "algorithm": "ring", "dispatch": "alltoall", "recompute": "full", "reduction": "once", "gradient-bytes": "4",
+        "dispatch-bytes": "1.03", "combine-bytes": "1", "step": "2s", "measured": "10GB", "attention": "causal",
+        "prefetch": "2", "units": "16", "expert-loads": "1,2,3,4,5,6,7,8", "network": "fat-tree",
         "oversubscription": "7",
-    }
+    }  # fmt: skip
     inputs = from_flags(texts)
     job = inputs.job
     assert (job.nodes, job.node_gpus, job.tp, job.cp, job.pp, job.dp, job.ep) == (16, 4, 2, 2, 4, 4, 4)
@@ -105,21 +76,9 @@ def test_every_input_reaches_the_job() -> None:
     assert inputs.network is not None
     assert inputs.network.bytes_per_second == 16 * 2 * 20e9 / 14
     others = {
-        "job",
-        "cluster",
-        "shard-ranks",
-        "dimensions",
-        "groups",
-        "global-links",
-        "mfu",
-        "hfu",
-        "peak-share",
-        "kv-width",
-        "attention-width",
-        "vocabulary",
-        "tied",
-        *ROUTED,
-    }
+        "job", "cluster", "shard-ranks", "dimensions", "groups", "global-links", "mfu", "hfu", "peak-share",
+        "kv-width", "attention-width", "vocabulary", "tied", *ROUTED,
+    }  # fmt: skip
     assert set(texts) | others == set(KEYS)
 
 

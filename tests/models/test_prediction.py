@@ -26,14 +26,9 @@ COMPUTING = Utilisation("peak-share", 0.4, 1000e12, "none")
 
 def known(model: Architecture, nodes: int, **named: object) -> TrainingJob:
     """A job without unknown inputs, so that it has one reading."""
-    choices = {
-        "algorithm": "ring",
-        "dispatch": "alltoall",
-        "recompute": "none",
-        "reduction": "each",
-        "dispatch_bytes": 2.0,
-    }
-    return TrainingJob(model, nodes, **{**choices, "gradient_bytes": 2, **named})  # type: ignore[arg-type]
+    choices = {"algorithm": "ring", "dispatch": "alltoall", "recompute": "none", "reduction": "each"}
+    amounts = {"dispatch_bytes": 2.0, "gradient_bytes": 2}
+    return TrainingJob(model, nodes, **{**choices, **amounts, **named})  # type: ignore[arg-type]
 
 
 def prediction(job: TrainingJob, step: float | None = None) -> Prediction:
