@@ -18,26 +18,10 @@ from ibpulse.core.statistics.stalls import FleetStall
 from ibpulse.workbench.fleet.report import LEVEL, FleetReport, PlaceRow, StepRow
 
 Kind = Literal[
-    "stall",
-    "late",
-    "fewer-steps",
-    "failover",
-    "idle-port",
-    "different-port",
-    "hot-rail",
-    "different-node",
-    "place",
-    "change",
-    "ends-apart",
-    "rhythm",
-    "shared-leaf",
-    "missing",
-    "not-collected",
-    "coarse",
-    "unknown-late",
-    "nobody-late",
-    "clocks",
-]
+    "stall", "late", "fewer-steps", "failover", "idle-port", "different-port", "hot-rail", "different-node", "place",
+    "change", "ends-apart", "rhythm", "shared-leaf", "missing", "not-collected", "coarse", "unknown-late",
+    "nobody-late", "clocks",
+]  # fmt: skip
 """The kinds of findings, the most severe first; negative results and the limits of a report come last."""
 MAX_STALLS, MAX_NAMED = 3, 8
 RING_LIMIT = (
@@ -69,22 +53,9 @@ Findings = Iterator[Finding]
 def find_sentences(report: FleetReport) -> list[Finding]:
     """All findings of a report, in the order of their kinds."""
     parts = (
-        _stalls,
-        _late,
-        _rhythms,
-        _failovers,
-        _idle_ports,
-        _hot_rails,
-        _different_nodes,
-        _different_ports,
-        _ends,
-        _counts,
-        _places,
-        _changes,
-        _missing,
-        _coarse,
-        _clocks,
-    )
+        _stalls, _late, _rhythms, _failovers, _idle_ports, _hot_rails, _different_nodes, _different_ports, _ends,
+        _counts, _places, _changes, _missing, _coarse, _clocks,
+    )  # fmt: skip
     severity = get_args(Kind)
     return sorted((found for part in parts for found in part(report)), key=lambda found: severity.index(found.kind))
 
