@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import GivenText
 from ibpulse.workbench.models.catalogue import CLUSTERS, JOBS, MODELS, SAMPLED_JOBS
-from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file
-from ibpulse.workbench.models.keys import KEYS
+from ibpulse.workbench.models.inputs import KEYS, JobFile, JobInputs, read_inputs, read_job_file
 from ibpulse.workbench.models.prediction import Utilisation, predict
 from ibpulse.workbench.models.report import assumptions
 
