@@ -358,7 +358,7 @@ PLANTED = (
         "np.isnan(every).any(axis=0) & ~active",
         "np.isnan(every).any(axis=0)",
         "traffic counts as not measured because one port lacks a sample",
-        ("tests/overlap/test_wire.py",),
+        ("tests/overlap/test_exposed.py",),
     ),
     Fault(
         "wire-explained-by-the-trace",
@@ -366,7 +366,7 @@ PLANTED = (
         "busy = active & within",
         "busy = active",
         "a recording longer than the trace says that other traffic was on the wire",
-        ("tests/overlap/test_wire.py",),
+        ("tests/overlap/test_exposed.py",),
     ),
     Fault(
         "model-latency-of-one-operation",
