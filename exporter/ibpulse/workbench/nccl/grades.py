@@ -18,11 +18,10 @@ from ibpulse.agent.doctor.facts import BenchmarkFacts
 from ibpulse.base.text import escape_controls, link_rate_text, names_text, percent, statistic_text
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.recordings import RecordedPort
+from ibpulse.workbench.models.collectives import HIERARCHICAL, RING
 from ibpulse.workbench.nccl.results import (
     ALGORITHMS,
     COLLNET,
-    HIERARCHICAL,
-    RING,
     TREE,
     BenchmarkRun,
     Measurement,

@@ -2,11 +2,9 @@
 
 None is a value that the file does not have. Truncated and damaged JSON is repaired; errors contain no secrets.
 
-n ranks on N nodes, S bytes of the full array; `S` of all-to-all and SendRecv is that of one rank. A ring sends
-S (n-1)/n from each node for AllGather and ReduceScatter and twice that for AllReduce; trees and hierarchical algorithms
-have the nodes in place of the ranks. The bus bandwidth of nccl-tests is that of a ring (PERFORMANCE.md in
-NVIDIA/nccl-tests), so a ring sends at the bus bandwidth. Protocols: LL sends 16 bytes per 8 of data, LL128 128 per 120
-(NVIDIA/nccl, src/device).
+Bytes on the wire are those of `models.collectives`. The bus bandwidth of nccl-tests is that of a ring (PERFORMANCE.md
+in NVIDIA/nccl-tests), so a ring sends at the bus bandwidth. Protocols: LL sends 16 bytes per 8 of data, LL128 128 per
+120 (NVIDIA/nccl, src/device).
 """
 
 from __future__ import annotations
@@ -24,8 +22,9 @@ import orjson
 from ibpulse.base.errors import BenchmarkError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.text import count_text, show, size_text
+from ibpulse.workbench.models.collectives import HIERARCHICAL, RING, RankGroup, node_wire_bytes
 
-RING, TREE, HIERARCHICAL, COLLNET, DIRECT = "ring", "tree", "hierarchical", "collnet", "direct"
+TREE, COLLNET, DIRECT = "tree", "collnet", "direct"
 PROTOCOLS = {"simple": 1.0, "ll128": 128 / 120, "ll": 2.0}
 """Bytes on the wire per byte of data."""
 
@@ -83,24 +82,17 @@ def plain_algorithm(word: str) -> str:
 def node_bytes(collective: str, algorithm: str, size_bytes: float, ranks: int, nodes: int) -> float | None:
     """Payload bytes that a node sends per operation, None if that is not known. No node sends alone: 0 for one node.
 
-    Args:
-        collective: a key of `ALGORITHMS`.
-        algorithm: one of its algorithms.
-        size_bytes: S, as `Measurement.size_bytes`.
-        ranks: n, a multiple of the nodes.
-        nodes: N.
+    `size_bytes` is as `Measurement.size_bytes`. Trees send what hierarchical algorithms do.
     """
     if algorithm not in ALGORITHMS.get(collective, ()) or ranks % nodes:
         return None
     if nodes == 1:
         return 0.0
-    twice = 2 if collective == "all_reduce" else 1
     if collective in ("sendrecv", "broadcast", "reduce") or algorithm == COLLNET:
         return size_bytes
-    if collective == "alltoall":
-        return ranks / nodes * size_bytes * (nodes - 1) / nodes
-    members = ranks if algorithm == RING else nodes
-    return twice * size_bytes * (members - 1) / members
+    operation = "all-to-all" if collective == "alltoall" else collective.replace("_", "-")
+    group = RankGroup(collective, ranks, 1, ranks // nodes)
+    return node_wire_bytes(operation, RING if algorithm == RING else HIERARCHICAL, size_bytes, group)
 
 
 def header_factors(link_layer: str = "", mtu_bytes: int | None = None) -> tuple[float, float]:
