@@ -269,14 +269,9 @@ def wire(recording: Recording) -> WireActivity:
     return wire_activity(recording, [0, 1], THRESHOLD)
 
 
-def overlap_of(folder: Path, events: list[dict[str, object]]) -> DeviceOverlap:
-    trace = read_trace(write_trace(folder / "trace.json", events), CommunicationNames())
-    return measure_overlap(trace.devices[0], trace.steps)
-
-
 @pytest.fixture(scope="module")
 def overlap(tmp_path_factory: pytest.TempPathFactory) -> DeviceOverlap:
-    return overlap_of(tmp_path_factory.mktemp("trace"), PLAYED.timeline()[0])
+    return measure(tmp_path_factory.mktemp("trace"), PLAYED.timeline()[0])
 
 
 def check_sums(found: ExposedOnWire, overlap: DeviceOverlap) -> None:
@@ -294,7 +289,7 @@ def check_sums(found: ExposedOnWire, overlap: DeviceOverlap) -> None:
 def test_waiting_and_moving_are_right_within_two_percent(tmp_path: Path, seed: int) -> None:
     played = PlayedTrace(seed=seed)
     events, _, moving, waiting = played.timeline()
-    overlap = overlap_of(tmp_path, events)
+    overlap = measure(tmp_path, events)
     found = split_exposed(overlap, wire_activity(record(played), [0, 1], THRESHOLD), 4)
     check_sums(found, overlap)
     assert found.whole
@@ -325,7 +320,7 @@ def test_counters_of_a_simulated_node_give_the_same(tmp_path: Path) -> None:
     seconds = np.broadcast_to(np.diff(read_ns) / 1e9, (2, 2, read_ns.size - 1)).copy()
     rates = np.diff(np.moveaxis(np.array(counted, dtype=np.float64), 0, -1), axis=-1) / seconds
     recording = Recording(record(replace(played, steps=1)).meta, BEGIN_NS + 10 * MS, rates, seconds)
-    found = split_exposed(overlap_of(tmp_path, events), wire_activity(recording, [0, 1], THRESHOLD), 4)
+    found = split_exposed(measure(tmp_path, events), wire_activity(recording, [0, 1], THRESHOLD), 4)
     assert found.whole
     assert found.whole.moving_ns == pytest.approx(moving, rel=0.02)
     assert found.whole.waiting_ns == pytest.approx(waiting, rel=0.02)
@@ -357,7 +352,7 @@ def test_another_clock_is_refused(overlap: DeviceOverlap, shift_ns: int, problem
 def test_regular_communication_is_not_aligned(tmp_path: Path, wire: WireActivity) -> None:
     """Every 20 ms a burst of 8 ms: shifted by 20 ms, it looks the same."""
     events = [compute(0, MS), *(collective(n * 20 * MS, 8 * MS) for n in range(100))]
-    overlap = overlap_of(tmp_path, events)
+    overlap = measure(tmp_path, events)
     covered = overlap.device.communication.lengths_ns(wire.edges_ns[:-1], wire.edges_ns[1:]) / wire.interval_ns
     regular = replace(wire, shares=covered)
     assert "not clear, communication is too regular" in match_clocks(overlap.device.communication, regular).problem
@@ -392,7 +387,7 @@ def test_communication_inside_the_node_is_separate(tmp_path: Path, wire: WireAct
     """Kernels of a group on one node run while the wire is silent; they do not wait."""
     events = PLAYED.timeline()[0]
     quiet = [collective(20 * MS, 30 * MS, INSIDE, 24), collective(60 * MS, 10 * MS, INSIDE, 24)]
-    overlap = overlap_of(tmp_path, [*events, *quiet])
+    overlap = measure(tmp_path, [*events, *quiet])
     found = split_exposed(overlap, wire, 4)
     check_sums(found, overlap)
     assert found.whole
