@@ -23,7 +23,7 @@ from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
 from ibpulse.core.events.log import EventFile
 from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortState, Topology
-from ibpulse.workbench.nccl.node_benchmarks import judge_benchmarks
+from ibpulse.workbench.nccl.grades import judge_benchmarks
 from ibpulse.workbench.nccl.results import BenchmarkRun, Measurement
 from tests.doctor.making import (
     MS,
