@@ -17,7 +17,7 @@ import uvloop
 from ibpulse import __version__
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.base.open_files import allow_open_files
+from ibpulse.base.limits import allow_open_files
 from ibpulse.core.http.access import HostCheck
 from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import serve

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ibpulse.agent.aggregator import Aggregator, Snapshot
-from ibpulse.agent.flightrecorder.captures import Captures
+from ibpulse.agent.flightrecorder.recorder import Captures
 from ibpulse.agent.jobs.job_watch import JobWatch
 from ibpulse.agent.sampler.supervisor import Supervisor, heartbeat_bound_seconds
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails

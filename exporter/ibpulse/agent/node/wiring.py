@@ -10,11 +10,9 @@ from pathlib import Path
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.aggregator.options import TIMESCALES_NS, WINDOWS_NS
 from ibpulse.agent.config import Settings
-from ibpulse.agent.flightrecorder.alerts import AlertReceiver
-from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.flightrecorder.recorder import FlightRecorder, WriteCapture
-from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions
+from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder, WriteCapture
 from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.flightrecorder.triggers import AlertReceiver, LocalRules, RuleOptions
 from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
 from ibpulse.agent.jobs.job_watch import JobWatch
 from ibpulse.agent.node.node import Node

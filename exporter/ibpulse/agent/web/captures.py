@@ -13,11 +13,9 @@ from aiofiles.threadpool.binary import AsyncBufferedReader
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from ibpulse.agent.flightrecorder.alerts import make_trigger
-from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.flightrecorder.recorder import FlightRecorder, Pending
-from ibpulse.agent.flightrecorder.rules import API, Trigger
+from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder, Pending
 from ibpulse.agent.flightrecorder.store import CaptureStore, Stored
+from ibpulse.agent.flightrecorder.triggers import API, Trigger, make_trigger
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.errors import CaptureError
 from ibpulse.base.units import MILLISECOND_NS, format_duration
