@@ -11,13 +11,57 @@ from typing import Any
 from ibpulse.agent.config import Settings
 from ibpulse.base.document import Section, render_page, render_text
 from ibpulse.base.errors import ConfigError, PictureError
+from ibpulse.base.units import SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.workbench import pictures
-from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file
+from ibpulse.workbench.models.check import check_json, check_run, check_text, read_run_options
+from ibpulse.workbench.models.experts import SkewInputs, describe_skew
+from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file, read_load_table
 from ibpulse.workbench.models.keys import KEYS
 from ibpulse.workbench.models.prediction import LoadSensitivity, Prediction, load_sensitivity, predict
-from ibpulse.workbench.models.report import assumption_sections, prediction_sections, render_json
+from ibpulse.workbench.models.report import assumption_sections, prediction_sections, render_json, skew_json, skew_text
 from ibpulse.workbench.pictures.options import PictureOptions
+
+
+def run_experts(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the skew.
+
+    Raises:
+        ConfigError: an argument or a file cannot be used; lists all faults of arguments, or the first of a file.
+    """
+    if arguments.placement and not arguments.ranks:
+        raise ConfigError("flag --placement: needs --ranks, the number of ranks that the slots are on")
+    rows = read_load_table(arguments.file)
+    placements = read_load_table(arguments.placement) if arguments.placement else ()
+    inputs = SkewInputs(
+        ranks=arguments.ranks or len(rows[0].loads),
+        nodes=arguments.nodes,
+        tokens=arguments.tokens,
+        placements=placements,
+        exchange_seconds=arguments.exchange and arguments.exchange / SECOND_NS,
+        step_seconds=arguments.step and arguments.step / SECOND_NS,
+    )
+    try:
+        report = describe_skew(rows, inputs)
+    except ValueError as error:
+        raise ConfigError([f"{arguments.file}: {error}"]) from None
+    print(skew_json(report) if arguments.format == "json" else skew_text(report), end="")
+    return 0
+
+
+def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the results; the exit code is 1 if the check fails.
+
+    Raises:
+        ConfigError: the file or an option cannot be used; lists all faults.
+    """
+    found = read_run_options(arguments.file, arguments.set)
+    results = check_run(found.program, found.options)
+    failed = any(result.fails or (arguments.strict and result.status != "ok") for result in results)
+    render = check_json if arguments.format == "json" else check_text
+    print(render(found, results, failed), end="")
+    return 1 if failed else 0
+
 
 PICTURES = (".png", ".svg")
 DRAWING = PictureOptions(width_pixels=2000, dpi=200)
@@ -41,7 +85,7 @@ class Measurement:
     picture: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
+def run_model(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the prediction, and draw it.
 
     Raises:
