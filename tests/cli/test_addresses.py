@@ -10,9 +10,9 @@ import pytest
 from ibpulse.base.errors import ConfigError
 from ibpulse.cli import main
 from ibpulse.commands import VERBS
+from ibpulse.commands.compare import source_path
 from ibpulse.commands.options import is_address, read_url
 from ibpulse.commands.parser import parse
-from ibpulse.commands.sources import source_path
 from ibpulse.core.recordings import Recording
 from tests.reports.recordings import record, wave
 
@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         return record(wave(10e9, 20, 30, 30))
 
     monkeypatch.setattr("ibpulse.workbench.recorder.from_daemon.fetch_recent", fetch)
-    monkeypatch.setattr("ibpulse.commands.sources.await_daemon", lambda url: url)
+    monkeypatch.setattr("ibpulse.commands.compare.await_daemon", lambda url: url)
     return found
 
 

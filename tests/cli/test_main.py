@@ -100,7 +100,7 @@ def test_a_verb_loads_only_what_it_uses(tmp_path: Path) -> None:
     save(tmp_path / "a.parquet", record(wave(10e9, 20, 30, 30)))
     probe = (
         "import sys; from ibpulse.cli import main; main(sys.argv[1:], {}); "
-        "import ibpulse.commands.record, ibpulse.commands.top, ibpulse.commands.explain, ibpulse.commands.explain; "
+        "import ibpulse.commands.record, ibpulse.commands.top, ibpulse.commands.explain; "
         "print(sorted({'httpx', 'matplotlib', 'ibpulse.agent.node.wiring'} & set(sys.modules)), file=sys.stderr)"
     )
     words = ("report", str(tmp_path / "a.parquet"), "--resamples=100")

@@ -172,7 +172,7 @@ def test_an_unknown_verb_is_refused_with_the_nearest_or_with_the_known_ones(name
 
 @pytest.fixture
 def two_words(monkeypatch: pytest.MonkeyPatch) -> Verb:
-    verb = Verb("probe deep", "Looks deeper.", "ibpulse probe deep /x", settings=(), options="probe")
+    verb = Verb("probe deep", "Looks deeper.", "ibpulse probe deep /x", settings=(), options="probe", runs="probe.run")
     monkeypatch.setitem(VERBS, verb.name, verb)
     return verb
 

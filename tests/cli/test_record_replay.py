@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.cli import main
-from ibpulse.commands.record import describe
+from ibpulse.commands.simulate import describe
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.writing import save
 from ibpulse.workbench.simulate.replay import Player, Replay

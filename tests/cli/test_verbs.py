@@ -47,7 +47,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
     modules = {"options.probe": SimpleNamespace(OPTIONS={"probe": OPTIONS}), "probe": SimpleNamespace(run=command.run)}
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, f"ibpulse.commands.{name}", module)
-    verb = Verb("probe", "Looks.", "ibpulse probe /x", settings=("log", "slow"), options="probe")
+    verb = Verb("probe", "Looks.", "ibpulse probe /x", settings=("log", "slow"), options="probe", runs="probe.run")
     monkeypatch.setitem(VERBS, "probe", verb)
     return command
 
@@ -93,9 +93,9 @@ def test_an_interrupted_verb_exits_with_130(probe: Probe, capsys: pytest.Capture
     assert capsys.readouterr() == ("", "")
 
 
-def test_with_an_argument_in_variants_another_module_runs(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_argument_in_variants_runs_another_function(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ibpulse.commands.probe_measured", SimpleNamespace(run=lambda *_: 9))
-    monkeypatch.setitem(VERBS, "probe", replace(VERBS["probe"], variants={"slow": "measured"}))
+    monkeypatch.setitem(VERBS, "probe", replace(VERBS["probe"], variants={"slow": "probe_measured.run"}))
     assert (main(["probe", "/x"], {}), main(["probe", "/x", "--slow"], {})) == (0, 9)
 
 

@@ -1,4 +1,4 @@
-"""`ibpulse nccl FILE...`: compares benchmark results with the hardware's bound, and with a recording of the run_nccl."""
+"""`ibpulse trace TRACE...` and `ibpulse nccl FILE...`: traces and benchmarks, compared with a recording."""
 
 from __future__ import annotations
 
@@ -7,29 +7,23 @@ from dataclasses import replace
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, TraceError
-from ibpulse.commands.sources import load_against
+from ibpulse.commands.compare import load_against
 from ibpulse.core.recordings import Recording
 from ibpulse.workbench import pictures
+from ibpulse.workbench.nccl import report as benchmarks
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.grades import KnownHardware
-from ibpulse.workbench.nccl.report import compare_with_wire, describe_benchmark, render_json, render_text
+from ibpulse.workbench.overlap import report as overlaps
 from ibpulse.workbench.overlap.exposed import measure_overlap, split_exposed
 from ibpulse.workbench.overlap.kernels import CommunicationNames
-from ibpulse.workbench.overlap.report import TraceOverlap, render_json, render_text
+from ibpulse.workbench.overlap.report import TraceOverlap
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
 from ibpulse.workbench.overlap.wire import WireActivity, read_wire
 from ibpulse.workbench.reports.span import ReportOptions
 
 
 def run_trace(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the overlap of each device, and draw the picture.
-
-    Raises:
-        ConfigError: arguments are invalid; lists all of them.
-        TraceError: a trace cannot be read, or not be aligned with the recording.
-        RecordingError: the recording cannot be read, or is unsuitable.
-        PictureError: the picture cannot be drawn or written.
-    """
+    """Print the overlap of each device, and draw the picture."""
     _check(arguments)
     names = CommunicationNames(arguments.communication)
     traces = [read_trace(path, names) for path in arguments.files]
@@ -38,7 +32,7 @@ def run_trace(arguments: argparse.Namespace, settings: Settings) -> int:
         threshold = settings.analysis.active_threshold
         wire = read_wire(arguments.against, traces, arguments.port, threshold, arguments.shift or 0)
     reports = [report for trace in traces for report in _measure(trace, wire, arguments)]
-    render = render_json if arguments.format == "json" else render_text
+    render = overlaps.render_json if arguments.format == "json" else overlaps.render_text
     print(render(reports, arguments.against), end="")
     if arguments.output:
         pictures.save_trace_picture(reports[0], wire, arguments.output, arguments.theme, arguments.step)
@@ -60,11 +54,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.Namespace) -> list[TraceOverlap]:
-    """The devices of a trace.
-
-    Raises:
-        TraceError: a device cannot be aligned with the recording.
-    """
+    """The devices of a trace."""
     # one visible GPU says nothing about the node
     gpus = arguments.gpus_per_node or (trace.gpus if trace.gpus and trace.gpus > 1 else None)
     found = []
@@ -82,13 +72,7 @@ def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.
 
 
 def run_nccl(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the comparison.
-
-    Raises:
-        ConfigError: arguments are invalid; lists all of them.
-        BenchmarkError: a file cannot be read.
-        IbpulseError: the recording cannot be read, or the daemon does not answer.
-    """
+    """Print the comparison."""
     hardware = _hardware(arguments)
     found = load_against(arguments, ReportOptions())
     recording = found and found[1]
@@ -97,11 +81,14 @@ def run_nccl(arguments: argparse.Namespace, settings: Settings) -> int:
     reports = []
     for path in arguments.files:
         for results in read_benchmark(path, arguments.unit or "", arguments.collective or ""):
-            report = describe_benchmark(results, hardware)
+            report = benchmarks.describe_benchmark(results, hardware)
             if recording is not None:
-                report = compare_with_wire(report, recording, settings.analysis.active_threshold, arguments.mtu)
+                report = benchmarks.compare_with_wire(
+                    report, recording, settings.analysis.active_threshold, arguments.mtu
+                )
             reports.append(report)
-    print(render_json(reports) if arguments.format == "json" else "\n".join(map(render_text, reports)), end="")
+    as_json = arguments.format == "json"
+    print(benchmarks.render_json(reports) if as_json else "\n".join(map(benchmarks.render_text, reports)), end="")
     return 0
 
 

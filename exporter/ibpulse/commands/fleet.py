@@ -1,4 +1,4 @@
-"""`ibpulse fleet collect`: collects the samples of many nodes into a dataset."""
+"""`ibpulse fleet collect`, `report` and `render`: a dataset of many nodes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, PictureError
 from ibpulse.base.text import escape_controls, kilobytes
 from ibpulse.base.units import format_duration, parse_duration
-from ibpulse.commands.logs import set_up_log
-from ibpulse.commands.options.fleet import LAST
+from ibpulse.commands.options.explain import LAST
 from ibpulse.gateway.nodes.discovery import Discovery, make_discovery
 from ibpulse.gateway.nodes.node_config import NodeConfigFile
 from ibpulse.workbench.fleet.collection import (
@@ -39,12 +38,7 @@ from ibpulse.workbench.pictures.options import PictureOptions, size_faults
 
 
 def run_report(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the report.
-
-    Raises:
-        ConfigError: arguments are invalid; lists all of them.
-        DatasetError: the dataset cannot be read.
-    """
+    """Print the report."""
     faults: list[str] = arguments.faults
     choice = read_choice(arguments, faults)
     against = _read_other(arguments, choice, faults)
@@ -79,13 +73,7 @@ TYPES = (".png", ".svg")
 
 
 def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Draw the picture and print its path and size.
-
-    Raises:
-        ConfigError: arguments are invalid; lists all of them.
-        DatasetError: the dataset cannot be read.
-        PictureError: the picture cannot be drawn or written.
-    """
+    """Draw the picture and print its path and size."""
     faults: list[str] = arguments.faults
     if not faults:
         faults += size_faults(arguments.width, arguments.dpi)
@@ -105,13 +93,7 @@ def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def run_collect(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Collect, and print what was collected; 1 if that is nothing.
-
-    Raises:
-        ConfigError: arguments are invalid.
-        IbpulseError: the dataset cannot be written.
-    """
-    set_up_log(settings.log.level, settings.log.format)
+    """Collect, and print what was collected; 1 if that is nothing."""
     take_address(arguments)
     span = read_span(arguments, settings)
     store = DatasetStore(arguments.output)
@@ -128,11 +110,7 @@ def run_collect(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def take_address(arguments: argparse.Namespace) -> None:
-    """Make the address among the files that of the gateway.
-
-    Raises:
-        ConfigError: there are several addresses.
-    """
+    """Make the address among the files that of the gateway."""
     given = [each for each in arguments.files if isinstance(each, str)]
     if given and (arguments.url or len(given) > 1):
         raise ConfigError([f"{given[-1]}: not expected here; give the address of one gateway"])
@@ -141,11 +119,7 @@ def take_address(arguments: argparse.Namespace) -> None:
 
 
 def read_span(arguments: argparse.Namespace, settings: Settings) -> tuple[int, int] | None:
-    """The span in ns that the arguments give, rounded to whole seconds; None if they give none.
-
-    Raises:
-        ConfigError: arguments are invalid, or do not go together; lists all faults.
-    """
+    """The span in ns that the arguments give, rounded to whole seconds; None if they give none."""
     faults: list[str] = [*arguments.faults, *_find_contradictions(arguments, settings)]
     span = choose_span(arguments.last, arguments.begin, arguments.end, time.time_ns())
     if span is not None and span[0] >= span[1]:
@@ -202,11 +176,7 @@ def _collect_nodes(
 
 
 def _discovery(arguments: argparse.Namespace, settings: Settings) -> Discovery:
-    """The sources of nodes.
-
-    Raises:
-        ConfigError: one of them is invalid.
-    """
+    """The sources of nodes."""
     if not arguments.url:
         return make_discovery(settings.nodes.sources, settings.nodes.config_file)
     config = NodeConfigFile(settings.nodes.config_file)

@@ -1,4 +1,4 @@
-"""`ibpulse model [FILE]`: predicts the traffic of a training job."""
+"""`ibpulse model`, `model experts` and `model check`: the traffic of a training job, predicted from its inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ibpulse.base.errors import ConfigError, PictureError
 from ibpulse.base.units import SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.workbench import pictures
-from ibpulse.workbench.models.check import check_json, check_run, check_text, read_run_options
+from ibpulse.workbench.models import check
 from ibpulse.workbench.models.experts import SkewInputs, describe_skew
 from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file, read_load_table
 from ibpulse.workbench.models.keys import KEYS
@@ -24,11 +24,7 @@ from ibpulse.workbench.pictures.options import PictureOptions
 
 
 def run_experts(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the skew.
-
-    Raises:
-        ConfigError: an argument or a file cannot be used; lists all faults of arguments, or the first of a file.
-    """
+    """Print the skew."""
     if arguments.placement and not arguments.ranks:
         raise ConfigError("flag --placement: needs --ranks, the number of ranks that the slots are on")
     rows = read_load_table(arguments.file)
@@ -50,15 +46,11 @@ def run_experts(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the results; the exit code is 1 if the check fails.
-
-    Raises:
-        ConfigError: the file or an option cannot be used; lists all faults.
-    """
-    found = read_run_options(arguments.file, arguments.set)
-    results = check_run(found.program, found.options)
+    """Print the results; the exit code is 1 if the check fails."""
+    found = check.read_run_options(arguments.file, arguments.set)
+    results = check.check_run(found.program, found.options)
     failed = any(result.fails or (arguments.strict and result.status != "ok") for result in results)
-    render = check_json if arguments.format == "json" else check_text
+    render = check.render_json if arguments.format == "json" else check.render_text
     print(render(found, results, failed), end="")
     return 1 if failed else 0
 
@@ -86,32 +78,19 @@ class Measurement:
 
 
 def run_model(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the prediction, and draw it.
-
-    Raises:
-        ConfigError: the file or an input cannot be used, or one is missing.
-        PictureError: the picture cannot be drawn.
-    """
+    """Print the prediction, and draw it."""
     return show(answer(arguments, read_file(arguments), {}), arguments, Measurement())
 
 
 def read_file(arguments: argparse.Namespace) -> JobFile:
-    """The file with inputs, if one is given.
-
-    Raises:
-        ConfigError: it cannot be used, or the output is not a picture.
-    """
+    """The file with inputs, if one is given."""
     if arguments.output and arguments.output.suffix.lower() not in PICTURES:
         raise ConfigError([f"flag --output: {str(arguments.output)!r} is not a picture; end it with .png or .svg"])
     return read_job_file(arguments.file) if arguments.file else JobFile()
 
 
 def answer(arguments: argparse.Namespace, file: JobFile, observed: Mapping[str, GivenText]) -> Answer:
-    """The prediction for the inputs of flags and file, and those that a recording shows.
-
-    Raises:
-        ConfigError: an input cannot be used, or one is missing.
-    """
+    """The prediction for the inputs of flags and file, and those that a recording shows."""
     given = {key.name: getattr(arguments, key.name.replace("-", "_")) for key in KEYS.values() if key.flag}
     flags = {name: GivenText(text, f"flag --{name}") for name, text in given.items() if text is not None}
     inputs = read_inputs(flags, file, observed)
@@ -127,12 +106,7 @@ def answer(arguments: argparse.Namespace, file: JobFile, observed: Mapping[str, 
 
 
 def show(answer: Answer, arguments: argparse.Namespace, measured: Measurement) -> int:
-    """Print the answer, and draw it if that is asked for.
-
-    Raises:
-        ConfigError: there are no samples to draw.
-        PictureError: the picture cannot be drawn.
-    """
+    """Print the answer, and draw it if that is asked for."""
     shown = _render(answer, arguments.format, measured)
     if arguments.output:
         if not answer.found.timelines:
@@ -171,11 +145,7 @@ def _picture_url(answer: Answer, measured: Measurement) -> str:
 
 
 def _picture(answer: Answer, measured: Measurement) -> pictures.PredictedPicture:
-    """The picture of two steps.
-
-    Raises:
-        PictureError: the drawing libraries are not installed.
-    """
+    """The picture of two steps."""
     found = answer.found
     title = f"{found.job.model.name}, {found.job.sharding}, {found.job.nodes} nodes"
     return pictures.PredictedPicture(title, found.timelines, **measured.picture)
