@@ -37,7 +37,7 @@ from ibpulse.core.jobs.claims import Claim, PlacedJob
 from ibpulse.core.jobs.job_history import job_details
 from ibpulse.core.model import PortId, PortState
 from ibpulse.core.recordings import Recording, load
-from ibpulse.core.recordings.recorded_jobs import trace_holdings
+from ibpulse.core.recordings.recording import trace_holdings
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from tests.aggregator.rings import Ring, constant, port, square, update
 from tests.ring.tiny import tiny_tmpfs

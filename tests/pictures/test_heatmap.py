@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ibpulse.workbench.pictures import render
-from ibpulse.workbench.pictures.figure import THEMES, Figure, Polygon
 from ibpulse.workbench.pictures.heatmap import draw_heatmap
 from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.panels import THEMES, Figure, Polygon
 from ibpulse.workbench.pictures.run import PictureRun
 from tests.pictures.runs import STILL, count_colour, event, pixels, take
 

@@ -17,8 +17,7 @@ from ibpulse.base import memory
 from ibpulse.base.errors import RecordingError
 from ibpulse.core.recordings import Recording, load, save
 from ibpulse.workbench.recorder import counter_log
-from ibpulse.workbench.recorder.counter_log import LogColumns, PortLog, read_log
-from ibpulse.workbench.recorder.resampling import GridOptions, resample
+from ibpulse.workbench.recorder.counter_log import GridOptions, LogColumns, PortLog, read_log, resample
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import DENSE
 from tests.recordings.recordings import make_recording

@@ -17,8 +17,7 @@ from ibpulse.core.jobs.job_history import Holding, JobRecord, job_details, trace
 from ibpulse.core.model import PortId
 from ibpulse.core.recordings import Recording, RecordingWriter, load, read_meta, save
 from ibpulse.core.recordings.file_format import KEY
-from ibpulse.core.recordings.recorded_jobs import MAX_JOBS, jobs_at_begin, limit_jobs, trace_holdings
-from ibpulse.core.recordings.recording import meta_between
+from ibpulse.core.recordings.recording import MAX_JOBS, jobs_at_begin, limit_jobs, meta_between, trace_holdings
 from ibpulse.workbench.recorder.from_daemon import ask_jobs
 from tests.client.servers import canned
 from tests.fleet.small_answers import jobs_of

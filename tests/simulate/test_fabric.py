@@ -14,8 +14,7 @@ import pytest
 
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError, FabricError
-from ibpulse.workbench.simulate.fabric import SimulatedFabric, parse_control, run_fabric
-from ibpulse.workbench.simulate.nic import REQUEST_BYTES, START_WORDS
+from ibpulse.workbench.simulate.fabric import REQUEST_BYTES, START_WORDS, SimulatedFabric, parse_control, run_fabric
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import SimulatedCounterFile
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Idle, Square, Stretched

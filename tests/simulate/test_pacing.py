@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.workbench.simulate.fabric import SimulatedFabric
-from ibpulse.workbench.simulate.nic import START_WORDS
+from ibpulse.workbench.simulate.fabric import START_WORDS, SimulatedFabric
 from ibpulse.workbench.simulate.pacing import Pace, Slips
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, ExpertParallel, Square

@@ -21,7 +21,7 @@ from ibpulse.commands.simulate import describe
 from ibpulse.core.events import Event
 from ibpulse.core.model import PortIdentity, PortState
 from ibpulse.core.recordings import RecordedPort, Recording
-from ibpulse.workbench.simulate.nic import PACKET_BYTES, START_WORDS
+from ibpulse.workbench.simulate.fabric import PACKET_BYTES, START_WORDS
 from ibpulse.workbench.simulate.replay import Player, Replay, counters_path
 from tests.recordings.recordings import make_meta, make_recording
 from tests.sysfs.machines import Machine

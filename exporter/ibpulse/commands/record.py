@@ -12,8 +12,7 @@ from ibpulse.commands.compare import await_daemon
 from ibpulse.commands.options import read_url
 from ibpulse.core.recordings import save
 from ibpulse.workbench import recorder
-from ibpulse.workbench.recorder.counter_log import LogColumns, read_log
-from ibpulse.workbench.recorder.resampling import GridOptions, describe_import, resample
+from ibpulse.workbench.recorder.counter_log import GridOptions, LogColumns, describe_import, read_log, resample
 from ibpulse.workbench.recorder.session import RecorderOptions, record, refuse_existing
 
 

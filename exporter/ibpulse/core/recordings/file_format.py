@@ -18,7 +18,6 @@ from ibpulse.core.arrays import Bools
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import MAX_STRIDE
 from ibpulse.core.model import DIRECTIONS
-from ibpulse.core.recordings.recorded_jobs import jobs_from_json, jobs_to_json
 from ibpulse.core.recordings.recording import (
     MAX_BYTES_PER_SECOND,
     MAX_SECONDS,
@@ -27,6 +26,8 @@ from ibpulse.core.recordings.recording import (
     RecordingMeta,
     events_from_json,
     events_to_json,
+    jobs_from_json,
+    jobs_to_json,
 )
 from ibpulse.core.statistics.plausible import MAX_STEPS, STEPS, Steps
 

@@ -93,11 +93,7 @@ def _check_memory(path: Path, ticks: int, ports: int) -> None:
 
 
 def read_extent(path: Path) -> RecordingExtent:
-    """The extent of the recording in a file.
-
-    Raises:
-        RecordingError: as `load`.
-    """
+    """The extent of the recording in a file."""
     with _opened(path) as opened:
         batch = next(opened.batches, None)
         if batch is None:
@@ -111,9 +107,6 @@ def scan(path: Path, meta: RecordingMeta | None = None) -> Iterator[Recording]:
     """The recording in a file as contiguous pieces, at least one.
 
     `meta` is the metadata with all events of a file that grew, if it is known; otherwise the file is read twice.
-
-    Raises:
-        RecordingError: as `load`, possibly after some pieces.
     """
     found = False
     with _opened(path, meta) as opened:
@@ -125,11 +118,7 @@ def scan(path: Path, meta: RecordingMeta | None = None) -> Iterator[Recording]:
 
 
 def read_meta(path: Path) -> RecordingMeta:
-    """The metadata of the recording in a file, without reading its samples.
-
-    Raises:
-        RecordingError: as `load`.
-    """
+    """The metadata of the recording in a file, without reading its samples."""
     with _opened(path) as opened:
         return opened.meta
 

@@ -49,11 +49,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def save(path: Path, recording: Recording) -> None:
-    """Write a recording to `path` atomically.
-
-    Raises:
-        RecordingError: it cannot be written.
-    """
+    """Write a recording to `path` atomically."""
     ticks = ticks_per_group(recording.meta)
     save_pieces(
         path, recording.meta, (recording.cut(first, first + ticks) for first in range(0, recording.ticks, ticks))
@@ -64,9 +60,6 @@ def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) ->
     """Write contiguous pieces to `path` atomically; each becomes a row group.
 
     Each piece has at least one sample; `meta` replaces theirs.
-
-    Raises:
-        RecordingError: it cannot be written.
     """
     temporary = path.with_name(path.name + TEMPORARY)
     into = schema(meta)
@@ -88,9 +81,6 @@ def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> 
     """Convert the partial file of a killed recording to a Parquet file without `.partial`, and remove it.
 
     Keeps only the samples `first_tick` to `last_tick`, counted from 0; all by default.
-
-    Raises:
-        RecordingError: it cannot be read, or the file cannot be written.
     """
     return _finish(partial, None, first_tick, last_tick)
 
@@ -118,11 +108,7 @@ class RecordingWriter:
     """A growing recording: appended samples survive a crash of the process. Use it in a `with` block."""
 
     def __init__(self, path: Path, meta: RecordingMeta) -> None:
-        """Begin `path`.partial.
-
-        Raises:
-            RecordingError: it exists already, or cannot be made.
-        """
+        """Begin `path`.partial."""
         self.path = path
         self.partial = path.with_name(path.name + PARTIAL)
         self._meta = dataclasses.replace(meta, complete=False)
@@ -157,11 +143,7 @@ class RecordingWriter:
             self._next_ns = part.end_ns
 
     def add_events(self, events: Sequence[Event]) -> None:
-        """Write events, of any time; those outside of the samples are left out of the finished file.
-
-        Raises:
-            RecordingError: they cannot be written.
-        """
+        """Write events, of any time; those outside of the samples are left out of the finished file."""
         if not events:
             return
         none = np.empty((len(self._meta.ports), 2, 0))
@@ -189,12 +171,9 @@ class RecordingWriter:
         return self._file.tell()
 
     def close(self, first_tick: int = 0, last_tick: int | None = None) -> None:
-        """Convert the stream to the Parquet file; without samples, remove both.
+        """Convert the stream to the Parquet file; without samples, remove both. If that fails, the stream remains.
 
         Keeps only the samples `first_tick` to `last_tick`, counted from 0; all by default.
-
-        Raises:
-            RecordingError: the file cannot be written; the stream remains and can be read.
         """
         if self._file.closed:
             return

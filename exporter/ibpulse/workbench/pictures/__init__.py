@@ -2,8 +2,7 @@
 
 options  the options of a picture, and the file types of each kind
 run      the drawn part of one recording: columns of samples, and the scale shared by all runs
-figure   the drawing libraries, or how to install them; colours; writing a figure to a file
-panels   the parts that several pictures share
+panels   the drawing libraries, or how to install them; colours; the parts that several pictures share; writing a file
 heatmap, distribution   two kinds of still pictures
 still    still pictures of recordings, with the key numbers of their reports
 layout   the static parts of an animation, and the positions of the moving ones
@@ -56,15 +55,11 @@ def render(
     options: PictureOptions,
     announce: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Draw the runs as a picture of that kind into the file; `announce` gets a sentence if that takes long.
-
-    Raises:
-        PictureError: the picture cannot be drawn or written.
-    """
+    """Draw the runs as a picture of that kind into the file; `announce` gets a sentence if that takes long."""
     # matplotlib is slow to import, and optional
     from ibpulse.workbench.pictures.distribution import draw_distribution
-    from ibpulse.workbench.pictures.figure import save_figure
     from ibpulse.workbench.pictures.heatmap import draw_heatmap
+    from ibpulse.workbench.pictures.panels import save_figure
 
     if kind == "animation":
         from ibpulse.workbench.pictures.animation import save_animation

@@ -58,10 +58,6 @@ def picture_run(
     """The part of a recording to draw, and its key numbers as in a report; errors name `path`.
 
     Of the file, `outside` was not loaded.
-
-    Raises:
-        RecordingError: the part is empty, or a port does not exist.
-        PictureError: no port has any value.
     """
     recording = keep_direction(part, direction)
     window = choose_window(path, recording, chosen, outside)
@@ -88,12 +84,7 @@ def _describe(path: Path, recording: Recording, chosen: ReportOptions, outside: 
 
 
 def sum_of_each(recordings: Mapping[str, Recording], name: str) -> PictureRun:
-    """A run with a row for each recording: the sum over its rails, on a common grid of wall time.
-
-    Raises:
-        PictureError: the recordings have different intervals.
-        RecordingError: a recording has no rail.
-    """
+    """A run with a row for each recording: the sum over its rails, on a common grid of wall time."""
     intervals = {recording.meta.interval_ns for recording in recordings.values()}
     if len(intervals) > 1:
         raise PictureError(f"the recordings in {name} have different sampling intervals; draw each of them")
@@ -133,12 +124,8 @@ class Picture:
         self._theme = theme
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the picture as PNG or SVG, depending on the suffix.
-
-        Raises:
-            PictureError: the file exists and `force` is not set, has another suffix, or cannot be written.
-        """
-        from ibpulse.workbench.pictures.figure import save_figure  # matplotlib is optional
+        """Write the picture as PNG or SVG, depending on the suffix."""
+        from ibpulse.workbench.pictures.panels import save_figure  # matplotlib is optional
 
         path = Path(path)
         if path.suffix.lower() not in (".png", ".svg"):
@@ -162,11 +149,7 @@ class Picture:
 
 
 def draw_runs(runs: Sequence[PictureRun], kind: str, **options: Any) -> Picture:
-    """A still picture, `heatmap` or `distribution`, of some runs; `options` are those of `PictureOptions`.
-
-    Raises:
-        PictureError: the kind or an option is unknown, there are too many runs, or matplotlib is not installed.
-    """
+    """A still picture, `heatmap` or `distribution`, of some runs; `options` are those of `PictureOptions`."""
     from ibpulse.workbench.pictures.distribution import draw_distribution  # matplotlib is optional
     from ibpulse.workbench.pictures.heatmap import draw_heatmap
 
@@ -180,12 +163,7 @@ def draw_runs(runs: Sequence[PictureRun], kind: str, **options: Any) -> Picture:
 
 
 def draw_report(report: Report, recordings: Sequence[tuple[Recording, Outside]]) -> PagePicture:
-    """The heatmap of the first recordings of a report, as many as are given, for its page.
-
-    Raises:
-        PictureError: matplotlib is not installed, or no port has any value.
-        RecordingError: the part that the report covers is empty.
-    """
+    """The heatmap of the first recordings of a report, as many as are given, for its page."""
     light, dark = (_draw_page(report, recordings, theme) for theme in ("light", "dark"))
     left_out = len(report.runs) - len(recordings)
     caption = f"The first {len(recordings)} of {len(report.runs)} recordings." if left_out else ""

@@ -220,11 +220,7 @@ class PredictedJob:
 
     @classmethod
     def of(cls, job: str) -> PredictedJob:
-        """The published job of that name, whose traffic within a step is predicted.
-
-        Raises:
-            ConfigError: there is no such job.
-        """
+        """The published job of that name, whose traffic within a step is predicted."""
         inputs = read_inputs({"job": GivenText(job, f"{PREFIX}{job}")}, JobFile())
         found = predict(inputs.job, inputs.hardware, inputs.step)
         (line,) = found.timelines
