@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ibpulse import __version__
 from ibpulse.agent.config.loading import load
@@ -54,26 +52,6 @@ def test_the_process_prints_and_ends_as_the_command_does(word: str, code: int, o
     assert (process.returncode, said, bool(errors)) == (code, output, code != 0)
 
 
-@pytest.mark.parametrize("word", ["--version", "version"])
-def test_version_is_printed(finish: Finish, word: str) -> None:
-    assert finish(word) == (0, f"ibpulse {__version__}\n", "")
-
-
-@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",)])
-def test_help_is_printed_without_a_verb(finish: Finish, words: tuple[str, ...]) -> None:
-    code, output, errors = finish(*words)
-    assert (code, errors) == (0, "")
-    assert output.startswith("usage: ibpulse COMMAND [argument ...]\n")
-
-
-@pytest.mark.parametrize("words", [("config", "--help"), ("config", "--help-all"), ("help", "config")])
-def test_help_of_a_verb_is_printed(finish: Finish, words: tuple[str, ...]) -> None:
-    code, output, errors = finish(*words)
-    assert (code, errors) == (0, "")
-    assert ("--sampler.interval" in output) == ("--help-all" in words)
-    assert output.startswith("usage: ibpulse config check|print [flag ...]\n")
-
-
 @as_a_process
 def test_help_imports_nothing_heavy() -> None:
     probe = (
@@ -108,46 +86,6 @@ def test_a_verb_loads_only_what_it_uses(tmp_path: Path) -> None:
     assert (ran.stdout.startswith(f"{tmp_path}/a.parquet: "), ran.stderr) == (True, "[]\n")
 
 
-def test_faults_of_arguments_and_settings_are_printed_together_one_line_each(finish: Finish) -> None:
-    assert finish("config", "check", "--sampler.intervl=1ms", "--log.format=xml", IBPULSE_SLOW__INTERVAL="1") == (
-        2,
-        "",
-        "ibpulse: flag --sampler.intervl: no such flag; did you mean --sampler.interval?\n"
-        "ibpulse: environment variable IBPULSE_SLOW__INTERVAL: 1 has no unit; write it like 10ms, 5s or 1h30m\n"
-        "ibpulse: flag --log.format: unknown value 'xml'; choose text, json or logfmt\n",
-    )
-
-
-def test_an_unknown_flag_alone_stops_the_verb(finish: Finish) -> None:
-    assert finish("config", "check", "--slow.intervl=1s") == (
-        2,
-        "",
-        "ibpulse: flag --slow.intervl: no such flag; did you mean --slow.interval?\n",
-    )
-
-
-def test_an_unknown_verb_exits_with_2(finish: Finish) -> None:
-    code, output, errors = finish("srve")
-    assert (code, output) == (2, "")
-    assert errors.startswith("ibpulse: srve: no such command; did you mean serve?")
-
-
-def test_check_says_ok_and_where_each_value_came_from(finish: Finish, tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text("ports: {exclude: ['mlx5_0:1', mlx5_1]}\n", encoding="utf-8")
-    code, output, errors = finish(
-        "config", "check", f"--config.file={path}", "--sampler.interval=20ms", IBPULSE_LOG__LEVEL="debug"
-    )
-    lines = output.splitlines()
-    assert (code, errors) == (0, "")
-    assert lines[0] == "ok"
-    assert "sampler.interval = 20ms (flag --sampler.interval)" in lines
-    assert "log.level = debug (environment variable IBPULSE_LOG__LEVEL)" in lines
-    assert f"ports.exclude = mlx5_0:1,mlx5_1 ({path}:1: ports.exclude)" in lines
-    assert "ports.include = all (default)" in lines
-    assert "sampler.cpu = none (default)" in lines
-
-
 @pytest.mark.parametrize("notation", ["yaml", "json"])
 def test_what_is_printed_can_be_fed_back(finish: Finish, tmp_path: Path, notation: str) -> None:
     flags = {
@@ -167,12 +105,6 @@ def test_what_is_printed_can_be_fed_back(finish: Finish, tmp_path: Path, notatio
     path.write_text(output, encoding="utf-8")
     assert load({"config.file": [str(path)]}, {}).written() == load(flags, {}).written()
     assert finish("config", "print", f"--format={notation}", f"--config.file={path}") == (0, output, "")
-
-
-def test_both_notations_print_the_same(finish: Finish) -> None:
-    _, as_yaml, _ = finish("config", "print")
-    _, as_json, _ = finish("config", "print", "--format=json")
-    assert yaml.safe_load(as_yaml) == json.loads(as_json)
 
 
 @as_a_process

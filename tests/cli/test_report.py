@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ibpulse.base.errors import PictureError
 from ibpulse.cli import main
-from ibpulse.core.recordings import RecordingWriter, save
-from ibpulse.core.recordings.file_format import KEY
+from ibpulse.core.recordings import save
 from ibpulse.workbench.simulate.workloads import DENSE, MOE
 from tests.reports.recordings import play
 
@@ -45,21 +42,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, st
     return code, errors
 
 
-@pytest.mark.parametrize(
-    ("form", "begin"),
-    [("text", "{}: node node7"), ("markdown", "# Report\n"), ("json", "{{\n"), ("html", "<!doctype html>")],
-)
-def test_every_format_is_printed(
-    dense: Path, moe: Path, form: str, begin: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["report", str(dense), str(moe), f"--format={form}", "--last=5s"], {}) == 0
-    output, errors = capsys.readouterr()
-    assert output.startswith(begin.format(dense))
-    assert output.endswith("\n")
-    assert not output.endswith("\n\n")
-    assert errors == ""
-
-
 def test_arguments_and_settings_reach_the_report(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--from=2s", "--to=12s", "--trim", "--port=mlx5_0", "--timescales=10ms,2s", "--resamples=200", "--seed=5"]
     found = told(capsys, dense, *words, "--least-change=0.05", "--analysis.active-threshold=1GB/s")
@@ -83,103 +65,6 @@ def test_times_of_the_clock_cut_too(dense: Path, capsys: pytest.CaptureFixture[s
     words = ("--from=2025-11-21T00:00:05Z", "--to=1763683210.0")
     run = told(capsys, dense, *words)["recordings"][0]
     assert (run["begin"][:19], run["end"][:19]) == ("2025-11-21T00:00:05", "2025-11-21T00:00:10")
-
-
-def test_all_faults_of_the_arguments_are_told_together(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--from=soon", "--timescales=10,0s", "--least-change=-1", "--resamples=5", "--seed=-1"]
-    code, errors = refused(capsys, "/nowhere.parquet", *words)
-    assert code == 2
-    assert errors.splitlines() == [
-        "ibpulse: flag --from: 'soon' is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z",
-        "ibpulse: flag --timescales: 10 has no unit; write it like 10ms, 5s or 1h30m",
-        "ibpulse: flag --timescales: '0s' is zero; give more than 0",
-        "ibpulse: flag --least-change: '-1' is not a number; write it like 0.01",
-        "ibpulse: flag --resamples: 5 is out of bounds; choose 100 to 100000",
-        "ibpulse: flag --seed: '-1' is not a whole number; choose 0 or more",
-    ]
-
-
-def test_a_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    code, errors = refused(capsys)
-    assert code == 2
-    assert errors == "ibpulse: no recording is given; name a file, or the address of a daemon with --url\n"
-
-
-def test_a_killed_recording_is_reported_as_far_as_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recording = play(DENSE, 10)
-    writer = RecordingWriter(tmp_path / "a.parquet", recording.meta)
-    writer.append(recording)
-    run = told(capsys, tmp_path / "a.parquet")["recordings"][0]
-    assert (run["complete"], run["values"]["window_seconds"]) == (False, pytest.approx(10.0))
-    writer.close()
-
-
-# files that are no recordings
-
-
-def missing(folder: Path, _: Path) -> Path:
-    return folder / "a.parquet"
-
-
-def empty(folder: Path, _: Path) -> Path:
-    (folder / "a.parquet").write_bytes(b"")
-    return folder / "a.parquet"
-
-
-def foreign(folder: Path, _: Path) -> Path:
-    (folder / "a.parquet").write_text("time,bytes\n1,2\n")
-    return folder / "a.parquet"
-
-
-def truncated(folder: Path, whole: Path) -> Path:
-    (folder / "a.parquet").write_bytes(whole.read_bytes()[:-2000])
-    return folder / "a.parquet"
-
-
-def of_another_program(folder: Path, _: Path) -> Path:
-    pq.write_table(pa.table({"time": [1]}), folder / "a.parquet")
-    return folder / "a.parquet"
-
-
-def of_a_newer_version(folder: Path, whole: Path) -> Path:
-    table = pq.read_table(whole)
-    header = {**json.loads(table.schema.metadata[KEY]), "ibpulse_recording_version": 99}
-    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(header)}), folder / "a.parquet")
-    return folder / "a.parquet"
-
-
-def hostile(folder: Path, whole: Path) -> Path:
-    """A recording that claims an interval with which its rows do not go together."""
-    table = pq.read_table(whole)
-    header = {**json.loads(table.schema.metadata[KEY]), "interval_ns": 1}
-    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(header)}), folder / "a.parquet")
-    return folder / "a.parquet"
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (missing, "cannot be read: No such file or directory; name another file"),
-        (empty, "is empty; record again"),
-        (foreign, "is not a recording: it is neither a Parquet file nor an Arrow stream; name another file"),
-        (truncated, "is cut off or damaged: "),
-        (
-            of_another_program,
-            "is not a recording of ibpulse: it lacks the metadata ibpulse_recording; name another file",
-        ),
-        (of_a_newer_version, "is of version 99, this program reads version 1; use a newer ibpulse"),
-        (hostile, "has its rows in another order than ibpulse writes them; use the file that ibpulse wrote"),
-    ],
-)
-def test_what_is_no_recording_is_named_and_nothing_is_printed(
-    make: object, sentence: str, tmp_path: Path, dense: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert callable(make)
-    path = make(tmp_path, dense)
-    code, errors = refused(capsys, dense, path)
-    assert code == 1
-    assert errors.startswith(f"ibpulse: recording {path} {sentence}")
-    assert errors.count("\n") == 1
 
 
 BRIEF = (

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from ibpulse.agent.config import Settings
-from ibpulse.agent.config.settings import ROWS
 from ibpulse.base.errors import ConfigError, RingError
 from ibpulse.cli import main
 from ibpulse.commands import VERBS, Verb
 from ibpulse.commands.options import Option
-from ibpulse.commands.parser import build_parser, setting_rows
-from tools.reference.__main__ import cli_markdown
 
 OPTIONS = (
     Option("directory", metavar="DIR", help="Where to look; 100%% of it."),
@@ -103,63 +100,3 @@ def test_a_fault_that_nobody_foresaw_is_not_hidden(probe: Probe) -> None:
     probe.ends_with = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError):
         main(["probe", "/x"], {})
-
-
-def test_a_verb_takes_only_the_flags_of_its_groups(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["probe", "/x", "--web.hosts=a"], {}) == 2
-    assert capsys.readouterr().err == "ibpulse: flag --web.hosts: no such flag; see `ibpulse probe --help`\n"
-    assert probe.seen == []
-
-
-def test_a_wrong_argument_of_the_verb_itself_exits_with_2(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["probe", "/x", "--depth=deep"], {}) == 2
-    assert (
-        capsys.readouterr().err == "ibpulse: argument --depth: invalid int value: 'deep'; see `ibpulse probe --help`\n"
-    )
-
-
-def test_positional_arguments_stand_in_the_usage(probe: Probe) -> None:
-    assert build_parser(VERBS["probe"]).usage == "ibpulse probe DIR [flag ...]"
-
-
-def test_the_usage_shows_what_must_be_given_and_what_may_be_given_more_than_once() -> None:
-    assert build_parser(VERBS["report"]).usage == "ibpulse report [RECORDING...] [flag ...]"
-    assert build_parser(VERBS["render"]).usage == "ibpulse render [RECORDING...] -o OUT [flag ...]"
-    assert build_parser(VERBS["import"]).usage == "ibpulse import FILE -o OUT --time=COLUMN [flag ...]"
-
-
-def test_the_page_of_commands_has_the_arguments_of_every_verb(probe: Probe) -> None:
-    page = cli_markdown()
-    assert (
-        "## ibpulse probe\n\nLooks.\n\n```sh\nibpulse probe DIR [flag ...]\n\n# example\nibpulse probe /x\n```" in page
-    )
-    assert "--parent" not in page
-    assert "| `DIR` |  | Where to look; 100% of it. |\n| `--depth` | `3` | How deep. |" in page
-    assert "| `--seed` | `0` | Of chance. |\n| `--fault` |  | Again and again. |\n| `--slow` |  | No hurry. |" in page
-    assert "the settings of [slow](configuration.md#slow), [log](configuration.md#log) as flags." in page
-
-
-SAMPLES = {"path.sysfs", "sampler.interval", "sampler.scheduler", "sampler.cpu", "topology.file", "slow.interval"} | {
-    "ports.include",
-    "ports.exclude",
-    "ports.roles",
-}
-
-
-def test_each_verb_offers_the_settings_that_it_reads() -> None:
-    offered = {name: {row.name for row in setting_rows(verb)} for name, verb in VERBS.items()}
-    of_nodes = {row.name for row in ROWS if row.group == "nodes"}
-    everything = {row.name for row in ROWS} - of_nodes
-    assert offered["serve"] == everything
-    assert offered["config"] == everything | of_nodes
-    assert offered["demo"] == everything - {"path.sysfs", "ring.dir"}
-    assert offered["record"] == SAMPLES | {"analysis.active-threshold", "log.level", "log.format"}
-    assert SAMPLES < offered["top"] < everything
-    assert "web.listen-address" in offered["top"] & offered["doctor"]
-    assert {"ring.dir", "capture.dir", "sampler.history"} < offered["doctor"]
-    assert not {name for name in offered["doctor"] if name.startswith(("log.", "capture.rules", "slow.", "web.max"))}
-    assert offered["simulate"] == offered["replay"] == {"log.level", "log.format"}
-    assert offered["import"] == set()
-    assert offered["model"] == {"analysis.active-threshold"}
-    assert of_nodes < offered["gateway"]
-    assert "capture.allow-unauthenticated" in offered["gateway"]

@@ -51,17 +51,6 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         load(tmp_path / "a.parquet")
 
 
-def test_a_directory_is_no_recording(tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match="cannot be read: Is a directory; name another file"):
-        load(tmp_path)
-
-
-def test_an_empty_file_is_empty(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"")
-    with pytest.raises(RecordingError, match="a is empty; record again"):
-        load(tmp_path / "a")
-
-
 @pytest.mark.parametrize("begin", [b"time,rate\n", b"PK\3\4", b"\0" * 4096])
 def test_a_foreign_file_is_no_recording(tmp_path: Path, begin: bytes) -> None:
     (tmp_path / "a").write_bytes(begin)
@@ -178,11 +167,6 @@ def test_a_table_that_is_no_recording_is_told(
     rewrite(path, change)
     with pytest.raises(RecordingError, match=f"recording .*a.parquet {sentence}"):
         load(path)
-
-
-def test_plain_strings_do_as_well_as_a_dictionary(path: Path) -> None:
-    rewrite(path, lambda table: table.set_column(1, "device", table.column("device").cast(pa.string())))
-    assert load(path) == make_recording(500)
 
 
 def test_row_groups_that_do_not_follow_each_other_are_told(path: Path) -> None:
