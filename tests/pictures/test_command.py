@@ -62,13 +62,6 @@ def test_time_and_ports_can_be_selected(tmp_path: Path, moe: str) -> None:
     assert "node bandwidth (GB/s), transmit<" in said
 
 
-def test_from_and_to_take_durations_and_times(tmp_path: Path, moe: str) -> None:
-    for begin in ("1s", "2025-11-21T00:00:01Z"):
-        out = tmp_path / "out.svg"
-        assert render(moe, "-o", str(out), f"--from={begin}", "--to=3s", "--force") == 0
-        assert "2025-11-21 00:00:01 UTC · 2 s at 10 ms" in out.read_text()
-
-
 def test_a_direction_halves_what_is_even(tmp_path: Path) -> None:
     recording = record(np.full((2, 2, 50), 10e9))
     alone = keep_direction(recording, "receive")
@@ -120,26 +113,9 @@ def test_invalid_arguments_are_refused_in_one_sentence(
     assert len(said.splitlines()) == 1
 
 
-def test_too_many_recordings_are_refused(dense: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "3 recordings given, but a heatmap takes at most 2" in refused(capsys, dense, dense, dense, "-o", "a.png")
-
-
-def test_an_empty_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.parquet").touch()
-    assert "a.parquet is empty; record again" in refused(capsys, str(tmp_path / "a.parquet"), "-o", "a.png")
-
-
 def test_a_recording_of_holes_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = saved(tmp_path / "a.parquet", record(np.full((1, 2, 9), np.nan)))
     assert "recording a has no values for mlx5_0:1; choose other" in refused(capsys, name, "-o", "a.png")
-
-
-def test_missing_direction_makes_sum_missing(tmp_path: Path) -> None:
-    rates = np.full((1, 2, 100), 10e9)
-    rates[0, 1, 30:50] = np.nan
-    out = tmp_path / "out.svg"
-    assert render(saved(tmp_path / "a.parquet", record(rates)), "-o", str(out)) == 0
-    assert "20.0 % missing" in out.read_text()
 
 
 def test_utilisation_needs_a_line_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,14 +150,6 @@ def test_an_existing_picture_is_only_replaced_on_request(
     assert ">A run<" in out.read_text()
     other = str(tmp_path / "b.svg")
     assert "2 titles for 1 recordings" in refused(capsys, dense, "-o", other, "--title=B", "--title=C")
-
-
-def test_silence_at_both_ends_is_trimmed(tmp_path: Path) -> None:
-    rates = np.zeros((1, 2, 100))
-    rates[:, :, 20:70] = 10e9
-    out = tmp_path / "out.svg"
-    assert render(saved(tmp_path / "a.parquet", record(rates)), "-o", str(out), "--trim") == 0
-    assert "0.5 s at 10 ms" in out.read_text()
 
 
 def test_gif_size_is_announced_before_writing(tmp_path: Path, moe: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -194,12 +194,3 @@ def test_text_page_and_picture_have_both_sides(file: Path, tmp_path: Path, capsy
     assert 'src="data:image/svg+xml;base64,' in page
     assert "a&lt;b&gt;.parquet" in page
     assert "a<b>" not in page
-
-
-def test_what_cannot_be_drawn_or_read_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["model", "--model=qwen2.5-7b", "--nodes=2", "-o", str(tmp_path / "x.png")], {}) == 2
-    assert "samples of this job are not predicted; give --step" in capsys.readouterr().err
-    assert main(["model", "--model=qwen2.5-7b", "--nodes=2", "-o", "x.pdf"], {}) == 2
-    assert "'x.pdf' is not a picture; end it with .png or .svg" in capsys.readouterr().err
-    assert main(["model", "--job=qwen2.5-7b-fsdp", "--against=x", "--last=soon"], {}) == 2
-    assert "flag --last: 'soon' is not a duration" in capsys.readouterr().err

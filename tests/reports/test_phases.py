@@ -125,14 +125,6 @@ def test_phases_are_those_of_the_covered_part(options: ReportOptions, kinds: lis
         assert run_of(recording, options).phases.remarks == (remark,)
 
 
-def test_times_are_right_after_a_fractional_start() -> None:
-    recording = with_storage(rates_of_a_job())
-    report = report_of(recording, options=ReportOptions(begin=Moment(4_370_000_000, True)))
-    found = json.loads(render_json(report))["recordings"][0]["phases"]
-    assert [phase["begin"][14:-1] for phase in found] == [f"00:35.{0:09}"] * 2 + ["00:59.850000000", "01:28.500000000"]
-    assert "  +30.63 s  00:00:35.000 UTC  first regular step" in render_text(report)
-
-
 def test_counters_that_change_less_often_are_less_certain() -> None:
     recording = with_storage(rates_of_a_job())
     ports = tuple(replace(port, resolution_seconds=0.1) for port in recording.meta.ports)
@@ -174,10 +166,6 @@ def test_possible_link_down_is_no_barrier(events: tuple[Event, ...], barrier: bo
     assert (("barrier", True) in phases_in(with_storage(rates_of_a_job(), events))) == barrier
 
 
-def test_link_may_start_down() -> None:
-    assert phases_in(with_storage(rates_of_a_job(), (flap(0.5),)))[0] == ("first-traffic", False)
-
-
 def test_rail_never_up_is_ignored() -> None:
     rates = rates_of_a_job()
     rates[1] = np.nan
@@ -214,17 +202,6 @@ def test_missing_data_at_start_is_remarked() -> None:
     rates[:, :, :3600] = np.nan
     remark = "Data is missing before its first active sample, so its first traffic and first step are not known."
     assert run_of(with_storage(rates)).phases.remarks == (remark,)
-
-
-def test_many_phases_are_counted_and_not_shown() -> None:
-    steps = wave(10 * GB, 35, 15, 12)
-    rates = np.concatenate([np.concatenate((steps, np.zeros((1, 2, 200))), axis=2) for _ in range(25)], axis=2)
-    report = report_of(record(rates))
-    text = " ".join(render_text(report).split())
-    assert text.count("quiet at a barrier") == 20
-    count = len(json.loads(render_json(report))["recordings"][0]["phases"])
-    assert count == 24
-    assert "4 more phases; --format=json lists them." in text
 
 
 def test_guessed_phase_has_a_reason() -> None:
@@ -286,14 +263,6 @@ def test_utilisation_follows_a_rate_that_changed() -> None:
     assert found["peak_utilization_ratio"] == pytest.approx(40 * GB / (4 * LINE / 2))
 
 
-def test_temporary_rail_counts_as_rail() -> None:
-    other = replace(UP, rail=False)
-    recording = record(wave(GB, 20, 30, 10, ports=2), events=(change(2, other, UP),))
-    ports = (recording.meta.ports[0], replace(recording.meta.ports[1], rail=False))
-    recording = replace(recording, meta=replace(recording.meta, ports=ports))
-    assert run_of(recording).values["rails"] == 2
-
-
 def test_every_format_lists_the_events_with_their_times() -> None:
     report = report_of(record(flapped(), events=FLAP), record(flapped()))
     text = render_text(report)
@@ -338,10 +307,3 @@ def test_many_events_are_counted_and_not_shown() -> None:
         assert rendered.count("link-down") == 20
         assert all(words in " ".join(rendered.replace("\\", "").split()) for words in more)
     assert len(json.loads(render_json(report))["recordings"][0]["events"]) == 50
-
-
-def test_text_of_an_event_is_not_markup() -> None:
-    event = replace(change(1, None, None), text="<script>x</script> *a*")
-    report = report_of(record(wave(GB, 20, 30, 40), events=(event,)))
-    assert "<script>" not in render_page(report)
-    assert r"\*a\*" in render_markdown(report)

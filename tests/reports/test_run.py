@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ibpulse.cli import main
-from ibpulse.core.recordings import Recording, save
-from ibpulse.workbench.reports.formats import render_text
+from ibpulse.core.recordings import Recording
 from ibpulse.workbench.reports.run import Run
 from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import CAPTURED_RAILS, DENSE, MOE, Fsdp, Square
-from tests.reports.recordings import LINE, SECOND_NS, START_NS, TICK_NS, play, record, report_of, run_of, wave
+from tests.reports.recordings import LINE, SECOND_NS, TICK_NS, play, record, report_of, run_of, wave
 
 SECONDS = 60
 GB = 1e9
@@ -209,17 +205,6 @@ def test_slow_counters_hide_single_sample_statistics() -> None:
     assert run.values["signature"] == "unknown"
 
 
-def test_unrecorded_direction_is_unknown() -> None:
-    recording = play(DENSE, 20)
-    recording.bytes_per_second[:, 1], recording.seconds[:, 1] = np.nan, 0.0
-    run = run_of(recording)
-    truth = Schedule(DENSE).truth(0, 20 * SECOND_NS, directions=(0,))
-    assert run.recorded == (True, False)
-    assert run.values["receive_bytes_per_second"] is None
-    assert value(run, "mean_bytes_per_second") == pytest.approx(truth.mean, rel=1e-6)
-    assert value(run, "line_bytes_per_second") == 8 * LINE
-
-
 def test_irregular_traffic_is_resampled_in_blocks() -> None:
     rng = np.random.default_rng(4)
     rates = np.broadcast_to(rng.gamma(2.0, 5 * GB, 6000), (1, 2, 6000))
@@ -246,13 +231,6 @@ def test_silence_is_silence_and_not_unknown() -> None:
     assert (run.values["signature"], run.values["signature_confidence"]) == ("idle", 1.0)
 
 
-def test_single_sample_has_a_mean_only() -> None:
-    run = run_of(record(np.full((1, 2, 1), 3 * GB)))
-    assert value(run, "mean_bytes_per_second") == pytest.approx(6 * GB)
-    assert run.values["burstiness_cv_10ms"] is None
-    assert (run.units, run.spreads) == ("", {})
-
-
 def test_interval_may_not_divide_a_second() -> None:
     run = run_of(
         record(wave(10 * GB, 2, 3, 60), tick_ns=300_000_000), ReportOptions(timescales_ns=(300_000_000, 600_000_000))
@@ -261,11 +239,6 @@ def test_interval_may_not_divide_a_second() -> None:
     assert value(run, "burstiness_cv_300ms") == pytest.approx(0.0, abs=1e-6)
     # bins of two ticks over five: 2, 0, half, half, 0 by turns, of which three are active
     assert value(run, "burstiness_cv_600ms") == pytest.approx(np.std([2, 1, 1]) / np.mean([2, 1, 1]))
-
-
-def test_the_window_is_told_as_wall_time() -> None:
-    run = run_of(record(wave(GB, 1, 1, 50)))
-    assert (run.start_ns, run.end_ns) == (START_NS, START_NS + SECOND_NS)
 
 
 def test_active_quantiles_use_active_samples() -> None:
@@ -357,34 +330,3 @@ def test_bounds_follow_closed_form(half: Recording) -> None:
 def test_a_known_activity_of_the_gpus_narrows_them(half: Recording, computing: float, low: float, high: float) -> None:
     run = run_of(half, ReportOptions(gpu_active=(computing,)))
     assert [run.values[key] for key in BOUNDS[1:]] == pytest.approx([low, high], abs=1e-9)
-
-
-def test_changes_of_bounds_are_not_marked(half: Recording) -> None:
-    text = render_text(report_of(half, half))
-    section = text[text.index("Overlap, bounds from the wire") :].splitlines()[1:4]
-    assert [line.split("  ")[1] for line in section] == [
-        "wire time, low bound",
-        "exposed, low bound",
-        "exposed, high bound",
-    ]
-    assert not set(BOUNDS) & set(report_of(half, half).changes[0].by_key)
-
-
-def test_without_steps_or_samples_there_are_no_bounds(half: Recording) -> None:
-    steady = run_of(record(np.full((1, 2, 3000), 1e9)))
-    assert {steady.values[key] for key in BOUNDS} == {None}
-
-
-def test_gpu_active_applies_to_each_recording(
-    half: Recording, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = str(tmp_path / "half.parquet")
-    save(Path(path), half)
-    assert main(["report", path, path, "--gpu-active=0.3", "--gpu-active=0.7", "--format=json"], {}) == 0
-    runs = json.loads(capsys.readouterr().out)["recordings"]
-    highs = [run["values"]["exposed_seconds_upper"] for run in runs]
-    assert highs == pytest.approx([0.2, 0.15])
-    assert main(["report", path, "--gpu-active=1.5", "--gpu-active=0.5"], {}) == 2
-    faults = capsys.readouterr().err
-    assert "flag --gpu-active: 1.5 is out of bounds; choose 0 to 1" in faults
-    assert "flag --gpu-active: given 2 times for 1 recordings; give it once, or once for each" in faults

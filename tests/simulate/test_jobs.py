@@ -104,16 +104,6 @@ def test_hanging_job_keeps_its_document(tmp_path: Path) -> None:
     played.fabric.close()
 
 
-def test_without_jobs_the_workload_goes_on(tmp_path: Path) -> None:
-    played = Played(tmp_path)
-    played.tell(SECOND, jobs={})
-    silent = played.at(SECOND)
-    np.testing.assert_array_equal(played.at(5 * SECOND), silent)
-    played.tell(6 * SECOND, workload="constant")
-    np.testing.assert_array_equal(played.at(8 * SECOND) - silent, 50_000_000_000)
-    played.fabric.close()
-
-
 def test_job_traffic_stays_within_line_rate(tmp_path: Path) -> None:
     """At half of the line rate, the bytes of 1 ms of the line take 2 ms."""
     played = Played(tmp_path)
@@ -246,12 +236,6 @@ def test_hot_rail_carries_more_on_every_node(rails: int) -> None:
         others = [each for each in np.delete(total, min(HOT_RAIL, rails - 1), axis=0) if each.any()]
         assert (hot > 0).all()
         assert all(hot == pytest.approx(each / 0.75, rel=1e-4) for each in others)
-
-
-def test_collectives_span_all_nodes() -> None:
-    member = shared(DENSE)[0].workload
-    assert isinstance(member, RingMember)
-    assert member.workload.ranks == 32  # type: ignore[attr-defined]
 
 
 def test_latest_within_respects_the_limit() -> None:

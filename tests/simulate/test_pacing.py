@@ -196,11 +196,6 @@ def test_on_time_every_read_shows_the_schedule(tmp_path: Path, workload: Workloa
     assert (machine.slips.count, machine.slips.total_ns) == (0, 0)
 
 
-def test_small_delays_of_reads_and_writes_cost_nothing(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, DENSE, chance(13, 1.0, 2 * MS), chance(14, 1.0, MS)).run(1000)
-    assert machine.slips.count == 0
-
-
 @pytest.mark.parametrize(("late_ns", "slipped"), [(5 * MS, 1), (3 * TICK + MS, 3), (3 * TICK + 5 * MS, 4)])
 def test_late_writes_raise_no_peak(tmp_path: Path, late_ns: int, slipped: int) -> None:
     rate = LINE_BYTES_PER_SECOND / 4

@@ -183,10 +183,6 @@ def test_integer_rate_does_not_overflow() -> None:
     assert set(np.diff(flowed).tolist()) == {200_000_000}
 
 
-def test_constant_defaults_to_half_line_rate() -> None:
-    assert Schedule(Constant(), rails=1).truth(0, MINUTE_NS, rails=[0], directions=(1,)).mean == pytest.approx(25e9)
-
-
 def test_idle_has_no_mean_when_active() -> None:
     truth = Schedule(Idle()).truth(0, MINUTE_NS)
     assert (truth.mean, truth.peak, truth.duty) == (0, 0, 0)
@@ -197,16 +193,6 @@ def test_idle_has_no_mean_when_active() -> None:
 def test_workloads_are_made_by_name_and_options() -> None:
     assert make_workload("square", period_ns=20 * MS, duty=0.25, rate_bytes_per_second=None) == Square(20 * MS, 0.25)
     assert [make_workload(name).name for name in WORKLOADS] == list(WORKLOADS)
-
-
-def test_an_unknown_workload_is_refused_with_the_list() -> None:
-    with pytest.raises(ConfigError, match='unknown workload "sparse"; choose one of dense, moe, expert-parallel'):
-        make_workload("sparse")
-
-
-def test_an_option_of_another_workload_is_refused() -> None:
-    with pytest.raises(ConfigError, match='workload "idle" has no option "duty": it has none'):
-        make_workload("idle", duty=0.5)
 
 
 @pytest.mark.parametrize(("period_ns", "duty"), [(1, 0.5), (100, 0.0), (100, 1.0)])
