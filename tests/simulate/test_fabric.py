@@ -14,7 +14,7 @@ import pytest
 
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError, FabricError
-from ibpulse.workbench.simulate.fabric import REQUEST_BYTES, START_WORDS, SimulatedFabric, parse_control, run_fabric
+from ibpulse.workbench.simulate.fabric import REQUEST_BYTES, START_WORDS, SimulatedFabric, parse_control
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import SimulatedCounterFile
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Idle, Square, Stretched
@@ -341,7 +341,10 @@ def test_fabric_runs_on_the_real_clock(tmp_path: Path) -> None:
 
     begin = time.time_ns()
     schedule = Schedule(Square(20_000_000, 0.5, RATE), rails=1, start_ns=begin)
-    run_fabric(tmp_path, schedule, 1_000_000, Stop(), faults={"stuck": []})
+    fabric = SimulatedFabric(tmp_path, schedule, 1_000_000)
+    fabric.build(begin, {"stuck": []})
+    fabric.run(Stop())
+    fabric.close()
     words = int((tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text()) - START_WORDS[0]
     assert 0 < words <= schedule.port_bytes(time.time_ns() + 1_000_000, 0, 0) // 4
 

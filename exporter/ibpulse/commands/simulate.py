@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from ibpulse.base.values import RATE, RATIO, TIME, Kind
 from ibpulse.core.defaults import SAMPLING_INTERVAL_NS
 from ibpulse.core.model import ROLES
 from ibpulse.core.recordings import RecordingMeta, read_meta, scan
-from ibpulse.workbench.simulate.fabric import FAULTS_FILE, run_fabric
+from ibpulse.workbench.simulate.fabric import FAULTS_FILE, SimulatedFabric
 from ibpulse.workbench.simulate.faults import FAULTS, parse_faults
-from ibpulse.workbench.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes, run_fleet
+from ibpulse.workbench.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes
 from ibpulse.workbench.simulate.jobs import JOBS_EXAMPLE, JOBS_FOLDER
 from ibpulse.workbench.simulate.replay import Player, Replay
 from ibpulse.workbench.simulate.timeline import Schedule
@@ -70,11 +71,15 @@ def run_simulate(arguments: argparse.Namespace, settings: Settings) -> int:
         fleet = SimulatedFleet(
             arguments.directory, nodes, workload, arguments.seed, arguments.ports, interval_ns, arguments.management
         )
-        run_fleet(fleet, stop_on_signals(), faults)
+        with closing(fleet):
+            fleet.build(faults)
+            fleet.run(stop_on_signals())
         return 0
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
-    stop = stop_on_signals()
-    run_fabric(arguments.directory, schedule, interval_ns, stop, arguments.management, faults, arguments.jobs)
+    fabric = SimulatedFabric(arguments.directory, schedule, interval_ns, arguments.management, arguments.jobs)
+    with closing(fabric):
+        fabric.build(time.time_ns(), faults)
+        fabric.run(stop_on_signals())
     return 0
 
 

@@ -24,7 +24,7 @@ from ibpulse.workbench.reports.span import Outside, ReportOptions, choose_window
 from ibpulse.workbench.reports.table import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.figure import Figure
 
@@ -39,6 +39,7 @@ FACTS = (
     ("idle_rails", "idle rails"),
 )
 """Key numbers of a run, by their row in the report; the row without a name is the CV at the finest timescale."""
+STILLS = ("heatmap", "distribution")
 FINEST_NS = 10_000_000
 PAGE_PIXELS = 1800
 
@@ -148,18 +149,39 @@ class Picture:
         return f"<ibpulse.Picture of {width:.1f} x {height:.1f} inches; notebooks show it, save() writes it>"
 
 
-def draw_runs(runs: Sequence[PictureRun], kind: str, **options: Any) -> Picture:
-    """A still picture, `heatmap` or `distribution`, of some runs; `options` are those of `PictureOptions`."""
-    from ibpulse.workbench.pictures.distribution import draw_distribution  # matplotlib is optional
+def render(
+    kind: str,
+    runs: Sequence[PictureRun],
+    output: Path,
+    options: PictureOptions,
+    announce: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Draw the runs as a picture of that kind into the file; `announce` gets a sentence if that takes long."""
+    # matplotlib is optional
+    from ibpulse.workbench.pictures.animation import save_animation
+    from ibpulse.workbench.pictures.panels import save_figure
+
+    if kind == "animation":
+        save_animation(runs, output, options, announce)
+    else:
+        save_figure(_draw(kind, runs, options), output, options.theme)
+
+
+def _draw(kind: str, runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
+    from ibpulse.workbench.pictures.distribution import draw_distribution
     from ibpulse.workbench.pictures.heatmap import draw_heatmap
 
-    draw = {"heatmap": draw_heatmap, "distribution": draw_distribution}.get(kind)
-    if draw is None:
+    return {"heatmap": draw_heatmap, "distribution": draw_distribution}[kind](runs, options)
+
+
+def draw_runs(runs: Sequence[PictureRun], kind: str, **options: Any) -> Picture:
+    """A still picture, `heatmap` or `distribution`, of some runs; `options` are those of `PictureOptions`."""
+    if kind not in STILLS:
         raise PictureError(f"{kind!r} is not a kind of picture; use 'heatmap' or 'distribution'")
     if len(runs) > KINDS[kind].most_runs:
         raise PictureError(f"{len(runs)} recordings given, but a {kind} takes at most {KINDS[kind].most_runs}")
     chosen = PictureOptions(**{"width_pixels": 1400, "dpi": 140, **options})
-    return Picture(draw(runs, chosen), chosen.theme)
+    return Picture(_draw(kind, runs, chosen), chosen.theme)
 
 
 def draw_report(report: Report, recordings: Sequence[tuple[Recording, Outside]]) -> PagePicture:

@@ -470,21 +470,3 @@ class SimulatedFabric:
             if wanted != nic.counters.faults:
                 log.info("%s: %s", nic.device.name, wanted)
                 nic.apply(wanted, at_ns)
-
-
-def run_fabric(
-    directory: Path,
-    schedule: Schedule,
-    interval_ns: int,
-    stop: Stop,
-    management: bool = False,
-    faults: Mapping[str, object] | None = None,
-    jobs: int = 0,
-) -> None:
-    """Builds a fabric and keeps it up to date until stopped."""
-    fabric = SimulatedFabric(directory, schedule, interval_ns, management, jobs)
-    try:
-        fabric.build(time.time_ns(), faults)
-        fabric.run(stop)
-    finally:
-        fabric.close()
