@@ -4,10 +4,8 @@ import re
 
 import pytest
 
-from ibpulse.agent.config.declaration import Setting
 from ibpulse.agent.config.settings import ROWS
 from ibpulse.base.errors import ConfigError
-from ibpulse.base.values import RATIO
 from ibpulse.commands import VERBS, Verb, group_overview
 from ibpulse.commands.parser import build_parser, find_verb, parse, split_verb
 from tests.tables import for_each
@@ -24,11 +22,6 @@ def test_an_address_may_follow_flags() -> None:
     for words in (["a.parquet", "node7:10055", "--trim"], ["a.parquet", "--trim", "node7:10055"]):
         parsed = parse(VERBS["record"], words)
         assert (parsed.arguments.address, parsed.faults) == ("node7:10055", ())
-
-
-def test_a_percent_sign_in_a_sentence_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.commands.parser.ROWS", (Setting("log.share", RATIO, "5%", "At most 5% of all."),))
-    assert "At most 5% of all. (default: 5%;" in squeezed(build_parser(CONFIG, show_settings=True).format_help())
 
 
 def test_settings_are_handed_over_as_texts_apart_from_the_verbs_own_arguments() -> None:

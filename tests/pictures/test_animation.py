@@ -50,11 +50,6 @@ def test_gif_has_all_frames_and_their_duration(gif: Path) -> None:
         assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(picture)) == 2000
 
 
-@pytest.mark.parametrize(("speed", "frames"), [(1.0, 20), (0.5, 40), (3.0, 7)])
-def test_speed_makes_fewer_frames_or_more(speed: float, frames: int) -> None:
-    assert count_frames([take(rails())], replace(MOVING, speed=speed)) == frames
-
-
 def test_too_many_frames_are_refused() -> None:
     with pytest.raises(
         PictureError, match=r"of 2 s would have 20000 frames, but the maximum is 6000; cut it with --last"
@@ -116,16 +111,6 @@ def test_frame_shows_down_links_and_events() -> None:
     assert set(np.delete(quiet[:, 0], lines).tolist()) == {BACKGROUND}
     bar = picture[band.bars.top + band.row : band.bars.top + 2 * band.row, band.bars.left + 1 : band.bars.left + 20]
     assert ((bar == DOWN).all(axis=1).nonzero()[0] == lines).all()
-
-
-def test_long_window_shows_column_maxima() -> None:
-    rates = np.zeros((1, 5000))
-    rates[0, 2345] = 100e9
-    options = replace(MOVING, window_ns=50 * 10**9)
-    scale = choose_scale([take(rates)], options)
-    band = lay_out_animation([take(rates)], scale, options).bands[0]
-    assert band.ticks > 1
-    assert build_motion(take(rates), band, scale, 5, options).strip.max() >= LEVELS - 1
 
 
 def test_without_ffmpeg_an_mp4_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

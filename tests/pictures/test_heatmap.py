@@ -96,13 +96,6 @@ def test_down_link_is_a_line(tmp_path: Path, theme: str) -> None:
     assert count_colour(row[len(row) // 2 - 1 : len(row) // 2 + 1], THEMES[theme].down) == 2 * row.shape[1]
 
 
-def test_column_with_traffic_is_not_down() -> None:
-    rates, down = np.zeros((1, 50_000)), np.zeros((1, 50_000), dtype=np.bool_)
-    rates[0, :100], down[0, 101:] = 90e9, True
-    highest, _ = maps(draw_heatmap([take(rates, down=down)], STILL))
-    assert np.isfinite(highest[0]).nonzero()[0].tolist() == [0, 1]
-
-
 def test_events_are_numbered_and_told(tmp_path: Path) -> None:
     render("heatmap", [incident()], tmp_path / "a.svg", STILL)
     said = texts(tmp_path / "a.svg").splitlines()

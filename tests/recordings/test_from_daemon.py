@@ -180,11 +180,6 @@ def test_a_history_without_samples_is_refused(history: Canned) -> None:
         fetch_recent(history.url, 10 * 10**9)
 
 
-def test_a_daemon_that_is_not_there_is_refused() -> None:
-    with pytest.raises(DaemonError, match="does not answer"):
-        fetch_recent("http://127.0.0.1:9", 10**9)
-
-
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
 DOWN = PortState("DOWN", "Polling", False, 50e9, True)
 PORTS = (RecordedPort("mlx5_0", 1),)

@@ -164,19 +164,6 @@ def test_a_port_that_appears_has_no_state_before_and_one_that_disappears_none_af
     assert early.ports[1] == PORTS[1]
 
 
-def test_events_of_other_ports_and_without_states_change_nothing() -> None:
-    events = (changed(1, UP, DOWN, "mlx5_9:1"), Event(START_NS, "clock-step", "", "The clock was set."))
-    recording = recording_of(events)
-    assert actives(recording) == [True] * 10
-    assert recording.states.names() == ["mlx5_0:1", "mlx5_1:1"]
-
-
-def test_a_file_has_the_events(tmp_path: Path) -> None:
-    save(tmp_path / "a.parquet", recording_of(FLAP))
-    assert load(tmp_path / "a.parquet") == recording_of(FLAP)
-    assert load(tmp_path / "a.parquet").meta.events == FLAP
-
-
 def test_events_of_a_growing_file_survive_a_kill(tmp_path: Path) -> None:
     path, whole = tmp_path / "a.parquet", recording_of(())
     writer = RecordingWriter(path, whole.meta)
@@ -351,14 +338,6 @@ def test_the_ports_of_a_job_follow_from_the_events() -> None:
     assert [(each.ports, each.since, each.until) for each in second.holdings] == [(NEXT.ports, STORY[1], None)]
 
 
-def test_a_job_that_came_back_is_two_each_with_its_own_time() -> None:
-    again = recorded(job("1", "mlx5_1"), began=80)
-    events = (*STORY, event(80, "job-began", again.job))
-    found = trace_holdings((JOBS[0], again), events)
-    assert [len(each.holdings) for each in found] == [2, 1]
-    assert found[1].holdings[0].since == events[-1]
-
-
 @pytest.mark.parametrize(
     ("first", "end", "expected"),
     [
@@ -430,19 +409,6 @@ def test_very_many_jobs_of_one_id_and_events_are_traced_at_once() -> None:
 def test_very_many_changes_of_a_job_in_a_file_that_grew_take_time_in_proportion() -> None:
     (found,) = trace_jobs([event(2, "job-change", MOVED)] * 30_000, [recorded(BEFORE)])
     assert len(found.holdings) == 30_001
-
-
-def test_a_file_without_jobs_has_none(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    save(path, whole())
-    table = pq.read_table(path)
-    about = json.loads(table.schema.metadata[KEY])
-    for gone in ("jobs", "jobs_left_out"):
-        del about[gone]
-    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(about)}), path)
-    assert load(path).meta.jobs == ()
-    pq.write_table(table.replace_schema_metadata({KEY: json.dumps({**about, "jobs": [{"job_id": "1"}]})}), path)
-    assert [each.job.claim.id for each in load(path).meta.jobs] == ["1"]
 
 
 def test_the_jobs_of_a_daemon_are_asked_for() -> None:

@@ -17,7 +17,7 @@ from ibpulse.base.errors import ConfigError, FabricError
 from ibpulse.workbench.simulate.fabric import REQUEST_BYTES, START_WORDS, SimulatedFabric, parse_control
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import SimulatedCounterFile
-from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Idle, Square, Stretched
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Square, Stretched
 
 SECOND = 1_000_000_000
 TICK = 10_000_000
@@ -90,12 +90,6 @@ def test_device_appears_with_its_counter_values(tmp_path: Path, monkeypatch: pyt
     assert count(fabric, "mlx5_0") == START_WORDS[0]
     assert count(fabric, "mlx5_1", "port_rcv_data") == START_WORDS[1] + 1
     assert count(fabric, "mlx5_0", "port_xmit_packets") > 0
-
-
-def test_packets_follow_once_a_second(fabric: SimulatedFabric) -> None:
-    assert moved(fabric, "mlx5_0", 2, "port_xmit_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
-    assert moved(fabric, "mlx5_0", 2, "unicast_rcv_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
-    assert count(fabric, "mlx5_0", "multicast_xmit_packets") == count(fabric, "mlx5_0", "symbol_error") == 0
 
 
 def test_an_idle_rail_counts_nothing_and_goes_on(fabric: SimulatedFabric) -> None:
@@ -264,13 +258,6 @@ def test_bad_faults_file_is_logged_and_ignored(fabric: SimulatedFabric, caplog: 
     assert messages[0].startswith(f"faults file rejected, keeping the current faults: {fabric.faults_file}: not JSON")
 
 
-def test_an_unreadable_faults_file_changes_nothing(fabric: SimulatedFabric, caplog: pytest.LogCaptureFixture) -> None:
-    switch(fabric, {"idle-rail": ["mlx5_0"]})
-    fabric.faults_file.write_bytes(b"\xff")
-    assert moved(fabric, "mlx5_0", 0.6) == 0
-    assert f"{fabric.faults_file}: byte 0 is not UTF-8" in caplog.text
-
-
 def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
     (tmp_path / "class/mine").write_text("mine")
@@ -369,12 +356,6 @@ def counter(fabric: SimulatedFabric, rail: int = 0) -> int:
 )
 def test_the_faults_file_can_name_a_workload(text: str, workload: object) -> None:
     assert parse_control(text, ["mlx5_0"], "here").workload == workload
-
-
-def test_faults_are_read_with_a_workload() -> None:
-    found = parse_control('{"workload": "idle", "idle-rail": ["mlx5_0"]}', ["mlx5_0"], "here")
-    assert found.workload == Idle()
-    assert found.faults["mlx5_0"].flow == 0.0
 
 
 @pytest.mark.parametrize(

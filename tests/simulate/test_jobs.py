@@ -14,7 +14,7 @@ from ibpulse.agent.jobs.job_documents import read_job_documents
 from ibpulse.agent.jobs.owners import place_jobs
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError
-from ibpulse.workbench.simulate.fabric import FAULTS_EVERY_NS, SimulatedFabric, parse_control
+from ibpulse.workbench.simulate.fabric import SimulatedFabric, parse_control
 from ibpulse.workbench.simulate.jobs import (
     HOT_RAIL,
     JOBS_FOLDER,
@@ -128,22 +128,6 @@ def test_two_jobs_have_their_own_rhythm() -> None:
         ["1004", "1005"],
     ]
     assert plan_jobs(1, Square(), NAMES, 0) == {"1001": SimulatedJob(Square(), tuple(NAMES))}
-
-
-def test_planned_jobs_end_at_their_time(tmp_path: Path) -> None:
-    played = Played(tmp_path, jobs=2)
-    assert played.owners() == {"1001": FIRST, "1002": SECOND_HALF}
-    played.at(240 * SECOND - FAULTS_EVERY_NS)
-    before = played.at(240 * SECOND)
-    after = played.at(250 * SECOND) - before
-    assert played.owners() == {"1002": SECOND_HALF}
-    assert not after[:4].any()
-    assert after[4:].all()
-    played.at(270 * SECOND)
-    assert played.owners() == {"1002": SECOND_HALF, "1003": FIRST}
-    # a new fabric knows no earlier job
-    played.fabric.close()
-    assert Played(tmp_path, jobs=1).owners() == {"1001": NAMES}
 
 
 EXAMPLE = '{"7": {"workload": "moe", "devices": ["mlx5_0", "mlx5_1"]}}'

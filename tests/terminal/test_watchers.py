@@ -176,16 +176,6 @@ def test_the_summary_is_made_every_other_second(ring: Ring) -> None:
     assert ends == [10000] * 4 + [12000] * 4 + [14000] * 2
 
 
-@pytest.mark.parametrize(("interval_ms", "bin_ms"), [(1, 100), (10, 100), (40, 120), (200, 200), (1000, 1000)])
-def test_a_bin_is_a_whole_number_of_ticks(tmp_path: Path, interval_ms: int, bin_ms: int) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0"), interval_ms=interval_ms, seconds=60)
-    ring.write("mlx5_0:1", TRAFFIC, 1, 20_000 // interval_ms)
-    seen = fetch(ring, 20_000 // interval_ms, 8)
-    assert seen.bin_ns == bin_ms * MS
-    assert seen.rails[0].peaks.shape == (2, 8)
-    assert seen.rails[0].means[1] == pytest.approx(4e9)
-
-
 UP, DOWN = PortState("ACTIVE", "", True, RATE, True), PortState("DOWN", "", False, RATE, True)
 
 
@@ -317,15 +307,6 @@ def test_past_states_follow_from_events(server: Canned) -> None:
         for each in ports
     ]
     assert marked == [list(range(10, 20)), [], list(range(30)), []]
-
-
-def test_bin_is_down_without_traffic_only() -> None:
-    history = PortHistory()
-    history.change("a", 15, UP, DOWN)
-    history.change("a", 41, DOWN, UP)
-    peaks = np.zeros((2, 6), dtype=np.float32)
-    peaks[0, 1], peaks[:, 2] = 1.0, np.nan
-    assert down_bins(history.spans("a", 0, 60), 0, 10, peaks).tolist() == [False, False, True, True, True, False]
 
 
 @pytest.mark.parametrize("problem", ["unreadable", "hung", "disappeared"])
