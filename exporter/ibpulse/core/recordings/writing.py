@@ -7,6 +7,7 @@ Parquet file is unreadable, but a truncated stream can be read up to its end. `N
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -93,7 +94,7 @@ def _finish(partial: Path, meta: RecordingMeta | None, first_tick: int, last_tic
     begin_ns = first.start_ns + first_tick * meta.interval_ns
     end_ns = LATEST_NS if last_tick is None else first.start_ns + (last_tick + 1) * meta.interval_ns
     meta = meta_between(meta, begin_ns, end_ns)
-    kept = _between(_chain(first, pieces), first_tick, last_tick)
+    kept = _between(itertools.chain([first], pieces), first_tick, last_tick)
     save_pieces(path, meta, _regroup(meta, kept))
     partial.unlink()
     return path
@@ -183,11 +184,8 @@ class RecordingWriter:
             if not self.ticks:
                 self.partial.unlink()
         if self.ticks:
-            _finish(self.partial, self._whole_meta(), first_tick, last_tick)
-
-    def _whole_meta(self) -> RecordingMeta:
-        """The metadata with the events and jobs up to the last sample."""
-        return meta_with(self._meta, self._events, self._first_ns or 0, self._next_ns or 0)
+            meta = meta_with(self._meta, self._events, self._first_ns or 0, self._next_ns or 0)
+            _finish(self.partial, meta, first_tick, last_tick)
 
     def __enter__(self) -> RecordingWriter:
         return self
@@ -196,11 +194,6 @@ class RecordingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _chain(first: Recording, rest: Iterator[Recording]) -> Iterator[Recording]:
-    yield first
-    yield from rest
 
 
 def _between(pieces: Iterator[Recording], first: int, last: int | None) -> Iterator[Recording]:

@@ -209,12 +209,9 @@ class Nic:
             self.close()
             remove_listing(self.root, list_device(self.device))
         if not faults.vanished:
-            self._write_status(up=not faults.down, trained_down=faults.trained_down)
+            for name, text in status_files(self.device, not faults.down, faults.trained_down).items():
+                replace_text(self.root / self.device.port_path / name, text)
             self.write(at_ns, flowed, slow=True)
-
-    def _write_status(self, up: bool, trained_down: bool) -> None:
-        for name, text in status_files(self.device, up, trained_down).items():
-            replace_text(self.root / self.device.port_path / name, text)
 
     def close(self) -> None:
         """Close the descriptors."""

@@ -83,14 +83,11 @@ class DaemonWatcher:
             self._owners = ask_owners(self._connection)
             self._events.due = True
         if now >= self._summary_due:
-            self._summary = self._ask_summary()
+            last = [("last", f"{SUMMARY_WINDOW_SECONDS}s")]
+            self._summary = self._connection.ask(SummaryAnswer, "/api/v1/summary", last)
             self._sampler = _sampler(ask_metrics(self._connection, METRICS))
             self._summary_due = now + SUMMARY_EVERY_SECONDS
         return self._view(self._ports, points, wanted_ns)
-
-    def _ask_summary(self) -> Summary:
-        last = [("last", f"{SUMMARY_WINDOW_SECONDS}s")]
-        return self._connection.ask(SummaryAnswer, "/api/v1/summary", last)
 
     def _view(self, ports: PortsAnswer, points: int, wanted_ns: int) -> View:
         bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
