@@ -194,7 +194,7 @@ VERBS = {
             "ibpulse model check run_config.yaml --set torch=2.6.0",
             settings=(),
             options="explain",
-            runs="model.run_check",
+            runs="explain.run_check",
             reads_files=True,
         ),
         Verb(

@@ -1,4 +1,4 @@
-"""`ibpulse trace TRACE...` and `ibpulse nccl FILE...`: traces and benchmarks, compared with a recording."""
+"""`ibpulse trace`, `nccl` and `model check`: traces, benchmarks and configurations of a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ibpulse.base.errors import ConfigError, TraceError
 from ibpulse.commands.compare import load_against
 from ibpulse.core.recordings import Recording
 from ibpulse.workbench import pictures
+from ibpulse.workbench.models import check
 from ibpulse.workbench.nccl import report as benchmarks
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.grades import KnownHardware
@@ -114,3 +115,13 @@ def _with_rails(hardware: KnownHardware, recording: Recording) -> KnownHardware:
         rails=hardware.rails or len(rails) or None,
         rail_rate=hardware.rail_rate or (rates.pop() if len(rates) == 1 else None),
     )
+
+
+def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the results; the exit code is 1 if the check fails."""
+    found = check.read_run_options(arguments.file, arguments.set)
+    results = check.check_run(found.program, found.options)
+    failed = any(result.fails or (arguments.strict and result.status != "ok") for result in results)
+    render = check.render_json if arguments.format == "json" else check.render_text
+    print(render(found, results, failed), end="")
+    return 1 if failed else 0

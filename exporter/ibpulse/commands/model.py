@@ -1,4 +1,4 @@
-"""`ibpulse model`, `model experts` and `model check`: the traffic of a training job, predicted from its inputs."""
+"""`ibpulse model` and `ibpulse model experts`: the traffic of a training job, predicted from its inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ibpulse.base.errors import ConfigError, PictureError
 from ibpulse.base.units import SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.workbench import pictures
-from ibpulse.workbench.models import check
 from ibpulse.workbench.models.experts import SkewInputs, describe_skew
 from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file, read_load_table
 from ibpulse.workbench.models.keys import KEYS
@@ -43,16 +42,6 @@ def run_experts(arguments: argparse.Namespace, settings: Settings) -> int:
         raise ConfigError([f"{arguments.file}: {error}"]) from None
     print(skew_json(report) if arguments.format == "json" else skew_text(report), end="")
     return 0
-
-
-def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the results; the exit code is 1 if the check fails."""
-    found = check.read_run_options(arguments.file, arguments.set)
-    results = check.check_run(found.program, found.options)
-    failed = any(result.fails or (arguments.strict and result.status != "ok") for result in results)
-    render = check.render_json if arguments.format == "json" else check.render_text
-    print(render(found, results, failed), end="")
-    return 1 if failed else 0
 
 
 PICTURES = (".png", ".svg")
