@@ -95,14 +95,6 @@ def test_what_a_recording_says_of_itself_is_checked() -> None:
         RecordingMeta("a", 1, (port, port), "x")
 
 
-def test_pieces_that_do_not_follow_each_other_are_not_put_together() -> None:
-    recording = make_recording(10)
-    with pytest.raises(ValueError, match="there is no piece"):
-        concatenate([])
-    with pytest.raises(ValueError, match="where the last one ends"):
-        concatenate([recording.cut(0, 4), recording.cut(5, 10)])
-
-
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
 DOWN = PortState("DOWN", "Polling", False, 50e9, True)
 PORTS = tuple(RecordedPort(f"mlx5_{number}", 1).in_state(UP) for number in range(2))

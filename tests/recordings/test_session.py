@@ -98,14 +98,6 @@ def test_what_is_no_rail_keeps_nothing_going(tmp_path: Path) -> None:
         assert recorder.progress().bandwidth_bytes_per_second == 0.0
 
 
-def test_progress_tells_the_bandwidth_of_the_last_piece(tmp_path: Path) -> None:
-    recorder = recorded(tmp_path / "a", RecorderOptions(), [8e9] * 10, [1e9, 3e9, np.nan])
-    assert recorder.progress().bandwidth_bytes_per_second == pytest.approx(2e9)
-    assert recorder.progress().bytes_written > 100
-    recorder = recorded(tmp_path / "b", RecorderOptions(), [8e9] * 10, [np.nan])
-    assert recorder.progress().bandwidth_bytes_per_second is None
-
-
 def test_a_gap_between_pieces_counts_as_ticks(tmp_path: Path) -> None:
     meta = make_meta()
     with RecordingWriter(tmp_path / "a", meta) as writer:
@@ -275,11 +267,6 @@ def test_elsewhere_the_progress_is_a_line_of_the_log_now_and_then(
 
 def test_a_line_tells_time_rate_size_and_what_is_left() -> None:
     assert say_progress(HALF) == "30.0s of 8 ports, 213.4 GB/s, 1.2 MB (41.1 kB/s), 30.0s left"
-
-
-def test_a_line_without_a_bound_says_nothing_of_its_end() -> None:
-    open_end = replace(HALF, remaining_seconds=None, kept_ratio=0.99999, bandwidth_bytes_per_second=None)
-    assert say_progress(open_end) == "30.0s of 8 ports, nothing measured, 1.2 MB (41.1 kB/s), 99.99 % kept"
 
 
 def test_the_end_tells_what_was_cut_off() -> None:

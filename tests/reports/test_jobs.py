@@ -128,17 +128,6 @@ def test_late_rail_is_compared_from_its_start() -> None:
     assert means == pytest.approx([20 * GB, 20 * GB, 10 * GB, 5 * GB])
 
 
-def test_returning_job_is_compared_on_its_new_rails() -> None:
-    first, second = job("1", "mlx5_0", "mlx5_1"), job("1", "mlx5_2", "mlx5_3")
-    rates = np.full((4, 2, 2000), 10 * GB)
-    rates[:2, :, 1000:] = rates[2:, :, :1000] = 0.0
-    run = run_of(with_jobs(record(rates), (record_of(first),), (moved(10, second),)))
-    assert verdicts(run) == ((), ())
-    assert run.values["fairness_ratio"] is None
-    assert [port.sibling_ratio for port in run.ports] == [None] * 4
-    assert run.compared == (ComparedPorts(NAMES[:4], 0.0),)
-
-
 def test_consecutive_jobs_on_same_rails_are_compared_together() -> None:
     after = job("3", *(f"mlx5_{number}" for number in range(4)))
     next_one = replace(record_of(after), began_ns=at(18))

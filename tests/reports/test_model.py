@@ -110,13 +110,6 @@ def test_micro_batch_rhythm_gives_whole_steps() -> None:
     assert "that of 4 micro-batches per step" in found.remarks[0]
 
 
-def test_silence_has_no_step_and_no_bytes() -> None:
-    found = compare(play(make_workload("idle"), 5), model="qwen2.5-7b", nodes="2")
-    assert found.step_seconds is None
-    assert {value.measured for value in found.node if value.key.endswith("_bytes")} == {None}
-    assert found.remarks[0] == "no step was found in the recording; give --step for bytes per step"
-
-
 def test_missing_samples_are_excluded(recordings: dict[str, Recording]) -> None:
     whole = recordings["mixtral-8x7b-fsdp"]
     rates, seconds = whole.bytes_per_second.copy(), whole.seconds.copy()

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ibpulse.agent.sysfs.inventory import Inventory
@@ -90,15 +89,6 @@ def test_device_appears_with_its_counter_values(tmp_path: Path, monkeypatch: pyt
     assert count(fabric, "mlx5_0") == START_WORDS[0]
     assert count(fabric, "mlx5_1", "port_rcv_data") == START_WORDS[1] + 1
     assert count(fabric, "mlx5_0", "port_xmit_packets") > 0
-
-
-def test_an_idle_rail_counts_nothing_and_goes_on(fabric: SimulatedFabric) -> None:
-    switch(fabric, {"idle-rail": ["mlx5_0"]})
-    assert moved(fabric, "mlx5_0", 0.5) == 0
-    assert moved(fabric, "mlx5_1", 0.5) == WORDS_PER_SECOND // 2
-    assert (port(fabric, "mlx5_0") / "state").read_text() == "4: ACTIVE\n"
-    switch(fabric, {})
-    assert moved(fabric, "mlx5_0", 0.5) == WORDS_PER_SECOND // 2
 
 
 def test_a_slow_rail_carries_its_part(fabric: SimulatedFabric) -> None:
@@ -377,16 +367,6 @@ def test_an_invalid_workload_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         parse_control(text, ["mlx5_0"], "here")
     assert refusal.value.faults[0].startswith(sentence)
-
-
-def test_stretched_workload_moves_same_bytes() -> None:
-    plain, longer = (one.step(np.random.default_rng(1)) for one in (DENSE, Stretched(DENSE, 1.1)))
-    assert longer.durations_ns.sum() == pytest.approx(1.1 * plain.durations_ns.sum(), rel=1e-6)
-    moved = [(step.durations_ns * step.rates_bytes_per_second).sum() for step in (plain, longer)]
-    assert moved[1] == pytest.approx(moved[0])
-    stretched = Stretched(DENSE, 1.1)
-    assert stretched.name == "dense"
-    np.testing.assert_array_equal(stretched.weights(8), DENSE.weights(8))
 
 
 def test_counters_continue_across_workload_change(tmp_path: Path) -> None:

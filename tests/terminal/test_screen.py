@@ -181,13 +181,6 @@ def test_rails_in_trouble_keep_their_past() -> None:
     assert said[-1].endswith("blank: no traffic  · missing  × link down")
 
 
-def test_rails_without_traffic_are_not_active() -> None:
-    quiet = summary(8, active_rails=0)
-    assert texts(lay_out(view(8, summary=quiet), 80, 24, BLOCKS))[5].startswith("rails     0 of 8 rails active")
-    unknown = texts(lay_out(incident(summary=None), 80, 24, BLOCKS))
-    assert any(line.startswith("rails     5 of 8 links up") for line in unknown)
-
-
 def test_head_counts_active_rails_names_others() -> None:
     said = texts(lay_out(incident(), 80, 24, BLOCKS))
     assert said[5] == "rails     4 of 8 rails active  fairness 1.000  other ports: 1"
@@ -228,15 +221,6 @@ def test_no_word_is_cut_at_any_width(columns: int) -> None:
     for line in texts(lay_out(incident(events=()), columns, 24, BLOCKS)):
         words = [word.rstrip(",") for word in line.split() if not set(word) <= set("▁▂▃▄▅▆▇█▏▎▍▌▋▊▉·× ")]
         assert {word for word in words if word not in whole and not word.replace(".", "").isdigit()} <= short
-
-
-def test_node_without_rails_refers_to_doctor() -> None:
-    lines = texts(lay_out(view(0, summary=None), MIN_COLUMNS, 24, BLOCKS))
-    assert lines[1:4] == [
-        "node      -",
-        "rails     0  other ports: 1",
-        "no rails: no port's bytes are counted; see `ibpulse doctor`",
-    ]
 
 
 def test_unknown_rate_scales_to_highest_rail() -> None:
