@@ -14,7 +14,7 @@ from ibpulse.base.files import write_whole
 from ibpulse.base.text import escape_controls, kilobytes, size_text
 from ibpulse.base.units import SECOND_NS, parse_duration
 from ibpulse.commands.options import LAST
-from ibpulse.core.client.address import wait_for_daemon
+from ibpulse.core.client import wait_for_daemon
 from ibpulse.core.recordings import Recording
 from ibpulse.workbench import pictures, recorder
 from ibpulse.workbench.pictures import render
