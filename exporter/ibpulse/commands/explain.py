@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, TraceError
 from ibpulse.commands.compare import load_against
-from ibpulse.core.recordings import Recording
 from ibpulse.workbench import pictures
 from ibpulse.workbench.models import check
 from ibpulse.workbench.nccl import report as benchmarks
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.grades import KnownHardware
 from ibpulse.workbench.overlap import report as overlaps
-from ibpulse.workbench.overlap.exposed import measure_overlap, split_exposed
+from ibpulse.workbench.overlap.exposed import WireActivity, measure_overlap, read_wire, split_exposed
 from ibpulse.workbench.overlap.kernels import CommunicationNames
 from ibpulse.workbench.overlap.report import TraceOverlap
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
-from ibpulse.workbench.overlap.wire import WireActivity, read_wire
 from ibpulse.workbench.reports.span import ReportOptions
 
 
@@ -78,16 +75,13 @@ def run_nccl(arguments: argparse.Namespace, settings: Settings) -> int:
     found = load_against(arguments, ReportOptions())
     recording = found and found[1]
     if recording is not None:
-        hardware = _with_rails(hardware, recording)
-    reports = []
-    for path in arguments.files:
-        for results in read_benchmark(path, arguments.unit or "", arguments.collective or ""):
-            report = benchmarks.describe_benchmark(results, hardware)
-            if recording is not None:
-                report = benchmarks.compare_with_wire(
-                    report, recording, settings.analysis.active_threshold, arguments.mtu
-                )
-            reports.append(report)
+        hardware = hardware.with_rails(recording.meta.ports)
+    threshold = settings.analysis.active_threshold
+    reports = [
+        benchmarks.describe_benchmark(run, hardware, recording, threshold, arguments.mtu)
+        for path in arguments.files
+        for run in read_benchmark(path, arguments.unit or "", arguments.collective or "")
+    ]
     as_json = arguments.format == "json"
     print(benchmarks.render_json(reports) if as_json else "\n".join(map(benchmarks.render_text, reports)), end="")
     return 0
@@ -102,18 +96,7 @@ def _hardware(arguments: argparse.Namespace) -> KnownHardware:
         arguments.rails,
         arguments.rate,
         arguments.gpu_rate,
-        algorithm=arguments.algorithm or "",
-    )
-
-
-def _with_rails(hardware: KnownHardware, recording: Recording) -> KnownHardware:
-    """The hardware with rails and rate of a recording where they were not given; rates that differ stay unknown."""
-    rails = [port for port in recording.meta.ports if port.rail]
-    rates = {port.rate_bytes_per_second for port in rails}
-    return replace(
-        hardware,
-        rails=hardware.rails or len(rails) or None,
-        rail_rate=hardware.rail_rate or (rates.pop() if len(rates) == 1 else None),
+        arguments.algorithm,
     )
 
 

@@ -15,8 +15,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.workbench import pictures
 from ibpulse.workbench.models.experts import SkewInputs, describe_skew
-from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file, read_load_table
-from ibpulse.workbench.models.keys import KEYS
+from ibpulse.workbench.models.inputs import KEYS, JobFile, JobInputs, read_inputs, read_job_file, read_load_table
 from ibpulse.workbench.models.prediction import LoadSensitivity, Prediction, load_sensitivity, predict
 from ibpulse.workbench.models.report import assumption_sections, prediction_sections, render_json, skew_json, skew_text
 from ibpulse.workbench.pictures.options import PictureOptions

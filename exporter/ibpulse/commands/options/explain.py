@@ -16,7 +16,7 @@ from ibpulse.base.values import (
     whole,
 )
 from ibpulse.commands.options import Option, against_options, format_option, recording_or_address
-from ibpulse.workbench.models.keys import KEYS
+from ibpulse.workbench.models.inputs import KEYS
 from ibpulse.workbench.pictures.options import THEMES
 
 LAST = "5m"
