@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from ibpulse.agent.flightrecorder.alerts import AlertReceiver, is_own_address, make_trigger
-from ibpulse.core.alerts import REMEMBERED, Alert, host_of, join_labels, parse_start
+from ibpulse.core.captures import REMEMBERED, Alert, host_of, join_labels, parse_start
 
 NOW_NS = 1_763_683_200 * 10**9
 MINUTE_NS = 60 * 10**9

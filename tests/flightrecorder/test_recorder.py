@@ -33,8 +33,7 @@ from ibpulse.base import memory
 from ibpulse.base.errors import CaptureError, IbpulseError
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import job_details
+from ibpulse.core.jobs import Claim, PlacedJob, job_details
 from ibpulse.core.model import PortId, PortState
 from ibpulse.core.recordings import Recording, load
 from ibpulse.core.recordings.recorded_jobs import trace_holdings

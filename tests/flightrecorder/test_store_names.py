@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.core.capture_names import make_name, parse_name
+from ibpulse.core.captures import make_name, parse_name
 
 
 @given(st.integers(0, 250 * 10**9 * 10**9 // 30), st.text(max_size=80))

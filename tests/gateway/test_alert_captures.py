@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from ibpulse.base.internal_errors import Occurrences
-from ibpulse.core.alerts import Alert
+from ibpulse.core.captures import Alert
 from ibpulse.gateway import alert_captures
 from ibpulse.gateway.alert_captures import LOGGED_PROBLEMS, AlertGroup
 from ibpulse.gateway.app import create_gateway

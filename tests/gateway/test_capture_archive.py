@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.captures import CapturesAnswer
-from ibpulse.core.capture_names import MEDIA_TYPE
+from ibpulse.core.captures import MEDIA_TYPE
 from ibpulse.core.client.transport import NodeAccess
 from ibpulse.gateway import capture_archive
 from ibpulse.gateway.capture_archive import MAX_NODE_BYTES, ArchiveMember, send_archive

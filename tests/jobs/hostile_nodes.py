@@ -32,8 +32,7 @@ from ibpulse.agent.jobs.owners import place_jobs
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event
 from ibpulse.core.events.log import decode_event, encode_event
-from ibpulse.core.jobs.claims import Claim
-from ibpulse.core.jobs.job_history import job_details
+from ibpulse.core.jobs import Claim, job_details
 from ibpulse.core.model import Fabric
 from tests.jobs.case_pages import CaseView, Pages, pages_in
 from tests.jobs.job_nodes import ADDRESSES, UID, NodeTree, under

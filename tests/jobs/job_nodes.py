@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ibpulse.agent.jobs.job_sources import Source, choose_sources
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.core.jobs.claims import Found
+from ibpulse.core.jobs import Found
 from ibpulse.core.model import Fabric
 from tests.sysfs.machines import Machine
 

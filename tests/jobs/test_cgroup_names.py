@@ -10,7 +10,7 @@ import pytest
 
 from ibpulse.agent.jobs.pod_cgroups import read_pod_cgroups
 from ibpulse.agent.jobs.slurm_cgroups import read_slurm_cgroups
-from ibpulse.core.jobs.claims import Found
+from ibpulse.core.jobs import Found
 from tests.other_users import USER, needs_other_users, python, shared_directory
 
 SCOPE = "system.slice/slurmstepd.scope"

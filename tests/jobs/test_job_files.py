@@ -14,7 +14,7 @@ import pytest
 from ibpulse.agent.jobs.job_directory import JobDirectory, boot_time_ns
 from ibpulse.agent.jobs.job_documents import FORM, normal_address, read_job_documents
 from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
-from ibpulse.core.jobs.claims import Found
+from ibpulse.core.jobs import Found
 from tests.tables import for_each
 
 GOOD = {"id": "42", "scheduler": "slurm", "gpus": ["0000:3e:00.0"]}

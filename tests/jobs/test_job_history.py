@@ -8,8 +8,7 @@ import pytest
 
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import MAX_PER_KIND, EventFile
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import job_details, read_job, trace_jobs
+from ibpulse.core.jobs import Claim, PlacedJob, job_details, read_job, trace_jobs
 from ibpulse.core.model import PortId
 
 RING = 7

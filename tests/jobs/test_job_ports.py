@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.core.events import Event
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import JobPorts, job_details, list_jobs, trace_jobs
+from ibpulse.core.jobs import Claim, JobPorts, PlacedJob, job_details, list_jobs, trace_jobs
 from ibpulse.core.model import PortId
 
 RING = 7

@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.agent.jobs.job_sources import GONE_SECONDS, BootTime, JobSources, Merged, merge
 from ibpulse.base.internal_errors import InternalErrors
-from ibpulse.core.jobs.claims import ABSENT, Claim, Found
+from ibpulse.core.jobs import ABSENT, Claim, Found
 from tests.clocks import GivenClock
 from tests.tables import for_each
 

@@ -15,7 +15,7 @@ from ibpulse.agent.jobs.job_documents import read_job_documents
 from ibpulse.agent.jobs.owners import count_owners, place_jobs
 from ibpulse.agent.jobs.pod_cgroups import read_pod_cgroups
 from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
-from ibpulse.core.jobs.claims import Claim, Found
+from ibpulse.core.jobs import Claim, Found
 from tests.aggregator.rings import Ring
 from tests.docs.pages import ROOT
 from tests.jobs.job_nodes import OTHER_UID, UID

@@ -18,8 +18,7 @@ from ibpulse.agent.web.routes.jobs_route import describe_jobs
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile
-from ibpulse.core.jobs.claims import MAX_JOBS, Claim, Found
-from ibpulse.core.jobs.job_history import trace_jobs
+from ibpulse.core.jobs import MAX_JOBS, Claim, Found, trace_jobs
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS

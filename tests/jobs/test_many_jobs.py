@@ -23,7 +23,7 @@ from ibpulse.agent.jobs.job_watch import JobWatch
 from ibpulse.agent.metrics import job_rows
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.log import EventFile, read_events
-from ibpulse.core.jobs.job_history import trace_jobs
+from ibpulse.core.jobs import trace_jobs
 from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS

@@ -8,7 +8,7 @@ import pytest
 
 from ibpulse.agent.jobs.owners import count_owners, place_jobs
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import DevicePlace, Gpu, PortId, Topology
 from tests.aggregator.rings import port
 from tests.sysfs.machines import Machine

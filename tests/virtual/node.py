@@ -29,7 +29,6 @@ from ibpulse.agent.daemon import Daemon, HeldDirectory
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.agent.web.app import create_app
 from ibpulse.base.units import WORD_BYTES
-from ibpulse.core import capture_names
 from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.core.events import Event
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
@@ -125,7 +124,7 @@ class Node:
             self.world.trees.append(self._tree)
         ids = itertools.count(1)
         self.world.patch(
-            capture_names, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}")
+            captures, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}")
         )
         self.samplers = Samplers(self.world, self.clock)
         self._gates: dict[str, Gate] = {}

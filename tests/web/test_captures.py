@@ -25,7 +25,7 @@ from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.routes.captures_route import find_name
 from ibpulse.core.answers.captures import CapturesAnswer
-from ibpulse.core.capture_names import make_name
+from ibpulse.core.captures import make_name
 from ibpulse.core.events import EventLog
 from ibpulse.core.recordings import load
 from ibpulse.core.ring.reader import RingReader

@@ -19,8 +19,8 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.text import first_names
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.alerts import NODE_LABELS, Alert, Cooldown, host_of, join_labels
 from ibpulse.core.answers.captures import PendingAnswer
+from ibpulse.core.captures import NODE_LABELS, Alert, Cooldown, host_of, join_labels
 from ibpulse.core.defaults import HISTORY_NS
 from ibpulse.core.http.capture_requests import (
     MAX_LABELS,

@@ -13,7 +13,7 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.capture_names import MEDIA_TYPE as FILE_TYPE
+from ibpulse.core.captures import MEDIA_TYPE as FILE_TYPE
 from ibpulse.core.http.middleware import HEAD
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.gateway.nodes.nodes import Nodes

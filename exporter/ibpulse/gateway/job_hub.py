@@ -14,7 +14,7 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import HEARTBEAT, HEARTBEAT_SECONDS, RETRY, Viewer, event, gap_event
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_nodes import choose_job

@@ -9,7 +9,7 @@ from typing import Any
 from ibpulse.base.text import first_names, natural_key
 from ibpulse.core.answers.jobs import JobAnswer
 from ibpulse.core.http.problems import ProblemError, bad_parameter
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.jobs import Key
 from ibpulse.gateway.nodes.node_table import NodeState
 
 NAMED_JOBS, MAX_KNOWN = 20, 256

@@ -17,7 +17,7 @@ from ibpulse.core.answers.events import EventAnswer, EventsAnswer
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.windows import NodeArray, read_array
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.bins import Statistic
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs

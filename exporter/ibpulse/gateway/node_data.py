@@ -17,7 +17,7 @@ from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.answers.window import NPY_TYPE
-from ibpulse.core.capture_names import parse_name
+from ibpulse.core.captures import parse_name
 from ibpulse.core.client.transport import JSON_TYPE, MAX_BYTES, PeerAnswer, read_answer, read_json
 from ibpulse.core.client.windows import WINDOW_HEADER, read_array, read_window
 from ibpulse.core.http.admission import ParallelRequests

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from ibpulse.base.clocks import Clock
-from ibpulse.core.alerts import COOLDOWN_NS
+from ibpulse.core.captures import COOLDOWN_NS
 from ibpulse.core.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
 from ibpulse.core.http.admission import Viewers
 from ibpulse.core.http.application import RequestLimits, ServerParts

@@ -14,7 +14,7 @@ from ibpulse.agent.doctor.facts import PortSamples, Reads
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.statistics import RailStatistics
-from ibpulse.core.jobs.claims import PlacedJob
+from ibpulse.core.jobs import PlacedJob
 from ibpulse.core.model import Fabric, PortId
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile

@@ -35,7 +35,7 @@ from ibpulse.base.owned_files import find_directories
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.log import NAME, read_events
-from ibpulse.core.jobs.job_history import find_running_jobs
+from ibpulse.core.jobs import find_running_jobs
 from ibpulse.core.model import Fabric, SamplerHealth
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile

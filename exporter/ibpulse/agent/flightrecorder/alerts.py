@@ -10,7 +10,7 @@ import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ibpulse.agent.flightrecorder.rules import ALERTMANAGER, Trigger
-from ibpulse.core.alerts import NODE_LABELS, Alert, Cooldown, host_of, join_labels
+from ibpulse.core.captures import NODE_LABELS, Alert, Cooldown, host_of, join_labels
 
 
 class AlertReceiver:

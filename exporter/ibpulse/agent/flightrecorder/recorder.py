@@ -31,10 +31,9 @@ from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.missing_packages import how_to_install
 from ibpulse.base.text import split_lines
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.capture_names import CaptureName, make_name
+from ibpulse.core.captures import CaptureName, make_name
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.jobs.claims import PlacedJob
-from ibpulse.core.jobs.job_history import JobRecord, list_jobs, trace_jobs
+from ibpulse.core.jobs import JobRecord, PlacedJob, list_jobs, trace_jobs
 from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts
 from ibpulse.core.recordings import RecordedPort, RecordingMeta
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, line_rates, place_events, ports_at_begin

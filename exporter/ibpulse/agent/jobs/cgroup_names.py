@@ -14,7 +14,7 @@ from pathlib import Path
 from ibpulse.agent.sysfs.files import SHORTAGE
 from ibpulse.base import owned_files
 from ibpulse.base.text import natural_key
-from ibpulse.core.jobs.claims import Found
+from ibpulse.core.jobs import Found
 
 # each is a file system of version 1; Slurm uses the first four
 CONTROLLERS = ("freezer", "cpuset", "memory", "devices", "rdma", "pids", "cpu,cpuacct", "cpu", "systemd")

@@ -13,7 +13,7 @@ from pathlib import Path
 from ibpulse.agent.sysfs.files import SHORTAGE
 from ibpulse.base import owned_files
 from ibpulse.base.text import escape_controls, group_remarks, natural_key
-from ibpulse.core.jobs.claims import MAX_TEXT, Found
+from ibpulse.core.jobs import MAX_TEXT, Found
 
 MAX_LISTED = 10_000
 # of computing; a directory takes milliseconds

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.agent.jobs.job_directory import STALE, Form, JobDirectory, SmallFile
-from ibpulse.core.jobs.claims import ABSENT, FILE, MAX_TEXT, Claim, Found, is_job_id, limit_claims
+from ibpulse.core.jobs import ABSENT, FILE, MAX_TEXT, Claim, Found, is_job_id, limit_claims
 
 FORM = Form(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.json", re.ASCII), "42.json", most_files=64, most_bytes=4096)
 MAX_LISTED = 64

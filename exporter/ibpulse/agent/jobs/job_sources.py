@@ -20,7 +20,7 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import RepeatedRead, RepeatedReads
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import natural_key
-from ibpulse.core.jobs.claims import (
+from ibpulse.core.jobs import (
     FILE,
     KUBERNETES_CGROUP,
     MAX_JOBS,

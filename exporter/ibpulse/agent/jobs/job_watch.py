@@ -15,8 +15,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events.event import Event
 from ibpulse.core.events.log import EventLog
 from ibpulse.core.events.watch import find_last_sign
-from ibpulse.core.jobs.claims import Key, PlacedJob
-from ibpulse.core.jobs.job_history import BEGAN, CHANGED, ENDED, JobRecord, had_cgroup, job_details, trace_jobs
+from ibpulse.core.jobs import BEGAN, CHANGED, ENDED, JobRecord, Key, PlacedJob, had_cgroup, job_details, trace_jobs
 from ibpulse.core.model import Fabric, Port, Topology
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader

@@ -16,7 +16,7 @@ from pathlib import Path
 from ibpulse.agent.jobs.cgroup_names import CONTROLLERS, MAX_SECONDS, Cgroups
 from ibpulse.agent.jobs.slurm_cgroups import find_scopes
 from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names, split_lines
-from ibpulse.core.jobs.claims import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MAX_JOBS, Claim, Found, limit_claims
+from ibpulse.core.jobs import ABSENT, KUBERNETES, KUBERNETES_CGROUP, MAX_JOBS, Claim, Found, limit_claims
 
 _OF_KUBELET = "kubepods"
 # pods of static manifests have 32 digits, others a UUID, in which systemd's names have underscores

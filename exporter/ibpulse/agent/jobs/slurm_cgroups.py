@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ibpulse.agent.jobs.cgroup_names import CONTROLLERS, MAX_SECONDS, Cgroups
 from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names, natural_key, split_lines
-from ibpulse.core.jobs.claims import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
+from ibpulse.core.jobs import ABSENT, SLURM, SLURM_CGROUP, Claim, Found, limit_claims
 
 _SCOPE = re.compile(r"(?:[A-Za-z0-9_.-]{1,200}_)?slurmstepd\.scope", re.ASCII)
 _FIRST = re.compile(r"slurm(?:_[A-Za-z0-9_.-]{1,200})?", re.ASCII)

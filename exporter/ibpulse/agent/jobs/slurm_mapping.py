@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ibpulse.agent.jobs.job_directory import STALE, Form, JobDirectory
 from ibpulse.base.text import split_lines
-from ibpulse.core.jobs.claims import ABSENT, SLURM, SLURM_MAP, Claim, Found, is_job_id, limit_claims
+from ibpulse.core.jobs import ABSENT, SLURM, SLURM_MAP, Claim, Found, is_job_id, limit_claims
 
 # 16 GPUs with 7 instances each, and the GPUs themselves, each by its number and its UUID
 FORM = Form(re.compile(r"[^.].*", re.DOTALL), "0 or 0.1", most_files=512, most_bytes=1024)

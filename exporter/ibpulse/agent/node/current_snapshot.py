@@ -11,7 +11,7 @@ from ibpulse.agent.node.node import Node
 from ibpulse.base.deadline import BEAT_SECONDS, seconds_until_beat
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events.watch import CounterResets, PhaseEvents
-from ibpulse.core.jobs.claims import PlacedJob
+from ibpulse.core.jobs import PlacedJob
 from ibpulse.core.model import Fabric
 
 # Several seconds at a time cost less than half as much. The rules of captures see them this much later.

@@ -14,7 +14,7 @@ from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import sentence_list
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.events import EventLog
-from ibpulse.core.jobs.job_history import JobPorts
+from ibpulse.core.jobs import JobPorts
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.reader import RingReader
 

@@ -29,7 +29,7 @@ from ibpulse.agent.sysfs.overrides import read_overrides
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.alerts import COOLDOWN_NS
+from ibpulse.core.captures import COOLDOWN_NS
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.log import NAME as EVENTS_NAME
 from ibpulse.core.events.log import EventFile

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from ibpulse.core.answers.members import MAX_NAME, AnswerPart, Count, Milliseconds, Name, Names, Sentence, at_most
-from ibpulse.core.capture_names import parse_name
+from ibpulse.core.captures import parse_name
 
 MAX_CAPTURES, MAX_PENDING, MAX_CAPTURE_JOBS = 10_000, 1000, 100
 

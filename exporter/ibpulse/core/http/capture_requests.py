@@ -10,8 +10,8 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from ibpulse.core.alerts import Alert, parse_start
 from ibpulse.core.answers.members import AnswerPart
+from ibpulse.core.captures import Alert, parse_start
 from ibpulse.core.http.auth.access import USER
 from ibpulse.core.http.parameters import DURATION_PATTERN
 from ibpulse.core.http.problems import MEDIA_TYPE as PROBLEM_TYPE

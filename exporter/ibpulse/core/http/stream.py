@@ -20,7 +20,7 @@ from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.stream import StreamDropped, StreamGap, StreamSummary
 from ibpulse.core.http.admission import requesting_client
 from ibpulse.core.http.middleware import HEAD
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.jobs import Key
 from ibpulse.core.metrics.web import WebCounts
 
 BYTES_PER_MEGABYTE = 1e6

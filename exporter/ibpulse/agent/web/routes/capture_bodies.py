@@ -14,7 +14,7 @@ from ibpulse.core.answers.captures import CaptureJobAnswer, CapturesAnswer, Pend
 from ibpulse.core.http.capture_requests import CaptureRequest
 from ibpulse.core.http.parameters import read_parameter
 from ibpulse.core.http.problems import bad_parameter
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord
 
 PATH = "/api/v1/captures"
 

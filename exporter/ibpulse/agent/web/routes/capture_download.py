@@ -17,7 +17,7 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from ibpulse.agent.flightrecorder.store import CaptureStore
-from ibpulse.core.capture_names import MEDIA_TYPE, CaptureName
+from ibpulse.core.captures import MEDIA_TYPE, CaptureName
 from ibpulse.core.http.middleware import HEAD
 from ibpulse.core.http.problems import KINDS, problem_response
 

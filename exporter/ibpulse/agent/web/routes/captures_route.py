@@ -17,7 +17,7 @@ from ibpulse.agent.web.routes.capture_bodies import PATH, describe_pending, list
 from ibpulse.agent.web.routes.capture_download import send_capture
 from ibpulse.base.errors import CaptureError
 from ibpulse.core.answers.captures import CapturesAnswer, NotificationAnswer, PendingAnswer
-from ibpulse.core.capture_names import MEDIA_TYPE, CaptureName, parse_name
+from ibpulse.core.captures import MEDIA_TYPE, CaptureName, parse_name
 from ibpulse.core.http.auth.access import USER
 from ibpulse.core.http.capture_requests import (
     CaptureRequest,

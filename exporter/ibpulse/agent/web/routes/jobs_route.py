@@ -14,7 +14,7 @@ from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer, JobTrafficAnswer
 from ibpulse.core.http.schemas import operation
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord
 
 
 def jobs_router(parts: WebParts) -> APIRouter:

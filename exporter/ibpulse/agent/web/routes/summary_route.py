@@ -17,7 +17,7 @@ from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, TimeSpan, read_parameter, refuse_repeated
 from ibpulse.core.http.problems import bad_parameter
 from ibpulse.core.http.schemas import operation, problems
-from ibpulse.core.jobs.job_history import ChosenJob
+from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.ring.spans import place_ports, settled_tick, widest_stride
 
 DEFAULT_LAST = "1m"

@@ -29,8 +29,7 @@ from ibpulse.core.http.stream import (
     gap_event,
     summary_event,
 )
-from ibpulse.core.jobs.claims import Key
-from ibpulse.core.jobs.job_history import FOREVER, ChosenJob
+from ibpulse.core.jobs import FOREVER, ChosenJob, Key
 from ibpulse.core.model import PortState
 from ibpulse.core.ring.spans import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride
 

@@ -28,8 +28,7 @@ from ibpulse.core.answers.stream import (
 from ibpulse.core.events import Event
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.stream import answer_event
-from ibpulse.core.jobs.claims import Key
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord, Key
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import PortState
 
