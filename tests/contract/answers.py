@@ -14,7 +14,6 @@ from typing import Any
 import httpx
 import numpy as np
 
-from ibpulse.gateway import job_captures
 from tests.contract.files import describe_parquet
 from tests.contract.goldens import Golden, digest
 from tests.contract.surroundings import surroundings

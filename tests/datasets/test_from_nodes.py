@@ -20,11 +20,9 @@ from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.client.transport import HttpPeer
 from ibpulse.core.http.server import serve
 from ibpulse.core.recordings import Recording, load
-from ibpulse.gateway.nodes import nodes
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import PolledNode
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes import requests
+from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
+from ibpulse.gateway.nodes.table import PolledNode
 from ibpulse.workbench.fleet import from_nodes
 from ibpulse.workbench.fleet.collection import CollectionResult
 from ibpulse.workbench.fleet.dataset import FILES, MISSING, RAW, DatasetStore, Part
@@ -91,7 +89,7 @@ class Fleet:
 @pytest.fixture(autouse=True)
 def no_node_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is: nodes of the test answer in its own process."""
-    for get in (HttpPeer.get, nodes.Node.get):
+    for get in (HttpPeer.get, requests.Node.get):
         monkeypatch.setitem(get.__kwdefaults__, "seconds", HANG_SECONDS)
     monkeypatch.setattr(from_nodes, "ANSWER_SECONDS", HANG_SECONDS)
 

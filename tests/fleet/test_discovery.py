@@ -11,11 +11,17 @@ import pytest
 
 from ibpulse.base.errors import DiscoveryError
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.gateway.nodes import discovery, target_sources
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.nodes import Nodes
-from ibpulse.gateway.nodes.target_sources import DnsSource, FileSource, HttpSource, ServiceSource, parse_source
+from ibpulse.gateway.nodes import discovery
+from ibpulse.gateway.nodes.discovery import (
+    Discovery,
+    DnsSource,
+    FileSource,
+    HttpSource,
+    NodeConfigFile,
+    ServiceSource,
+    parse_source,
+)
+from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.targets import Target
 from tests.fleet.hostile import Hostile, never
 from tests.loop_clock import until
@@ -246,7 +252,7 @@ async def test_a_fault_of_ours_is_logged_once_and_keeps_the_nodes(
     found = discover(str(path))
     await found.refresh()
     path.write_text("[]")
-    monkeypatch.setattr(target_sources, "read_json", lambda *_: 1 // 0)
+    monkeypatch.setattr(discovery, "read_json", lambda *_: 1 // 0)
     await found.refresh()
     await found.refresh()
     assert [*urls(found)] == ["node1"]

@@ -28,13 +28,10 @@ from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import HttpPeer, PeerAnswer
 from ibpulse.core.client.windows import read_array, read_window
 from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.gateway.nodes import node_table
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_figures import NodeFigures
-from ibpulse.gateway.nodes.node_table import NodeState, NodeTable, PolledNode
-from ibpulse.gateway.nodes.nodes import Node, Nodes, ask_node
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes import table
+from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
+from ibpulse.gateway.nodes.requests import Node, NodeFigures, Nodes, ask_node
+from ibpulse.gateway.nodes.table import NodeState, NodeTable, PolledNode
 from ibpulse.gateway.nodes.targets import Target
 from tests.clocks import GivenClock
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
@@ -292,7 +289,7 @@ async def test_bad_answers_and_gone_nodes_leave_no_memory(fleet: Fleet, caplog: 
 async def test_polls_are_spread_and_hung_nodes_asked_once(
     fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_table, "POLL_SECONDS", 0.4)
+    monkeypatch.setattr(table, "POLL_SECONDS", 0.4)
     loop = asyncio.get_running_loop()
     names = [f"n{number}" for number in range(8)]
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -339,7 +336,7 @@ async def test_internal_errors_end_neither_polls_nor_table(
 
     monkeypatch.setattr(PolledNode, "_read_figures", break_one)
     monkeypatch.setattr(fleet.table, "update", break_twice)
-    monkeypatch.setattr(node_table, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(table, "POLL_SECONDS", 0.05)
     task = asyncio.create_task(fleet.table.run())
     await until(lambda: fleet.errors.counts()["nodes"] >= 5 or task.done())
     rows = {row.name: (row.state, row.problem, row.kind) for row in fleet.table.rows()}
@@ -427,7 +424,7 @@ def test_rails_are_idle_since_their_last_seen_traffic(
     async def ask(_: object) -> NodeFigures:
         return NodeFigures("1.2.3", None, next(answers))
 
-    monkeypatch.setattr(node_table, "ask_figures", ask)
+    monkeypatch.setattr(table, "ask_figures", ask)
     found = []
     for _ in range(5):
         polled._polls = 0

@@ -10,7 +10,7 @@ import pytest
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.client.transport import MAX_CONNECTIONS, NodeAccess
-from ibpulse.gateway.nodes.nodes import MAX_PARALLEL, Node, Nodes
+from ibpulse.gateway.nodes.requests import MAX_PARALLEL, Node, Nodes
 from ibpulse.gateway.nodes.targets import Target
 from tests.fleet.hostile import Hostile, hostile, never
 from tests.loop_clock import pause, until

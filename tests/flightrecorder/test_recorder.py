@@ -27,7 +27,7 @@ from ibpulse.agent.flightrecorder.recorder import WRITER_BYTES, FlightRecorder, 
 from ibpulse.agent.flightrecorder.rules import API, Trigger
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.node.wiring import capture_options
 from ibpulse.base import memory
 from ibpulse.base.errors import CaptureError, IbpulseError

@@ -24,11 +24,9 @@ from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.text import process_registry
 from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import NodeTable
-from ibpulse.gateway.nodes.nodes import Nodes
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
+from ibpulse.gateway.nodes.requests import Nodes
+from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayParts
 from tests.docs.pages import ROOT, blocks
 from tests.running import eventually

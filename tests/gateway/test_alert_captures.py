@@ -13,10 +13,9 @@ import pytest
 
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.core.captures import Alert
-from ibpulse.gateway import alert_captures
-from ibpulse.gateway.alert_captures import LOGGED_PROBLEMS, AlertGroup
+from ibpulse.gateway.alerts import LOGGED_PROBLEMS, AlertGroup
 from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.job_nodes import FleetJob
+from ibpulse.gateway.jobs import FleetJob
 from ibpulse.gateway.parts import GatewayCaptures
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway

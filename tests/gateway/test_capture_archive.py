@@ -15,10 +15,8 @@ from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.captures import CapturesAnswer
 from ibpulse.core.captures import MEDIA_TYPE
 from ibpulse.core.client.transport import NodeAccess
-from ibpulse.gateway import capture_archive
-from ibpulse.gateway.capture_archive import MAX_NODE_BYTES, ArchiveMember, send_archive
-from ibpulse.gateway.job_captures import members_of
-from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.captures import MAX_NODE_BYTES, ArchiveMember, members_of, send_archive
+from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.targets import make_target
 from tests.fleet.hostile import Hostile, never
 from tests.fleet.small_answers import capture_of, captures_of

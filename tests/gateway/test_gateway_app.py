@@ -8,7 +8,7 @@ import bcrypt
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from ibpulse.gateway.gateway_metrics import ROWS
+from ibpulse.gateway.metrics import ROWS
 from tests.docs.pages import ROOT
 from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile, never

@@ -22,7 +22,7 @@ from ibpulse.commands.gateway import gateway_options
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.gateway import service
 from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_table import NodeTable
+from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.service import Gateway, LookupLoop
 from tests.fleet.hostile import Hostile
 from tests.loop_clock import pause, until

@@ -13,12 +13,12 @@ import pytest
 from ibpulse.core.answers.window import NPY_TYPE
 from ibpulse.core.client.windows import WINDOW_HEADER, NodeArray, read_array
 from ibpulse.gateway import job_polls
-from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_polls import GONE, MAX_ASKED, JobPolls
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.job_view import JobView
-from ibpulse.gateway.node_samples import NodeSamples
-from ibpulse.gateway.nodes.nodes import Node
+from ibpulse.gateway.jobs import find_lateness
+from ibpulse.gateway.nodes.requests import Node
+from ibpulse.gateway.samples import NodeSamples
 from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, clock_of, jobs_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.gateway.line_rates import find_rates, sum_at
+from ibpulse.gateway.samples import find_rates, sum_at
 from tests.fleet.small_answers import events_of, state_of
 
 FAST, SLOW, NOW = 50e9, 25e9, 1_763_683_200_000

@@ -10,8 +10,7 @@ import asyncio
 import httpx
 import pytest
 
-from ibpulse.gateway import node_data
-from ibpulse.gateway.node_data import MAX_LARGE
+from ibpulse.gateway.node_proxy import MAX_LARGE
 from tests.fleet.daemons import Daemon
 from tests.fleet.hostile import Hostile, drip, endless, hostile, never
 from tests.gateway.gateways import Gateway

@@ -13,8 +13,7 @@ from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import QUEUE_BYTES, Viewer
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.gateway.job_hub import JobHub
-from ibpulse.gateway.node_feed import KEPT_BYTES, Recent
-from ibpulse.gateway.node_stream import NodeHub
+from ibpulse.gateway.node_proxy import KEPT_BYTES, NodeHub, Recent
 from ibpulse.gateway.parts import GatewayLimits
 from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile

@@ -18,9 +18,9 @@ from typing import Any
 import orjson
 
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.agent.jobs.job_sources import merge
-from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.jobs.owners import place_jobs
+from ibpulse.agent.jobs.sources import merge
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.metrics import job_rows
 from ibpulse.agent.web.routes.jobs_route import describe_jobs
 from ibpulse.core.metrics.text import TextFormat, table_text

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from ibpulse.agent.jobs.job_sources import Source, choose_sources
+from ibpulse.agent.jobs.sources import Source, choose_sources
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.jobs import Found
 from ibpulse.core.model import Fabric

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.jobs.pod_cgroups import read_pod_cgroups
-from ibpulse.agent.jobs.slurm_cgroups import read_slurm_cgroups
+from ibpulse.agent.jobs.cgroups import read_pod_cgroups, read_slurm_cgroups
 from ibpulse.core.jobs import Found
 from tests.other_users import USER, needs_other_users, python, shared_directory
 
@@ -113,7 +112,7 @@ def test_a_reading_that_takes_too_long_says_nothing_about_jobs(tmp_path: Path, r
 LIST_AS_USER = """
 import sys
 from pathlib import Path
-from ibpulse.agent.jobs.slurm_cgroups import read_slurm_cgroups
+from ibpulse.agent.jobs.cgroups import read_slurm_cgroups
 found = read_slurm_cgroups(Path(sys.argv[1]))
 print(found.claims, found.whole, *found.remarks, sep="|")
 """

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.jobs import cgroup_names
-from ibpulse.agent.jobs.cgroup_names import Cgroups
-from ibpulse.agent.jobs.job_sources import choose_sources, merge
-from ibpulse.agent.jobs.slurm_cgroups import read_slurm_cgroups
+from ibpulse.agent.jobs.cgroups import Cgroups, read_slurm_cgroups
+from ibpulse.agent.jobs.sources import choose_sources, merge
 from tests.jobs.job_nodes import OTHER_UID, STATIC_UID, UID, under
 from tests.tables import for_each
 
@@ -183,15 +181,15 @@ def test_cgroups_that_another_user_made_are_not_searched(tmp_path: Path) -> None
 
 
 def test_a_folder_with_too_many_entries_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup_names, "MAX_LISTED", 2)
+    monkeypatch.setattr(cgroups, "MAX_LISTED", 2)
     for number in range(3):
         (tmp_path / SCOPE / f"job_{number + 1}").mkdir(parents=True)
     found = read_slurm_cgroups(tmp_path)
     assert (found.claims, found.whole) == ((), False)
     reason = "has more than 2 entries, which is too many to read; showing the jobs known before."
     assert found.remarks == (f"{tmp_path / SCOPE} {reason}",)
-    monkeypatch.setattr(cgroup_names, "MAX_LISTED", 3)
-    monkeypatch.setattr(cgroup_names, "MAX_CHOSEN", 2)
+    monkeypatch.setattr(cgroups, "MAX_LISTED", 3)
+    monkeypatch.setattr(cgroups, "MAX_CHOSEN", 2)
     found = read_slurm_cgroups(tmp_path)
     assert (found.claims, found.whole, found.remarks) == ((), False, (f"{tmp_path / SCOPE} {reason}",))
     assert list(Cgroups().search(tmp_path / "nothing", re.compile("x"))) == []

@@ -11,9 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.jobs.job_directory import JobDirectory, boot_time_ns
-from ibpulse.agent.jobs.job_documents import FORM, normal_address, read_job_documents
-from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
+from ibpulse.agent.jobs.files import (
+    DOCUMENT,
+    JobDirectory,
+    boot_time_ns,
+    normal_address,
+    read_job_documents,
+    read_slurm_mapping,
+)
 from ibpulse.core.jobs import Found
 from tests.tables import for_each
 
@@ -227,8 +232,8 @@ def test_more_files_than_are_read_are_named(folder: Path) -> None:
 
 def test_a_directory_that_takes_too_long_is_given_up(folder: Path) -> None:
     put(folder, GOOD)
-    read_in_time = JobDirectory(folder, FORM)
-    late = JobDirectory(folder, FORM, seconds=-1.0)
+    read_in_time = JobDirectory(folder, DOCUMENT)
+    late = JobDirectory(folder, DOCUMENT, seconds=-1.0)
     assert (len(read_in_time.files), read_in_time.whole) == (1, True)
     assert (len(late.files), late.whole) == (0, False)
     assert late.found(Found()).remarks == (f"{folder} takes too long to read; showing the jobs known before.",)

@@ -11,10 +11,9 @@ import pytest
 
 from ibpulse.agent.aggregator.job_totals import JobTotals
 from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.jobs.job_documents import read_job_documents
+from ibpulse.agent.jobs.cgroups import read_pod_cgroups
+from ibpulse.agent.jobs.files import read_job_documents, read_slurm_mapping
 from ibpulse.agent.jobs.owners import count_owners, place_jobs
-from ibpulse.agent.jobs.pod_cgroups import read_pod_cgroups
-from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
 from ibpulse.core.jobs import Claim, Found
 from tests.aggregator.rings import Ring
 from tests.docs.pages import ROOT

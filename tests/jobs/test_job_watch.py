@@ -12,8 +12,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ibpulse.agent.jobs.job_sources import GONE_SECONDS, JobSources
-from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.jobs.sources import GONE_SECONDS, JobSources
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.agent.web.routes.jobs_route import describe_jobs
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event, EventLog

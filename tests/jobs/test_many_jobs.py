@@ -18,8 +18,8 @@ import pytest
 from ibpulse.agent.aggregator.job_totals import MAX_JOBS, JobTotals
 from ibpulse.agent.aggregator.options import AggregatorOptions
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
-from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.jobs.sources import JobSources, choose_sources
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.agent.metrics import job_rows
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.log import EventFile, read_events

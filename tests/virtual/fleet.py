@@ -15,11 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from ibpulse.core.client.transport import HttpPeer
 from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import NodeTable
-from ibpulse.gateway.nodes.nodes import Nodes
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
+from ibpulse.gateway.nodes.requests import Nodes
+from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.workbench.simulate.jobs import JOBS_FOLDER, share_job
 from ibpulse.workbench.simulate.workloads import make_workload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.jobs import Claim, PlacedJob, job_details, trace_jobs
 from ibpulse.core.model import PortId, PortState

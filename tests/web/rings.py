@@ -24,7 +24,7 @@ from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.flightrecorder.recorder import FlightRecorder
 from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.agent.flightrecorder.store import CaptureOptions
-from ibpulse.agent.jobs.job_watch import NOTHING, JobsView
+from ibpulse.agent.jobs.watch import NOTHING, JobsView
 from ibpulse.agent.web.parts import WebLimits, WebParts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import Summary

@@ -21,7 +21,7 @@ from ibpulse.agent.flightrecorder import recorder as recorder_module
 from ibpulse.agent.flightrecorder.recorder import DISK_THREADS, FlightRecorder
 from ibpulse.agent.flightrecorder.store import CaptureOptions, Stored
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.routes.captures_route import find_name
 from ibpulse.core.answers.captures import CapturesAnswer

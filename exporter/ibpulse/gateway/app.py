@@ -5,12 +5,11 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from ibpulse.core.http.application import REFUSALS, make_app
-from ibpulse.gateway.alert_captures import alert_router
-from ibpulse.gateway.gateway_metrics import gateway_metrics_router
+from ibpulse.gateway.alerts import alert_router
 from ibpulse.gateway.job_stream import job_router
-from ibpulse.gateway.node_data import node_router
+from ibpulse.gateway.metrics import gateway_metrics_router
 from ibpulse.gateway.node_list import node_list_router
-from ibpulse.gateway.node_stream import node_stream_router
+from ibpulse.gateway.node_proxy import node_router, node_stream_router
 from ibpulse.gateway.page_routes import page_router, probe_router
 from ibpulse.gateway.parts import GatewayParts
 

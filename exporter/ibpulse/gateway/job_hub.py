@@ -16,13 +16,11 @@ from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import HEARTBEAT, HEARTBEAT_SECONDS, RETRY, Viewer, event, gap_event
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import Lateness
-from ibpulse.gateway.job_node import find_lateness
-from ibpulse.gateway.job_nodes import choose_job
 from ibpulse.gateway.job_polls import JobPolls
-from ibpulse.gateway.job_rails import choose_rows
 from ibpulse.gateway.job_stall import find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.job_view import WAIT_MS, JobView
+from ibpulse.gateway.jobs import choose_job, choose_rows, find_lateness
 from ibpulse.gateway.parts import GatewayParts
 
 log = logging.getLogger(__name__)

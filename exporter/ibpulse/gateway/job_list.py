@@ -7,10 +7,9 @@ from typing import Any
 
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.gateway.job_node import JobNode
-from ibpulse.gateway.job_nodes import FleetJob, list_jobs
 from ibpulse.gateway.job_stall import find_stall
-from ibpulse.gateway.nodes.node_table import NodeState
+from ibpulse.gateway.jobs import FleetJob, JobNode, list_jobs
+from ibpulse.gateway.nodes.table import NodeState
 
 
 def describe_jobs(states: Sequence[NodeState]) -> dict[str, Any]:

@@ -19,11 +19,10 @@ from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.windows import NodeArray, read_array
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.bins import Statistic
-from ibpulse.gateway.job_node import JobNode
-from ibpulse.gateway.job_nodes import FleetJob, list_jobs
-from ibpulse.gateway.node_samples import NodeSamples
-from ibpulse.gateway.nodes.nodes import Node, ask_node
+from ibpulse.gateway.jobs import FleetJob, JobNode, list_jobs
+from ibpulse.gateway.nodes.requests import Node, ask_node
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.samples import NodeSamples
 
 log = logging.getLogger(__name__)
 

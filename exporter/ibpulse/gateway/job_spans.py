@@ -13,15 +13,13 @@ from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.http.parameters import EventsQuery, OptionalDuration, SpanQuery
 from ibpulse.core.http.problems import bad_parameter
-from ibpulse.gateway.job_node import JobNode, find_lateness
-from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples
-from ibpulse.gateway.job_rails import RowsQuery, choose_rows
 from ibpulse.gateway.job_stall import find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job, describe_rows
-from ibpulse.gateway.node_samples import NodeSamples
-from ibpulse.gateway.nodes.nodes import Node, ask_node
+from ibpulse.gateway.jobs import FleetJob, JobNode, RowsQuery, choose_job, choose_rows, find_lateness, list_jobs
+from ibpulse.gateway.nodes.requests import Node, ask_node
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.samples import NodeSamples
 
 DEFAULT_LAST = "10s"
 MAX_SECONDS = 60

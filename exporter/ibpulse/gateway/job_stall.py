@@ -16,7 +16,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.jobs import JobTrafficAnswer
 from ibpulse.core.statistics.clock_offsets import MeasuredOffset
 from ibpulse.core.statistics.stalls import WHENEVER, FirstNodes, Moment, shortest_stall
-from ibpulse.gateway.job_node import JobNode
+from ibpulse.gateway.jobs import JobNode
 
 # without a known step: shorter pauses are common
 UNKNOWN_STEP_SECONDS = 3.0
@@ -62,14 +62,14 @@ def find_stall(nodes: Mapping[str, JobNode]) -> JobStall | None:
     known = {name: node.job.traffic for name, node in nodes.items() if node.job.running and node.job.traffic}
     shortest = _shortest(known)
     silent = {
-        name: _moment(nodes[name], "last")
+        name: _instant(nodes[name], "last")
         for name, traffic in known.items()
         if nodes[name].answering and traffic.silent_seconds > shortest
     }
     if not silent:
         return None
     since = max(high for _, high in silent.values())
-    others = {name: _moment(nodes[name], "last")[0] for name in known if name not in silent and nodes[name].answering}
+    others = {name: _instant(nodes[name], "last")[0] for name in known if name not in silent and nodes[name].answering}
     if any(_is_early(nodes[name], since + shortest) for name, last in others.items() if last <= since + shortest):
         # these may have fallen silent as well
         return None
@@ -126,7 +126,7 @@ def _stop_of(node: JobNode, way: str, shortest: float) -> Moment | None:
     last_ms = getattr(traffic, f"last_{way}_ms")
     if last_ms is None:
         return None
-    low, high = _moment(node, f"last_{way}")
+    low, high = _instant(node, f"last_{way}")
     stopped = node.answering and traffic.known_until_ms - last_ms > 1000 * shortest
     return low, high if stopped else math.inf
 
@@ -139,10 +139,10 @@ def _was_followed(node: JobNode, moment: float) -> bool:
 def _order(node: JobNode) -> tuple[float, str]:
     traffic = node.job.traffic
     sent = traffic is not None and traffic.last_transmit_ms is not None
-    return sum(_moment(node, f"last_{TRANSMIT}" if sent else "last")), node.state.name if node.state else ""
+    return sum(_instant(node, f"last_{TRANSMIT}" if sent else "last")), node.state.name if node.state else ""
 
 
-def _moment(node: JobNode, name: str) -> Moment:
+def _instant(node: JobNode, name: str) -> Moment:
     """An instant of a node's traffic on the clock of the gateway."""
     traffic = node.job.traffic
     high_ms = getattr(traffic, f"{name}_ms") if traffic else None

@@ -19,13 +19,12 @@ from ibpulse.core.http.parameters import refuse_repeated as once
 from ibpulse.core.http.problems import bad_parameter
 from ibpulse.core.http.schemas import operation, problems
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
-from ibpulse.gateway.job_captures import captures_router, captures_writing_router
+from ibpulse.gateway.captures import captures_router, captures_writing_router
 from ibpulse.gateway.job_hub import JobHub
 from ibpulse.gateway.job_list import describe_jobs
-from ibpulse.gateway.job_nodes import choose_job
-from ibpulse.gateway.job_rails import RowsQuery
 from ibpulse.gateway.job_spans import JobSummaryQuery, list_job_events, summarize_job
 from ibpulse.gateway.job_window import JobWindowQuery, JobWindows
+from ibpulse.gateway.jobs import RowsQuery, choose_job
 from ibpulse.gateway.parts import GatewayParts
 
 PATH = "/api/v1/jobs/{job}"

@@ -12,10 +12,10 @@ import orjson
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.http.stream import batch_event, event, gap_event
 from ibpulse.gateway.job_polls import KEPT_MS, JobPolls
-from ibpulse.gateway.job_rails import MAX_ROWS, Row, describe_row, rows_of
 from ibpulse.gateway.job_summary import JobNumbers, describe_rows
-from ibpulse.gateway.node_samples import bin_samples, common_interval, find_places
-from ibpulse.gateway.nodes.node_table import NodeState
+from ibpulse.gateway.jobs import MAX_ROWS, Row, describe_row, rows_of
+from ibpulse.gateway.nodes.table import NodeState
+from ibpulse.gateway.samples import bin_samples, common_interval, find_places
 
 MAX_STATES = 200
 # the longest that a batch waits for a node, and the longest span of one

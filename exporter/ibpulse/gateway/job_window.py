@@ -25,14 +25,20 @@ from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, read_param
 from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.window_values import MAX_PLACES, Bins, bins_between, newest_bins
-from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
-from ibpulse.gateway.job_rails import Row, RowsQuery, choose_rows, rails_of
-from ibpulse.gateway.line_rates import RailLineRates, ask_line_rates
-from ibpulse.gateway.node_samples import WAYS, NodeSamples, bin_samples, common_interval, find_places
-from ibpulse.gateway.nodes.node_table import NodeState
-from ibpulse.gateway.nodes.nodes import Node
+from ibpulse.gateway.jobs import FleetJob, Row, RowsQuery, choose_job, choose_rows, rails_of
+from ibpulse.gateway.nodes.requests import Node
+from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.samples import (
+    WAYS,
+    NodeSamples,
+    RailLineRates,
+    ask_line_rates,
+    bin_samples,
+    common_interval,
+    find_places,
+)
 
 DEFAULT_LAST = "5s"
 MAX_VALUES = 1_000_000

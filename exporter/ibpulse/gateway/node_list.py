@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.nodes.discovery import SourceState
-from ibpulse.gateway.nodes.node_table import NodeState
+from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
 
 _ANSWER = {"description": "The nodes and their sources."}

@@ -15,8 +15,8 @@ from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.reference import reference_body
 from ibpulse.core.http.schemas import operation, text
 from ibpulse.gateway.gateway_pages import job_page, node_page, nodes_page, refused_page
-from ibpulse.gateway.job_nodes import list_jobs
-from ibpulse.gateway.node_data import find_node
+from ibpulse.gateway.jobs import list_jobs
+from ibpulse.gateway.node_proxy import find_node
 from ibpulse.gateway.parts import GatewayParts
 
 

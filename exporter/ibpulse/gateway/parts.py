@@ -12,8 +12,8 @@ from ibpulse.core.http.admission import Viewers
 from ibpulse.core.http.application import RequestLimits, ServerParts
 from ibpulse.core.http.stream import Viewer
 from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_table import NodeTable
-from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.nodes.requests import Nodes
+from ibpulse.gateway.nodes.table import NodeTable
 
 
 @dataclass(frozen=True, slots=True)

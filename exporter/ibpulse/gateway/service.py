@@ -24,8 +24,8 @@ from ibpulse.core.http.server import plain, serve
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.nodes.discovery import make_discovery
-from ibpulse.gateway.nodes.node_table import NodeTable
-from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.nodes.requests import Nodes
+from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
 
 log = logging.getLogger(__name__)

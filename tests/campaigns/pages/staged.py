@@ -19,7 +19,7 @@ from playwright.sync_api import Browser
 
 from ibpulse.agent.aggregator import AggregatorOptions
 from ibpulse.agent.aggregator.summary import summarize
-from ibpulse.agent.jobs.job_watch import NOTHING, JobsView
+from ibpulse.agent.jobs.watch import NOTHING, JobsView
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.events import Event, EventLog

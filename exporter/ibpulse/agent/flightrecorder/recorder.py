@@ -22,7 +22,7 @@ from ibpulse.agent.flightrecorder.known_ports import KnownPorts
 from ibpulse.agent.flightrecorder.rules import Trigger, ports_of
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.agent.flightrecorder.writer import Job
-from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.base import memory
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads

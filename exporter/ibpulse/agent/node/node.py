@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ibpulse.agent.aggregator import Aggregator
 from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.agent.sampler.supervisor import Supervisor, heartbeat_bound_seconds
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.base.clocks import Clock

@@ -15,8 +15,8 @@ from ibpulse.agent.flightrecorder.captures import Captures
 from ibpulse.agent.flightrecorder.recorder import FlightRecorder, WriteCapture
 from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions
 from ibpulse.agent.flightrecorder.store import CaptureOptions
-from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
-from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.jobs.sources import JobSources, choose_sources
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.agent.node.node import Node
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.sampler.supervisor import Supervisor, SupervisorOptions

@@ -26,11 +26,9 @@ from ibpulse.core.client.connection import events_query
 from ibpulse.core.client.transport import HttpPeer, Query, read_answer
 from ibpulse.core.client.windows import NodeArray, read_array
 from ibpulse.core.recordings import Recording, RecordingMeta, save_pieces
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import NodeState, PolledNode
-from ibpulse.gateway.nodes.nodes import Node, Nodes, ask_node
-from ibpulse.gateway.nodes.target_sources import MAX_LIST_BYTES, SOURCE_SECONDS, TargetSource
+from ibpulse.gateway.nodes.discovery import MAX_LIST_BYTES, SOURCE_SECONDS, Discovery, NodeConfigFile, TargetSource
+from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
+from ibpulse.gateway.nodes.table import NodeState, PolledNode
 from ibpulse.gateway.nodes.targets import MAX_LABELS, MAX_TARGETS, Target, parse_address
 from ibpulse.workbench.fleet.collection import CollectionResult, CoveredSpans, MissingSpan, cut_span, write_missing
 from ibpulse.workbench.fleet.dataset import MISSING, RAW, DatasetStore, Part

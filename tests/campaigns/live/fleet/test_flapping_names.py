@@ -11,8 +11,8 @@ from tests.fleet.test_services import isolate
 FLAPPING = """
 import asyncio
 from ibpulse.gateway.nodes import discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.discovery import NodeConfigFile
+from ibpulse.gateway.nodes.discovery import parse_source
 state = "two"
 def answer(question):
     if question[12:].startswith(b"\\x06steady"):

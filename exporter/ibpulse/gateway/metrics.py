@@ -15,8 +15,8 @@ from ibpulse.core.metrics.row import Labels, Subject
 from ibpulse.core.metrics.text import render_page
 from ibpulse.core.statistics.clock_offsets import ClockOffset
 from ibpulse.gateway.nodes.discovery import SourceState
-from ibpulse.gateway.nodes.node_table import STATES
-from ibpulse.gateway.nodes.nodes import ANSWERED
+from ibpulse.gateway.nodes.requests import ANSWERED
+from ibpulse.gateway.nodes.table import STATES
 from ibpulse.gateway.parts import GatewayParts
 
 OUTCOMES = (ANSWERED, *get_args(DaemonFault))

@@ -1,16 +1,19 @@
-"""Requests to many nodes in parallel: answers as they come, and a sentence for each node without one."""
+"""Reads the stream of a daemon: server-sent events of bounded length, no faster than any daemon sends them."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Generic, TypeVar
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.members import Part
+from ibpulse.core.answers.members import NOT_OURS, AnswerPart, Part, read_members
+from ibpulse.core.answers.stream import EVENTS
 from ibpulse.core.client.transport import MAX_BYTES, SECONDS, HttpPeer, NodeAccess, PeerAnswer, Query, read_answer
 from ibpulse.gateway.nodes.targets import Target
 
@@ -219,3 +222,123 @@ async def _ask(ask: Ask[T], node: Node) -> T | DaemonError:
         return await ask(node)
     except DaemonError as error:
         return error
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """What only metrics have; None if the daemon does not export it.
+
+    `line_rate` is that of the node in bytes per second, transmit and receive together. `idle` and `slow` are the rails
+    that are said to be so.
+    """
+
+    version: str | None
+    line_rate: float | None
+    idle: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
+
+
+FIGURES = tuple(
+    ("name[]", name)
+    for name in (
+        "ibpulse_build_info",
+        "ibpulse_node_line_rate_bytes_per_second",
+        "ibpulse_port_rail_idle",
+        "ibpulse_port_rail_slow",
+    )
+)
+# 256 bytes for each of 1024 rails
+MAX_FIGURES_BYTES = 300_000
+MAX_RATE = 1e18
+_VERSION = re.compile(rb'^ibpulse_build_info\{[^\n]*?\bversion="([0-9A-Za-z.+-]{1,40})"', re.MULTILINE)
+_LINE_RATE = re.compile(rb"^ibpulse_node_line_rate_bytes_per_second ([0-9.e+]{1,30})$", re.MULTILINE)
+_RAILS = re.compile(rb"^ibpulse_port_rail_(idle|slow)\{([^}\n]{1,500})\} 1(?:\.0)?$", re.MULTILINE)
+_DEVICE, _PORT = re.compile(rb'\bdevice="([A-Za-z0-9_.-]{1,64})"'), re.compile(rb'\bport="([0-9]{1,3})"')
+
+
+async def ask_figures(node: Node) -> NodeFigures:
+    """The figures of a node that only its metrics have.
+
+    Raises:
+        DaemonError: there is no answer, or the node refuses.
+    """
+    body = (await node.get("/metrics", FIGURES, max_bytes=MAX_FIGURES_BYTES)).body
+    version, line_rate = _VERSION.search(body), _LINE_RATE.search(body)
+    return NodeFigures(
+        version[1].decode() if version else None,
+        _rate(line_rate[1]) if line_rate else None,
+        _find_rails(body, b"idle"),
+        _find_rails(body, b"slow"),
+    )
+
+
+def _find_rails(body: bytes, word: bytes) -> tuple[str, ...]:
+    places = ((_DEVICE.search(labels), _PORT.search(labels)) for said, labels in _RAILS.findall(body) if said == word)
+    return tuple(f"{device[1].decode()}:{port[1].decode()}" for device, port in places if device and port)
+
+
+def _rate(digits: bytes) -> float | None:
+    try:
+        value = float(digits)
+    except ValueError:
+        return None
+    return value if value <= MAX_RATE else None
+
+
+STREAM_TYPE = "text/event-stream"
+MAX_EVENT_BYTES = 4_000_000
+# what a stream may take of the time that all nodes share: an event counts as so many bytes in addition to its own
+BYTES_PER_SECOND, EVENT_BYTES, BURST_SECONDS = 8_000_000, 4_000, 1.0
+
+
+class Throttle:
+    """Lets bytes pass at a limited rate, and those of a burst at once."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._free_at = 0.0
+
+    def delay(self, size: int) -> float:
+        """Let this many bytes pass; the seconds to wait before any others."""
+        now = self._clock()
+        self._free_at = max(self._free_at, now) + size / BYTES_PER_SECOND
+        return max(0.0, self._free_at - now - BURST_SECONDS)
+
+
+async def read_events(
+    content: AsyncIterator[bytes],
+) -> AsyncGenerator[tuple[str, int | None, AnswerPart] | None, None]:
+    """Name, id and checked data of each event in the body of a stream; None for a comment. Unknown events are dropped.
+
+    A stream that is faster than any that a daemon sends is read no faster than `BYTES_PER_SECOND`.
+
+    Raises:
+        DaemonError: an event is too long, or its data is not as expected.
+    """
+    rest, throttle = bytearray(), Throttle()
+    async for part in content:
+        # the mark may begin in the part before
+        looked = max(0, len(rest) - 1)
+        rest += part
+        while (end := rest.find(b"\n\n", looked)) >= 0:
+            text, looked = bytes(rest[:end]), 0
+            del rest[: end + 2]
+            if seconds := throttle.delay(end + EVENT_BYTES):
+                await asyncio.sleep(seconds)
+            found = _read_event(text)
+            if found is not None or text.startswith(b":"):
+                yield found
+        if len(rest) > MAX_EVENT_BYTES:
+            raise DaemonError(f"an event of its stream is longer than {MAX_EVENT_BYTES} bytes", kind="bad-answer")
+
+
+def _read_event(text: bytes) -> tuple[str, int | None, AnswerPart] | None:
+    fields = {name: value for name, _, value in (line.partition(b": ") for line in text.split(b"\n"))}
+    name = fields.get(b"event", b"").decode("ascii", "replace")
+    model = EVENTS.get(name)
+    if model is None:
+        return None
+    identity = fields.get(b"id")
+    if identity is not None and not (identity.isdigit() and len(identity) <= 18):
+        raise DaemonError(f"the id of an event of its stream is not a number; {NOT_OURS}", kind="bad-answer")
+    return name, None if identity is None else int(identity), read_members(model, fields.get(b"data", b""))

@@ -6,8 +6,8 @@ import logging
 import time
 from dataclasses import dataclass, replace
 
-from ibpulse.agent.jobs.job_sources import JobSources, Merged
 from ibpulse.agent.jobs.owners import place_jobs
+from ibpulse.agent.jobs.sources import JobSources, Merged
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.text import first_names

@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ibpulse.agent.jobs.job_directory import boot_time_ns
-from ibpulse.agent.jobs.job_documents import read_job_documents
-from ibpulse.agent.jobs.pod_cgroups import read_pod_cgroups
-from ibpulse.agent.jobs.slurm_cgroups import is_sluid, read_slurm_cgroups
-from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
+from ibpulse.agent.jobs.cgroups import is_sluid, read_pod_cgroups, read_slurm_cgroups
+from ibpulse.agent.jobs.files import boot_time_ns, read_job_documents, read_slurm_mapping
 from ibpulse.agent.sysfs.files import read_text
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import RepeatedRead, RepeatedReads

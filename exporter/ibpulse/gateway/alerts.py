@@ -34,7 +34,7 @@ from ibpulse.core.http.capture_requests import (
 )
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.schemas import operation
-from ibpulse.gateway.job_captures import (
+from ibpulse.gateway.captures import (
     CAPTURES,
     MIN_NS,
     WantedCapture,
@@ -42,8 +42,8 @@ from ibpulse.gateway.job_captures import (
     describe_pending,
     say_missing,
 )
-from ibpulse.gateway.job_nodes import FleetJob, list_jobs, pick_job
-from ibpulse.gateway.nodes.nodes import Node
+from ibpulse.gateway.jobs import FleetJob, list_jobs, pick_job
+from ibpulse.gateway.nodes.requests import Node
 from ibpulse.gateway.nodes.targets import is_address
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
 

@@ -20,8 +20,7 @@ from ibpulse.core.client.transport import read_answer
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_figures import NodeFigures, ask_figures
-from ibpulse.gateway.nodes.nodes import MAX_PARALLEL, Node, Nodes, ask_node
+from ibpulse.gateway.nodes.requests import MAX_PARALLEL, Node, NodeFigures, Nodes, ask_figures, ask_node
 from ibpulse.gateway.nodes.targets import Target
 
 POLL_SECONDS = 5.0
