@@ -15,6 +15,7 @@ import pytest
 from dns.resolver import Resolver
 
 from ibpulse.base.errors import DiscoveryError
+from ibpulse.gateway.nodes import discovery
 from ibpulse.gateway.nodes.discovery import parse_source
 from tests.tables import for_each
 

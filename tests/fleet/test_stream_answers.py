@@ -13,6 +13,7 @@ from ibpulse.agent.web.stream.messages import describe_second
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.stream import StreamBatch, StreamGap, StreamSummary
 from ibpulse.core.http.stream import summary_event
+from ibpulse.gateway.nodes import requests
 from ibpulse.gateway.nodes.requests import EVENT_BYTES, Throttle, read_events
 from tests.aggregator.rings import Ring, port, update
 

@@ -23,11 +23,11 @@ from ibpulse.core.client.transport import HttpPeer
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.text import process_registry
-from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.service import create_gateway
 from tests.docs.pages import ROOT, blocks
 from tests.running import eventually
 

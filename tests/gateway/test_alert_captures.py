@@ -13,10 +13,11 @@ import pytest
 
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.core.captures import Alert
+from ibpulse.gateway import alerts
 from ibpulse.gateway.alerts import LOGGED_PROBLEMS, AlertGroup
-from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.jobs import FleetJob
 from ibpulse.gateway.parts import GatewayCaptures
+from ibpulse.gateway.service import create_gateway
 from tests.fleet.hostile import Hostile, hostile
 from tests.gateway.gateways import Gateway
 
@@ -79,7 +80,7 @@ async def test_problems_beyond_those_that_are_logged_are_not_remembered(
             remembered.append(key)
             return super().is_news(key)
 
-    monkeypatch.setattr(alert_captures, "Occurrences", Counted)
+    monkeypatch.setattr(alerts, "Occurrences", Counted)
     gateway = Gateway(tmp_path)
     app = create_gateway(replace(gateway.parts, allow_unauthenticated=True))
     body = {"version": "4", "alerts": [alert("Stalled", node=f"unknown-{number}") for number in range(500)]}

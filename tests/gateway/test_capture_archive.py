@@ -15,6 +15,7 @@ from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.captures import CapturesAnswer
 from ibpulse.core.captures import MEDIA_TYPE
 from ibpulse.core.client.transport import NodeAccess
+from ibpulse.gateway import captures
 from ibpulse.gateway.captures import MAX_NODE_BYTES, ArchiveMember, members_of, send_archive
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.targets import make_target
@@ -51,7 +52,7 @@ async def read(nodes: Nodes, **sizes: int) -> dict[str, bytes]:
 async def test_an_archive_waits_for_no_node_and_has_no_more_than_its_share(
     nodes: Nodes, server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture_archive, "FILE_SECONDS", 0.3)
+    monkeypatch.setattr(captures, "FILE_SECONDS", 0.3)
 
     async def hang(writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\n".encode())
@@ -82,7 +83,7 @@ async def test_an_archive_breaks_off_at_a_file_that_ends_too_early(nodes: Nodes)
 async def test_a_file_that_drips_breaks_the_archive_off(
     nodes: Nodes, server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture_archive, "FILE_SECONDS", 0.3)
+    monkeypatch.setattr(captures, "FILE_SECONDS", 0.3)
 
     async def dripping(writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\n".encode())

@@ -12,13 +12,12 @@ import pytest
 
 from ibpulse.core.answers.window import NPY_TYPE
 from ibpulse.core.client.windows import WINDOW_HEADER, NodeArray, read_array
-from ibpulse.gateway import job_polls
-from ibpulse.gateway.job_polls import GONE, MAX_ASKED, JobPolls
-from ibpulse.gateway.job_summary import SummarySpan, describe_job
-from ibpulse.gateway.job_view import JobView
+from ibpulse.gateway import live
 from ibpulse.gateway.jobs import find_lateness
+from ibpulse.gateway.live import GONE, MAX_ASKED, JobPolls, JobView
 from ibpulse.gateway.nodes.requests import Node
 from ibpulse.gateway.samples import NodeSamples
+from ibpulse.gateway.summary import SummarySpan, describe_job
 from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, clock_of, jobs_of
@@ -39,7 +38,7 @@ async def list_nodes(gateway: Gateway, servers: AsyncExitStack, count: int) -> l
 
 async def test_at_most_so_many_nodes_are_asked_in_parallel(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     # however slow the machine is
-    monkeypatch.setattr(job_polls, "PLACE_SECONDS", 3600.0)
+    monkeypatch.setattr(live, "PLACE_SECONDS", 3600.0)
     asked, most = 0, 0
 
     async def window(writer: asyncio.StreamWriter) -> None:
@@ -65,8 +64,8 @@ async def test_nodes_that_hang_do_not_keep_others_waiting(gateway: Gateway, monk
     async def ask_patiently(node: Node, *_: object) -> NodeArray:
         return read_array(await node.get("/api/v1/window", seconds=3600))
 
-    monkeypatch.setattr(job_polls, "PLACE_SECONDS", 0.0)
-    monkeypatch.setattr(job_polls, "ask_samples", ask_patiently)
+    monkeypatch.setattr(live, "PLACE_SECONDS", 0.0)
+    monkeypatch.setattr(live, "ask_samples", ask_patiently)
     released = asyncio.Event()
     asked = 0
 
@@ -90,7 +89,7 @@ async def test_nodes_that_hang_do_not_keep_others_waiting(gateway: Gateway, monk
 async def test_what_is_kept_of_nodes_that_are_gone_is_bounded(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_polls, "MAX_GONE", 2)
+    monkeypatch.setattr(live, "MAX_GONE", 2)
     async with AsyncExitStack() as servers:
         nodes = await list_nodes(gateway, servers, 1)
         polls = JobPolls(gateway.parts, ("slurm", "7"))

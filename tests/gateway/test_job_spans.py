@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ibpulse.core.http.problems import ProblemError
-from ibpulse.gateway.job_spans import JobSummaryQuery, _choose_span
+from ibpulse.gateway.job_api import JobSummaryQuery, _choose_span
 from tests.tables import for_each
 
 NOW_NS = 1_763_683_260_400_000_000

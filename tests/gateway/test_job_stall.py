@@ -10,11 +10,10 @@ import pytest
 from ibpulse.core.answers.jobs import JobAnswer, JobTrafficAnswer
 from ibpulse.core.answers.summary import NodeSummary, SummaryAnswer
 from ibpulse.core.statistics.clock_offsets import DRIFT, ClockOffset, MeasuredOffset
-from ibpulse.gateway.job_stall import JobStall, find_stall
-from ibpulse.gateway.job_summary import SummarySpan, describe_job
 from ibpulse.gateway.jobs import JobNode
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.nodes.targets import Target
+from ibpulse.gateway.summary import JobStall, SummarySpan, describe_job, find_stall
 from tests.fleet.small_answers import JOB
 
 START = 1_763_683_200_000

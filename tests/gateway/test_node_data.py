@@ -10,6 +10,7 @@ import asyncio
 import httpx
 import pytest
 
+from ibpulse.gateway import node_proxy
 from ibpulse.gateway.node_proxy import MAX_LARGE
 from tests.fleet.daemons import Daemon
 from tests.fleet.hostile import Hostile, drip, endless, hostile, never
@@ -80,7 +81,7 @@ async def test_downloads_from_a_node_that_hangs_keep_no_other_client_waiting(
     gateway: Gateway, server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # less than a request waits for a place
-    monkeypatch.setattr(node_data, "CAPTURE_SECONDS", 1.0)
+    monkeypatch.setattr(node_proxy, "CAPTURE_SECONDS", 1.0)
     path = "/api/v1/captures/20261123T053000.123Z-request-0123abcd.parquet"
     server.handlers[path] = never
     content = b"PAR1 PAR1"

@@ -12,7 +12,7 @@ import pytest
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import QUEUE_BYTES, Viewer
 from ibpulse.core.metrics.web import WebCounts
-from ibpulse.gateway.job_hub import JobHub
+from ibpulse.gateway.live import JobHub
 from ibpulse.gateway.node_proxy import KEPT_BYTES, NodeHub, Recent
 from ibpulse.gateway.parts import GatewayLimits
 from tests.fleet.daemons import LOOP_CLOCK, Daemon

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.agent.jobs import cgroups
 from ibpulse.agent.jobs.cgroups import Cgroups, read_slurm_cgroups
 from ibpulse.agent.jobs.sources import choose_sources, merge
 from tests.jobs.job_nodes import OTHER_UID, STATIC_UID, UID, under

@@ -14,11 +14,11 @@ import httpx
 from prometheus_client import CollectorRegistry
 
 from ibpulse.core.client.transport import HttpPeer
-from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.service import create_gateway
 from ibpulse.workbench.simulate.jobs import JOBS_FOLDER, share_job
 from ibpulse.workbench.simulate.workloads import make_workload
 from tests.virtual.asgi import App, AppTransport, Viewer

@@ -17,9 +17,9 @@ import orjson
 import pytest
 
 from ibpulse.core.http.problems import ProblemError
-from ibpulse.gateway import job_hub
-from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.job_hub import JobHub, ViewKey
+from ibpulse.gateway import live
+from ibpulse.gateway.live import JobHub, ViewKey
+from ibpulse.gateway.service import create_gateway
 from tests.virtual.fleet import Fleet
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
@@ -175,7 +175,7 @@ def test_reading_gives_no_right_to_capture(fleet: Fleet, monkeypatch: pytest.Mon
 
 
 def test_rows_that_nobody_else_views_are_limited(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_hub, "MAX_VIEWED_ROWS", 9)
+    monkeypatch.setattr(live, "MAX_VIEWED_ROWS", 9)
     whole: ViewKey = (False, ())
     one, other, others_rails = ((False, ("node-1",)), (True, ("node-0",)), (True, ("node-1",)))
 

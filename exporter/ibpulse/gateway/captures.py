@@ -28,7 +28,7 @@ from ibpulse.base.errors import DaemonError
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import SOME_TIME
 from ibpulse.core.answers.captures import CapturesAnswer, PendingAnswer, StoredAnswer
-from ibpulse.core.captures import ARCHIVE_TYPE as FILE_TYPE
+from ibpulse.core.captures import MEDIA_TYPE as FILE_TYPE
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.capture_requests import (
@@ -43,8 +43,8 @@ from ibpulse.core.http.middleware import HEAD
 from ibpulse.core.http.parameters import read_parameter
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.schemas import operation
-from ibpulse.gateway.job_polls import GONE
 from ibpulse.gateway.jobs import FleetJob, choose_job
+from ibpulse.gateway.live import GONE
 from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
 from ibpulse.gateway.parts import GatewayParts
 
@@ -91,7 +91,8 @@ def send_archive(
         raise ProblemError(
             "too-many-values",
             422,
-            f"The files have {total} bytes together; the maximum is {MAX_ARCHIVE_BYTES}. Download those of single nodes.",
+            f"The files have {total} bytes together; the maximum is {MAX_ARCHIVE_BYTES}. Download those of single "
+            "nodes.",
             bound={"name": "max_archive_bytes", "limit": MAX_ARCHIVE_BYTES, "asked": total},
         )
     headers = {"Content-Disposition": f'attachment; filename="{group}.tar"'}

@@ -13,20 +13,40 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from fastapi import FastAPI
 
 from ibpulse import __version__
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.open_files import allow_open_files
+from ibpulse.core.http.application import REFUSALS, make_app
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.host_names import HostCheck
 from ibpulse.core.http.server import plain, serve
 from ibpulse.core.metrics.web import WebCounts
-from ibpulse.gateway.app import create_gateway
+from ibpulse.gateway.alerts import alert_router
+from ibpulse.gateway.job_api import job_router
+from ibpulse.gateway.metrics import gateway_metrics_router
+from ibpulse.gateway.node_proxy import node_router, node_stream_router
 from ibpulse.gateway.nodes.discovery import make_discovery
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.table import NodeTable
+from ibpulse.gateway.pages import node_list_router, page_router, probe_router
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
+
+DESCRIPTION = "Traffic of many nodes at one address. Answers about a node are those of its daemon."
+
+
+def create_gateway(parts: GatewayParts) -> FastAPI:
+    """The application with all routes."""
+    app = make_app("ibpulse gateway", DESCRIPTION, parts, parts.clock.monotonic_ns)
+    data = (node_list_router, job_router, alert_router, node_router, node_stream_router, gateway_metrics_router)
+    for router in data:
+        app.include_router(router(parts), responses=REFUSALS)
+    app.include_router(probe_router(parts))
+    app.include_router(page_router(parts, app.openapi))
+    return app
+
 
 log = logging.getLogger(__name__)
 # 320 connections of clients, and 8 of each of some hundred nodes
