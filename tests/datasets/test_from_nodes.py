@@ -66,7 +66,7 @@ class Fleet:
         path = self.directory / "nodes.json"
         entries = [{"targets": [url], "labels": {"node": name, "rack": "r1"}} for name, url in urls.items()]
         path.write_text(json.dumps(entries))
-        return await self.collect_from(Discovery([(parse_source(str(path)), NodeConfigFile())]), wanted)
+        return await self.collect_from(Discovery([parse_source(str(path))]), wanted)
 
     async def collect_from(self, discovery: Discovery, wanted: NodeCollection = SPAN) -> CollectionResult:
         self.store.begin()
@@ -177,7 +177,7 @@ async def test_unknown_jobs_are_named_with_running_ones(
 
 async def test_daemons_are_refused_as_gateways(fleet: Fleet, node: Node) -> None:
     async with served(create_app(node.parts())) as url:
-        result = await fleet.collect_from(Discovery([(GatewaySource(url, NodeConfigFile()), NodeConfigFile())]))
+        result = await fleet.collect_from(Discovery([GatewaySource(url, NodeConfigFile())]))
     assert result.problems == [f"{url}: has no list of nodes, so it is no gateway; give the address of one"]
 
 
@@ -189,7 +189,7 @@ async def test_gateways_pass_samples_on(fleet: Fleet, node: Node, tmp_path: Path
         await gateway.list(a=url, gone=DEAD)
         place = await stack.enter_async_context(gateway.served())
         config = NodeConfigFile()
-        result = await fleet.collect_from(Discovery([(GatewaySource(place, config), config)]))
+        result = await fleet.collect_from(Discovery([GatewaySource(place, config)], config))
     assert [one.part for one in result.written] == [Part("", "a", START_NS)]
     check_samples(fleet.raw(Part("", "a", START_NS)), node, 1, 799)
     (row,) = fleet.rows(FILES)

@@ -61,7 +61,7 @@ class Fleet:
         self.secret = directory / "nodes.yml"
         self.secret.write_text("basic_auth: {username: ops, password: secret}")
         self.config = NodeConfigFile(self.secret)
-        self.discovery = Discovery([(parse_source(str(self.path)), self.config)], clock=LOOP_CLOCK)
+        self.discovery = Discovery([parse_source(str(self.path))], self.config, clock=LOOP_CLOCK)
         self.nodes = Nodes(partial(HttpPeer, clock=LOOP_CLOCK))
         self.errors = InternalErrors(parts=GATEWAY_PARTS)
         self.table = NodeTable(self.discovery, self.nodes, self.errors, LOOP_CLOCK)

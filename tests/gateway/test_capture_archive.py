@@ -31,8 +31,8 @@ CONTENT = b"PAR1" + bytes(1000) + b"PAR1"
 async def nodes(server: Hostile) -> AsyncIterator[Nodes]:
     found = Nodes()
     names = ("good", "slow", "large", "short")
-    targets = [make_target(f"{server.url}/{name}", {"node": name}, "test") for name in names]
-    found.update(targets, lambda _: NodeAccess())
+    targets = [make_target(f"{server.url}/{name}", {"node": name}) for name in names]
+    found.update(targets, NodeAccess())
     server.answer(f"/good/api/v1/captures/{FILE}", CONTENT, MEDIA_TYPE)
     server.answer(f"/short/api/v1/captures/{FILE}", CONTENT, MEDIA_TYPE)
     yield found

@@ -139,6 +139,6 @@ def _discovery(arguments: argparse.Namespace, settings: Settings) -> Discovery:
         return make_discovery(settings.nodes.sources, settings.nodes.config_file)
     config = NodeConfigFile(settings.nodes.config_file)
     try:
-        return Discovery([(GatewaySource(arguments.url, config), config)])
+        return Discovery([GatewaySource(arguments.url, config)], config)
     except ValueError as error:
         raise ConfigError([f"flag --url: {error}"]) from error

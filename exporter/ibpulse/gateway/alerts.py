@@ -42,7 +42,7 @@ from ibpulse.gateway.captures import (
     describe_pending,
     say_missing,
 )
-from ibpulse.gateway.jobs import FleetJob, list_jobs, pick_job
+from ibpulse.gateway.jobs import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.nodes.requests import Node
 from ibpulse.gateway.nodes.targets import is_address
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
@@ -197,7 +197,7 @@ class AlertCaptures:
         for alert in alerts:
             named = alert.labels.get(JOB_LABEL, "")
             try:
-                group = AlertGroup(pick_job(jobs, named) if named else nodes.find(alert.labels))
+                group = AlertGroup(choose_job(jobs, named) if named else nodes.find(alert.labels))
             except (SubjectError, ProblemError) as error:
                 reason = error.detail if isinstance(error, ProblemError) else str(error)
                 problems.append({"alert": alert.labels.get(NAME_LABEL, ""), "reason": reason})

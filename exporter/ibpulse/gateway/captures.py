@@ -43,8 +43,7 @@ from ibpulse.core.http.middleware import HEAD
 from ibpulse.core.http.parameters import read_parameter
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.schemas import operation
-from ibpulse.gateway.jobs import FleetJob, choose_job
-from ibpulse.gateway.live import GONE
+from ibpulse.gateway.jobs import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
 from ibpulse.gateway.parts import GatewayParts
 
@@ -281,7 +280,7 @@ def captures_writing_router(parts: GatewayParts) -> APIRouter:
         body = read_body(CaptureRequest, await request.body())
         before_ns = settings.before_ns if body.before is None else read_parameter("before", body.before, SOME_TIME)
         after_ns = settings.after_ns if body.after is None else read_parameter("after", body.after, SOME_TIME)
-        chosen = choose_job(parts.table.rows(), job)
+        chosen = choose_job(list_jobs(parts.table.rows()), job)
         wanted = WantedCapture(body.reason, body.labels, before_ns, after_ns, parts.clock.monotonic_ns(), parts.clock)
         taken = await capture_job(parts, chosen, wanted)
         if not taken["nodes"]:
@@ -307,9 +306,8 @@ async def capture_job(parts: GatewayParts, job: FleetJob, wanted: WantedCapture)
     words = re.sub("[^A-Za-z0-9]+", "-", wanted.reason)[:MAX_REASON].strip("-")
     trigger_ms = parts.clock.time_ns() // MILLISECOND_NS
     running = [name for name, each in job.nodes.items() if each.running] or list(job.nodes)
-    nodes = [node for name in running if (node := parts.nodes.get(name)) is not None]
+    nodes, gone = parts.nodes.choose(running)
     found = await parts.nodes.ask_all(nodes, replace(wanted, reason=f"{words}-{group}" if words else group).ask)
-    missing = {name: GONE[1] for name in running if parts.nodes.get(name) is None} | found.missing
     return {
         "id": group,
         "job_id": job.key[1],
@@ -317,7 +315,7 @@ async def capture_job(parts: GatewayParts, job: FleetJob, wanted: WantedCapture)
         "reason": words,
         "trigger_ms": trigger_ms,
         "nodes": [describe_pending(name, found.answers[name]) for name in running if name in found.answers],
-        "missing": _missing(missing),
+        "missing": _missing(gone | found.missing),
         "url": f"{PATH.format(job=quote(job.text, safe=''))}/{group}",
     }
 
@@ -343,7 +341,7 @@ async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, Captu
     """
     known: FleetJob | None = None
     try:
-        known = choose_job(parts.table.rows(), text)
+        known = choose_job(list_jobs(parts.table.rows()), text)
     except ProblemError as error:
         if error.kind != "unknown-job":
             raise

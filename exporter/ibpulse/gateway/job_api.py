@@ -53,7 +53,7 @@ from ibpulse.gateway.jobs import (
     list_jobs,
     rails_of,
 )
-from ibpulse.gateway.live import GONE, JobHub, ask_samples
+from ibpulse.gateway.live import GONE_NODE, JobHub
 from ibpulse.gateway.nodes.requests import Node, ask_node
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
@@ -62,6 +62,7 @@ from ibpulse.gateway.samples import (
     NodeSamples,
     RailLineRates,
     ask_line_rates,
+    ask_samples,
     bin_samples,
     common_interval,
     find_places,
@@ -137,11 +138,11 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
         ProblemError: a parameter is invalid, or there is no such job.
     """
     states = {state.name: state for state in parts.table.rows()}
-    job = choose_job(states.values(), text)
+    job = choose_job(list_jobs(states.values()), text)
     rows = choose_rows(job, states, query.node, rails=query.rows == "rails")
     from_ms, to_ms = _choose_span(query, parts.clock.time_ns())
     window_ms = to_ms - from_ms
-    nodes = {name: JobNode(each, states.get(name), GONE) for name, each in job.nodes.items()}
+    nodes = {name: JobNode(each, states.get(name), GONE_NODE) for name, each in job.nodes.items()}
 
     async def ask(node: Node) -> tuple[NodeSamples, SummaryAnswer]:
         span = [("from", str(from_ms)), ("to", str(to_ms))]
@@ -150,7 +151,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
         parts.table.note_jobs(node.name, await ask_node(node, JobsAnswer, "/api/v1/jobs"))
         return samples, await ask_node(node, SummaryAnswer, "/api/v1/summary", [("job", job.text), *span])
 
-    asked = [node for name in nodes if (node := parts.nodes.get(name)) is not None]
+    asked, _ = parts.nodes.choose(nodes)
     async for node, answer in parts.nodes.ask_each(asked, ask):
         data = nodes[node.name]
         if isinstance(answer, DaemonError):
@@ -204,9 +205,8 @@ async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery
     async def ask(node: Node) -> EventsAnswer:
         return await ask_node(node, EventsAnswer, "/api/v1/events", asked)
 
-    nodes = [node for name in job.nodes if (node := parts.nodes.get(name)) is not None]
+    nodes, gone = parts.nodes.choose(job.nodes)
     found = await parts.nodes.ask_all(nodes, ask)
-    missing = {name: GONE[1] for name in job.nodes if parts.nodes.get(name) is None} | found.missing
     every = [{"node": node, **event.model_dump()} for node, answer in found.answers.items() for event in answer.events]
     every.sort(key=lambda event: event["time_ms"])
     kept = every[-query.limit :]
@@ -220,7 +220,7 @@ async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery
         "to_ms": max((answer.to_ms for answer in found.answers.values()), default=None),
         "kinds": kinds,
         "left_out": sum(answer.left_out for answer in found.answers.values()) + len(every) - len(kept),
-        "missing": [{"node": name, "reason": reason} for name, reason in missing.items()],
+        "missing": [{"node": name, "reason": reason} for name, reason in (gone | found.missing).items()],
         "events": kept,
     }
 
@@ -328,20 +328,15 @@ class JobWindows:
             ProblemError: a parameter is invalid, the job is unknown, too much is asked for, or others wait already.
         """
         states = {state.name: state for state in self._parts.table.rows()}
-        job = choose_job(states.values(), text)
+        job = choose_job(list_jobs(states.values()), text)
         rows = choose_rows(job, states, query.node, rails=query.rows == "rails")
         window = _plan(job, rows, states, query, now_ns)
         async with self._places.place(request):
-            asked = self._find_nodes(window)
+            asked, window.missing = self._parts.nodes.choose(row.node for row in window.rows)
             if query.unit == "ratio":
                 asked = await self._read_line_rates(window, asked, states)
             await self._read(window, asked)
         return _encode(window, query)
-
-    def _find_nodes(self, window: JobWindow) -> list[Node]:
-        nodes = {row.node: self._parts.nodes.get(row.node) for row in window.rows}
-        window.missing.update(dict.fromkeys((name for name, node in nodes.items() if node is None), GONE[1]))
-        return [node for node in nodes.values() if node is not None]
 
     async def _read_line_rates(
         self, window: JobWindow, asked: Sequence[Node], states: Mapping[str, NodeState]
@@ -537,7 +532,7 @@ def _span_router(parts: GatewayParts) -> APIRouter:
     )
     async def events(request: Request, job: str, query: Annotated[EventsQuery, Query()]) -> Response:
         """The events of the nodes of the job, each by the clock of its node."""
-        chosen = choose_job(parts.table.rows(), job)
+        chosen = choose_job(list_jobs(parts.table.rows()), job)
         async with spans.place(request):
             return _json(await list_job_events(parts, chosen, query))
 

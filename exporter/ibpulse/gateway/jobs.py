@@ -1,8 +1,8 @@
-"""What is known of a node of a job: its rails, samples and statistics, and how late it is."""
+"""Jobs across nodes: the nodes of a job, its ports on each of them, the rows of its page, and how late nodes are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -23,6 +23,7 @@ from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.samples import NodeSamples
 
 NAMED_JOBS, MAX_KNOWN = 20, 256
+NAMED_NODES, MAX_ROWS = 20, 128
 
 
 @dataclass(slots=True)
@@ -85,17 +86,12 @@ def _newness(job: JobAnswer) -> tuple[bool, int]:
     return job.running, job.ended_ms or 0
 
 
-def choose_job(states: Iterable[NodeState], text: str) -> FleetJob:
-    """The job of some nodes with an id, or with a scheduler and an id (`slurm:42`).
+def choose_job(jobs: Mapping[Key, FleetJob], text: str) -> FleetJob:
+    """The job with an id, or with a scheduler and an id (`slurm:42`).
 
     Raises:
         ProblemError: there is no such job, or several schedulers have one.
     """
-    return pick_job(list_jobs(states), text)
-
-
-def pick_job(jobs: Mapping[Key, FleetJob], text: str) -> FleetJob:
-    """The same of jobs that are listed already."""
     found = [job for key, job in jobs.items() if text in (key[1], job.text)]
     if not found:
         ids = list(dict.fromkeys(identity for _, identity in jobs))
@@ -105,10 +101,6 @@ def pick_job(jobs: Mapping[Key, FleetJob], text: str) -> FleetJob:
         names = sorted(job.text for job in found)
         raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")
     return found[0]
-
-
-MAX_ROWS = 128
-NAMED_NODES = 20
 
 
 class RowsQuery(BaseModel):
@@ -156,7 +148,7 @@ def rows_of(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str],
 
 
 def choose_rows(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str], *, rails: bool) -> list[Row]:
-    """The same for a request.
+    """The rows that a request chooses.
 
     Raises:
         ProblemError: the job has none of these nodes, or there are more rows than can be sent.
@@ -181,8 +173,6 @@ def describe_row(row: Row, job: FleetJob, state: NodeState | None, problem: tupl
     """A row of the event `rows`, without its past; `problem` is the one of its node, as a word and as a sentence."""
     ports = rails_of(job.nodes[row.node], state) if row.node in job.nodes else {}
     mine = [ports.get(name) for name in row.rails]
-    rates = [port.rate_bytes_per_second if port else None for port in mine]
-    known = [rate for rate in rates if rate is not None]
     active = any(port is not None and port.active for port in mine)
     only = mine[0] if row.port is not None else None
     word, text = problem
@@ -195,11 +185,16 @@ def describe_row(row: Row, job: FleetJob, state: NodeState | None, problem: tupl
         "labels": dict(state.target.labels) if state else {},
         "active": active,
         "state": only.state if only else "ACTIVE" if active else "DOWN",
-        "rate_bytes_per_second": sum(known) if known and len(known) == len(rates) else None,
+        "rate_bytes_per_second": _sum_rates(mine),
         "problem": word,
         "problem_text": text,
         "since_ms": only.since_ms if only else None,
     }
+
+
+def _sum_rates(ports: Collection[PortAnswer | None]) -> float | None:
+    rates = [port.rate_bytes_per_second for port in ports if port and port.rate_bytes_per_second is not None]
+    return sum(rates) if rates and len(rates) == len(ports) else None
 
 
 @dataclass(slots=True)
@@ -229,9 +224,7 @@ class JobNode:
     @property
     def line_rate(self) -> float | None:
         """The sum of the rates of its rails; None if one is unknown."""
-        rates = [port.rate_bytes_per_second if port else None for port in self.rails.values()]
-        known = [rate for rate in rates if rate is not None]
-        return sum(known) if known and len(known) == len(rates) else None
+        return _sum_rates(self.rails.values())
 
     @property
     def resolution_seconds(self) -> float:

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,11 +22,9 @@ from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.events import EventAnswer, EventsAnswer
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.client.windows import NodeArray, read_array
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import HEARTBEAT, HEARTBEAT_SECONDS, RETRY, Viewer, batch_event, event, gap_event
 from ibpulse.core.jobs import Key
-from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.gateway.jobs import (
     MAX_ROWS,
@@ -39,10 +38,10 @@ from ibpulse.gateway.jobs import (
     list_jobs,
     rows_of,
 )
-from ibpulse.gateway.nodes.requests import Node, ask_node
+from ibpulse.gateway.nodes.requests import GONE, Node, ask_node
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
-from ibpulse.gateway.samples import NodeSamples, bin_samples, common_interval, find_places
+from ibpulse.gateway.samples import NodeSamples, ask_samples, bin_samples, common_interval, find_places
 from ibpulse.gateway.summary import JobNumbers, SummarySpan, describe_job, describe_rows, find_stall
 
 log = logging.getLogger(__name__)
@@ -60,21 +59,10 @@ MAX_EVENTS = 1000
 MAX_ASKED = 8
 # a node that hangs keeps others waiting for so long at most
 PLACE_SECONDS = 0.1
-MAX_WINDOW_BYTES = 8_000_000
 # nodes that are no longer listed, whose rows stay
 MAX_GONE = 64
-GONE = ("gone", "its source no longer lists it")
+GONE_NODE = ("gone", GONE)
 WAITING = ("no-answer", "it was not asked yet")
-
-
-async def ask_samples(node: Node, job: str, span: Sequence[tuple[str, str]], statistic: Statistic = "max") -> NodeArray:
-    """The samples of a job's rails in a span (`last`, or `from` and `to`); for peaks, the certain part of each.
-
-    Raises:
-        DaemonError: there is no answer, or not this one.
-    """
-    query = [("job", job), ("format", "npy"), ("statistic", statistic), *span]
-    return read_array(await node.get("/api/v1/window", query, max_bytes=MAX_WINDOW_BYTES))
 
 
 def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
@@ -92,11 +80,11 @@ def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
 
 
 class NodePoll:
-    """What was read of one node, with the task that reads it now."""
+    """What was read of one node, with the task that reads it now; its events are added to `events`."""
 
-    def __init__(self, data: JobNode, note: Callable[[list[dict[str, Any]]], None], parts: GatewayParts) -> None:
+    def __init__(self, data: JobNode, events: deque[dict[str, Any]], parts: GatewayParts) -> None:
         self.data, self._clock, self._table = data, parts.clock, parts.table
-        self._note = note
+        self._events = events
         self._slow_at = self._traffic_at = 0.0
         self._events_from_ms: int | None = None
         self._known: deque[tuple[Any, ...]] = deque(maxlen=MAX_EVENTS)
@@ -144,21 +132,7 @@ class NodePoll:
         news = [each for each in found if (each.time_ms, each.kind, each.subject, each.text) not in self._known]
         self._known.extend((each.time_ms, each.kind, each.subject, each.text) for each in news)
         self._events_from_ms = max((each.time_ms for each in found), default=self._events_from_ms)
-        if news:
-            self._note([describe_event(node.name, each) for each in news])
-
-
-class _Place:
-    """A place among the nodes that are asked now, which is left once."""
-
-    def __init__(self, places: asyncio.Semaphore) -> None:
-        self._places = places
-        self._held = True
-
-    def leave(self) -> None:
-        if self._held:
-            self._held = False
-            self._places.release()
+        self._events.extend(describe_event(node.name, each) for each in news)
 
 
 class JobPolls:
@@ -189,9 +163,9 @@ class JobPolls:
         for name, job in self.job.nodes.items():
             poll, state = self._polls.get(name), states.get(name)
             if poll is None:
-                self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events.extend, self._parts)
+                self._polls[name] = NodePoll(JobNode(job, state, WAITING), self._new_events, self._parts)
             else:
-                problem, samples = (poll.data.problem, poll.data.samples) if state else (GONE, None)
+                problem, samples = (poll.data.problem, poll.data.samples) if state else (GONE_NODE, None)
                 state = state or poll.data.state
                 poll.data = replace(poll.data, job=job, state=state, problem=problem, samples=samples)
         # a node that has another name at each poll would fill the memory
@@ -211,13 +185,11 @@ class JobPolls:
     async def _read(self, poll: NodePoll, node: Node) -> None:
         """Read what is new from a node once there is a place."""
         await self._places.acquire()
-        place = _Place(self._places)
-        leaving = asyncio.get_running_loop().call_later(PLACE_SECONDS, place.leave)
-        try:
+        with ExitStack() as place:
+            # closing it again does nothing
+            place.callback(self._places.release)
+            place.callback(asyncio.get_running_loop().call_later(PLACE_SECONDS, place.close).cancel)
             await poll.read(node, self.job.text)
-        finally:
-            leaving.cancel()
-            place.leave()
 
     async def stop(self) -> None:
         """Cancel the polls."""
@@ -424,13 +396,10 @@ MAX_VIEWED_ROWS = 512
 
 
 class JobFeed:
-    """A job that is viewed: its nodes, its choices of rows, and who views which.
+    """A job that is viewed: its nodes, its choices of rows, and who views each of them."""
 
-    `period` returns the time between two polls of a node in seconds.
-    """
-
-    def __init__(self, parts: GatewayParts, key: Key, period: Callable[[], float]) -> None:
-        self._version, self._period = parts.version, period
+    def __init__(self, parts: GatewayParts, key: Key, hub: JobHub) -> None:
+        self._version, self._hub = parts.version, hub
         self._clock = parts.clock
         self.polls = JobPolls(parts, key)
         self.views: dict[ViewKey, JobView] = {}
@@ -475,15 +444,16 @@ class JobFeed:
                     refreshed = begin
                 if tasks := self.polls.start():
                     # a batch may wait for a node, but not longer than until the next poll
-                    await asyncio.wait(tasks, timeout=self._period())
+                    await asyncio.wait(tasks, timeout=self._hub.period())
                 quiet = 0.0 if self._feed() else quiet + loop.time() - begin
                 try:
-                    async with asyncio.timeout(max(0.0, begin + self._period() - loop.time())):
+                    async with asyncio.timeout(max(0.0, begin + self._hub.period() - loop.time())):
                         await ending.wait()
                 except TimeoutError:
                     pass
                 if quiet >= HEARTBEAT_SECONDS:
-                    self._offer([HEARTBEAT])
+                    for viewer in self.viewers:
+                        viewer.offer([HEARTBEAT])
                     quiet = 0.0
         finally:
             await self.polls.stop()
@@ -521,10 +491,6 @@ class JobFeed:
             fed = fed or bool(events)
         return fed
 
-    def _offer(self, events: list[bytes]) -> None:
-        for viewer in self.viewers:
-            viewer.offer(events)
-
 
 class JobHub:
     """Feeds the viewers of jobs; a job without viewers is not read."""
@@ -540,7 +506,7 @@ class JobHub:
             ProblemError: there is no such job, several schedulers have one, it has none of the nodes, or too many rows.
         """
         states = {state.name: state for state in self._parts.table.rows()}
-        found = choose_job(states.values(), job)
+        found = choose_job(list_jobs(states.values()), job)
         rows = choose_rows(found, states, view[1], rails=view[0])
         feed = self._feeds.get(found.key)
         if feed is None or view not in feed.views:
@@ -564,7 +530,7 @@ class JobHub:
         self._parts.viewers.make_room(client)
         feed = self._feeds.get(job)
         if feed is None:
-            feed = self._feeds[job] = JobFeed(self._parts, job, self._period)
+            feed = self._feeds[job] = JobFeed(self._parts, job, self)
             feed.task = asyncio.create_task(self._run(job, feed), name="job stream")
         viewer = Viewer(feed.first_events(view, resume_ms), self._parts.counts)
         self._parts.viewers.add(viewer, client)
@@ -590,7 +556,7 @@ class JobHub:
             del self._feeds[job]
         feed.end()
 
-    def _period(self) -> float:
+    def period(self) -> float:
         """Time between two polls of a node in seconds."""
         polled = sum(len(feed.polls.nodes) for feed in self._feeds.values())
         return max(MIN_SECONDS, polled / POLLS_PER_SECOND)

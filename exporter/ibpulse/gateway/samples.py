@@ -1,4 +1,4 @@
-"""The last samples of a node's rails as read from its windows, their sum, and their highest values in bins of time."""
+"""Samples of a node's rails as read from its windows: their sum, statistics of bins, and the line rates of the past."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ibpulse.core.answers.members import MAX_PORTS, NOT_OURS
 from ibpulse.core.answers.ports import PortAnswer
 from ibpulse.core.answers.window import WindowHead
 from ibpulse.core.arrays import Singles
-from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.client.windows import NodeArray, read_array
 from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
 from ibpulse.gateway.nodes.requests import Node, ask_node
@@ -24,6 +24,7 @@ from ibpulse.gateway.nodes.requests import Node, ask_node
 # those after which a rail can have another rate
 RATE_KINDS = ("link-down", "link-up", "link-change", "rate-change", "appeared", "disappeared")
 MAX_RATE_EVENTS = 5000
+MAX_WINDOW_BYTES = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,16 @@ Flags = npt.NDArray[np.bool_]
 MS_PER_SECOND = 1000
 # a minute of 64 rails at 1 ms takes 40 MB
 MAX_KEPT_SAMPLES = 8_000_000
+
+
+async def ask_samples(node: Node, job: str, span: Sequence[tuple[str, str]], statistic: Statistic = "max") -> NodeArray:
+    """The samples of a job's rails in a span (`last`, or `from` and `to`); for peaks, the certain part of each.
+
+    Raises:
+        DaemonError: there is no answer, or not this one.
+    """
+    query = [("job", job), ("format", "npy"), ("statistic", statistic), *span]
+    return read_array(await node.get("/api/v1/window", query, max_bytes=MAX_WINDOW_BYTES))
 
 
 def rails_in(head: WindowHead) -> list[str]:

@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -51,42 +51,34 @@ SRV_FAULTS: dict[type[DNSException], str] = {
 }
 
 
-class TargetSource(ABC):
+class TargetSource:
     """A source of nodes; `name` is as the operator wrote it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    @abstractmethod
+    def read(self) -> tuple[Target, ...]:
+        """The nodes at this moment. May block.
+
+        Raises:
+            DiscoveryError: they cannot be read.
+        """
+        raise NotImplementedError
+
     async def ask(self, threads: DaemonThreads) -> tuple[Target, ...]:
         """The nodes at this moment; what blocks runs in `threads`.
 
         Raises:
             DiscoveryError: they cannot be read.
         """
+        return await asyncio.get_running_loop().run_in_executor(threads, self.read)
 
     async def close(self) -> None:
         """Close the connections, if there are any."""
         return
 
 
-class LocalSource(TargetSource):
-    """A source that the system reads, which may block."""
-
-    @abstractmethod
-    def read(self) -> tuple[Target, ...]:
-        """The nodes at this moment.
-
-        Raises:
-            DiscoveryError: they cannot be read.
-        """
-
-    async def ask(self, threads: DaemonThreads) -> tuple[Target, ...]:
-        """The nodes at this moment, read in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(threads, self.read)
-
-
-class DnsSource(LocalSource):
+class DnsSource(TargetSource):
     """All addresses of a host name, such as those of a headless Service, at one port."""
 
     def __init__(self, name: str, host: str, port: int, scheme: str = "http") -> None:
@@ -101,10 +93,10 @@ class DnsSource(LocalSource):
             raise DiscoveryError([f"{self._host} cannot be resolved: {error.strerror}"]) from error
         hosts = sorted({str(address[0]) for *_, address in found})
         places = tuple(f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}" for host in hosts)
-        return make_targets([TargetGroup(self._host, places, {})], self.name, self._scheme)
+        return make_targets([TargetGroup(self._host, places, {})], self._scheme)
 
 
-class ServiceSource(LocalSource):
+class ServiceSource(TargetSource):
     """The hosts and ports of the SRV records of a name."""
 
     def __init__(self, name: str, service: str, scheme: str = "http") -> None:
@@ -121,10 +113,10 @@ class ServiceSource(LocalSource):
             reason = next(reasons, f"the lookup failed: {error}")
             raise DiscoveryError([f"{self._service} cannot be resolved: {reason}"]) from error
         places = tuple(sorted(f"{record.target.to_text(omit_final_dot=True)}:{record.port}" for record in found))
-        return make_targets([TargetGroup(self._service, places, {})], self.name, self._scheme)
+        return make_targets([TargetGroup(self._service, places, {})], self._scheme)
 
 
-class FileSource(LocalSource):
+class FileSource(TargetSource):
     """A file_sd file in JSON or YAML, read again when it changes."""
 
     def __init__(self, name: str, path: Path) -> None:
@@ -145,8 +137,8 @@ class FileSource(LocalSource):
         if self._path.suffix == ".json":
             file = ForeignFile(self._path, DiscoveryError, access=ACCESS, regular=True)
             content = file.read(MAX_LIST_BYTES, "list fewer nodes")
-            return make_targets(read_json(content, str(self._path)), self.name)
-        return make_targets(read_yaml(YamlFile(self._path)), self.name)
+            return make_targets(read_json(content, str(self._path)))
+        return make_targets(read_yaml(YamlFile(self._path)))
 
 
 class HttpSource(TargetSource):
@@ -165,7 +157,7 @@ class HttpSource(TargetSource):
         if answer.media_type != JSON_TYPE:
             raise DiscoveryError([f"its answer is {show(escape_controls(answer.media_type))}, not {JSON_TYPE}"])
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads, lambda: make_targets(read_json(answer.body, "answer"), self.name))
+        return await loop.run_in_executor(threads, lambda: make_targets(read_json(answer.body, "answer")))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -372,10 +364,9 @@ class SourceState:
 
 @dataclass(slots=True)
 class _Known:
-    """A source, the access to its nodes, its last good answer, and why the last one was not good."""
+    """A source, its last good answer, and why the last one was not good."""
 
     source: TargetSource
-    config: NodeConfigFile
     targets: tuple[Target, ...] = ()
     problem: str = ""
     answered_at: float | None = None
@@ -383,32 +374,19 @@ class _Known:
     failures: int = 0
     running: asyncio.Task[None] | None = None
 
-    def problems(self) -> tuple[str, ...]:
-        """What is wrong with it now."""
-        kept = "; the nodes of its last good answer stay" if self.problem and self.answered_at is not None else ""
-        return tuple(filter(None, (self.problem + kept, self.config.problem, *self.notices)))
-
 
 class Discovery:
     """The nodes of all sources. Of nodes with one name, that of the first source counts."""
 
     def __init__(
         self,
-        sources: Sequence[tuple[TargetSource, NodeConfigFile]],
+        sources: Sequence[TargetSource],
+        config: NodeConfigFile | None = None,
         errors: InternalErrors | None = None,
         clock: Clock = time,
     ) -> None:
-        """Nothing is read yet.
-
-        Raises:
-            ValueError: two sources have one name, so it is not clear whose password a node may get.
-        """
-        names = [source.name for source, _ in sources]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise ValueError(f"{show(twice[0])} is given twice; give each source of nodes once")
-        self._clock = clock
-        self._known = [_Known(source, config) for source, config in sources]
+        self._known = [_Known(source) for source in sources]
+        self._config, self._clock = config or NodeConfigFile(), clock
         self._errors = errors or InternalErrors(parts=GATEWAY_PARTS)
         self._threads = DaemonThreads(MAX_THREADS, "discovery")
         self.targets: tuple[Target, ...] = ()
@@ -422,7 +400,7 @@ class Discovery:
             SourceState(
                 known.source.name,
                 len(known.targets),
-                "; ".join(known.problems()),
+                "; ".join(self._problems(known)),
                 None if known.answered_at is None else now - known.answered_at,
             )
             for known in self._known
@@ -430,16 +408,21 @@ class Discovery:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the sources, as sentences."""
-        return tuple(f"{known.source.name}: {problem}" for known in self._known for problem in known.problems())
+        """The problems of the sources, as sentences."""
+        return tuple(f"{known.source.name}: {problem}" for known in self._known for problem in self._problems(known))
+
+    def _problems(self, known: _Known) -> tuple[str, ...]:
+        kept = "; the nodes of its last good answer stay" if known.problem and known.answered_at is not None else ""
+        return tuple(filter(None, (known.problem + kept, self._config.problem, *known.notices)))
 
     def failures(self) -> dict[str, int]:
         """How often each source could not be read."""
         return {known.source.name: known.failures for known in self._known}
 
-    def access(self, target: Target) -> NodeAccess:
-        """The access to a node: that of its own source, never another one's."""
-        return next(known.config.access for known in self._known if known.source.name == target.source)
+    @property
+    def access(self) -> NodeAccess:
+        """The access to all nodes."""
+        return self._config.access
 
     async def refresh(self) -> None:
         """Read all sources in parallel. What each lists counts at once; late ones go on."""
@@ -481,7 +464,7 @@ class Discovery:
         problem = "internal error of the gateway; see its log"
         with self._errors.boundary("discovery", known.source.name):
             try:
-                await asyncio.get_running_loop().run_in_executor(self._threads, known.config.poll)
+                await asyncio.get_running_loop().run_in_executor(self._threads, self._config.poll)
                 known.targets = await known.source.ask(self._threads)
                 problem, known.answered_at = "", self._clock.monotonic()
             except DiscoveryError as error:
@@ -515,12 +498,14 @@ def make_discovery(texts: Sequence[str], config_file: Path | None, errors: Inter
     sources, faults = [], []
     for text in texts:
         try:
-            sources.append((parse_source(text), config))
+            sources.append(parse_source(text))
         except ValueError as error:
             faults.append(f"nodes.sources: {error}")
+    faults += (
+        f"nodes.sources: {show(text)} is given twice; give each source of nodes once"
+        for text, count in Counter(texts).items()
+        if count > 1
+    )
     if faults:
         raise ConfigError(faults)
-    try:
-        return Discovery(sources, errors)
-    except ValueError as error:
-        raise ConfigError([f"nodes.sources: {error}"]) from error
+    return Discovery(sources, config, errors)

@@ -1,4 +1,4 @@
-"""Reads the stream of a daemon: server-sent events of bounded length, no faster than any daemon sends them."""
+"""Requests to nodes: one, many in parallel within a time, the figures in their metrics, and their streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 MAX_PARALLEL = 64
 PAGE_SECONDS = 2.0
 ANSWERED = "answered"
-
+GONE = "its source no longer lists it"
 
 MakePeer = Callable[[str, NodeAccess], HttpPeer]
 
@@ -152,22 +152,17 @@ class Nodes:
         """A node by name."""
         return self._nodes.get(name)
 
-    def update(self, targets: Iterable[Target], access: Callable[[Target], NodeAccess]) -> None:
-        """Keep the nodes that are listed unchanged, with the same access; add and close others."""
+    def update(self, targets: Iterable[Target], access: NodeAccess) -> None:
+        """Keep the nodes that are listed unchanged, if their access is the same; add and close others."""
         old, self._nodes = self._nodes, {}
         for target in targets:
-            wanted = access(target)
             known = old.get(target.name)
-            if (
-                known
-                and known.access is wanted
-                and (known.target.url, known.target.source) == (target.url, target.source)
-            ):
+            if known and known.access is access and known.target.url == target.url:
                 known.target = target
                 self._nodes[target.name] = old.pop(target.name)
             else:
                 self._nodes[target.name] = Node(
-                    target, wanted, self._parallel, outcomes=self.outcomes, make_peer=self._make_peer
+                    target, access, self._parallel, outcomes=self.outcomes, make_peer=self._make_peer
                 )
         for node in old.values():
             task = asyncio.create_task(node.close())
@@ -176,7 +171,7 @@ class Nodes:
 
     async def close(self) -> None:
         """Close all connections."""
-        self.update((), lambda _: NodeAccess())
+        self.update((), NodeAccess())
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def ask_each(
@@ -204,6 +199,12 @@ class Nodes:
                 task.cancel()
             if waiting:
                 await asyncio.wait(waiting)
+
+    def choose(self, names: Iterable[str]) -> tuple[list[Node], dict[str, str]]:
+        """Nodes by name, and the reason for those that are no longer listed."""
+        found = {name: self._nodes.get(name) for name in names}
+        missing = {name: GONE for name, node in found.items() if node is None}
+        return [node for node in found.values() if node is not None], missing
 
     async def ask_all(self, nodes: Iterable[Node], ask: Ask[T], seconds: float = PAGE_SECONDS) -> FleetAnswers[T]:
         """All answers within this many seconds, and the reasons of nodes without one."""

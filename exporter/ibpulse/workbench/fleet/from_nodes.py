@@ -374,7 +374,7 @@ class GatewaySource(TargetSource):
         finally:
             await peer.close()
         return tuple(
-            Target(node.node, f"{self._url}/node/{node.node}", dict(list(node.labels.items())[:MAX_LABELS]), self.name)
+            Target(node.node, f"{self._url}/node/{node.node}", dict(list(node.labels.items())[:MAX_LABELS]))
             for node in found.nodes
             if is_node_name(node.node)
         )

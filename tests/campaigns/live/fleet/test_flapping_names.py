@@ -28,8 +28,7 @@ def answer(question):
     }[state]()
 async def main():
     global state
-    plain = NodeConfigFile()
-    found = discovery.Discovery([(parse_source(f"dns+{name}.test:1"), plain) for name in ("flap", "steady")])
+    found = discovery.Discovery([parse_source(f"dns+{name}.test:1") for name in ("flap", "steady")])
     for state in ("none", "two", "none", "one", "no name", "failing", "garbage", "silent", "silent", "two"):
         # a lookup that is silent takes two seconds
         discovery.SOURCE_SECONDS = 0.5 if state == "silent" else 30
