@@ -12,11 +12,11 @@ from fastapi import Request
 from starlette.responses import StreamingResponse
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.captures import CapturesAnswer
+from ibpulse.core.answers.captures import CapturesAnswer, StoredAnswer
 from ibpulse.core.captures import MEDIA_TYPE
 from ibpulse.core.client.transport import NodeAccess
 from ibpulse.gateway import captures
-from ibpulse.gateway.captures import MAX_NODE_BYTES, ArchiveMember, members_of, send_archive
+from ibpulse.gateway.captures import MAX_NODE_BYTES, members_of, send_archive
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.targets import make_target
 from tests.fleet.hostile import Hostile, never
@@ -39,9 +39,14 @@ async def nodes(server: Hostile) -> AsyncIterator[Nodes]:
     await found.close()
 
 
+def stored(size_bytes: int) -> StoredAnswer:
+    content = captures_of(capture_of(FILE, reason=GROUP, size_bytes=size_bytes))
+    return CapturesAnswer.model_validate_json(content).captures[0]
+
+
 async def read(nodes: Nodes, **sizes: int) -> dict[str, bytes]:
     """The files of the archive of nodes that list their files with these sizes."""
-    members = [ArchiveMember(name, FILE, size, 1_763_683_200_000) for name, size in sizes.items()]
+    members = {name: stored(size) for name, size in sizes.items()}
     answer = send_archive(Request({"type": "http"}), nodes, GROUP, members, {"down": "no answer"}, asyncio.Semaphore())
     assert isinstance(answer, StreamingResponse)
     content = b"".join([part async for part in answer.body_iterator])  # type: ignore[misc]
@@ -66,7 +71,7 @@ async def test_an_archive_waits_for_no_node_and_has_no_more_than_its_share(
     missing = dict(line.split(": ", 1) for line in files[f"{GROUP}/missing.txt"].decode().splitlines())
     assert missing.keys() == {"down", "gone", "large", "slow"}
     assert missing["slow"] == "its file did not come within 0.3 s"
-    assert missing["large"].startswith(f"its files have {MAX_NODE_BYTES + 1} bytes, more than")
+    assert missing["large"].startswith(f"its file has {MAX_NODE_BYTES + 1} bytes, more than")
 
 
 async def test_a_file_that_is_longer_than_listed_is_missing(nodes: Nodes) -> None:
@@ -103,4 +108,4 @@ def test_a_node_has_one_file_of_a_group_whatever_it_lists() -> None:
     other = {**capture, "reason": "job9876543210"}
     listed = {"b": [other, capture], "a": many, "c": [other]}
     answers = {node: CapturesAnswer.model_validate_json(captures_of(*files)) for node, files in listed.items()}
-    assert members_of(answers, GROUP) == [ArchiveMember("a", FILE, 1, 1), ArchiveMember("b", FILE, 5, 1)]
+    assert {node: file.size_bytes for node, file in members_of(answers, GROUP).items()} == {"a": 1, "b": 5}

@@ -12,8 +12,7 @@ import re
 import secrets
 import tarfile
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,7 +43,7 @@ from ibpulse.core.http.parameters import read_parameter
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.jobs import FleetJob, choose_job, list_jobs
-from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
+from ibpulse.gateway.nodes.requests import GONE, Node, Nodes, ask_node
 from ibpulse.gateway.parts import GatewayParts
 
 ARCHIVE_TYPE = "application/x-tar"
@@ -55,37 +54,35 @@ MAX_NODE_BYTES = 256 * 2**20
 FILE_SECONDS = 30.0
 BLOCK = tarfile.BLOCKSIZE
 MISSING = "missing.txt"
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveMember:
-    """A finished capture of a node."""
-
-    node: str
-    name: str
-    size_bytes: int
-    trigger_ms: int
+CAPTURES = "/api/v1/captures"
+PATH = "/api/v1/jobs/{job}/captures"
+MIN_NS = 100 * MILLISECOND_NS
+MAX_ARCHIVES, MAX_LISTS = 2, 4
+# the reason in the name of a file has at most 64 characters
+MAX_REASON = 50
+_GROUP = re.compile(r"(?:(.*)-)?(job([0-9a-f]{5})[0-9a-f]{5})", re.ASCII)
 
 
 def send_archive(
     request: Request,
     nodes: Nodes,
     group: str,
-    members: Sequence[ArchiveMember],
+    members: Mapping[str, StoredAnswer],
     missing: Mapping[str, str],
     places: asyncio.Semaphore,
 ) -> Response:
-    """The response with an archive; nodes without a file are named in a member `missing.txt`.
+    """The response with an archive of the files of nodes; those without one are named in a member `missing.txt`.
 
     Raises:
         ProblemError: it would be too large.
     """
-    shares: Counter[str] = Counter()
-    for member in members:
-        shares[member.node] += member.size_bytes
-    large = {node: _say_large(share) for node, share in shares.items() if share > MAX_NODE_BYTES}
-    members = [member for member in members if member.node not in large]
-    total = sum(member.size_bytes for member in members)
+    large = {
+        node: f"its file has {file.size_bytes} bytes, more than {MAX_NODE_BYTES}; download it from the node"
+        for node, file in members.items()
+        if file.size_bytes > MAX_NODE_BYTES
+    }
+    members = {node: file for node, file in members.items() if node not in large}
+    total = sum(file.size_bytes for file in members.values())
     if total > MAX_ARCHIVE_BYTES:
         raise ProblemError(
             "too-many-values",
@@ -102,33 +99,29 @@ def send_archive(
     return StreamingResponse(_archive(nodes, group, members, {**missing, **large}, places), 200, headers, ARCHIVE_TYPE)
 
 
-def _say_large(size_bytes: int) -> str:
-    return f"its files have {size_bytes} bytes, more than {MAX_NODE_BYTES}; download them from the node"
-
-
 async def _archive(
     nodes: Nodes,
     group: str,
-    members: Sequence[ArchiveMember],
+    members: Mapping[str, StoredAnswer],
     missing: Mapping[str, str],
     places: asyncio.Semaphore,
 ) -> AsyncIterator[bytes]:
     reasons = dict(missing)
     async with places:
-        for member in members:
+        for name, file in members.items():
             sent = 0
             try:
-                async with aclosing(_file(nodes, member)) as parts:
+                async with aclosing(_file(nodes, name, file)) as parts:
                     async for part in parts:
                         if not sent:
-                            yield _head(f"{group}/{member.node}/{member.name}", member.size_bytes, member.trigger_ms)
+                            yield _head(f"{group}/{name}/{file.name}", file.size_bytes, file.trigger_ms)
                         sent += len(part)
                         yield part
             except DaemonError as error:
                 if sent:
                     # the archive cannot be continued; the client sees that the response breaks off
                     raise
-                reasons[member.node] = str(error)
+                reasons[name] = str(error)
                 continue
             yield bytes(-sent % BLOCK)
         if reasons:
@@ -137,17 +130,17 @@ async def _archive(
         yield bytes(2 * BLOCK)
 
 
-async def _file(nodes: Nodes, member: ArchiveMember) -> AsyncGenerator[bytes, None]:
+async def _file(nodes: Nodes, name: str, file: StoredAnswer) -> AsyncGenerator[bytes, None]:
     """The parts of a file, which has as many bytes as it was listed with.
 
     Raises:
         DaemonError: it has others, or the node does not give it.
     """
-    node = nodes.get(member.node)
+    node = nodes.get(name)
     if node is None:
-        raise DaemonError("its source no longer lists it")
-    left = member.size_bytes
-    async with aclosing(node.stream(f"/api/v1/captures/{member.name}", (), FILE_TYPE)) as parts:
+        raise DaemonError(GONE)
+    left = file.size_bytes
+    async with aclosing(node.stream(f"/api/v1/captures/{file.name}", (), FILE_TYPE)) as parts:
         async for part in _in_time(parts):
             left -= len(part)
             if left < 0:
@@ -184,15 +177,6 @@ def _head(name: str, size: int, time_ms: int) -> bytes:
     return member.tobuf(tarfile.PAX_FORMAT)
 
 
-CAPTURES = "/api/v1/captures"
-PATH = "/api/v1/jobs/{job}/captures"
-MIN_NS = 100 * MILLISECOND_NS
-MAX_ARCHIVES, MAX_LISTS = 2, 4
-# the reason in the name of a file has at most 64 characters
-MAX_REASON = 50
-_GROUP = re.compile(r"(?:(.*)-)?(job([0-9a-f]{5})[0-9a-f]{5})", re.ASCII)
-
-
 @dataclass(frozen=True, slots=True)
 class WantedCapture:
     """A capture: its reason, its labels, and the time before and after `at_ns` of the monotonic clock."""
@@ -222,8 +206,8 @@ class WantedCapture:
 
 
 def captures_router(parts: GatewayParts) -> APIRouter:
-    """The read-only routes of the captures of jobs."""
-    router = APIRouter()
+    """The routes of the captures of jobs."""
+    router, settings = APIRouter(), parts.captures
     archives = asyncio.Semaphore(MAX_ARCHIVES)
     lists = ParallelRequests(MAX_LISTS, "lists of captures of jobs are already being read")
 
@@ -252,19 +236,12 @@ def captures_router(parts: GatewayParts) -> APIRouter:
         async with lists.place(request):
             found, missing = await _ask_captures(parts, job)
         members = members_of(found, group)
-        for node in found.keys() - {member.node for member in members}:
+        for node in found.keys() - members.keys():
             waits = any(_group_of(capture.reason) == group for capture in found[node].pending)
             missing[node] = "its file is not complete yet" if waits else "it has no file of this capture"
         if not members:
             raise ProblemError("unknown-capture", 404, f"No such finished capture of the job: {group[:100]!r}.")
         return send_archive(request, parts.nodes, group, members, missing, archives)
-
-    return router
-
-
-def captures_writing_router(parts: GatewayParts) -> APIRouter:
-    """The route that takes captures of jobs."""
-    router, settings = APIRouter(), parts.captures
 
     @router.post(
         PATH,
@@ -352,33 +329,33 @@ async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, Captu
         return await ask_node(node, CapturesAnswer, CAPTURES)
 
     found = await parts.nodes.ask_all(nodes, ask)
-    names = (text,) if known is None else (known.text,)
-    mine = {name: _only(answer, names, found_all=known is not None) for name, answer in found.answers.items()}
+    name = known.text if known else text
+    mine = {node: _only(answer, name, known=known is not None) for node, answer in found.answers.items()}
     if known is None:
-        mine = {name: answer for name, answer in mine.items() if answer.captures or answer.pending}
+        mine = {node: answer for node, answer in mine.items() if answer.captures or answer.pending}
         if not mine:
             raise unknown
     return mine, found.missing
 
 
-def members_of(found: Mapping[str, CapturesAnswer], group: str) -> list[ArchiveMember]:
-    """The file of each node of a group; a node has one, and would have the time of several if it said that it has."""
-    files = (
-        (node, next((each for each in answer.captures if _group_of(each.reason) == group), None))
+def members_of(found: Mapping[str, CapturesAnswer], group: str) -> dict[str, StoredAnswer]:
+    """The file of each node of a group; a node has one, and would have the time of several if it listed several."""
+    return {
+        node: file
         for node, answer in sorted(found.items())
-    )
-    return [ArchiveMember(node, one.name, one.size_bytes, one.trigger_ms) for node, one in files if one]
+        if (file := next((each for each in answer.captures if _group_of(each.reason) == group), None))
+    }
 
 
-def _only(answer: CapturesAnswer, names: tuple[str, ...], *, found_all: bool) -> CapturesAnswer:
-    """The captures of a job: those that say so, and those whose common word does."""
-    hashes = {_key_hash(name) for name in names}
+def _only(answer: CapturesAnswer, job: str, *, known: bool) -> CapturesAnswer:
+    """The captures of a job: those that name it, and those whose common word does."""
 
     def is_mine(capture: StoredAnswer | PendingAnswer) -> bool:
         word = _GROUP.fullmatch(capture.reason)
-        if word:
-            return word[3] in hashes or (not found_all and _has_job(capture, names))
-        return _has_job(capture, names)
+        if word and (known or word[3] == _key_hash(job)):
+            return word[3] == _key_hash(job)
+        jobs = capture.jobs if isinstance(capture, StoredAnswer) else None
+        return any(job in (each.job_id, f"{each.scheduler}:{each.job_id}") for each in jobs or ())
 
     return answer.model_copy(
         update={
@@ -386,11 +363,6 @@ def _only(answer: CapturesAnswer, names: tuple[str, ...], *, found_all: bool) ->
             "pending": [each for each in answer.pending if is_mine(each)],
         }
     )
-
-
-def _has_job(capture: StoredAnswer | PendingAnswer, names: tuple[str, ...]) -> bool:
-    jobs = capture.jobs if isinstance(capture, StoredAnswer) else None
-    return any(name in (each.job_id, f"{each.scheduler}:{each.job_id}") for each in jobs or () for name in names)
 
 
 def _describe(job: str, found: Mapping[str, CapturesAnswer], missing: Mapping[str, str]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from ibpulse.core.http.schemas import operation, problems
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
 from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.window_values import MAX_PLACES, Bins, bins_between, newest_bins
-from ibpulse.gateway.captures import captures_router, captures_writing_router
+from ibpulse.gateway.captures import captures_router
 from ibpulse.gateway.jobs import (
     FleetJob,
     JobNode,
@@ -491,7 +491,6 @@ def job_router(parts: GatewayParts) -> APIRouter:
 
     router.include_router(_span_router(parts))
     router.include_router(captures_router(parts))
-    router.include_router(captures_writing_router(parts))
     return router
 
 

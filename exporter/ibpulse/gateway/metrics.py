@@ -27,28 +27,22 @@ def _states(parts: GatewayParts) -> list[tuple[Labels, int]]:
     return [((state,), found[state]) for state in STATES]
 
 
-def _requests(parts: GatewayParts) -> list[tuple[Labels, int]]:
-    return [((outcome,), parts.nodes.outcomes[outcome]) for outcome in OUTCOMES]
-
-
 def _clocks(parts: GatewayParts) -> list[tuple[Labels, ClockOffset]]:
     return [((row.name,), row.offset) for row in parts.table.rows() if row.offset]
 
 
-def _sources(parts: GatewayParts) -> list[tuple[Labels, SourceState]]:
-    return [((source.name,), source) for source in parts.discovery.sources()]
-
-
-def _failures(parts: GatewayParts) -> list[tuple[Labels, int]]:
-    return [((name,), count) for name, count in parts.discovery.failures().items()]
-
-
 VERSION: Subject[GatewayParts, None] = Subject(("version",), lambda parts: [((parts.version,), None)])
 STATE = Subject(("state",), _states)
-OUTCOME = Subject(("outcome",), _requests)
+OUTCOME: Subject[GatewayParts, int] = Subject(
+    ("outcome",), lambda parts: [((outcome,), parts.nodes.outcomes[outcome]) for outcome in OUTCOMES]
+)
 NODE_CLOCK = Subject(("node",), _clocks)
-SOURCE = Subject(("source",), _sources)
-FAILED = Subject(("source",), _failures)
+SOURCE: Subject[GatewayParts, SourceState] = Subject(
+    ("source",), lambda parts: [((source.name,), source) for source in parts.discovery.sources()]
+)
+FAILED: Subject[GatewayParts, int] = Subject(
+    ("source",), lambda parts: [((name,), count) for name, count in parts.discovery.failures().items()]
+)
 
 ROWS = (
     VERSION.info("ibpulse_gateway_build_info", "Version of the gateway."),

@@ -1,4 +1,4 @@
-"""`/node/NAME/api/v1/stream`: the stream of a node, event by event as checked, which viewers who ask the same share."""
+"""The data of one node below `/node/NAME/api/v1/`, fetched from it and validated; its stream is shared by viewers."""
 
 from __future__ import annotations
 
@@ -369,7 +369,7 @@ def node_stream_router(parts: GatewayParts) -> APIRouter:
         node = find_node(parts, name)
         client = requesting_client(request.scope)
         if request.scope.get(HEAD):
-            # nobody views the answer to this
+            # an answer to HEAD needs no viewer
             return Response(media_type=STREAM_TYPE)
         last_id = (last_event_id or "")[:64]
         # httpx refuses other characters in headers; the node judges the rest

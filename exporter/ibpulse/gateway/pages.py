@@ -1,4 +1,4 @@
-"""`/api/v1/nodes`: all nodes as of their last answers, and where they are listed."""
+"""The pages of the gateway, with scripts and styles of the live page; the list of nodes, and the probes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ibpulse.core.http.schemas import operation, text
 from ibpulse.gateway.jobs import list_jobs
 from ibpulse.gateway.node_proxy import find_node
 from ibpulse.gateway.nodes.discovery import SourceState
-from ibpulse.gateway.nodes.table import NodeState
+from ibpulse.gateway.nodes.table import NodeState, describe_clock
 from ibpulse.gateway.parts import GatewayParts
 
 _NODES = Template(files(__package__).joinpath("nodes.html").read_text(encoding="utf-8"))
@@ -271,14 +271,3 @@ def _down_since_ms(row: NodeState) -> int | None:
     """When the first of its rails that are down went down; None if that is not known."""
     down = [port.since_ms for port in row.ports.ports if port.rail and not port.active] if row.ports else []
     return min((each for each in down if each is not None), default=None)
-
-
-def describe_clock(row: NodeState) -> dict[str, Any] | None:
-    """How far the clock of a node is ahead of this one; None if that is unknown."""
-    if row.offset is None:
-        return None
-    return {
-        "offset_ms": row.offset.offset_ns / MILLISECOND_NS,
-        "uncertainty_ms": row.offset.uncertainty_ns / MILLISECOND_NS,
-        "synchronised": row.clock.synchronised if row.clock else None,
-    }

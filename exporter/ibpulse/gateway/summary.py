@@ -19,7 +19,7 @@ from ibpulse.core.statistics.lateness import Lateness
 from ibpulse.core.statistics.rails import find_hot_rail
 from ibpulse.core.statistics.stalls import WHENEVER, FirstNodes, Moment, shortest_stall
 from ibpulse.gateway.jobs import JobNode, Row
-from ibpulse.gateway.pages import describe_clock
+from ibpulse.gateway.nodes.table import describe_clock
 from ibpulse.gateway.samples import WAYS
 
 # without a known step: shorter pauses are common

@@ -1,10 +1,4 @@
-"""Source `kubernetes-cgroup`: the pods of the node by the names of their cgroups, readable by every user.
-
-They are below a cgroup of the kubelet, `kubepods`, wherever that is (`--cgroup-root`, a node in a container). The names
-hold UIDs, to be joined with `kube_pod_info`. Where the kernel's `rdma` controller is on, `rdma.current` counts the open
-handles of each device. Pods that have any are jobs; of the others nothing is known. A pod in which Slurm runs is no
-job: its jobs are those of Slurm.
-"""
+"""Sources `slurm-cgroup` and `kubernetes-cgroup`: jobs by the names of their cgroups, readable by every user."""
 
 from __future__ import annotations
 
@@ -198,7 +192,11 @@ def read_slurm_cgroups(
     numbers: MutableMapping[str, str] | None = None,
     proc: Path = Path("/proc"),
 ) -> Found:
-    """The running jobs below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing.
+    """The running jobs of Slurm below the root of the cgroups, usually `/sys/fs/cgroup`; not what they hold.
+
+    Cgroup v2 has `*.slice/[NODE_]slurmstepd.scope/JOB`, where JOB is `job_N` or, by default from Slurm 26.05 on, a
+    SLUID such as `s5K1KKYAYG5D00`; v1 has `CONTROLLER/slurm[_NODE]/uid_U/job_N`. Both may be inside a container in
+    which slurmd runs. They are read within `seconds` of computing.
 
     A job whose cgroup has its SLUID gets its number as id where a title in `proc` tells it. `numbers` keeps these from
     one reading to the next, so that a job has one id.
@@ -313,6 +311,11 @@ NO_PODS = "a kubelet runs on this node, but below {root} are no cgroups of pods:
 
 def read_pod_cgroups(root: Path, seconds: float = MAX_SECONDS) -> Found:
     """The pods below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing.
+
+    They are below a cgroup of the kubelet, `kubepods`, wherever that is (`--cgroup-root`, a node in a container). The
+    names hold UIDs, to be joined with `kube_pod_info`. Where the kernel's `rdma` controller is on, `rdma.current` counts
+    the open handles of each device. Pods that have any are jobs; of the others nothing is known. A pod in which Slurm
+    runs is no job: its jobs are those of Slurm.
 
     Raises:
         OSError: this process has no descriptor left.

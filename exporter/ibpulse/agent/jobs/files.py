@@ -1,9 +1,4 @@
-"""Source `slurm-map`: files named by GPU index that hold job ids, as the prolog for DCGM's exporter writes them.
-
-A file `3` (or `3.1` for an instance of a MIG GPU) has one job per line, whose first word is its id; jobstats adds the
-id of the user. AMD's exporter has a JSON object with `SLURM_JOB_ID`. An empty file and the id 0 are no job. Files with
-other names, such as UUIDs of GPUs, say which jobs run, and not what they hold.
-"""
+"""Sources `file` and `slurm-map`: small files about jobs that root or the daemon's user wrote."""
 
 from __future__ import annotations
 
@@ -190,6 +185,10 @@ _DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 def read_job_documents(directory: Path, booted_ns: int, boot_id: str) -> Found:
     """The jobs that documents in a directory describe; `booted_ns` and `boot_id` are those of the last boot.
 
+    Each has a document `ID.json`, written by a prolog or by any scheduler, with the members `id` and `scheduler`, and
+    optionally `name`, `namespace`, `gpus` (PCI addresses), `devices` (RDMA devices) and `boot_id`, the kernel's id of
+    the boot in which the job began.
+
     Raises:
         OSError: this process has no descriptor left.
     """
@@ -301,6 +300,11 @@ ODD_LINE = "it holds something that is not the id of a job, so jobs may be missi
 
 def read_slurm_mapping(directory: Path, booted_ns: int) -> Found:
     """The jobs in a mapping directory, with the indexes of their GPUs; `booted_ns` is the wall time of the last boot.
+
+    Its files are named by GPU index and hold job ids, as the prolog for DCGM's exporter writes them. A file `3` (or
+    `3.1` for an instance of a MIG GPU) has one job per line, whose first word is its id; jobstats adds the id of the
+    user. AMD's exporter has a JSON object with `SLURM_JOB_ID`. An empty file and the id 0 are no job. Files with other
+    names, such as UUIDs of GPUs, say which jobs run, and not what they hold.
 
     Raises:
         OSError: this process has no descriptor left.

@@ -7,12 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError, DaemonFault
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.text import names_text, natural_key
+from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.clock import ClockAnswer
 from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.core.answers.ports import PortsAnswer
@@ -170,6 +171,17 @@ def read_clocks(clock: Clock = time) -> tuple[int, int]:
     reads = ((clock.monotonic_ns(), clock.time_ns(), clock.monotonic_ns()) for _ in range(3))
     before, wall, after = min(reads, key=lambda read: read[2] - read[0])
     return (before + after) // 2, wall
+
+
+def describe_clock(row: NodeState) -> dict[str, Any] | None:
+    """How far the clock of a node is ahead of this one; None if that is unknown."""
+    if row.offset is None:
+        return None
+    return {
+        "offset_ms": row.offset.offset_ns / MILLISECOND_NS,
+        "uncertainty_ms": row.offset.uncertainty_ns / MILLISECOND_NS,
+        "synchronised": row.clock.synchronised if row.clock else None,
+    }
 
 
 def _find_problem(ports: PortsAnswer) -> str:
