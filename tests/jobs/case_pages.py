@@ -1,14 +1,7 @@
-"""The jobs of a case as the program shows them: the families of jobs in `/metrics`, and `/api/v1/jobs`.
-
-Golden files hold both for each case. `python -m tests.jobs.case_pages write` keeps what the program shows now; read
-every line that changes, because an operator of such a node sees it. It asserts nothing.
-"""
+"""The jobs of a node as the program shows them: the families of jobs in `/metrics`, and `/api/v1/jobs`."""
 
 from __future__ import annotations
 
-import re
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,10 +20,8 @@ from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.model import Port
 from tests.exposition.snapshots import node as make_snapshot
 from tests.jobs.job_nodes import NodeTree
-from tests.jobs.job_trees import CASES, Case
+from tests.jobs.job_trees import Case
 from tests.web.rings import Node, full_node
-
-FOLDER = Path(__file__).with_name("golden")
 
 
 @dataclass(frozen=True)
@@ -74,12 +65,6 @@ class Pages:
         found: dict[str, Any] = orjson.loads(describe_jobs(self.ring.parts(jobs=lambda: view.jobs)).encode())
         return found
 
-    def text(self, view: CaseView) -> str:
-        """Both as the text of a golden file."""
-        answer = orjson.dumps(self.answer(view), option=orjson.OPT_INDENT_2).decode()
-        shown = answer.replace(f"{view.node.root}/", "")
-        return "\n".join(["# /metrics", *self.samples(view), "", "# /api/v1/jobs", shown, ""])
-
 
 @contextmanager
 def pages_in(folder: Path) -> Iterator[Pages]:
@@ -91,24 +76,3 @@ def pages_in(folder: Path) -> Iterator[Pages]:
         yield Pages(make_snapshot(folder / "snapshot", 1), ring)
     finally:
         ring.ring.close()
-
-
-def golden_path(case: Case) -> Path:
-    """The golden file of a case."""
-    return FOLDER / f"{re.sub('[^a-z0-9]+', '-', case.name.lower())}.txt"
-
-
-def main(arguments: list[str]) -> None:
-    """Write the golden files of all cases, and remove those of no case."""
-    if arguments != ["write"]:
-        raise SystemExit("usage: python -m tests.jobs.case_pages write")
-    FOLDER.mkdir(exist_ok=True)
-    for path in FOLDER.iterdir():
-        path.unlink()
-    with tempfile.TemporaryDirectory() as name, pages_in(Path(name)) as pages:
-        for number, case in enumerate(CASES):
-            golden_path(case).write_text(pages.text(view_case(case, Path(name) / str(number))))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -54,16 +54,6 @@ UNUSED = "mlx5_0 hca_handle=0 hca_object=0\nmlx5_1 hca_handle=0 hca_object=0\n"
 OTHERS = "mlx5_1 hca_handle=2 hca_object=7\nmlx5_2 hca_handle=1 hca_object=1\n"
 
 
-def _nested(node: NodeTree) -> None:
-    steps = ("step_extern/user/task_special", "step_batch/user/task_0", "step_0/user/task_0", "step_0/slurm", "step_1")
-    node.slurm(*(f"job_4711/{step}" for step in steps))
-
-
-def _left_over(node: NodeTree) -> None:
-    node.slurm("job_1/step_0", "job_2/step_0")
-    (node.cgroup / "system.slice/slurmstepd.scope/job_1/cgroup.events").write_text("populated 0\nfrozen 0\n")
-
-
 def _systemd_pods(node: NodeTree) -> None:
     node.group(f"kubepods.slice/kubepods-pod{under(UID)}.slice/cri-containerd-abc.scope")
     node.group(f"kubepods.slice/kubepods-pod{under(UID)}.slice", rdma__current=USES)
@@ -73,29 +63,6 @@ def _systemd_pods(node: NodeTree) -> None:
     best = "kubepods.slice/kubepods-besteffort.slice"
     node.group(f"{best}/kubepods-besteffort-pod{under(THIRD_UID)}.slice", rdma__current=UNUSED)
     node.group(f"{best}/kubepods-besteffort-pod{STATIC_UID}.slice", rdma__current=UNUSED)
-
-
-def _cgroupfs_pods(node: NodeTree) -> None:
-    node.group(f"kubepods/pod{UID}/0123456789abcdef")
-    node.group(f"kubepods/pod{UID}", rdma__current=USES)
-    node.group(f"kubepods/burstable/pod{OTHER_UID}", rdma__current=UNUSED)
-    node.group(f"kubepods/besteffort/pod{STATIC_UID}", rdma__current=UNUSED)
-
-
-def _version_1_pods(node: NodeTree) -> None:
-    for controller in ("memory", "rdma", "pids"):
-        node.group(f"{controller}/kubepods/burstable/pod{OTHER_UID}")
-    node.group(f"rdma/kubepods/burstable/pod{OTHER_UID}", rdma__current=OTHERS)
-
-
-def _version_1_systemd_pods(node: NodeTree) -> None:
-    guaranteed = f"kubepods.slice/kubepods-pod{under(UID)}.slice"
-    burstable = f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{under(OTHER_UID)}.slice"
-    for controller in ("memory", "rdma", "systemd"):
-        node.group(f"{controller}/{guaranteed}/cri-containerd-0123456789abcdef.scope")
-        node.group(f"{controller}/{burstable}/crio-0123456789abcdef.scope")
-    node.group(f"rdma/{guaranteed}", rdma__current=USES)
-    node.group(f"rdma/{burstable}", rdma__current=OTHERS)
 
 
 def _training_pod(node: NodeTree) -> None:
@@ -111,28 +78,10 @@ def _slurm_and_pods(node: NodeTree) -> None:
     node.group(f"kubepods.slice/kubepods-pod{under(UID)}.slice", rdma__current=OTHERS)
 
 
-def _only_processors(node: NodeTree) -> None:
-    node.group("cpu,cpuacct/slurm/uid_0/job_1/step_batch/task_0")
-
-
-def _hybrid(node: NodeTree) -> None:
-    """As systemd mounts both versions: the controllers are those of version 1, and `unified` has none."""
-    node.slurm_1("uid_1000/job_6/step_0", "uid_1000/job_7/step_0")
-    node.group("unified/system.slice/slurmd.service")
-    node.group("systemd/system.slice/slurmd.service")
-
-
 def _documented(node: NodeTree) -> None:
     node.slurm("job_20/step_0", "job_21/step_0")
     node.document(id="20", scheduler="slurm", gpus=list(ADDRESSES), boot_id=BOOT_ID)
     node.document(id="21", scheduler="slurm", name="fine-tune")
-
-
-def _kind_pods(node: NodeTree) -> None:
-    kubelet = "kubelet.slice/kubelet-kubepods.slice"
-    node.group(f"{kubelet}/kubelet-kubepods-pod{under(UID)}.slice", rdma__current=UNUSED)
-    burstable = f"{kubelet}/kubelet-kubepods-burstable.slice"
-    node.group(f"{burstable}/kubelet-kubepods-burstable-pod{under(OTHER_UID)}.slice", rdma__current=USES)
 
 
 def _blind_pods(node: NodeTree) -> None:
@@ -176,7 +125,6 @@ def _unknown_gpus(node: NodeTree) -> None:
 STALE = "it is older than the last boot of this node, so its job has ended: remove it."
 CASES = (
     Case("no source", lambda node: None, (), None),
-    Case("version 2, no job", lambda node: node.slurm(), ("slurm-cgroup",), {}),
     Case("version 2, exclusive", lambda node: node.slurm("job_4711/step_0"), ("slurm-cgroup",), {"4711": ALONE}),
     Case(
         "version 2, Slurm 26.05",
@@ -206,44 +154,17 @@ CASES = (
         ),
         known=False,
     ),
-    Case("version 2, nested steps", _nested, ("slurm-cgroup",), {"4711": ALONE}),
-    Case(
-        "version 2, several daemons of Slurm, another slice",
-        lambda node: node.slurm("job_5/step_0", scope="hpc.slice/node7_slurmstepd.scope"),
-        ("slurm-cgroup",),
-        {"5": ALONE},
-    ),
     Case(
         "version 2, shared",
         lambda node: node.slurm("job_9/step_0", "job_10/step_batch"),
         ("slurm-cgroup",),
         {"9": UNPLACED, "10": UNPLACED},
     ),
-    Case("version 2, a cgroup without processes", _left_over, ("slurm-cgroup",), {"2": ALONE}),
-    Case(
-        "version 1, exclusive, nested steps",
-        lambda node: node.slurm_1("uid_1000/job_4711/step_0/task_0", "uid_1000/job_4711/step_extern"),
-        ("slurm-cgroup",),
-        {"4711": ALONE},
-    ),
-    Case(
-        "version 1, only the controller of processors",
-        _only_processors,
-        ("slurm-cgroup",),
-        {"1": ALONE},
-    ),
-    Case("both versions mounted", _hybrid, ("slurm-cgroup",), {"6": UNPLACED, "7": UNPLACED}),
     Case(
         "cgroups say which jobs run, documents what they hold",
         _documented,
         ("file", "slurm-cgroup"),
         {"20": Expected("slurm", "file", ALL, "all-gpus"), "21": Expected("slurm", "file")},
-    ),
-    Case(
-        "version 1, shared by two users",
-        lambda node: node.slurm_1("uid_1000/job_3/step_0", "uid_2000/job_4/step_0", first="slurm_node7"),
-        ("slurm-cgroup",),
-        {"3": UNPLACED, "4": UNPLACED},
     ),
     Case(
         "mapped to four GPUs each",
@@ -321,30 +242,6 @@ CASES = (
         (UID, STATIC_UID, THIRD_UID, OTHER_UID),
     ),
     Case(
-        "pods, cgroupfs",
-        _cgroupfs_pods,
-        ("kubernetes-cgroup",),
-        {UID: Expected("kubernetes", "kubernetes-cgroup", (0, 2), "devices")},
-        (UID, STATIC_UID, OTHER_UID),
-    ),
-    Case(
-        "pods, version 1",
-        _version_1_pods,
-        ("kubernetes-cgroup",),
-        {OTHER_UID: Expected("kubernetes", "kubernetes-cgroup", (1, 2), "devices")},
-        (OTHER_UID,),
-    ),
-    Case(
-        "pods, version 1, systemd",
-        _version_1_systemd_pods,
-        ("kubernetes-cgroup",),
-        {
-            UID: Expected("kubernetes", "kubernetes-cgroup", (0, 2), "devices"),
-            OTHER_UID: Expected("kubernetes", "kubernetes-cgroup", (1, 2), "devices"),
-        },
-        (UID, OTHER_UID),
-    ),
-    Case(
         "a pod that trains beside others",
         _training_pod,
         ("kubernetes-cgroup",),
@@ -357,13 +254,6 @@ CASES = (
         ("slurm-cgroup", "kubernetes-cgroup"),
         {"31": UNPLACED, UID: Expected("kubernetes", "kubernetes-cgroup", (1, 2), "devices")},
         (UID,),
-    ),
-    Case(
-        "pods below a cgroup of the kubelet",
-        _kind_pods,
-        ("kubernetes-cgroup",),
-        {OTHER_UID: Expected("kubernetes", "kubernetes-cgroup", (0, 2), "devices")},
-        (UID, OTHER_UID),
     ),
     Case("pods without the rdma controller", _blind_pods, ("kubernetes-cgroup",), None, (UID, OTHER_UID)),
 )

@@ -67,6 +67,10 @@ LAYOUTS = {
     ),
     "version 1, several slurmd": slurm("cpuacct/slurm_n1/uid_0/job_3", "memory/slurm_n1/uid_0/job_3", jobs=("3",)),
     "version 1, by SLUID": slurm(f"freezer/slurm/uid_7/{SLUID}", jobs=(SLUID,)),
+    "version 1, only the controller of processors": slurm("cpu,cpuacct/slurm/uid_0/job_1/step_batch", jobs=("1",)),
+    "both versions mounted": slurm(
+        "freezer/slurm/uid_7/job_6", "unified/system.slice/slurmd.service", "systemd/slurmd.service", jobs=("6",)
+    ),
     "version 1, another name": slurm("freezer/slurm/uid_7/x", known=False, remarks=("x: not the name of a job",)),
     "version 1, idle": slurm("freezer/slurm/system"),
     "slurmd in a container of Docker": slurm(f"{DOCKER}/{SCOPE}/job_42", jobs=("42",)),
@@ -104,6 +108,7 @@ LAYOUTS = {
         {POD: "mlx5_0 hca_handle=0\n", CONTAINERD_POD: OPEN}, (UID,), (UID,)
     ),
     "version 1": Layout({f"rdma/x/kubepods/pod{UID}": OPEN, f"memory/x/kubepods/pod{UID}": ""}, (UID,), (UID,)),
+    "version 1 with systemd": Layout({f"rdma/{POD}": OPEN, f"memory/{POD}/crio-{HEX}.scope": ""}, (UID,), (UID,)),
     "a UID of another form": Layout(
         {f"{BURSTABLE}own_uid.slice": OPEN, POD: "mlx5_0 hca_handle=0\n"},
         (),

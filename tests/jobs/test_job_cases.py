@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.core.answers.jobs import JobsAnswer
-from tests.jobs.case_pages import FOLDER, Pages, golden_path, pages_in, view_case
+from tests.jobs.case_pages import Pages, pages_in, view_case
 from tests.jobs.job_nodes import RAILS
 from tests.jobs.job_trees import CASES, Case, Expected
 
@@ -74,13 +74,3 @@ def test_the_route_describes_what_runs(case: Case, tmp_path: Path, pages: Pages)
     }
     assert told == dict(case.jobs or {})
     assert all(job["running"] and job["began"] is None and job["ended"] is None for job in answer["jobs"])
-
-
-@every_case
-def test_both_pages_are_the_golden_ones(case: Case, tmp_path: Path, pages: Pages) -> None:
-    shown = pages.text(view_case(case, tmp_path / "node"))
-    assert shown == golden_path(case).read_text(), "if it is right: python -m tests.jobs.case_pages write"
-
-
-def test_every_golden_file_belongs_to_a_case() -> None:
-    assert sorted(FOLDER.iterdir()) == sorted(map(golden_path, CASES))
