@@ -34,8 +34,7 @@ from ibpulse.core.events import Event
 from ibpulse.core.events.log import decode_event, encode_event
 from ibpulse.core.jobs import Claim, job_details
 from ibpulse.core.model import Fabric
-from tests.jobs.case_pages import CaseView, Pages, pages_in
-from tests.jobs.job_nodes import ADDRESSES, UID, NodeTree, under
+from tests.jobs.job_nodes import ADDRESSES, UID, CaseView, NodeTree, Pages, pages_in, under
 from tests.recordings.damage import damage
 from tests.running import HANG_SECONDS
 

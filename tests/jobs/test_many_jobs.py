@@ -31,7 +31,7 @@ from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
 from tests.exposition.snapshots import node as make_snapshot
 from tests.jobs.job_nodes import GPUS, NodeTree
-from tests.jobs.test_job_watch import wait_for
+from tests.jobs.test_watch import wait_for
 
 SECONDS = 5.0
 JOBS_AN_HOUR = 200

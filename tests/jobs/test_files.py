@@ -20,6 +20,7 @@ from ibpulse.agent.jobs.files import (
     read_slurm_mapping,
 )
 from ibpulse.core.jobs import Found
+from tests.other_users import USER
 from tests.tables import for_each
 
 GOOD = {"id": "42", "scheduler": "slurm", "gpus": ["0000:3e:00.0"]}
@@ -252,34 +253,12 @@ def test_a_process_without_descriptors_says_nothing_about_jobs(folder: Path) -> 
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-# mapping directories
-
-
-def mapped(tmp_path: Path, **files: bytes) -> Found:
-    folder = tmp_path / "mapping"
-    folder.mkdir()
-    for name, content in files.items():
-        (folder / name.removeprefix("gpu").replace("_", ".")).write_bytes(content)
-    return read_slurm_mapping(folder, 0)
-
-
-def test_a_mapping_directory_is_read_as_the_prolog_writes_it(tmp_path: Path) -> None:
-    found = mapped(tmp_path, gpu0=b"12", gpu1=b"12\n", gpu10=b"13\n12\n", gpu2_3=b"14", gpu3=b"")
-    assert [(claim.id, claim.gpu_indexes) for claim in found.claims] == [
-        ("12", (0, 1, 10)),
-        ("14", (2,)),
-        ("13", (10,)),
-    ]
-    assert {(claim.scheduler, claim.source) for claim in found.claims} == {("slurm", "slurm-map")}
-    assert found.remarks == ()
-
-
 UUID, MIG = "GPU-0451a3f1-f345-8e4c-6592-e96c0feca949", "MIG-265a219d-a49f-578a-825d-222c72699c16"
 NOT_AN_ID = "it holds something that is not the id of a job, so jobs may be missing."
 OTHER_NAME = "its name is not like 0 or 0.1, so the GPUs of its job are not known."
 # content by file, the GPUs of each job, and the remarks; with any, jobs may be missing
 MAPPINGS: dict[str, tuple[dict[str, str], dict[str, tuple[int, ...]], tuple[str, ...]]] = {
-    "DCGM": ({"0": "12\n13\n", "2.1": "14"}, {"12": (0,), "13": (0,), "14": (2,)}, ()),
+    "DCGM": ({"0": "12\n13\n", "10": "12", "2.1": "14"}, {"12": (0, 10), "13": (0,), "14": (2,)}, ()),
     "soperator: no newline, 0 without a job": ({"0": "12", "1": "0"}, {"12": (0,)}, ()),
     "dcgm-job-map: 0 on idle GPUs": ({"0.0": "0\n", "1.3": "12\n"}, {"12": (1,)}, ()),
     "jobstats: job and user": ({"0": "4711 1000\n", "1": "4711 1000\n"}, {"4711": (0, 1)}, ()),
@@ -333,3 +312,21 @@ def test_documents_that_are_not_read_may_be_of_jobs(folder: Path) -> None:
     assert not read(folder).unread
     put(folder, b"{", "43.json")
     assert ([claim.id for claim in read(folder).claims], read(folder).unread) == (["42"], True)
+
+
+@needs_root
+def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
+    jobs, link = tmp_path / "jobs", tmp_path / "link"
+    jobs.mkdir()
+    (jobs / "42.json").write_text('{"id": "42", "scheduler": "slurm"}')
+    (jobs / "0").write_text("42")
+    link.symlink_to(jobs)
+
+    def ids(found: Found) -> list[str]:
+        return [claim.id for claim in found.claims]
+
+    assert ids(read_job_documents(link, 0, "")) == ids(read_slurm_mapping(link, 0)) == ["42"]
+    os.lchown(link, USER, USER)
+    for found in (read_job_documents(link, 0, ""), read_slurm_mapping(link, 0)):
+        assert (found.claims, found.knows) == ((), False)
+        assert found.remarks[0].startswith(f"{link} is not read: {link} is a symbolic link of user {USER}; ")
