@@ -85,7 +85,7 @@ def test_other_addresses_are_refused(address: str, reason: str) -> None:
 
 def test_labels_name_the_node_and_choose_the_scheme() -> None:
     labels = {"node": "gpu-7", "rack": "r 1", "__scheme__": "https", "__meta_x": "y"}
-    assert make_target("10.0.0.7:1", labels) == Target("gpu-7", "https://10.0.0.7:1", {"rack": "r 1"}, "s")
+    assert make_target("10.0.0.7:1", labels) == Target("gpu-7", "https://10.0.0.7:1", {"rack": "r 1"})
     assert make_target("http://10.0.0.7:1", labels).url == "http://10.0.0.7:1"
 
 

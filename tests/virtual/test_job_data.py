@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pytest
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.gateway import live
 from ibpulse.gateway.live import JobHub, ViewKey
-from ibpulse.gateway.service import create_gateway
 from tests.virtual.fleet import Fleet
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
@@ -165,13 +163,6 @@ def test_an_archive_names_the_nodes_without_a_file(fleet: Fleet) -> None:
         "node-2: it has no file of this capture",
         "node-3: it has no file of this capture",
     ]
-
-
-def test_reading_gives_no_right_to_capture(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "app", create_gateway(replace(fleet.parts, allow_unauthenticated=False)))
-    assert of_job(fleet, "captures")["missing"] == []
-    for path in (f"{JOBS}/{JOB}/captures", "/api/v1/captures/alertmanager"):
-        assert fleet.post(path, {"version": "4", "alerts": []}).status_code == 403
 
 
 def test_rows_that_nobody_else_views_are_limited(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

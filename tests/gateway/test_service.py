@@ -1,4 +1,4 @@
-"""The running gateway: what goes on when a part of it fails inside, how it ends, and host names that hang."""
+"""The running gateway: parts that fail inside, its end, host names that hang, and its command line."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 
 from ibpulse.agent.config.loading import load
 from ibpulse.base.internal_errors import GATEWAY_PARTS
+from ibpulse.cli import main
 from ibpulse.commands.gateway import gateway_options
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.gateway import service
@@ -137,3 +138,20 @@ def test_a_loop_ends_while_lookups_hang_of_which_nobody_takes_the_answer(monkeyp
         if thread.name == "lookup":
             thread.join(0.2)
     assert failed == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "nodes.sources: no source of nodes; give one, like dns+NAME:PORT, or use --demo=8"),
+        (["--nodes.sources=nodes.txt"], "nodes.sources: 'nodes.txt' is not a source of nodes"),
+        (["--nodes.sources=a.json,a.json"], "nodes.sources: 'a.json' is given twice"),
+        (["--demo=1"], "flag --demo: 1 is out of bounds; choose 2 to 64"),
+        (["--demo=8", "--nodes.sources=a.json"], "flag --demo: cannot be combined with nodes.sources"),
+    ],
+)
+def test_a_gateway_without_usable_nodes_says_so(
+    capsys: pytest.CaptureFixture[str], flags: list[str], sentence: str
+) -> None:
+    assert main(["gateway", *flags], {}) == 2
+    assert sentence in capsys.readouterr().err

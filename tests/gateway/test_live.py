@@ -14,7 +14,7 @@ from ibpulse.core.answers.window import NPY_TYPE
 from ibpulse.core.client.windows import WINDOW_HEADER, NodeArray, read_array
 from ibpulse.gateway import live
 from ibpulse.gateway.jobs import find_lateness
-from ibpulse.gateway.live import GONE, MAX_ASKED, JobPolls, JobView
+from ibpulse.gateway.live import GONE_NODE, MAX_ASKED, JobPolls, JobView
 from ibpulse.gateway.nodes.requests import Node
 from ibpulse.gateway.samples import NodeSamples
 from ibpulse.gateway.summary import SummarySpan, describe_job
@@ -22,7 +22,7 @@ from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, clock_of, jobs_of
 from tests.gateway.gateways import Gateway
-from tests.gateway.test_node_samples import START, window
+from tests.gateway.test_samples import START, window
 from tests.loop_clock import pause
 
 
@@ -103,7 +103,7 @@ async def test_what_is_kept_of_nodes_that_are_gone_is_bounded(
         assert list(found) == ["node3", "node4", "node5"]
         assert list(polls.job.nodes) == ["node3", "node4", "node5"]
         assert [each.samples for each in found.values()] == [None] * 3
-        assert {found[name].problem for name in ("node3", "node4")} == {GONE}
+        assert {found[name].problem for name in ("node3", "node4")} == {GONE_NODE}
 
 
 async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(tmp_path: Path) -> None:

@@ -92,11 +92,6 @@ async def test_problems_beyond_those_that_are_logged_are_not_remembered(
         await gateway.close()
 
 
-async def test_reading_gives_no_right_to_notify(gateway: Gateway) -> None:
-    answer = await gateway.client.post(PATH, json={"version": "4", "alerts": []})
-    assert (answer.status_code, answer.json()["type"]) == (403, "/api/docs#writing-needs-user")
-
-
 async def test_an_address_that_several_nodes_have_names_none(tmp_path: Path, server: Hostile) -> None:
     gateway = Gateway(tmp_path, allow_unauthenticated=True)
     try:

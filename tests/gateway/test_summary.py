@@ -1,4 +1,4 @@
-"""Which nodes of a job are silent, since when and which stopped first, from what their daemons say."""
+"""Silent nodes of a job: since when, and the first to stop, from what their daemons say."""
 
 from __future__ import annotations
 
