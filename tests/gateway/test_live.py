@@ -17,7 +17,7 @@ from ibpulse.gateway.jobs import find_lateness
 from ibpulse.gateway.live import GONE_NODE, MAX_ASKED, JobPolls, JobView
 from ibpulse.gateway.nodes.requests import Node
 from ibpulse.gateway.samples import NodeSamples
-from ibpulse.gateway.summary import SummarySpan, describe_job
+from ibpulse.gateway.summary import JobNumbers, SummarySpan
 from tests.clocks import GivenClock
 from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, clock_of, jobs_of
@@ -128,5 +128,5 @@ async def test_a_node_on_which_a_job_has_no_ports_has_an_empty_row(tmp_path: Pat
         values = np.array(json.loads(sent.split(b"data: ")[1].split(b"\n")[0])["megabytes_per_second"], dtype=float)
         assert not np.isnan(values[:2]).any()
         assert np.isnan(values[2:]).all()
-        numbers = describe_job(polls.nodes, find_lateness(polls.nodes, 1000), SummarySpan(begin + 2000))
+        numbers = JobNumbers(polls.nodes, find_lateness(polls.nodes, 1000), SummarySpan(begin + 2000))
         assert view.describe_second(numbers)

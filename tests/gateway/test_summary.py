@@ -13,7 +13,7 @@ from ibpulse.core.statistics.clock_offsets import DRIFT, ClockOffset, MeasuredOf
 from ibpulse.gateway.jobs import JobNode
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.nodes.targets import Target
-from ibpulse.gateway.summary import JobStall, SummarySpan, describe_job, find_stall
+from ibpulse.gateway.summary import JobNumbers, JobStall, SummarySpan, find_stall
 from tests.fleet.small_answers import JOB
 
 START = 1_763_683_200_000
@@ -181,16 +181,16 @@ def summarised(each: JobNode, step: float | None) -> JobNode:
 def test_the_step_of_a_silent_job_is_that_of_its_last_steps() -> None:
     nodes = {name: summarised(node(5.0), 0.15) for name in ("a", "b")}
     stall = stall_of(**nodes)
-    during = describe_job(nodes, {}, SummarySpan(START + 15_000), stall)
+    during = JobNumbers(nodes, {}, SummarySpan(START + 15_000), stall)
     assert during.job["step_period_seconds"]["median"] == STEP
     assert during.whole["a"]["step_period_seconds"] == STEP
-    before = describe_job(nodes, {}, SummarySpan(START + 4_000), stall)
+    before = JobNumbers(nodes, {}, SummarySpan(START + 4_000), stall)
     assert before.job["step_period_seconds"]["median"] == 0.15
 
 
 def test_active_rails_are_those_that_carry_traffic() -> None:
     nodes = {"a": summarised(node(MOVING), None), "b": summarised(node(MOVING), None)}
     span = SummarySpan(START + 10_000)
-    assert describe_job(nodes, {}, span).job["active_rails"] == 2
+    assert JobNumbers(nodes, {}, span).job["active_rails"] == 2
     nodes["b"].summary = None
-    assert describe_job(nodes, {}, span).job["active_rails"] is None
+    assert JobNumbers(nodes, {}, span).job["active_rails"] is None

@@ -67,7 +67,7 @@ from ibpulse.gateway.samples import (
     common_interval,
     find_places,
 )
-from ibpulse.gateway.summary import SummarySpan, describe_job, describe_rows, find_stall
+from ibpulse.gateway.summary import JobNumbers, SummarySpan, find_stall
 
 
 def describe_jobs(states: Sequence[NodeState]) -> dict[str, Any]:
@@ -164,8 +164,8 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
     for name, each in list_jobs(states.values()).get(job.key, job).nodes.items():
         if name in nodes:
             nodes[name].job, nodes[name].state = each, states[name]
-    numbers = describe_job(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes))
-    return {"window_seconds": window_ms // 1000, **describe_rows(numbers, rows)}
+    numbers = JobNumbers(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes))
+    return {"window_seconds": window_ms // 1000, **numbers.document(rows)}
 
 
 def _choose_span(query: JobSummaryQuery, now_ns: int) -> tuple[int, int]:

@@ -42,7 +42,7 @@ from ibpulse.gateway.nodes.requests import GONE, Node, ask_node
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.samples import NodeSamples, ask_samples, bin_samples, common_interval, find_places
-from ibpulse.gateway.summary import JobNumbers, SummarySpan, describe_job, describe_rows, find_stall
+from ibpulse.gateway.summary import JobNumbers, SummarySpan, find_stall
 
 log = logging.getLogger(__name__)
 
@@ -321,7 +321,7 @@ class JobView:
 
     def describe_second(self, numbers: JobNumbers) -> bytes:
         """The event `summary` of a second, which stays in `summary`."""
-        self.summary = event("summary", orjson.dumps(describe_rows(numbers, self._rows)))
+        self.summary = event("summary", orjson.dumps(numbers.document(self._rows)))
         return self.summary
 
     def _end(self, now_ms: int) -> int:
@@ -473,7 +473,7 @@ class JobFeed:
             self._lateness, self._lateness_at = find_lateness(self.polls.nodes, LATENESS_MS), loop.time()
         span = SummarySpan(now_ms // 1000 * 1000)
         stall = find_stall(self.polls.nodes) if news else None
-        numbers = describe_job(self.polls.nodes, self._lateness, span, stall) if news else None
+        numbers = JobNumbers(self.polls.nodes, self._lateness, span, stall) if news else None
         fed = False
         for key, view in self.views.items():
             viewers = [viewer for viewer, own in self.viewers.items() if own == key]

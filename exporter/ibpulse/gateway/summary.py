@@ -178,44 +178,35 @@ class SummarySpan:
     peak_ms: int = 10_000
 
 
-@dataclass(frozen=True, slots=True)
 class JobNumbers:
     """The numbers of a job, which are the same whatever the rows are: `job` is that of the event, `whole` by node."""
 
-    nodes: Mapping[str, JobNode]
-    lateness: Mapping[str, Lateness]
-    span: SummarySpan
-    whole: Mapping[str, dict[str, Any]]
-    job: Mapping[str, Any]
+    def __init__(
+        self,
+        nodes: Mapping[str, JobNode],
+        lateness: Mapping[str, Lateness],
+        span: SummarySpan,
+        stall: JobStall | None = None,
+    ) -> None:
+        self._nodes, self._lateness, self._span = nodes, lateness, span
+        self.whole = {name: self._describe(Row(name, None, tuple(node.rails))) for name, node in nodes.items()}
+        if stall and 1000 * stall.since < span.end_ms:
+            # silence after the last step is not part of any
+            for name in stall.nodes:
+                traffic = nodes[name].job.traffic
+                self.whole[name]["step_period_seconds"] = traffic.step_period_seconds if traffic else None
+        job = _describe_job(nodes, lateness, list(self.whole.values()), span)
+        self.job: Mapping[str, Any] = {**job, "stall": stall.describe() if stall else None}
 
+    def document(self, rows: Iterable[Row]) -> dict[str, Any]:
+        """The document of an event `summary` with some rows."""
+        found = [
+            self.whole[row.node] if row.port is None else self._describe(row) for row in rows if row.node in self._nodes
+        ]
+        return {"end_ms": self._span.end_ms, "job": self.job, "rows": found}
 
-def describe_job(
-    nodes: Mapping[str, JobNode], lateness: Mapping[str, Lateness], span: SummarySpan, stall: JobStall | None = None
-) -> JobNumbers:
-    """The numbers of a job."""
-    whole = {
-        name: _describe_row(Row(name, None, tuple(node.rails)), node, lateness.get(name), span)
-        for name, node in nodes.items()
-    }
-    if stall and 1000 * stall.since < span.end_ms:
-        # silence after the last step is not part of any
-        for name in stall.nodes:
-            traffic = nodes[name].job.traffic
-            whole[name]["step_period_seconds"] = traffic.step_period_seconds if traffic else None
-    job = _describe_job(nodes, lateness, list(whole.values()), span)
-    return JobNumbers(nodes, lateness, span, whole, job | {"stall": stall.describe() if stall else None})
-
-
-def describe_rows(numbers: JobNumbers, rows: Iterable[Row]) -> dict[str, Any]:
-    """The document of an event `summary` with some rows."""
-    found = [
-        numbers.whole[row.node]
-        if row.port is None
-        else _describe_row(row, numbers.nodes[row.node], numbers.lateness.get(row.node), numbers.span)
-        for row in rows
-        if row.node in numbers.nodes
-    ]
-    return {"end_ms": numbers.span.end_ms, "job": numbers.job, "rows": found}
+    def _describe(self, row: Row) -> dict[str, Any]:
+        return _describe_row(row, self._nodes[row.node], self._lateness.get(row.node), self._span)
 
 
 def _describe_row(row: Row, node: JobNode, late: Lateness | None, span: SummarySpan) -> dict[str, Any]:

@@ -313,9 +313,9 @@ def read_pod_cgroups(root: Path, seconds: float = MAX_SECONDS) -> Found:
     """The pods below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing.
 
     They are below a cgroup of the kubelet, `kubepods`, wherever that is (`--cgroup-root`, a node in a container). The
-    names hold UIDs, to be joined with `kube_pod_info`. Where the kernel's `rdma` controller is on, `rdma.current` counts
-    the open handles of each device. Pods that have any are jobs; of the others nothing is known. A pod in which Slurm
-    runs is no job: its jobs are those of Slurm.
+    names hold UIDs, to be joined with `kube_pod_info`. Where the kernel's `rdma` controller is on, `rdma.current` has
+    the number of open handles of each device. Pods that have any are jobs; of the others nothing is known. A pod in
+    which Slurm runs is no job: its jobs are those of Slurm.
 
     Raises:
         OSError: this process has no descriptor left.

@@ -25,12 +25,12 @@ from ibpulse.gateway.nodes.requests import MAX_PARALLEL, Node, NodeFigures, Node
 from ibpulse.gateway.nodes.targets import Target
 
 POLL_SECONDS = 5.0
-# version and line rate change seldom
+# they change seldom
 FIGURES_EVERY = 6
 # exchanges with the clock of a node in a poll, until it is known well enough
 MAX_EXCHANGES, CERTAIN_NS = 4, 500_000
 MAX_STATE_BYTES, MAX_CLOCK_BYTES = 1_000_000, 1000
-NO_FIGURES = NodeFigures(None, None)
+NO_FIGURES = NodeFigures(None)
 State = Literal["down", "degraded", "waiting", "up"]
 STATES: Sequence[State] = ("down", "degraded", "waiting", "up")
 """No answer about its ports; an answer with problems; not asked yet; all well. The order of the table."""
@@ -79,7 +79,7 @@ class PolledNode:
         self._polls = 0
 
     async def poll(self, node: Node) -> None:
-        """Ask the node for its ports, clock and jobs, and now and then for its version and line rate."""
+        """Ask the node for its ports, clock and jobs, and now and then for its figures."""
         try:
             ports = await ask_node(node, PortsAnswer, "/api/v1/ports", max_bytes=MAX_STATE_BYTES)
         except DaemonError as error:
