@@ -19,7 +19,6 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.text import first_names
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.captures import PendingAnswer
 from ibpulse.core.captures import NODE_LABELS, Alert, Cooldown, host_of, join_labels
 from ibpulse.core.defaults import HISTORY_NS
 from ibpulse.core.http.capture_requests import (
@@ -142,10 +141,6 @@ class AlertGroup:
         )
 
 
-Outcome = tuple[AlertGroup, dict[str, Any] | str]
-"""A capture as in the answer, or why there is none."""
-
-
 class AlertCaptures:
     """Takes a capture for each job or node that firing alerts are about, each alert once per cool-down."""
 
@@ -155,11 +150,7 @@ class AlertCaptures:
         self._failures = Occurrences()
 
     async def take(self, alerts: Sequence[Alert]) -> dict[str, Any]:
-        """The answer to a notification.
-
-        Raises:
-            ProblemError: nodes were asked for captures and none takes one, so Alertmanager should try again.
-        """
+        """The answer to a notification."""
         settings, clock = self._parts.captures, self._parts.clock
         monotonic_ns = clock.monotonic_ns()
         groups, problems, repeated = self._group([alert for alert in alerts if alert.firing], monotonic_ns)
@@ -168,8 +159,8 @@ class AlertCaptures:
         for group, _ in wanted:
             for key in group.news:
                 self._cooldown.begin(key, monotonic_ns)
-        found = await asyncio.gather(self._take_nodes(wanted), *(self._take_job(*each) for each in wanted))
-        outcomes: list[Outcome] = [outcome for each in found for outcome in each]
+        found = await asyncio.gather(*(self._take(group.subject, own) for group, own in wanted))
+        outcomes = [(group, taken) for (group, _), taken in zip(wanted, found, strict=True)]
         for group, taken in outcomes:
             if isinstance(taken, str):
                 problems.append({"alert": group.alerts[0].labels.get(NAME_LABEL, ""), "reason": taken})
@@ -177,6 +168,7 @@ class AlertCaptures:
                     self._cooldown.cancel(key)
         self._log(problems)
         if outcomes and all(isinstance(taken, str) for _, taken in outcomes):
+            # Alertmanager tries again
             raise ProblemError("no-captures", 503, problems[-1]["reason"])
         done = [(group.subject, taken) for group, taken in outcomes if not isinstance(taken, str)]
         return {
@@ -210,27 +202,15 @@ class AlertCaptures:
                 group.news.add(group.key(alert))
         return list(groups.values()), problems, repeated
 
-    async def _take_job(self, group: AlertGroup, wanted: WantedCapture) -> Sequence[Outcome]:
-        """The capture of a job; nothing for a node."""
-        if not isinstance(group.subject, FleetJob):
-            return ()
-        taken = await capture_job(self._parts, group.subject, wanted)
-        return ((group, taken if taken["nodes"] else say_missing(taken)),)
-
-    async def _take_nodes(self, wanted: Iterable[tuple[AlertGroup, WantedCapture]]) -> Sequence[Outcome]:
-        """The captures of single nodes."""
-        each = {group.subject: (group, own) for group, own in wanted if isinstance(group.subject, Node)}
-
-        async def ask(node: Node) -> PendingAnswer:
-            return await each[node][1].ask(node)
-
-        found = await self._parts.nodes.ask_all(each, ask)
-        return [
-            (group, describe_pending(node.name, taken))
-            if (taken := found.answers.get(node.name))
-            else (group, f"{node.name} takes no capture: {found.missing[node.name]}")
-            for node, (group, _) in each.items()
-        ]
+    async def _take(self, subject: FleetJob | Node, wanted: WantedCapture) -> dict[str, Any] | str:
+        """The capture of a job or a node as in the answer, or why there is none."""
+        if isinstance(subject, FleetJob):
+            taken = await capture_job(self._parts, subject, wanted)
+            return taken if taken["nodes"] else say_missing(taken)
+        found = await self._parts.nodes.ask_all([subject], wanted.ask)
+        if found.missing:
+            return f"{subject.name} takes no capture: {found.missing[subject.name]}"
+        return describe_pending(subject.name, found.answers[subject.name])
 
     def _log(self, problems: Sequence[Mapping[str, str]]) -> None:
         """Log the first problems that were not logged lately: Alertmanager does not show the answer."""

@@ -71,11 +71,7 @@ def send_archive(
     missing: Mapping[str, str],
     places: asyncio.Semaphore,
 ) -> Response:
-    """The response with an archive of the files of nodes; those without one are named in a member `missing.txt`.
-
-    Raises:
-        ProblemError: it would be too large.
-    """
+    """The response with an archive of the files of nodes; those without one are named in a member `missing.txt`."""
     large = {
         node: f"its file has {file.size_bytes} bytes, more than {MAX_NODE_BYTES}; download it from the node"
         for node, file in members.items()
@@ -152,11 +148,7 @@ async def _file(nodes: Nodes, name: str, file: StoredAnswer) -> AsyncGenerator[b
 
 
 async def _in_time(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The parts of a file.
-
-    Raises:
-        DaemonError: the node takes too long for all of them.
-    """
+    """The parts of a file."""
     left, loop = FILE_SECONDS, asyncio.get_running_loop()
     while True:
         begin = loop.time()
@@ -312,9 +304,6 @@ async def _ask_captures(parts: GatewayParts, text: str) -> tuple[dict[str, Captu
     """The captures of a job by node, and the nodes without an answer with the reason.
 
     A job that no node knows any more is looked for on all nodes.
-
-    Raises:
-        ProblemError: several schedulers have the job, or no node knows anything of it.
     """
     known: FleetJob | None = None
     try:

@@ -132,11 +132,7 @@ class JobSummaryQuery(SpanQuery, RowsQuery):
 
 
 async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) -> dict[str, Any]:
-    """The numbers of a job and its rows in a span of whole seconds.
-
-    Raises:
-        ProblemError: a parameter is invalid, or there is no such job.
-    """
+    """The numbers of a job and its rows in a span of whole seconds."""
     states = {state.name: state for state in parts.table.rows()}
     job = choose_job(list_jobs(states.values()), text)
     rows = choose_rows(job, states, query.node, rails=query.rows == "rails")
@@ -169,11 +165,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
 
 
 def _choose_span(query: JobSummaryQuery, now_ns: int) -> tuple[int, int]:
-    """The whole seconds of a query that are complete on all nodes, as begin and end in milliseconds.
-
-    Raises:
-        ProblemError: a parameter is invalid, or the span is too long or too short.
-    """
+    """The whole seconds of a query that are complete on all nodes, as begin and end in milliseconds."""
     span = query.span(now_ns, SUMMARY_LAST)
     newest = now_ns // SECOND_NS - 1
     if span.newest:
@@ -322,11 +314,7 @@ class JobWindows:
         self._threads = DaemonThreads(MAX_PARALLEL, "job-window")
 
     async def answer(self, request: Request, text: str, query: JobWindowQuery, now_ns: int) -> Response:
-        """The response to a query.
-
-        Raises:
-            ProblemError: a parameter is invalid, the job is unknown, too much is asked for, or others wait already.
-        """
+        """The response to a query."""
         states = {state.name: state for state in self._parts.table.rows()}
         job = choose_job(list_jobs(states.values()), text)
         rows = choose_rows(job, states, query.node, rails=query.rows == "rails")

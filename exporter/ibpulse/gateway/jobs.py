@@ -148,11 +148,7 @@ def rows_of(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str],
 
 
 def choose_rows(job: FleetJob, table: Mapping[str, NodeState], nodes: Sequence[str], *, rails: bool) -> list[Row]:
-    """The rows that a request chooses.
-
-    Raises:
-        ProblemError: the job has none of these nodes, or there are more rows than can be sent.
-    """
+    """The rows that a request chooses."""
     if nodes and not job.nodes.keys() & set(nodes):
         known = first_names(sorted(job.nodes, key=natural_key), NAMED_NODES)
         raise ProblemError(

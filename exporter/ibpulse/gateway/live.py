@@ -500,11 +500,7 @@ class JobHub:
         self._feeds: dict[Key, JobFeed] = {}
 
     def check(self, job: str, view: ViewKey) -> Key:
-        """The job of a request for a stream.
-
-        Raises:
-            ProblemError: there is no such job, several schedulers have one, it has none of the nodes, or too many rows.
-        """
+        """The job of a request for a stream."""
         states = {state.name: state for state in self._parts.table.rows()}
         found = choose_job(list_jobs(states.values()), job)
         rows = choose_rows(found, states, view[1], rails=view[0])
@@ -522,11 +518,7 @@ class JobHub:
         return found.key
 
     def join(self, client: str, job: Key, view: ViewKey, resume_ms: int | None) -> Viewer:
-        """Add a viewer that gets the batches from `resume_ms` on, or from now on.
-
-        Raises:
-            ProblemError: the maximum number of viewers is connected, and no client has more of them than this one.
-        """
+        """Add a viewer that gets the batches from `resume_ms` on, or from now on."""
         self._parts.viewers.make_room(client)
         feed = self._feeds.get(job)
         if feed is None:

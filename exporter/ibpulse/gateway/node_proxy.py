@@ -390,11 +390,7 @@ class NodeHub:
         self._failures = Occurrences()
 
     async def join(self, client: str, node: Node, query: Query, last_id: str) -> Viewer:
-        """Add a viewer of a node, once its stream has begun.
-
-        Raises:
-            ProblemError: the node refuses or does not answer, or the maximum number of viewers is connected.
-        """
+        """Add a viewer of a node, once its stream has begun."""
         self._parts.viewers.make_room(client)
         feed = self._find(node, query, last_id)
         viewer = Viewer(feed.first_events(last_id), self._parts.counts)

@@ -50,7 +50,10 @@ CLOSED = "{folder} cannot be listed: {reason}; showing the jobs known before."
 
 
 class Cgroups:
-    """One reading of the cgroups; `fault` says what could not be read, so that cgroups may be missing from it."""
+    """One reading of the cgroups; `fault` says what could not be read, so that cgroups may be missing from it.
+
+    Without a descriptor left in this process, every method raises OSError: that says nothing about jobs.
+    """
 
     def __init__(self, seconds: float = MAX_SECONDS) -> None:
         # the time of this thread, so that a busy machine does not shorten it
@@ -61,9 +64,6 @@ class Cgroups:
         """Paths of the directories in a folder with names of this form, in natural order, at most `MAX_CHOSEN`.
 
         Links are not followed. Empty if the folder cannot be listed.
-
-        Raises:
-            OSError: this process has no descriptor left.
         """
         found = [name for name in self._list_all(folder) if names.fullmatch(name)]
         if len(found) > MAX_CHOSEN:
@@ -71,11 +71,7 @@ class Cgroups:
         return [folder / name for name in sorted(found, key=natural_key)[:MAX_CHOSEN]]
 
     def others(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
-        """Paths of the directories in a folder whose names are not of this form, in natural order.
-
-        Raises:
-            OSError: this process has no descriptor left.
-        """
+        """Paths of the directories in a folder whose names are not of this form, in natural order."""
         found = [name for name in self._list_all(folder) if not names.fullmatch(name)]
         return [folder / name for name in sorted(found, key=natural_key)]
 
@@ -83,9 +79,6 @@ class Cgroups:
         """Paths of all directories below a folder with names of this form, without those below one of them.
 
         Left out are the cgroups that a user made, and those of sessions.
-
-        Raises:
-            OSError: this process has no descriptor left.
         """
         owners = {0, os.geteuid(), *(each.st_uid for each in _status(root))}
         pending = deque([(str(root), 0)])
@@ -126,11 +119,7 @@ class Cgroups:
         self.fault = self.fault or MANY.format(folder=folder, most=most)
 
     def read(self, folder: Path, name: str) -> str:
-        """The text of a cgroup's file, at most `MAX_BYTES` of it; empty if it cannot be read.
-
-        Raises:
-            OSError: this process has no descriptor left.
-        """
+        """The text of a cgroup's file, at most `MAX_BYTES` of it; empty if it cannot be read."""
         if self._is_late(folder):
             return ""
         try:
@@ -200,9 +189,6 @@ def read_slurm_cgroups(
 
     A job whose cgroup has its SLUID gets its number as id where a title in `proc` tells it. `numbers` keeps these from
     one reading to the next, so that a job has one id.
-
-    Raises:
-        OSError: this process has no descriptor left.
     """
     cgroups = Cgroups(seconds)
     return cgroups.finish(_read_slurm(cgroups, root, _Numbers(cgroups, {} if numbers is None else numbers, proc)))
@@ -316,9 +302,6 @@ def read_pod_cgroups(root: Path, seconds: float = MAX_SECONDS) -> Found:
     names hold UIDs, to be joined with `kube_pod_info`. Where the kernel's `rdma` controller is on, `rdma.current` has
     the number of open handles of each device. Pods that have any are jobs; of the others nothing is known. A pod in
     which Slurm runs is no job: its jobs are those of Slurm.
-
-    Raises:
-        OSError: this process has no descriptor left.
     """
     cgroups = Cgroups(seconds)
     # in version 1, only one controller knows of RDMA

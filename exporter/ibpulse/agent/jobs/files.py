@@ -55,11 +55,7 @@ class JobDirectory:
     """
 
     def __init__(self, directory: Path, form: Form, seconds: float = MAX_SECONDS) -> None:
-        """Read the directory.
-
-        Raises:
-            OSError: this process has no descriptor left.
-        """
+        """Read the directory."""
         self.files: list[SmallFile] = []
         self.remarks: list[tuple[str, str]] = []
         self.exists = self.readable = self.whole = True
@@ -188,9 +184,6 @@ def read_job_documents(directory: Path, booted_ns: int, boot_id: str) -> Found:
     Each has a document `ID.json`, written by a prolog or by any scheduler, with the members `id` and `scheduler`, and
     optionally `name`, `namespace`, `gpus` (PCI addresses), `devices` (RDMA devices) and `boot_id`, the kernel's id of
     the boot in which the job began.
-
-    Raises:
-        OSError: this process has no descriptor left.
     """
     read = JobDirectory(directory, DOCUMENT)
     if not read.exists:
@@ -305,9 +298,6 @@ def read_slurm_mapping(directory: Path, booted_ns: int) -> Found:
     `3.1` for an instance of a MIG GPU) has one job per line, whose first word is its id; jobstats adds the id of the
     user. AMD's exporter has a JSON object with `SLURM_JOB_ID`. An empty file and the id 0 are no job. Files with other
     names, such as UUIDs of GPUs, say which jobs run, and not what they hold.
-
-    Raises:
-        OSError: this process has no descriptor left.
     """
     read = JobDirectory(directory, MAPPING)
     if not read.exists:
