@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
+from ibpulse.core.http.application import RequestLimits
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import QUEUE_BYTES, Viewer
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.gateway import node_proxy
 from ibpulse.gateway.live import JobHub
 from ibpulse.gateway.node_proxy import KEPT_BYTES, MAX_LARGE, NodeHub, Recent
-from ibpulse.gateway.parts import GatewayLimits
 from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile, drip, endless, hostile, never
 from tests.gateway.gateways import VERSION, Gateway
@@ -300,7 +300,7 @@ async def test_the_end_of_a_stream_ends_all_its_viewers_and_the_next_one_is_told
 
 
 async def test_viewers_of_nodes_and_jobs_share_the_places(tmp_path: Path, daemon: Daemon) -> None:
-    gateway = Gateway(tmp_path, clock=LOOP_CLOCK, limits=GatewayLimits(max_viewers=2))
+    gateway = Gateway(tmp_path, clock=LOOP_CLOCK, limits=RequestLimits(max_viewers=2))
     await gateway.list(gpu=daemon.url)
     node = gateway.nodes.get("gpu")
     assert node is not None

@@ -19,7 +19,7 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.text import first_names
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.captures import NODE_LABELS, Alert, Cooldown, host_of, join_labels
+from ibpulse.core.captures import COOLDOWN_NS, NODE_LABELS, Alert, Cooldown, host_of, join_labels
 from ibpulse.core.defaults import HISTORY_NS
 from ibpulse.core.http.capture_requests import (
     MAX_LABELS,
@@ -146,7 +146,7 @@ class AlertCaptures:
 
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        self._cooldown = Cooldown(parts.captures.cooldown_ns)
+        self._cooldown = Cooldown(COOLDOWN_NS)
         self._failures = Occurrences()
 
     async def take(self, alerts: Sequence[Alert]) -> dict[str, Any]:
