@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def key(self) -> Key:
-        """What identifies a job: an id belongs to a scheduler."""
+        """The identity of a job: an id belongs to a scheduler."""
         return self.scheduler, self.id
 
     @property
@@ -69,7 +69,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one reading of a source found.
+    """One reading of a source.
 
     `present` says whether the source exists on this node, `knows` whether it can list jobs there: the cgroups of pods
     do not always show them. Jobs may be missing from a reading that is not `whole`: it was given up, or it was `cut`
@@ -107,7 +107,7 @@ ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = JOB_BASES
 
 
 def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:
-    """What was found, at most `MAX_JOBS` jobs of it."""
+    """The first `MAX_JOBS` jobs of those that were found."""
     more = len(claims) > MAX_JOBS
     if more:
         remarks += (f"{place}: there are more than {MAX_JOBS} jobs; the others are ignored.",)
@@ -234,7 +234,7 @@ def list_jobs(records: Sequence[JobRecord], running: Sequence[PlacedJob], since_
 
 @dataclass(frozen=True, slots=True)
 class JobPorts:
-    """When a job had each port: spans of ticks of one ring, from the first up to the end, exclusive, by port name."""
+    """The times at which a job had each port: spans of ticks of one ring, up to the end, exclusive, by port name."""
 
     spans: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 

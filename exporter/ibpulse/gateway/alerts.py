@@ -39,7 +39,7 @@ from ibpulse.gateway.captures import (
     WantedCapture,
     capture_job,
     describe_pending,
-    say_missing,
+    missing_nodes_text,
 )
 from ibpulse.gateway.jobs import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.nodes.requests import Node
@@ -116,11 +116,11 @@ class AlertGroup:
 
     @property
     def name(self) -> str:
-        """What it is about, unique among jobs and nodes."""
+        """Its subject, unique among jobs and nodes."""
         return f"job {self.subject.text}" if isinstance(self.subject, FleetJob) else f"node {self.subject.name}"
 
     def key(self, alert: Alert) -> str:
-        """What counts as the same alert: one of this name about this job or node, whatever its other labels are."""
+        """Alerts of one name about one job or node are the same alert, whatever their other labels are."""
         return f"{self.name} {alert.labels.get(NAME_LABEL, '')}"
 
     def plan(self, settings: GatewayCaptures, now_ns: int, clock: Clock = time) -> WantedCapture:
@@ -129,7 +129,7 @@ class AlertGroup:
         reach_ns = min(REACH_NS, HISTORY_NS - settings.before_ns - settings.after_ns)
         starts = [alert.starts_ns for alert in self.alerts if alert.starts_ns and self.key(alert) in self.news]
         age_ns = now_ns - min((start for start in starts if now_ns - reach_ns <= start <= now_ns), default=now_ns)
-        # a file holds at most so many
+        # the maximum of a file
         labels = dict(list(join_labels([alert.labels for alert in self.alerts]).items())[:MAX_LABELS])
         return WantedCapture(
             labels.get(NAME_LABEL, "alert")[:MAX_REASON] or "alert",
@@ -181,7 +181,7 @@ class AlertCaptures:
     def _group(
         self, alerts: Sequence[Alert], monotonic_ns: int
     ) -> tuple[Sequence[AlertGroup], list[dict[str, str]], int]:
-        """The alerts by what they are about, those that are about nothing known, and how many are repeated."""
+        """The alerts by subject, the problems of alerts without a known one, and the number of repeated alerts."""
         jobs, nodes = list_jobs(self._parts.table.rows()), NodeNames(self._parts.nodes.all())
         groups: dict[str, AlertGroup] = {}
         problems: list[dict[str, str]] = []
@@ -206,7 +206,7 @@ class AlertCaptures:
         """The capture of a job or a node as in the answer, or why there is none."""
         if isinstance(subject, FleetJob):
             taken = await capture_job(self._parts, subject, wanted)
-            return taken if taken["nodes"] else say_missing(taken)
+            return taken if taken["nodes"] else missing_nodes_text(taken)
         found = await self._parts.nodes.ask_all([subject], wanted.ask)
         if found.missing:
             return f"{subject.name} takes no capture: {found.missing[subject.name]}"

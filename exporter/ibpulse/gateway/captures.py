@@ -253,7 +253,7 @@ def captures_router(parts: GatewayParts) -> APIRouter:
         wanted = WantedCapture(body.reason, body.labels, before_ns, after_ns, parts.clock.monotonic_ns(), parts.clock)
         taken = await capture_job(parts, chosen, wanted)
         if not taken["nodes"]:
-            raise ProblemError("no-captures", 503, say_missing(taken))
+            raise ProblemError("no-captures", 503, missing_nodes_text(taken))
         return json_response(202, taken, {"Location": taken["url"]})
 
     return router
@@ -294,7 +294,7 @@ def describe_pending(node: str, pending: PendingAnswer) -> dict[str, Any]:
     return {"node": node, "name": pending.name, "trigger_ms": pending.trigger_ms, "ready_ms": pending.ready_ms}
 
 
-def say_missing(taken: Mapping[str, Any]) -> str:
+def missing_nodes_text(taken: Mapping[str, Any]) -> str:
     """Why no node of a job takes a capture."""
     reasons = "; ".join(f"{each['node']}: {each['reason']}" for each in taken["missing"][:3])
     return f"No node of the job takes a capture. {reasons}"[:1000]

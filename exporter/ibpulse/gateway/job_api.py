@@ -220,7 +220,7 @@ async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery
 WINDOW_LAST = "5s"
 MAX_VALUES = 1_000_000
 MAX_SAMPLES = 40_000_000
-# so much is read at a time, which bounds the memory
+# span of one reading, to bound the memory
 SLICE_MS = 30_000
 MAX_PARALLEL = 2
 UNKNOWN_NS = 10 * MILLISECOND_NS

@@ -45,7 +45,7 @@ class FleetJob:
 
     @property
     def began(self) -> tuple[int | None, int]:
-        """When its first node saw it begin, in ms, and how much earlier that may have been; None if it is unknown."""
+        """Its begin as its first node saw it, in ms, and how much earlier that may have been; None if it is unknown."""
         found = [
             (each.began_ms, each.began_uncertainty_ms) for each in self.nodes.values() if each.began_ms is not None
         ]
@@ -53,7 +53,7 @@ class FleetJob:
 
     @property
     def ended(self) -> tuple[int | None, int]:
-        """When its last node saw it end, in ms, and how much earlier that may have been; None while it runs."""
+        """Its end as its last node saw it, in ms, and how much earlier that may have been; None while it runs."""
         found = [
             (each.ended_ms, each.ended_uncertainty_ms) for each in self.nodes.values() if each.ended_ms is not None
         ]
@@ -195,7 +195,7 @@ def _sum_rates(ports: Collection[PortAnswer | None]) -> float | None:
 
 @dataclass(slots=True)
 class JobNode:
-    """What is known of a node of a job: its rails, its samples, and the statistics of its own daemon.
+    """A node of a job: its rails, its samples, and the statistics of its own daemon.
 
     `problem` is the word and the sentence of why it does not answer, both empty if it does. `history_ms` is how far
     back its daemon remembers.

@@ -80,7 +80,7 @@ def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
 
 
 class NodePoll:
-    """What was read of one node, with the task that reads it now; its events are added to `events`."""
+    """The samples and statistics read from one node, and the task that reads it now; its events go to `events`."""
 
     def __init__(self, data: JobNode, events: deque[dict[str, Any]], parts: GatewayParts) -> None:
         self.data, self._clock, self._table = data, parts.clock, parts.table
@@ -143,7 +143,7 @@ class JobPolls:
         self._polls: dict[str, NodePoll] = {}
         self._failures = Occurrences()
         self._places = asyncio.Semaphore(MAX_ASKED)
-        # those that the viewers have, and those that they get next
+        # events that the viewers have, and events that they get next
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._new_events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self.job = FleetJob(key)
@@ -224,7 +224,7 @@ MAX_STATES = 200
 # the longest that a batch waits for a node, and the longest span of one
 WAIT_MS, BATCH_SPAN_MS = 1100, 1000
 RESUME_MS = 60_000
-# up to so many rows, the time of a value is at most so long, unless the samples are further apart
+# maximum time of a value up to each number of rows, unless the samples are further apart
 VALUES_MS = ((4, 10), (8, 20), (16, 50), (MAX_ROWS, 100))
 SAMPLES = (100, 50, 20, 10, 5, 2, 1)
 STATE_MEMBERS = ("state", "active", "rate_bytes_per_second", "problem")
@@ -381,12 +381,12 @@ class JobView:
 
 log = logging.getLogger(__name__)
 
-# which rows: whether rails, and of which nodes
+# a choice of rows: rails or nodes, and the names of the nodes
 ViewKey = tuple[bool, tuple[str, ...]]
 # lateness is that of the last ten seconds, and the statistics of a node are read as often
 LATENESS_MS = 10_000
 LATENESS_SECONDS = 5.0
-# the first poll reads so much of the past
+# span of the first poll
 FIRST_PAST_MS = 10_000
 # polls of nodes by all jobs together, by the time between two of one node
 POLLS_PER_SECOND = 96
@@ -410,7 +410,7 @@ class JobFeed:
         self._second = 0
 
     def first_events(self, key: ViewKey, resume_ms: int | None) -> Iterator[bytes]:
-        """What a new viewer receives before the batches that all viewers receive."""
+        """The events that a new viewer receives before the batches for all viewers."""
         past: Iterator[bytes] = iter(())
         begin_ms, unread = wall_ms(self._clock) - WAIT_MS, not self.views
         if unread and resume_ms is not None:

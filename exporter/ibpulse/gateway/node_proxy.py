@@ -274,7 +274,7 @@ class NodeFeed:
         return (last_id == self._last_id and self._batches.complete) or last_id in known
 
     def first_events(self, last_id: str) -> Iterator[bytes]:
-        """What a new viewer gets before the events that all viewers get."""
+        """The events that a new viewer gets before the events for all viewers."""
         logged = b",".join(text for _, text in self._log.items)
         entries = event("events", b'{"events":[%b]}' % logged) if logged else b""
         batches = list(self._batches.items) if last_id else []

@@ -311,7 +311,7 @@ def bin_samples(
 def _spread(
     rates: Singles, merged: Flags, after_ms: int, length_ms: int, bin_ms: int, bins: int, statistic: Statistic
 ) -> tuple[Singles, Flags]:
-    """The same of samples that are longer than bins, so that a part of at most two lies in each."""
+    """Bins of samples that are longer than a bin: a part of at most two samples lies in each."""
     edges = after_ms + bin_ms * np.arange(bins)
     first, last = edges // length_ms, (edges + bin_ms - 1) // length_ms
     one, other = rates[:, first], rates[:, last]

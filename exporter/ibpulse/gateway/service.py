@@ -75,7 +75,7 @@ class LookupLoop(uvloop.Loop):
             call = partial(socket.getaddrinfo, host, port, **hints)
             lookup = self._lookups[key] = asyncio.ensure_future(self.run_in_executor(self._lookup_threads, call))
             lookup.add_done_callback(partial(self._forget, key))
-        # whoever leaves leaves it to the others
+        # others may wait for the same lookup
         return await asyncio.shield(lookup)
 
     def close(self) -> None:
@@ -87,13 +87,13 @@ class LookupLoop(uvloop.Loop):
     def _forget(self, key: Hashable, lookup: asyncio.Future[Any]) -> None:
         del self._lookups[key]
         if not lookup.cancelled():
-            # all who asked may have left; one that nobody takes would be logged
+            # if all callers have left, asyncio would log an exception that was never retrieved
             lookup.exception()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """What a gateway is made from: its address, the sources of its nodes, and its files of configuration."""
+    """Options of a gateway: its address, the sources of its nodes, and its configuration files."""
 
     host: str
     port: int

@@ -62,7 +62,7 @@ class JobStall:
 
 
 def find_stall(nodes: Mapping[str, JobNode]) -> JobStall | None:
-    """The stall that there is as of the last answers of the nodes of a job, None if none is known."""
+    """The current stall by the last answers of the nodes of a job; None if no stall is known."""
     known = {name: node.job.traffic for name, node in nodes.items() if node.job.running and node.job.traffic}
     shortest = _shortest(known)
     silent = {
@@ -110,7 +110,7 @@ def _find_first(nodes: Mapping[str, JobNode], shortest: float, way: str) -> tupl
     took_part = {name: moment for name, moment in moments.items() if moment is not None}
     earliest = min((low for low, _ in took_part.values() if math.isfinite(low)), default=math.inf)
     for name, node in nodes.items():
-        # whoever was followed before then, and had no traffic, did not stop
+        # a node that was followed before then, and had no traffic, did not stop
         if moments[name] is None and not _was_followed(node, earliest):
             took_part[name] = WHENEVER
     if not took_part or not all(_clock_of(nodes[name]) for name in took_part):
@@ -123,7 +123,7 @@ def _find_first(nodes: Mapping[str, JobNode], shortest: float, way: str) -> tupl
 
 
 def _stop_of(node: JobNode, way: str, shortest: float) -> Moment | None:
-    """When a node stopped in a direction; without an end if it may still go on, None if it had no traffic."""
+    """The moment at which a node stopped in a direction; without an end if it may go on, None without any traffic."""
     traffic = node.job.traffic
     if traffic is None or traffic.known_until_ms is None:
         return WHENEVER

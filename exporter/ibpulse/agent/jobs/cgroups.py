@@ -115,7 +115,7 @@ class Cgroups:
         return found
 
     def give_up(self, folder: Path | str, most: int) -> None:
-        """Note that a folder has more than so many entries."""
+        """Note that a folder has more than `most` entries."""
         self.fault = self.fault or MANY.format(folder=folder, most=most)
 
     def read(self, folder: Path, name: str) -> str:
@@ -134,7 +134,7 @@ class Cgroups:
             return ""
 
     def finish(self, found: Found) -> Found:
-        """What a source found; a reading that was given up if something could not be read."""
+        """The findings of a source; a reading that was given up if something could not be read."""
         return Found(remarks=(self.fault,), whole=False) if self.fault else found
 
     def _is_late(self, folder: Path | str) -> bool:

@@ -46,7 +46,7 @@ class SmallFile:
 
 
 class JobDirectory:
-    """What one reading of a directory found; `files` are in natural order, without those that may not be read.
+    """One reading of a directory; `files` are in natural order, without those that may not be read.
 
     `exists` is false if there is no such directory, and `readable` if none of its files may be read. `whole` is false
     if reading was given up: it took too long, the file system failed, or there are too many files; with a few too many,
@@ -83,7 +83,7 @@ class JobDirectory:
         self.remarks.append((name, text))
 
     def found(self, found: Found) -> Found:
-        """What a source found in these files, with the remarks about the directory; `found` has its claims."""
+        """The findings of a source in these files: the claims of `found`, and the remarks about the directory."""
         named = [(escape_controls(name[:MAX_TEXT]), text) for name, text in self.remarks]
         remarks = (*(f"{self._directory}: {remark}" for remark in group_remarks(named)), *found.remarks)
         if self._refusal:
@@ -130,7 +130,7 @@ class JobDirectory:
             except OSError as error:
                 if error.errno in (*SHORTAGE, *FAILING):
                     raise
-                # a file that was removed meanwhile is no fault
+                # a file may be removed while it is read
                 if error.strerror != os.strerror(errno.ENOENT):
                     self.leave_out(name, f"ignored: {error.strerror}.")
 

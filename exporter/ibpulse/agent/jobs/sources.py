@@ -75,7 +75,7 @@ class BootTime:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What all sources found together; `claims` is None if no source on this node can list its jobs.
+    """The findings of all sources together; `claims` is None if no source on this node can list its jobs.
 
     `present` are the sources that exist on this node, `silent` those whose jobs are unknown, because they have not
     answered yet, may not be read, or are `cut` short: a job that they do not list may run. `known` is whether the
@@ -123,7 +123,7 @@ class JobSources:
         self._absences.note(keys, self._clock.monotonic(), seen_ns)
 
     def collect(self) -> Merged | None:
-        """What the newest readings found; None until each source has answered once, unless it failed or hangs."""
+        """The findings of the newest readings; None until each source has answered once, unless it failed or hangs."""
         answers: dict[str, Found] = {}
         begun_ns: dict[str, int] = {}
         remarks = []
@@ -180,7 +180,7 @@ class _SourceRead(RepeatedRead[Found]):
 
 @dataclass(slots=True)
 class _Absences:
-    """When the jobs of Slurm last had a cgroup: by the monotonic clock, and the wall time at which it was read."""
+    """The last time at which jobs of Slurm had a cgroup: monotonic, and the wall time at which it was read."""
 
     _last: dict[Key, tuple[float, int]] = field(default_factory=dict)
 

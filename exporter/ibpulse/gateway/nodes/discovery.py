@@ -416,7 +416,7 @@ class Discovery:
         return tuple(filter(None, (known.problem + kept, self._config.problem, *known.notices)))
 
     def failures(self) -> dict[str, int]:
-        """How often each source could not be read."""
+        """Failed readings of each source."""
         return {known.source.name: known.failures for known in self._known}
 
     @property

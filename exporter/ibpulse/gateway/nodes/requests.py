@@ -46,7 +46,7 @@ class Node:
         self._outcomes = Counter() if outcomes is None else outcomes
 
     def limited_by(self, parallel: asyncio.Semaphore) -> Node:
-        """The same node and its connections, with another limit."""
+        """This node and its connections, with another limit."""
         return Node(self.target, self.access, parallel, self._peer, self._outcomes, self._make_peer)
 
     @property
@@ -218,7 +218,7 @@ class Nodes:
 
 
 async def _ask(ask: Ask[T], node: Node) -> T | DaemonError:
-    """The answer, or the error as a value: a task whose exception nobody takes would be logged."""
+    """The answer, or the error as a value: asyncio logs exceptions of tasks that are never retrieved."""
     try:
         return await ask(node)
     except DaemonError as error:

@@ -70,7 +70,7 @@ class NodeState:
 
 
 class PolledNode:
-    """What is known of one node."""
+    """The state of one node, brought up to date by polls."""
 
     def __init__(self, target: Target, clock: Clock = time) -> None:
         self.state = NodeState(target)
@@ -174,7 +174,7 @@ def read_clocks(clock: Clock = time) -> tuple[int, int]:
 
 
 def describe_clock(row: NodeState) -> dict[str, Any] | None:
-    """How far the clock of a node is ahead of this one; None if that is unknown."""
+    """The offset of the clock of a node from this one; None if it is unknown."""
     if row.offset is None:
         return None
     return {
@@ -185,7 +185,7 @@ def describe_clock(row: NodeState) -> dict[str, Any] | None:
 
 
 def _find_problem(ports: PortsAnswer) -> str:
-    """What is wrong with the rails of a node, as a sentence; empty if nothing is."""
+    """The problems of the rails of a node as a sentence, empty without any."""
     if not ports.ports:
         return "it has no ports"
     silent = [port.name for port in ports.ports if port.rail and port.problem]
@@ -246,7 +246,7 @@ class NodeTable:
             self._polled[node.name] = known if known is not None and same else PolledNode(node.target, self._clock)
 
     def _find_names(self, targets: Sequence[Target], polled: Mapping[str, PolledNode]) -> None:
-        """Name the nodes of which only the address is known as their daemons do. Who has a name first keeps it."""
+        """Give nodes without a name those of their daemons. The first node with a name keeps it."""
         clocks = {key: each.state.clock for key, each in polled.items()}
         wanted = {
             target.key: clock.node

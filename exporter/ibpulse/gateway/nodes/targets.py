@@ -50,7 +50,7 @@ class Target:
 
     @property
     def key(self) -> str:
-        """What stays the same if a node without a name gets one."""
+        """Its identity, also if a node without a name gets one."""
         return self.name if self.named else self.url
 
 
