@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.workbench.recorder.session import Progress, say_end, missing_nodes_text, say_progress
+from ibpulse.workbench.recorder.session import Progress, say_end, say_missing, say_progress
 
 HALF = Progress(30.0, 3000, 8, 1.0, 213.44e9, 1_234_000, 30.0)
 
@@ -31,5 +31,5 @@ def test_the_end_tells_what_was_cut_off() -> None:
 
 
 def test_missing_samples_end_with_a_warning() -> None:
-    assert missing_nodes_text(replace(HALF, kept_ratio=0.95)) == ""
-    assert missing_nodes_text(replace(HALF, kept_ratio=0.57)).startswith("43.00 % of the samples are missing: bursts, gaps")
+    assert say_missing(replace(HALF, kept_ratio=0.95)) == ""
+    assert say_missing(replace(HALF, kept_ratio=0.57)).startswith("43.00 % of the samples are missing: bursts, gaps")

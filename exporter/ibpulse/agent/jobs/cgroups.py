@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 
-from ibpulse.agent.sysfs.files import SHORTAGE
 from ibpulse.base import owned_files
 from ibpulse.base.text import NAMED_SUBJECTS, escape_controls, first_names, natural_key, split_lines
 from ibpulse.core.jobs import (
@@ -50,10 +49,7 @@ CLOSED = "{folder} cannot be listed: {reason}; showing the jobs known before."
 
 
 class Cgroups:
-    """One reading of the cgroups; `fault` says what could not be read, so that cgroups may be missing from it.
-
-    Without a descriptor left in this process, every method raises OSError: that says nothing about jobs.
-    """
+    """One reading of the cgroups; `fault` says what could not be read, so that cgroups may be missing from it."""
 
     def __init__(self, seconds: float = MAX_SECONDS) -> None:
         # the time of this thread, so that a busy machine does not shorten it
@@ -105,8 +101,6 @@ class Cgroups:
                 ]
                 more = next(entries, None) is not None
         except OSError as error:
-            if error.errno in SHORTAGE:
-                raise
             if error.errno not in VANISHED:
                 self.fault = self.fault or CLOSED.format(folder=folder, reason=error.strerror)
             return []
@@ -128,9 +122,7 @@ class Cgroups:
                 return os.read(descriptor, MAX_BYTES).decode(errors="replace")
             finally:
                 os.close(descriptor)
-        except OSError as error:
-            if error.errno in SHORTAGE:
-                raise
+        except OSError:
             return ""
 
     def finish(self, found: Found) -> Found:

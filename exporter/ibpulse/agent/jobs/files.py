@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ibpulse.agent.sysfs.files import SHORTAGE
 from ibpulse.base import owned_files
 from ibpulse.base.text import escape_controls, group_remarks, natural_key, split_lines
 from ibpulse.core.jobs import ABSENT, FILE, MAX_TEXT, SLURM, SLURM_MAP, Claim, Found, is_job_id, limit_claims
@@ -21,8 +20,11 @@ from ibpulse.core.jobs import ABSENT, FILE, MAX_TEXT, SLURM, SLURM_MAP, Claim, F
 MAX_LISTED = 10_000
 # of computing; a directory takes milliseconds
 MAX_SECONDS = 1.0
-# a file system that fails says nothing about the jobs
-FAILING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNABORTED, errno.EHOSTDOWN)
+# a file system that fails says nothing about the jobs, nor does a want of descriptors
+FAILING = (
+    *(errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNABORTED, errno.EHOSTDOWN),
+    *(errno.EMFILE, errno.ENFILE),
+)
 STALE = "it is older than the last boot of this node, so its job has ended: remove it."
 
 
@@ -104,8 +106,6 @@ class JobDirectory:
         self._refusal = f"{self._directory} {reason}; showing the jobs known before."
 
     def _refuse(self, error: OSError) -> None:
-        if error.errno in SHORTAGE:
-            raise error
         if error.errno in FAILING:
             self._give_up(f"cannot be read: {error.strerror}")
             return
@@ -128,7 +128,7 @@ class JobDirectory:
             try:
                 self._read_file(name, descriptor)
             except OSError as error:
-                if error.errno in (*SHORTAGE, *FAILING):
+                if error.errno in FAILING:
                     raise
                 # a file may be removed while it is read
                 if error.strerror != os.strerror(errno.ENOENT):

@@ -214,7 +214,7 @@ def finish(writer: RecordingWriter, recorder: Recorder, trim: bool) -> str:
     if not progress.ticks:
         raise RecordingError(f"recording {path} ended before its first sample, so nothing was written; record longer")
     cut_seconds = progress.seconds * (1 - (last - first + 1) / progress.ticks)
-    if warning := missing_nodes_text(progress):
+    if warning := say_missing(progress):
         log.warning("%s", warning)
     return say_end(path, progress, path.stat().st_size, cut_seconds)
 
@@ -288,7 +288,7 @@ def say_progress(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def missing_nodes_text(progress: Progress) -> str:
+def say_missing(progress: Progress) -> str:
     """A warning about missing samples, empty if enough were captured."""
     if progress.kept_ratio >= MIN_CAPTURED:
         return ""
