@@ -17,6 +17,10 @@ REMEMBERED = 1000
 COOLDOWN_NS = 600 * SECOND_NS
 _LABEL_LENGTH = 1000
 _BRACKETED = re.compile(r"\[(.*)\](?::[0-9]+)?")
+REASON_LENGTH = 64
+_NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([A-Za-z0-9][A-Za-z0-9-]{0,63})-([0-9a-f]{8})\.parquet", re.ASCII)
+_FORMAT = "%Y%m%dT%H%M%S"
+MEDIA_TYPE = "application/vnd.apache.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +84,6 @@ def parse_start(text: str) -> int | None:
     except ValueError:
         return None
     return start_ns if start_ns >= 0 else None
-
-
-REASON_LENGTH = 64
-_NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([A-Za-z0-9][A-Za-z0-9-]{0,63})-([0-9a-f]{8})\.parquet", re.ASCII)
-_FORMAT = "%Y%m%dT%H%M%S"
-MEDIA_TYPE = "application/vnd.apache.parquet"
 
 
 @dataclass(frozen=True, slots=True, order=True)

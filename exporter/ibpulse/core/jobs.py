@@ -16,11 +16,16 @@ from ibpulse.core.model import JOB_BASES, JOB_SOURCES, PortId
 
 SLURM, KUBERNETES = "slurm", "kubernetes"
 FILE, SLURM_MAP, SLURM_CGROUP, KUBERNETES_CGROUP = SOURCES = JOB_SOURCES
-
 MAX_JOBS = 256
 MAX_TEXT = 128
 Key = tuple[str, str]
 _ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_TEXT - 1}}}", re.ASCII)
+ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = JOB_BASES
+BEGAN, CHANGED, ENDED = JOB_KINDS
+# longer lists would make events longer than their readers accept
+MAX_PORTS = 256
+# a tick after every other one
+FOREVER = 2**62
 
 
 def is_job_id(text: str) -> bool:
@@ -103,22 +108,12 @@ class PlacedJob:
     basis: str = ""
 
 
-ALL_GPUS, SOME_GPUS, DEVICES, ALONE = BASES = JOB_BASES
-
-
 def limit_claims(place: str, claims: Sequence[Claim], remarks: tuple[str, ...] = ()) -> Found:
     """The first `MAX_JOBS` jobs of those that were found."""
     more = len(claims) > MAX_JOBS
     if more:
         remarks += (f"{place}: there are more than {MAX_JOBS} jobs; the others are ignored.",)
     return Found(tuple(claims[:MAX_JOBS]), remarks, whole=not more, cut=more, unread=more)
-
-
-BEGAN, CHANGED, ENDED = JOB_KINDS
-# longer lists would make events longer than their readers accept
-MAX_PORTS = 256
-# a tick after every other one
-FOREVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)

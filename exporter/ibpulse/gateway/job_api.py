@@ -69,6 +69,21 @@ from ibpulse.gateway.samples import (
 )
 from ibpulse.gateway.summary import JobNumbers, SummarySpan, find_stall
 
+SUMMARY_LAST = "10s"
+MAX_SUMMARY_SECONDS = 60
+# of all nodes together
+MAX_EVENTS = 20_000
+WINDOW_LAST = "5s"
+MAX_VALUES = 1_000_000
+MAX_SAMPLES = 40_000_000
+# span of one reading, to bound the memory
+SLICE_MS = 30_000
+MAX_WINDOWS = 2
+UNKNOWN_INTERVAL_NS = 10 * MILLISECOND_NS
+PATH = "/api/v1/jobs/{job}"
+MAX_SPANS = 4
+JSON = "application/json"
+
 
 def describe_jobs(states: Sequence[NodeState]) -> dict[str, Any]:
     """The answer of `/api/v1/jobs`: those that run first, then the last that ended.
@@ -115,12 +130,6 @@ def _problem(state: NodeState) -> tuple[str, str]:
 def _moment(name: str, time_ms: int | None, uncertainty_ms: int) -> dict[str, Any]:
     text = None if time_ms is None else format_rfc3339(time_ms * MILLISECOND_NS)
     return {name: text, f"{name}_ms": time_ms, f"{name}_uncertainty_ms": uncertainty_ms}
-
-
-SUMMARY_LAST = "10s"
-MAX_SECONDS = 60
-# of all nodes together
-MAX_EVENTS = 20_000
 
 
 class JobSummaryQuery(SpanQuery, RowsQuery):
@@ -177,10 +186,10 @@ def _choose_span(query: JobSummaryQuery, now_ns: int) -> tuple[int, int]:
         raise bad_parameter(parameter, "it is not a whole number of seconds; write it like 30s")
     if end <= first:
         raise bad_parameter(parameter, "no second of the span is complete yet; use an earlier from or a later to")
-    if end - first > MAX_SECONDS:
+    if end - first > MAX_SUMMARY_SECONDS:
         raise bad_parameter(
             parameter,
-            f"the span of {end - first}s exceeds {MAX_SECONDS}s, the most that the gateway reads of all nodes sample "
+            f"the span of {end - first}s exceeds {MAX_SUMMARY_SECONDS}s, the most that the gateway reads of all nodes sample "
             "by sample; /node/NAME/api/v1/summary has longer spans of a node, and stall does not depend on the span",
         )
     return first * 1000, end * 1000
@@ -215,15 +224,6 @@ async def list_job_events(parts: GatewayParts, job: FleetJob, query: EventsQuery
         "missing": [{"node": name, "reason": reason} for name, reason in (gone | found.missing).items()],
         "events": kept,
     }
-
-
-WINDOW_LAST = "5s"
-MAX_VALUES = 1_000_000
-MAX_SAMPLES = 40_000_000
-# span of one reading, to bound the memory
-SLICE_MS = 30_000
-MAX_PARALLEL = 2
-UNKNOWN_NS = 10 * MILLISECOND_NS
 
 
 class JobWindowQuery(SpanQuery, RowsQuery):
@@ -310,8 +310,8 @@ class JobWindows:
 
     def __init__(self, parts: GatewayParts) -> None:
         self._parts = parts
-        self._places = ParallelRequests(MAX_PARALLEL, "windows of jobs are already being read")
-        self._threads = DaemonThreads(MAX_PARALLEL, "job-window")
+        self._places = ParallelRequests(MAX_WINDOWS, "windows of jobs are already being read")
+        self._threads = DaemonThreads(MAX_WINDOWS, "job-window")
 
     async def answer(self, request: Request, text: str, query: JobWindowQuery, now_ns: int) -> Response:
         """The response to a query."""
@@ -371,7 +371,9 @@ def _plan(
     job: FleetJob, rows: Sequence[Row], states: Mapping[str, NodeState], query: JobWindowQuery, now_ns: int
 ) -> JobWindow:
     known = {name: state.ports.interval_ns for name, state in states.items() if state.ports}
-    interval_ns = common_interval((known[name] for name in {row.node for row in rows} if name in known), UNKNOWN_NS)
+    interval_ns = common_interval(
+        (known[name] for name in {row.node for row in rows} if name in known), UNKNOWN_INTERVAL_NS
+    )
     base = 1
     if query.resolution is not None:
         base, rest = divmod(read_parameter("resolution", query.resolution, SOME_TIME), interval_ns)
@@ -435,11 +437,6 @@ def _encode(window: JobWindow, query: JobWindowQuery) -> Response:
         {"row": row, "direction": way, "values": line} for (row, way), line in zip(series, values, strict=True)
     ]
     return Response(orjson.dumps(about, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
-
-
-PATH = "/api/v1/jobs/{job}"
-MAX_SPANS = 4
-JSON = "application/json"
 
 
 class JobStreamQuery(RowsQuery):

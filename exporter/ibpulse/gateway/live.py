@@ -45,7 +45,6 @@ from ibpulse.gateway.samples import NodeSamples, ask_samples, bin_samples, commo
 from ibpulse.gateway.summary import JobNumbers, SummarySpan, find_stall
 
 log = logging.getLogger(__name__)
-
 KEPT_MS = 61_000
 FIRST_MS = 11_000
 SUMMARY_MS = 10_000
@@ -63,6 +62,24 @@ PLACE_SECONDS = 0.1
 MAX_GONE = 64
 GONE_NODE = ("gone", GONE)
 WAITING = ("no-answer", "it was not asked yet")
+MAX_STATES = 200
+# the longest that a batch waits for a node, and the longest span of one
+WAIT_MS, BATCH_SPAN_MS = 1100, 1000
+RESUME_MS = 60_000
+# maximum time of a value up to each number of rows, unless the samples are further apart
+VALUES_MS = ((4, 10), (8, 20), (16, 50), (MAX_ROWS, 100))
+SAMPLES = (100, 50, 20, 10, 5, 2, 1)
+STATE_MEMBERS = ("state", "active", "rate_bytes_per_second", "problem")
+# lateness is that of the last ten seconds, and the statistics of a node are read as often
+LATENESS_MS = 10_000
+LATENESS_SECONDS = 5.0
+# span of the first poll
+FIRST_PAST_MS = 10_000
+# polls of nodes by all jobs together, by the time between two of one node
+POLLS_PER_SECOND = 96
+MIN_SECONDS = 0.2
+# of all choices of rows, because each is encoded on its own
+MAX_VIEWED_ROWS = 512
 
 
 def describe_event(node: str, event: EventAnswer) -> dict[str, Any]:
@@ -220,16 +237,6 @@ class JobPolls:
                 log.error("internal error while reading the samples of %s", name, exc_info=error)
 
 
-MAX_STATES = 200
-# the longest that a batch waits for a node, and the longest span of one
-WAIT_MS, BATCH_SPAN_MS = 1100, 1000
-RESUME_MS = 60_000
-# maximum time of a value up to each number of rows, unless the samples are further apart
-VALUES_MS = ((4, 10), (8, 20), (16, 50), (MAX_ROWS, 100))
-SAMPLES = (100, 50, 20, 10, 5, 2, 1)
-STATE_MEMBERS = ("state", "active", "rate_bytes_per_second", "problem")
-
-
 class JobView:
     """The rows of some nodes, or their rails, and the time up to which they were sent."""
 
@@ -383,16 +390,6 @@ log = logging.getLogger(__name__)
 
 # a choice of rows: rails or nodes, and the names of the nodes
 ViewKey = tuple[bool, tuple[str, ...]]
-# lateness is that of the last ten seconds, and the statistics of a node are read as often
-LATENESS_MS = 10_000
-LATENESS_SECONDS = 5.0
-# span of the first poll
-FIRST_PAST_MS = 10_000
-# polls of nodes by all jobs together, by the time between two of one node
-POLLS_PER_SECOND = 96
-MIN_SECONDS = 0.2
-# of all choices of rows, because each is encoded on its own
-MAX_VIEWED_ROWS = 512
 
 
 class JobFeed:

@@ -44,6 +44,10 @@ MAX_WINDOW_BYTES, MAX_CAPTURE_BYTES = 16_000_000, 32_000_000
 CAPTURE_SECONDS = 10.0
 # answers of this size are in memory twice
 MAX_LARGE = 4
+# of the batches of a minute, eight ports at 10 ms have half of it
+KEPT_BYTES = 1_000_000
+MAX_BATCHES = 600
+_ANSWER: dict[str, Any] = {"description": "The events.", "content": {STREAM_TYPE: {"schema": {"type": "string"}}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +215,6 @@ def _answer_with(
     return answer
 
 
-# of the batches of a minute, eight ports at 10 ms have half of it
-KEPT_BYTES = 1_000_000
-MAX_BATCHES = 600
-
-
 class Recent:
     """The newest texts of at most `max_items` and `KEPT_BYTES` together, each with the id of its event or 0."""
 
@@ -347,7 +346,6 @@ class NodeFeed:
 log = logging.getLogger(__name__)
 
 Query = tuple[tuple[str, str], ...]
-_ANSWER: dict[str, Any] = {"description": "The events.", "content": {STREAM_TYPE: {"schema": {"type": "string"}}}}
 
 
 def node_stream_router(parts: GatewayParts) -> APIRouter:

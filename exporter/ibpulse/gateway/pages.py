@@ -89,6 +89,7 @@ _JOB_LINKS = (
     ("events?last=1h", "events of the nodes in the last hour"),
     ("captures", "captures of the flight recorders"),
 )
+_NODES_ANSWER = {"description": "The nodes and their sources."}
 
 
 def nodes_page(version: str) -> HTMLResponse:
@@ -217,9 +218,6 @@ def probe_router(parts: GatewayParts) -> APIRouter:
         return PlainTextResponse(f"Ready: {answering} of {len(parts.nodes)} nodes answer.\n")
 
     return router
-
-
-_NODES_ANSWER = {"description": "The nodes and their sources."}
 
 
 def node_list_router(parts: GatewayParts) -> APIRouter:

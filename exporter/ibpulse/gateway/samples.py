@@ -25,6 +25,10 @@ from ibpulse.gateway.nodes.requests import Node, ask_node
 RATE_KINDS = ("link-down", "link-up", "link-change", "rate-change", "appeared", "disappeared")
 MAX_RATE_EVENTS = 5000
 MAX_WINDOW_BYTES = 8_000_000
+WAYS = ("transmit", "receive")
+MS_PER_SECOND = 1000
+# a minute of 64 rails at 1 ms takes 40 MB
+MAX_KEPT_SAMPLES = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +89,7 @@ def _known(rate: float | None) -> float:
     return math.nan if rate is None else rate
 
 
-WAYS = ("transmit", "receive")
 Flags = npt.NDArray[np.bool_]
-MS_PER_SECOND = 1000
-# a minute of 64 rails at 1 ms takes 40 MB
-MAX_KEPT_SAMPLES = 8_000_000
 
 
 async def ask_samples(node: Node, job: str, span: Sequence[tuple[str, str]], statistic: Statistic = "max") -> NodeArray:

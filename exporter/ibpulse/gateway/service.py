@@ -35,6 +35,10 @@ from ibpulse.gateway.pages import node_list_router, page_router, probe_router
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
 
 DESCRIPTION = "Traffic of many nodes at one address. Answers about a node are those of its daemon."
+# 320 connections of clients, and 8 of each of some hundred nodes
+OPEN_FILES = 8192
+# names whose lookups may hang before others have to wait
+MAX_LOOKUPS = 64
 
 
 def create_gateway(parts: GatewayParts) -> FastAPI:
@@ -49,10 +53,6 @@ def create_gateway(parts: GatewayParts) -> FastAPI:
 
 
 log = logging.getLogger(__name__)
-# 320 connections of clients, and 8 of each of some hundred nodes
-OPEN_FILES = 8192
-# names whose lookups may hang before others have to wait
-MAX_LOOKUPS = 64
 
 
 class LookupLoop(uvloop.Loop):

@@ -27,6 +27,7 @@ UNKNOWN_STEP_SECONDS = 3.0
 # within this time after a moment, a daemon may not have aggregated its samples yet
 AGGREGATED_SECONDS = 3.0
 TRANSMIT, RECEIVE = "transmit", "receive"
+ACTIVE = "ACTIVE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +165,6 @@ def _bounds(node: JobNode, low_ms: int, high_ms: int) -> Moment:
 def _clock_of(node: JobNode) -> MeasuredOffset | None:
     """The clock of a node when its last traffic became known."""
     return node.state.clocks_then.get((node.job.scheduler, node.job.job_id)) if node.state else None
-
-
-ACTIVE = "ACTIVE"
 
 
 @dataclass(frozen=True, slots=True)

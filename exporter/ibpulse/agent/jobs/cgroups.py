@@ -46,6 +46,40 @@ VANISHED = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)
 LATE = "{folder}: reading the cgroups takes too long; showing the jobs known before."
 MANY = "{folder} has more than {most} entries, which is too many to read; showing the jobs known before."
 CLOSED = "{folder} cannot be listed: {reason}; showing the jobs known before."
+_SCOPE = re.compile(r"(?:[A-Za-z0-9_.-]{1,200}_)?slurmstepd\.scope", re.ASCII)
+_FIRST = re.compile(r"slurm(?:_[A-Za-z0-9_.-]{1,200})?", re.ASCII)
+_USER = re.compile(r"uid_[0-9]{1,10}", re.ASCII)
+_SLUID = re.compile(r"s[0-9A-Z]{13}", re.ASCII)
+_JOB = re.compile(rf"job_[1-9][0-9]{{0,9}}|{_SLUID.pattern}", re.ASCII)
+# `system` and `slurmd` are where the programs of Slurm themselves run
+_JOB_OR_OWN = re.compile(f"{_JOB.pattern}|system|slurmd", re.ASCII)
+_USER_OR_OWN = re.compile(f"{_USER.pattern}|system|slurmd", re.ASCII)
+_STEP = re.compile(r"step_[a-z0-9_+]{1,32}", re.ASCII)
+# each slurmstepd gives itself a title with its job and step
+_TITLE = re.compile(r"slurmstepd: \[([1-9][0-9]{0,9})\.", re.ASCII)
+_SCOPE_OR_SERVICE = re.compile(rf"{_SCOPE.pattern}|slurmd(?:@.+)?\.service", re.ASCII)
+# the first of the controllers
+OF_SLURM = 4
+# in one reading
+MAX_ASKED = 64
+ODD_JOB = "{folder}: {names}: not the name of a job, such as job_42 or s5K1KKYAYG5D00; it is not known which jobs run."
+NO_SLURM = (
+    "slurmd runs on this node, but below {root} it has no cgroup for jobs: set ProctrackType=proctrack/cgroup, or name "
+    "the directory that has them in jobs.cgroup."
+)
+_OF_KUBELET = "kubepods"
+# pods of static manifests have 32 digits, others a UUID, in which systemd's names have underscores
+_UID = r"[0-9a-f]{32}|[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
+# with a colon, a container of the pod: made by a runtime that does not use systemd for a kubelet that does
+_POD = re.compile(rf"(?:[A-Za-z0-9_.-]{{1,200}}-)?pod({_UID})(?:\.slice)?(?::[A-Za-z0-9_.-]+)*", re.ASCII)
+_LIKE_POD = re.compile(r"[A-Za-z0-9_.-]*kubepods[A-Za-z0-9_.-]*-pod.+|pod[0-9a-f][0-9a-f_-]{7}.*", re.ASCII | re.DOTALL)
+_WANTED = re.compile(f"{_POD.pattern}|{_LIKE_POD.pattern}", re.ASCII | re.DOTALL)
+_KUBELET = re.compile(r".*(?:kubelet|kubelite)\.service|(?:k3s|rke2|k0s).*\.service", re.ASCII)
+_USE = re.compile(r"([A-Za-z0-9_.-]{1,64})(?: hca_(?:handle|object)=[0-9]+)* hca_handle=[1-9]", re.ASCII)
+MAX_PODS = 1024
+RDMA_FILE = "rdma.current"
+ODD_POD = "{folder}: {names}: a pod by its name, but without a UID in it; it is not known whether it is a job."
+NO_PODS = "a kubelet runs on this node, but below {root} are no cgroups of pods: name their place in jobs.cgroup."
 
 
 class Cgroups:
@@ -142,29 +176,6 @@ def _status(folder: Path | str) -> tuple[os.stat_result, ...]:
         return (os.lstat(folder),)
     except OSError:
         return ()
-
-
-_SCOPE = re.compile(r"(?:[A-Za-z0-9_.-]{1,200}_)?slurmstepd\.scope", re.ASCII)
-_FIRST = re.compile(r"slurm(?:_[A-Za-z0-9_.-]{1,200})?", re.ASCII)
-_USER = re.compile(r"uid_[0-9]{1,10}", re.ASCII)
-_SLUID = re.compile(r"s[0-9A-Z]{13}", re.ASCII)
-_JOB = re.compile(rf"job_[1-9][0-9]{{0,9}}|{_SLUID.pattern}", re.ASCII)
-# `system` and `slurmd` are where the programs of Slurm themselves run
-_JOB_OR_OWN = re.compile(f"{_JOB.pattern}|system|slurmd", re.ASCII)
-_USER_OR_OWN = re.compile(f"{_USER.pattern}|system|slurmd", re.ASCII)
-_STEP = re.compile(r"step_[a-z0-9_+]{1,32}", re.ASCII)
-# each slurmstepd gives itself a title with its job and step
-_TITLE = re.compile(r"slurmstepd: \[([1-9][0-9]{0,9})\.", re.ASCII)
-_SCOPE_OR_SERVICE = re.compile(rf"{_SCOPE.pattern}|slurmd(?:@.+)?\.service", re.ASCII)
-# the first of the controllers
-OF_SLURM = 4
-# in one reading
-MAX_ASKED = 64
-ODD_JOB = "{folder}: {names}: not the name of a job, such as job_42 or s5K1KKYAYG5D00; it is not known which jobs run."
-NO_SLURM = (
-    "slurmd runs on this node, but below {root} it has no cgroup for jobs: set ProctrackType=proctrack/cgroup, or name "
-    "the directory that has them in jobs.cgroup."
-)
 
 
 def read_slurm_cgroups(
@@ -270,21 +281,6 @@ def _claim_jobs(root: Path, folders: list[Path], odd: list[Path], numbers: _Numb
     shown = first_names([escape_controls(path.name) for path in odd], NAMED_SUBJECTS)
     remarks = (*limited.remarks, ODD_JOB.format(folder=odd[0].parent, names=shown))
     return replace(limited, remarks=remarks, unread=True)
-
-
-_OF_KUBELET = "kubepods"
-# pods of static manifests have 32 digits, others a UUID, in which systemd's names have underscores
-_UID = r"[0-9a-f]{32}|[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}"
-# with a colon, a container of the pod: made by a runtime that does not use systemd for a kubelet that does
-_POD = re.compile(rf"(?:[A-Za-z0-9_.-]{{1,200}}-)?pod({_UID})(?:\.slice)?(?::[A-Za-z0-9_.-]+)*", re.ASCII)
-_LIKE_POD = re.compile(r"[A-Za-z0-9_.-]*kubepods[A-Za-z0-9_.-]*-pod.+|pod[0-9a-f][0-9a-f_-]{7}.*", re.ASCII | re.DOTALL)
-_WANTED = re.compile(f"{_POD.pattern}|{_LIKE_POD.pattern}", re.ASCII | re.DOTALL)
-_KUBELET = re.compile(r".*(?:kubelet|kubelite)\.service|(?:k3s|rke2|k0s).*\.service", re.ASCII)
-_USE = re.compile(r"([A-Za-z0-9_.-]{1,64})(?: hca_(?:handle|object)=[0-9]+)* hca_handle=[1-9]", re.ASCII)
-MAX_PODS = 1024
-RDMA_FILE = "rdma.current"
-ODD_POD = "{folder}: {names}: a pod by its name, but without a UID in it; it is not known whether it is a job."
-NO_PODS = "a kubelet runs on this node, but below {root} are no cgroups of pods: name their place in jobs.cgroup."
 
 
 def read_pod_cgroups(root: Path, seconds: float = MAX_SECONDS) -> Found:

@@ -26,6 +26,16 @@ FAILING = (
     *(errno.EMFILE, errno.ENFILE),
 )
 STALE = "it is older than the last boot of this node, so its job has ended: remove it."
+MAX_HELD = 64
+_SCHEDULER = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
+_ADDRESS = re.compile(r"([0-9a-f]{4,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.ASCII)
+_DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_GPU = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3})?", re.ASCII)
+# the prolog of jobstats writes a file with the UUID beside each with a number
+_TWIN = re.compile(r"GPU-[0-9a-f-]{36}", re.ASCII)
+_DIGIT = re.compile(r"[0-9]", re.ASCII)
+ODD_NAME = "its name is not like 0 or 0.1, so the GPUs of its job are not known."
+ODD_LINE = "it holds something that is not the id of a job, so jobs may be missing."
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +182,6 @@ def boot_time_ns() -> int:
 DOCUMENT = Form(
     re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.json", re.ASCII), "42.json", most_files=64, most_bytes=4096
 )
-MAX_HELD = 64
-_SCHEDULER = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
-_ADDRESS = re.compile(r"([0-9a-f]{4,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.ASCII)
-_DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 def read_job_documents(directory: Path, booted_ns: int, boot_id: str) -> Found:
@@ -283,12 +289,6 @@ _MEMBERS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 # 16 GPUs with 7 instances each, and the GPUs themselves, each by its number and its UUID
 MAPPING = Form(re.compile(r"[^.].*", re.DOTALL), "0 or 0.1", most_files=512, most_bytes=1024)
-_GPU = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3})?", re.ASCII)
-# the prolog of jobstats writes a file with the UUID beside each with a number
-_TWIN = re.compile(r"GPU-[0-9a-f-]{36}", re.ASCII)
-_DIGIT = re.compile(r"[0-9]", re.ASCII)
-ODD_NAME = "its name is not like 0 or 0.1, so the GPUs of its job are not known."
-ODD_LINE = "it holds something that is not the id of a job, so jobs may be missing."
 
 
 def read_slurm_mapping(directory: Path, booted_ns: int) -> Found:

@@ -49,6 +49,11 @@ SRV_FAULTS: dict[type[DNSException], str] = {
     NoNameservers: "the name server fails or refuses",
     Timeout: "the name server does not answer",
 }
+EXAMPLE = "basic_auth: {username: gateway, password_file: password}"
+MAX_SECRET_BYTES = 4096
+REFRESH_SECONDS = 30.0
+# hung lookups and files keep their thread
+MAX_THREADS = 8
 
 
 class TargetSource:
@@ -193,10 +198,6 @@ def parse_source(text: str) -> TargetSource:
     if Path(text).suffix in (".json", ".yml", ".yaml"):
         return FileSource(text, Path(text))
     raise ValueError(f"{show(escape_controls(text))} is not a source of nodes; use {FORMS}")
-
-
-EXAMPLE = "basic_auth: {username: gateway, password_file: password}"
-MAX_SECRET_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,10 +347,6 @@ def _reason(error: Exception) -> str:
 
 
 log = logging.getLogger(__name__)
-
-REFRESH_SECONDS = 30.0
-# hung lookups and files keep their thread
-MAX_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,16 @@ MAX_PARALLEL = 64
 PAGE_SECONDS = 2.0
 ANSWERED = "answered"
 GONE = "its source no longer lists it"
-
 MakePeer = Callable[[str, NodeAccess], HttpPeer]
+# 256 bytes for each of 1024 rails
+MAX_FIGURES_BYTES = 300_000
+_VERSION = re.compile(rb'^ibpulse_build_info\{[^\n]*?\bversion="([0-9A-Za-z.+-]{1,40})"', re.MULTILINE)
+_RAILS = re.compile(rb"^ibpulse_port_rail_(idle|slow)\{([^}\n]{1,500})\} 1(?:\.0)?$", re.MULTILINE)
+_DEVICE, _PORT = re.compile(rb'\bdevice="([A-Za-z0-9_.-]{1,64})"'), re.compile(rb'\bport="([0-9]{1,3})"')
+STREAM_TYPE = "text/event-stream"
+MAX_EVENT_BYTES = 4_000_000
+# what a stream may take of the time that all nodes share: an event counts as so many bytes in addition to its own
+BYTES_PER_SECOND, EVENT_BYTES, BURST_SECONDS = 8_000_000, 4_000, 1.0
 
 
 class Node:
@@ -242,11 +250,6 @@ FIGURES = tuple(
         "ibpulse_port_rail_slow",
     )
 )
-# 256 bytes for each of 1024 rails
-MAX_FIGURES_BYTES = 300_000
-_VERSION = re.compile(rb'^ibpulse_build_info\{[^\n]*?\bversion="([0-9A-Za-z.+-]{1,40})"', re.MULTILINE)
-_RAILS = re.compile(rb"^ibpulse_port_rail_(idle|slow)\{([^}\n]{1,500})\} 1(?:\.0)?$", re.MULTILINE)
-_DEVICE, _PORT = re.compile(rb'\bdevice="([A-Za-z0-9_.-]{1,64})"'), re.compile(rb'\bport="([0-9]{1,3})"')
 
 
 async def ask_figures(node: Node) -> NodeFigures:
@@ -267,12 +270,6 @@ async def ask_figures(node: Node) -> NodeFigures:
 def _find_rails(body: bytes, word: bytes) -> tuple[str, ...]:
     places = ((_DEVICE.search(labels), _PORT.search(labels)) for said, labels in _RAILS.findall(body) if said == word)
     return tuple(f"{device[1].decode()}:{port[1].decode()}" for device, port in places if device and port)
-
-
-STREAM_TYPE = "text/event-stream"
-MAX_EVENT_BYTES = 4_000_000
-# what a stream may take of the time that all nodes share: an event counts as so many bytes in addition to its own
-BYTES_PER_SECOND, EVENT_BYTES, BURST_SECONDS = 8_000_000, 4_000, 1.0
 
 
 class Throttle:
