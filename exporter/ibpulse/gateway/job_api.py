@@ -189,8 +189,9 @@ def _choose_span(query: JobSummaryQuery, now_ns: int) -> tuple[int, int]:
     if end - first > MAX_SUMMARY_SECONDS:
         raise bad_parameter(
             parameter,
-            f"the span of {end - first}s exceeds {MAX_SUMMARY_SECONDS}s, the most that the gateway reads of all nodes sample "
-            "by sample; /node/NAME/api/v1/summary has longer spans of a node, and stall does not depend on the span",
+            f"the span of {end - first}s exceeds {MAX_SUMMARY_SECONDS}s, the most that the gateway reads of all nodes "
+            "sample by sample; /node/NAME/api/v1/summary has longer spans of a node, and stall does not depend on the "
+            "span",
         )
     return first * 1000, end * 1000
 

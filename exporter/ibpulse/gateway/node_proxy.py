@@ -7,7 +7,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
 from ibpulse.core.answers.stream import StreamBatch, StreamEvents, StreamPorts, StreamSummary
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.answers.window import NPY_TYPE
-from ibpulse.core.captures import parse_name
+from ibpulse.core.captures import MEDIA_TYPE, parse_name
 from ibpulse.core.client.transport import JSON_TYPE, MAX_BYTES, PeerAnswer, read_answer, read_json
 from ibpulse.core.client.windows import WINDOW_HEADER, read_array, read_window
 from ibpulse.core.http.admission import ParallelRequests, requesting_client
@@ -39,7 +39,7 @@ from ibpulse.gateway.nodes.requests import PAGE_SECONDS, STREAM_TYPE, Node, read
 from ibpulse.gateway.parts import GatewayParts
 
 API = "/node/{name}/api/v1/"
-PARQUET_TYPE, PARQUET_MARK = "application/vnd.apache.parquet", b"PAR1"
+PARQUET_MARK = b"PAR1"
 MAX_WINDOW_BYTES, MAX_CAPTURE_BYTES = 16_000_000, 32_000_000
 CAPTURE_SECONDS = 10.0
 # answers of this size are in memory twice
@@ -185,7 +185,7 @@ def node_router(parts: GatewayParts) -> APIRouter:
             if not (body.startswith(PARQUET_MARK) and body.endswith(PARQUET_MARK)):
                 raise node_problem(node, DaemonError("its answer is not a capture", kind="bad-answer"))
             headers = {"Content-Disposition": f'attachment; filename="{file}"'}
-            return Response(body, media_type=PARQUET_TYPE, headers=headers)
+            return Response(body, media_type=MEDIA_TYPE, headers=headers)
 
     return router
 
@@ -197,20 +197,14 @@ def _answer_with(
         node = find_node(parts, name)
         if resource.path == "window" and request.query_params.get("format") == "csv":
             raise bad_parameter("format", "only the node itself answers with csv; choose json, npy or grafana")
-        if resource.max_bytes <= MAX_BYTES:
-            return await ask(node, request)
-        async with large.place(request):
-            return await ask(node, request)
-
-    async def ask(node: Node, request: Request) -> Response:
         query = request.query_params.multi_items()
-        wanted = request.query_params.get("format", "json")
-        path = f"/api/v1/{resource.path}"
-        try:
-            found = await node.get(path, query, max_bytes=resource.max_bytes, seconds=PAGE_SECONDS)
-            return resource.read(found, wanted)
-        except DaemonError as error:
-            raise node_problem(node, error) from error
+        async with large.place(request) if resource.max_bytes > MAX_BYTES else nullcontext():
+            try:
+                path = f"/api/v1/{resource.path}"
+                found = await node.get(path, query, max_bytes=resource.max_bytes, seconds=PAGE_SECONDS)
+                return resource.read(found, request.query_params.get("format", "json"))
+            except DaemonError as error:
+                raise node_problem(node, error) from error
 
     return answer
 
