@@ -11,7 +11,6 @@ from tests.fleet.test_services import isolate
 FLAPPING = """
 import asyncio
 from ibpulse.gateway.nodes import discovery
-from ibpulse.gateway.nodes.discovery import NodeConfigFile
 from ibpulse.gateway.nodes.discovery import parse_source
 state = "two"
 def answer(question):
