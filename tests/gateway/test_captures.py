@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import tarfile
 from collections.abc import AsyncIterator
@@ -20,7 +21,8 @@ from ibpulse.gateway.captures import MAX_NODE_BYTES, members_of, send_archive
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.targets import make_target
 from tests.fleet.hostile import Hostile, never
-from tests.fleet.small_answers import capture_of, captures_of
+from tests.fleet.small_answers import answer_node, capture_of, captures_of
+from tests.gateway.gateways import Gateway
 from tests.loop_clock import pause
 
 GROUP, FILE = "job0123456789", "20261123T053000.123Z-job0123456789-1f6c0a2e.parquet"
@@ -109,3 +111,24 @@ def test_a_node_has_one_file_of_a_group_whatever_it_lists() -> None:
     listed = {"b": [other, capture], "a": many, "c": [other]}
     answers = {node: CapturesAnswer.model_validate_json(captures_of(*files)) for node, files in listed.items()}
     assert {node: file.size_bytes for node, file in members_of(answers, GROUP).items()} == {"a": 1, "b": 5}
+
+
+async def test_captures_of_a_job_that_no_node_knows_any_more_are_found(gateway: Gateway, server: Hostile) -> None:
+    answer_node(server)
+    word = f"job{hashlib.sha256(b'slurm:7').hexdigest()[:5]}00000"
+    times = dict.fromkeys(("began_ms", "began_uncertainty_ms", "ended_ms", "ended_uncertainty_ms"), 1)
+    job = {"job_id": "7", "scheduler": "slurm", "name": "", "namespace": "", "ports": [], **times}
+    server.answer(
+        "/api/v1/captures",
+        captures_of(
+            capture_of(FILE, reason=f"late-{word}", size_bytes=5),
+            capture_of(FILE, reason="link-down", jobs=[job]),
+            capture_of(FILE, reason=GROUP),
+        ),
+    )
+    await gateway.list(node=server.url)
+    found = (await gateway.client.get("/api/v1/jobs/slurm:7/captures")).json()
+    assert [(each["id"], each["reason"], each["size_bytes"]) for each in found["captures"]] == [(word, "late", 5)]
+    assert [each["reason"] for each in found["single"]] == ["link-down"]
+    assert (await gateway.client.get("/api/v1/jobs/slurm:8/captures")).status_code == 404
+    assert (await gateway.client.get(f"/api/v1/jobs/slurm:7/captures/{GROUP}")).status_code == 404
