@@ -17,17 +17,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.captures import CapturesAnswer
-from ibpulse.core.answers.clock import ClockAnswer
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.members import MAX_PORTS, AnswerPart
-from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
-from ibpulse.core.answers.stream import StreamState
+from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.samples import StreamState, WindowAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.answers.window import WindowAnswer
-from ibpulse.core.client.transport import PeerAnswer, read_answer
-from ibpulse.core.client.windows import read_array, read_window
+from ibpulse.core.client.transport import PeerAnswer, read_answer, read_array, read_window
 from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, jobs_of, ports_of, state_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log

@@ -20,14 +20,12 @@ import pytest
 
 from ibpulse import __version__
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.core.answers.captures import CapturesAnswer
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
-from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
+from ibpulse.core.answers.node import PortsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.client.transport import HttpPeer, PeerAnswer
-from ibpulse.core.client.windows import read_array, read_window
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.client.transport import HttpPeer, PeerAnswer, read_array, read_window
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.gateway.nodes import table
 from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
 from ibpulse.gateway.nodes.requests import Node, NodeFigures, Nodes, ask_node

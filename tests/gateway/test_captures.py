@@ -13,7 +13,7 @@ from fastapi import Request
 from starlette.responses import StreamingResponse
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.captures import CapturesAnswer, StoredAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, StoredAnswer
 from ibpulse.core.captures import MEDIA_TYPE
 from ibpulse.core.client.transport import NodeAccess
 from ibpulse.gateway import captures

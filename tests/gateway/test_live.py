@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.core.answers.window import NPY_TYPE
-from ibpulse.core.client.windows import WINDOW_HEADER, NodeArray, read_array
+from ibpulse.core.answers.samples import NPY_TYPE
+from ibpulse.core.client.transport import WINDOW_HEADER, NodeArray, read_array
 from ibpulse.gateway import live
 from ibpulse.gateway.jobs import find_lateness
 from ibpulse.gateway.live import GONE_NODE, MAX_ASKED, JobPolls, JobView

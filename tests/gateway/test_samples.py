@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.window import History, Implausible, WindowHead
-from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.answers.samples import History, Implausible, WindowHead
+from ibpulse.core.client.transport import NodeArray
 from ibpulse.gateway.samples import (
     NodeSamples,
     bin_samples,

@@ -16,7 +16,7 @@ from ibpulse.agent.jobs.sources import Source, choose_sources
 from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.metrics import job_rows
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.agent.web.routes.jobs_route import describe_jobs
+from ibpulse.agent.web.jobs import describe_jobs
 from ibpulse.core.jobs import Found
 from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.model import Fabric, Port

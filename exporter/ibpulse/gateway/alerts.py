@@ -21,7 +21,8 @@ from ibpulse.base.text import first_names
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.captures import COOLDOWN_NS, NODE_LABELS, Alert, Cooldown, host_of, join_labels
 from ibpulse.core.defaults import HISTORY_NS
-from ibpulse.core.http.capture_requests import (
+from ibpulse.core.http.problems import ProblemError, operation
+from ibpulse.core.http.requests import (
     MAX_LABELS,
     Notification,
     check_writer,
@@ -31,8 +32,6 @@ from ibpulse.core.http.capture_requests import (
     refusals,
     request_schema,
 )
-from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.captures import (
     CAPTURES,
     MIN_NS,

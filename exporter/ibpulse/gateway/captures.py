@@ -26,22 +26,21 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import SOME_TIME
-from ibpulse.core.answers.captures import CapturesAnswer, PendingAnswer, StoredAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, PendingAnswer, StoredAnswer
 from ibpulse.core.captures import MEDIA_TYPE as FILE_TYPE
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.capture_requests import (
+from ibpulse.core.http.application import HEAD
+from ibpulse.core.http.problems import ProblemError, operation
+from ibpulse.core.http.requests import (
     CaptureRequest,
     check_writer,
     json_response,
     read_body,
+    read_parameter,
     refusals,
     request_schema,
 )
-from ibpulse.core.http.middleware import HEAD
-from ibpulse.core.http.parameters import read_parameter
-from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.jobs import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.nodes.requests import GONE, Node, Nodes, ask_node
 from ibpulse.gateway.parts import GatewayParts

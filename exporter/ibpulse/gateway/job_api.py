@@ -23,11 +23,12 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.base.values import INSTANT, SOME_TIME
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.answers.window import NPY_HEADER, NPY_TYPE
-from ibpulse.core.client.windows import NodeArray, encode_npy
+from ibpulse.core.client.transport import NodeArray, encode_npy
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.parameters import (
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems
+from ibpulse.core.http.requests import (
     INSTANT_FORMS,
     EventsQuery,
     OptionalDuration,
@@ -35,9 +36,7 @@ from ibpulse.core.http.parameters import (
     SpanQuery,
     read_parameter,
 )
-from ibpulse.core.http.parameters import refuse_repeated as once
-from ibpulse.core.http.problems import ProblemError, bad_parameter
-from ibpulse.core.http.schemas import operation, problems
+from ibpulse.core.http.requests import refuse_repeated as once
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
 from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.window_values import MAX_PLACES, Bins, bins_between, newest_bins

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ibpulse.base.text import first_names, natural_key
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import JobAnswer
-from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.answers.summary import PortSummary, SummaryAnswer
 from ibpulse.core.arrays import Singles
 from ibpulse.core.http.problems import ProblemError, bad_parameter

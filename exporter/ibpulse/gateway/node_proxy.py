@@ -17,23 +17,27 @@ from starlette.responses import Response
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import Occurrences, find_cause
-from ibpulse.core.answers.captures import CapturesAnswer
-from ibpulse.core.answers.clock import ClockAnswer
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.members import AnswerPart
-from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
-from ibpulse.core.answers.stream import StreamBatch, StreamEvents, StreamPorts, StreamSummary
+from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.samples import NPY_TYPE, StreamBatch, StreamEvents, StreamPorts, StreamSummary
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.answers.window import NPY_TYPE
 from ibpulse.core.captures import MEDIA_TYPE, parse_name
-from ibpulse.core.client.transport import JSON_TYPE, MAX_BYTES, PeerAnswer, read_answer, read_json
-from ibpulse.core.client.windows import WINDOW_HEADER, read_array, read_window
+from ibpulse.core.client.transport import (
+    JSON_TYPE,
+    MAX_BYTES,
+    WINDOW_HEADER,
+    PeerAnswer,
+    read_answer,
+    read_array,
+    read_json,
+    read_window,
+)
 from ibpulse.core.http.admission import ParallelRequests, requesting_client
-from ibpulse.core.http.middleware import HEAD
-from ibpulse.core.http.parameters import refuse_repeated
-from ibpulse.core.http.problems import ProblemError, bad_parameter
-from ibpulse.core.http.schemas import operation, problems
+from ibpulse.core.http.application import HEAD
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems
+from ibpulse.core.http.requests import refuse_repeated
 from ibpulse.core.http.stream import HEARTBEAT, MAX_LOG_EVENTS, RETRY, EventStream, Viewer, event
 from ibpulse.gateway.nodes.requests import PAGE_SECONDS, STREAM_TYPE, Node, read_events
 from ibpulse.gateway.parts import GatewayParts

@@ -15,11 +15,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.http.capture_requests import may_write
-from ibpulse.core.http.page_parts import LIVE_PAGE_POLICY, NODE_WORDS, PageFiles, links, live_document, page
-from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.reference import reference_body
-from ibpulse.core.http.schemas import operation, text
+from ibpulse.core.http.pages import LIVE_PAGE_POLICY, NODE_WORDS, PageFiles, links, live_document, page, reference_body
+from ibpulse.core.http.problems import ProblemError, operation, text
+from ibpulse.core.http.requests import may_write
 from ibpulse.gateway.jobs import list_jobs
 from ibpulse.gateway.node_proxy import find_node
 from ibpulse.gateway.nodes.discovery import SourceState

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.members import MAX_PORTS, NOT_OURS
-from ibpulse.core.answers.ports import PortAnswer
-from ibpulse.core.answers.window import WindowHead
+from ibpulse.core.answers.node import PortAnswer
+from ibpulse.core.answers.samples import WindowHead
 from ibpulse.core.arrays import Singles
-from ibpulse.core.client.windows import NodeArray, read_array
+from ibpulse.core.client.transport import NodeArray, read_array
 from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
 from ibpulse.gateway.nodes.requests import Node, ask_node

@@ -17,8 +17,7 @@ from ibpulse.agent.aggregator.past_ports import ports_during, split_seconds
 from ibpulse.agent.aggregator.snapshot_ports import describe_windows
 from ibpulse.agent.aggregator.totals import RunningTotals
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import NO_RAIL
-from ibpulse.core.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.core.answers.summary import NO_RAIL, NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
 from ibpulse.core.events.watch import DISAPPEARED

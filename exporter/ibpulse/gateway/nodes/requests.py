@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.members import NOT_OURS, AnswerPart, Part, read_members
-from ibpulse.core.answers.stream import EVENTS
+from ibpulse.core.answers.samples import EVENTS
 from ibpulse.core.client.transport import MAX_BYTES, SECONDS, HttpPeer, NodeAccess, PeerAnswer, Query, read_answer
 from ibpulse.gateway.nodes.targets import Target
 

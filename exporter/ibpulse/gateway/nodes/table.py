@@ -14,9 +14,8 @@ from ibpulse.base.errors import DaemonError, DaemonFault
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.text import names_text, natural_key
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.answers.clock import ClockAnswer
 from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
-from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.answers.node import ClockAnswer, PortsAnswer
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset

@@ -19,12 +19,11 @@ from pydantic import Field
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError, DiscoveryError
 from ibpulse.base.text import names_text, natural_key
-from ibpulse.core.answers.clock import is_node_name
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.members import NOT_OURS, AnswerPart, Name, at_most
+from ibpulse.core.answers.node import is_node_name
 from ibpulse.core.client.connection import events_query
-from ibpulse.core.client.transport import HttpPeer, Query, read_answer
-from ibpulse.core.client.windows import NodeArray, read_array
+from ibpulse.core.client.transport import HttpPeer, NodeArray, Query, read_answer, read_array
 from ibpulse.core.recordings import Recording, RecordingMeta, save_pieces
 from ibpulse.gateway.nodes.discovery import MAX_LIST_BYTES, SOURCE_SECONDS, Discovery, NodeConfigFile, TargetSource
 from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
