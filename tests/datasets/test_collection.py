@@ -16,9 +16,8 @@ from distributed import LocalCluster
 from ibpulse.base.errors import DatasetError
 from ibpulse.cli import main
 from ibpulse.core.recordings import concatenate, load, save
-from ibpulse.workbench.fleet.collection import CollectionResult, open_scheduler, open_workers
+from ibpulse.workbench.fleet.collection import CollectionResult, collect_files, open_scheduler, open_workers
 from ibpulse.workbench.fleet.dataset import FILES, RAW, STEPS, DatasetStore, Part
-from ibpulse.workbench.fleet.from_files import collect_files
 from tests.datasets.known_traffic import INTERVAL_NS, START_NS, Node, Pipeline, save_nodes
 from tests.recordings.recordings import make_recording
 
@@ -138,7 +137,7 @@ def test_unusable_files_are_named_and_others_collected(tmp_path: Path, files: li
 
 
 def test_recordings_of_too_many_hours_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ibpulse.workbench.fleet.from_files.MAX_PARTS", 2)
+    monkeypatch.setattr("ibpulse.workbench.fleet.collection.MAX_PARTS", 2)
     save(tmp_path / "slow.parquet", make_recording(3, interval_ns=HOUR_NS))
     result = collect(tmp_path / "set", tmp_path / "slow.parquet")
     assert result.written == []
