@@ -13,7 +13,7 @@ from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import DEFAULT, resolve
 from ibpulse.agent.daemon import run_daemon
 from ibpulse.base.errors import ConfigError
-from ibpulse.base.own_command import own_command
+from ibpulse.base.installation import own_command
 from ibpulse.commands import VERBS, simulate
 from ibpulse.commands.gateway import gateway_options
 from ibpulse.commands.parser import parse

@@ -17,8 +17,18 @@ from ibpulse import __version__
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.events import Event, PortHistory
 from ibpulse.core.events.event import MAX_INTEGER, STARTED, from_json, to_json
-from ibpulse.core.jobs.claims import Key, PlacedJob
-from ibpulse.core.jobs.job_history import BEGAN, CHANGED, ENDED, Holding, JobRecord, job_details, read_job, trace_jobs
+from ibpulse.core.jobs import (
+    BEGAN,
+    CHANGED,
+    ENDED,
+    Holding,
+    JobRecord,
+    Key,
+    PlacedJob,
+    job_details,
+    read_job,
+    trace_jobs,
+)
 from ibpulse.core.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, Port, PortId, PortIdentity, PortState, settle_role
 from ibpulse.core.statistics.plausible import Steps, lower_bound
 

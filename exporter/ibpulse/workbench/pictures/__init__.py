@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ibpulse.base.late_names import late_names
+from ibpulse.base.installation import late_names
 
 if TYPE_CHECKING:
     from ibpulse.workbench.pictures.steps import PredictedPicture, predicted_steps_url, save_predicted_steps

@@ -15,7 +15,7 @@ import numpy as np
 
 from ibpulse.base.errors import PictureError
 from ibpulse.base.files import write_whole
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.base.text import count_text, duration_text, first_names, natural_key
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
