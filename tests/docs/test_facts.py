@@ -16,7 +16,7 @@ from ibpulse.agent.metrics.metric_table import TABLE
 from ibpulse.agent.web.app import create_app
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser, own_actions, parse, split_verb
-from ibpulse.gateway.gateway_metrics import ROWS as GATEWAY_ROWS
+from ibpulse.gateway.metrics import ROWS as GATEWAY_ROWS
 from tests.docs.pages import PAGES, ROOT, commands, name, spans
 from tests.tables import for_each
 from tests.web.rings import full_node

@@ -30,7 +30,7 @@ from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.overrides import Override
 from ibpulse.base.errors import RingError, SamplerError
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import Fabric, Port, PortId
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile

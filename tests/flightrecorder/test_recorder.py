@@ -27,17 +27,16 @@ from ibpulse.agent.flightrecorder.recorder import WRITER_BYTES, FlightRecorder, 
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.triggers import API, Trigger
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.node.wiring import capture_options
 from ibpulse.base import limits
 from ibpulse.base.errors import CaptureError, IbpulseError
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import job_details
+from ibpulse.core.jobs import Claim, PlacedJob, job_details
 from ibpulse.core.model import PortId, PortState
 from ibpulse.core.recordings import Recording, load
-from ibpulse.core.recordings.recorded_jobs import trace_holdings
+from ibpulse.core.recordings.recording import trace_holdings
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.workbench.simulate.workloads import ExpertParallel
 from tests.aggregator.rings import Ring, constant, port, square, update

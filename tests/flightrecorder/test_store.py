@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, look_at
 from ibpulse.base.errors import CaptureError
-from ibpulse.core.capture_names import CaptureName, make_name, parse_name
+from ibpulse.core.captures import CaptureName, make_name, parse_name
 from tests.other_users import USER, needs_other_users
 from tests.ring.tiny import tiny_tmpfs
 

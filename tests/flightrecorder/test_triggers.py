@@ -19,7 +19,7 @@ from ibpulse.agent.flightrecorder.triggers import (
     make_trigger,
     ports_of,
 )
-from ibpulse.core.alerts import REMEMBERED, Alert, host_of, join_labels, parse_start
+from ibpulse.core.captures import REMEMBERED, Alert, host_of, join_labels, parse_start
 from ibpulse.core.model import CAPTURE_ORIGINS
 from ibpulse.workbench.simulate.timeline import Workload
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, ExpertParallel, Stretched

@@ -22,7 +22,7 @@ from ibpulse.agent.aggregator.summary import summarize
 from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.triggers import AlertReceiver, LocalRules, RuleOptions
-from ibpulse.agent.jobs.job_watch import NOTHING, JobsView
+from ibpulse.agent.jobs.watch import NOTHING, JobsView
 from ibpulse.agent.web.parts import WebLimits, WebParts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import Summary

@@ -13,7 +13,7 @@ from ibpulse.agent.aggregator.port_totals import PortTable
 from ibpulse.agent.jobs.owners import find_owners
 from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.arrays import Rows
-from ibpulse.core.jobs.claims import Key, PlacedJob
+from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics.balance import (

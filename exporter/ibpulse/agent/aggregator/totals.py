@@ -17,7 +17,7 @@ from ibpulse.agent.aggregator.traffic import Conclusion, Traffic, coarsest_rail
 from ibpulse.core.answers.summary import NodeRails
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
-from ibpulse.core.jobs.job_history import JobPorts
+from ibpulse.core.jobs import JobPorts
 from ibpulse.core.model import STORAGE, PortId
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import (

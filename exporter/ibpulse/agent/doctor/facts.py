@@ -16,7 +16,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
 from ibpulse.core.events.event import Event, started_states
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.jobs import Key
 from ibpulse.core.model import Fabric, PortId, SamplerHealth
 
 SYSFS = "sysfs"

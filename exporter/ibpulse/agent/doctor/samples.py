@@ -32,8 +32,7 @@ from ibpulse.base.owned_files import find_directories
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.events.log import NAME, read_events
-from ibpulse.core.jobs.claims import PlacedJob
-from ibpulse.core.jobs.job_history import find_running_jobs
+from ibpulse.core.jobs import PlacedJob, find_running_jobs
 from ibpulse.core.model import Fabric, PortId, SamplerHealth
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile

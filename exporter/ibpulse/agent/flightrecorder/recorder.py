@@ -21,7 +21,7 @@ from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.agent.flightrecorder.triggers import AlertReceiver, LocalRules, Trigger, ports_of
 from ibpulse.agent.flightrecorder.writer import Job
-from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.base import limits
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads
@@ -30,14 +30,13 @@ from ibpulse.base.installation import how_to_install
 from ibpulse.base.internal_errors import InternalErrors, Occurrences
 from ibpulse.base.text import split_lines
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.capture_names import CaptureName, make_name
+from ibpulse.core.captures import CaptureName, make_name
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.jobs.job_history import JobRecord, list_jobs, trace_jobs
+from ibpulse.core.jobs import JobRecord, list_jobs, trace_jobs
 from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts, PortId
 from ibpulse.core.recordings import RecordedPort, RecordingMeta
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, line_rates, place_events, ports_at_begin
-from ibpulse.core.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
-from ibpulse.core.recordings.recording import MAX_PORTS
+from ibpulse.core.recordings.recording import MAX_PORTS, jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import ticks_to_complete, widest_stride

@@ -15,7 +15,7 @@ from typing import Any
 
 from ibpulse.agent.aggregator.snapshot import CARRYING, QUIET, Observation, Snapshot
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.alerts import NODE_LABELS, Alert, Cooldown, host_of, join_labels
+from ibpulse.core.captures import NODE_LABELS, Alert, Cooldown, host_of, join_labels
 from ibpulse.core.defaults import TRAFFIC_WINDOW_NS
 from ibpulse.core.events.event import is_port_name
 from ibpulse.core.model import CAPTURE_ORIGINS

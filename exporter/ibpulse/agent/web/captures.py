@@ -21,7 +21,7 @@ from ibpulse.base.errors import CaptureError
 from ibpulse.base.units import MILLISECOND_NS, format_duration
 from ibpulse.base.values import SOME_TIME
 from ibpulse.core.answers.jobs import CaptureJobAnswer, CapturesAnswer, NotificationAnswer, PendingAnswer, StoredAnswer
-from ibpulse.core.capture_names import MEDIA_TYPE, CaptureName, parse_name
+from ibpulse.core.captures import MEDIA_TYPE, CaptureName, parse_name
 from ibpulse.core.http.access import USER
 from ibpulse.core.http.application import HEAD
 from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problem_response
@@ -36,7 +36,7 @@ from ibpulse.core.http.requests import (
     refusals,
     request_schema,
 )
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord
 
 log = logging.getLogger(__name__)
 
