@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from ibpulse.core.events import Event
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.perfetto import TracedNode, write_trace

@@ -10,7 +10,7 @@ import numpy as np
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
-from ibpulse.core.jobs.job_history import trace_jobs
+from ibpulse.core.jobs import trace_jobs
 from ibpulse.core.recordings.recording import Recording, RecordingMeta
 from ibpulse.core.statistics.node_statistics import line_rate
 from ibpulse.core.statistics.stalls import shortest_stall
@@ -74,7 +74,7 @@ class NodeSamples:
         total = np.where(missing, 0.0, rates).sum(axis=0)
         total[(missing & up).any(axis=0) | missing.all(axis=0)] = np.nan
         self._sums.append(total)
-        self._missing.append(missing.any(axis=1))
+        self._missing.append(np.asarray(missing.any(axis=1)))
         return np.asarray(total)
 
     def marks(self, active: float) -> Iterator[Mark]:
@@ -87,9 +87,10 @@ class NodeSamples:
             yield Mark(MISSING, MISSING, self._at(first), self._at(end), self._names[row])
         for event in self._meta.events:
             if self.begin_ns <= event.time_ns <= self.end_ns:
-                details = {"text": event.text, "uncertainty_ms": event.uncertainty_ns / MILLISECOND_NS}
+                error_ms = event.uncertainty_ns / MILLISECOND_NS
+                details = {"subject": event.subject, "text": event.text, "uncertainty_ms": error_ms}
                 port = event.subject if event.subject in self._names else ""
-                yield Mark(EVENTS, event.kind, event.time_ns, None, port, {"subject": event.subject, **details})
+                yield Mark(EVENTS, event.kind, event.time_ns, None, port, details)
 
     def _at(self, sample: float) -> int:
         """The beginning of a sample."""

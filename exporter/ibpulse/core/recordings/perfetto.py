@@ -21,8 +21,6 @@ from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings.marks import Mark, NodeSamples
 from ibpulse.core.recordings.recording import Recording, RecordingMeta
 
-MEDIA_TYPE = "application/vnd.perfetto.trace"
-SUFFIX = ".perfetto"
 UNIT, GIGA = "GB/s", 1e9
 REALTIME, BOOTTIME = 1, 6
 SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4

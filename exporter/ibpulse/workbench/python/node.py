@@ -17,8 +17,9 @@ from ibpulse.core.answers.jobs import PendingAnswer
 from ibpulse.core.answers.node import PortsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client import TIMEOUT_SECONDS
-from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_ports
+from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_ports, gateway_nodes
 from ibpulse.core.recordings import RecordingMeta
+from ibpulse.workbench.python.job import JobNodes
 from ibpulse.workbench.python.samples import SampledRates, Time, read_span, span_query
 from ibpulse.workbench.python.tables import Events, Jobs, SpanSummary
 from ibpulse.workbench.recorder.from_daemon import (
@@ -29,6 +30,7 @@ from ibpulse.workbench.recorder.from_daemon import (
     ask_samples,
     with_past,
 )
+from ibpulse.workbench.recorder.from_gateway import ask_job
 
 CAPTURES = "/api/v1/captures"
 SOURCE = "daemon"
@@ -40,6 +42,8 @@ WRITING_SECONDS = 60.0
 def connect(url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeConnection:
     """A connection to the daemon at a URL such as `http://node7:10055`, `node7` or `https://user:password@node7`.
 
+    Of a gateway, only `job()` works.
+
     >>> node = ibpulse.connect(url)
     >>> node.ports().ports[0].name
     'mlx5_0:1'
@@ -47,8 +51,8 @@ def connect(url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeConnec
     Raises:
         DaemonError: the URL is invalid, or no ibpulse daemon answers there.
     """
-    node = NodeConnection(DaemonConnection(url, timeout_seconds))
-    node.ports()
+    node = NodeConnection(url, timeout_seconds)
+    node.check()
     return node
 
 
@@ -58,13 +62,32 @@ class NodeConnection:
     Times are texts as in `2026-11-21T12:00:00Z`, or `datetime` with a time zone. Not thread-safe.
     """
 
-    def __init__(self, connection: DaemonConnection) -> None:
-        self._connection = connection
+    def __init__(self, url: str, timeout_seconds: float, name: str = "") -> None:
+        self._url, self._timeout_seconds, self._name = url.rstrip("/"), timeout_seconds, name
+        self._connection = DaemonConnection(url, timeout_seconds)
 
     @property
     def place(self) -> str:
-        """The address of the daemon, without a password."""
-        return self._connection.place
+        """The address of the daemon, without a password; of a node of a job, its name."""
+        return self._name or self._connection.place
+
+    def check(self) -> None:
+        """Check that a daemon or a gateway answers."""
+        try:
+            self.ports()
+        except DaemonError as error:
+            if error.status != HTTPStatus.NOT_FOUND or gateway_nodes(self._connection) is None:
+                raise
+
+    def job(self, identity: str) -> JobNodes:
+        """The nodes of a job of a gateway, by its id, or by scheduler and id (`slurm:4711`).
+
+        Raises:
+            DaemonError: this is no gateway, or it does not know the job.
+        """
+        places = ask_job(self._connection, identity)
+        nodes = {each.node: NodeConnection(self._url + each.path, self._timeout_seconds, each.node) for each in places}
+        return JobNodes(identity, nodes, {each.node: each.ports for each in places})
 
     def ports(self) -> PortsAnswer:
         """The ports of the node, their states, and the sampling interval."""
@@ -103,7 +126,7 @@ class NodeConnection:
 
     def _meta(self) -> RecordingMeta:
         """The description of the samples, before any is fetched."""
-        host = self.place.partition("://")[2].rpartition(":")[0]
+        host = self._name or self.place.partition("://")[2].rpartition(":")[0]
         return replace(ask_meta(self._connection), host=host, source=SOURCE, reason="")
 
     def summary(
