@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.node_totals import NodeTotals
-from ibpulse.core.statistics.node_statistics import NodeTicks
+from ibpulse.core.statistics.sums import NodeTicks
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square, update
 
 A, B = "mlx5_0:1", "mlx5_1:1"

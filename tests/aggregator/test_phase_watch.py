@@ -16,9 +16,9 @@ from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile
 from ibpulse.core.events.watch import PhaseEvents
 from ibpulse.core.ring import layout
-from ibpulse.core.statistics.node_statistics import Seconds, sum_rails
 from ibpulse.core.statistics.steps.period import StepPeriod
 from ibpulse.core.statistics.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase
+from ibpulse.core.statistics.sums import Seconds, sum_rails
 from tests.aggregator.rings import Ring, Traffic, constant, port, update
 
 GB = 1e9

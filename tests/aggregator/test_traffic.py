@@ -11,10 +11,9 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.burst_totals import Bursts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
-from ibpulse.core.statistics.node_statistics import Seconds
-from ibpulse.core.statistics.saturation import MoeSaturationOptions, SaturationOptions
-from ibpulse.core.statistics.signature import Features, SignatureOptions
+from ibpulse.core.statistics.signature import Features, MoeSaturationOptions, SaturationOptions, SignatureOptions
 from ibpulse.core.statistics.steps.runs import Thresholds
+from ibpulse.core.statistics.sums import Seconds
 from tests.aggregator.rings import Ring, Traffic, constant, follow, port, square, update
 
 IDLE = constant(0.0)

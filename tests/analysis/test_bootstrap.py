@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ibpulse.core.statistics.bootstrap import (
+from ibpulse.core.statistics.recorded import (
     MIN_UNITS,
     find_interval,
     group_size,

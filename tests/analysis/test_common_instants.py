@@ -11,7 +11,7 @@ import pytest
 
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.statistics import moments
-from ibpulse.core.statistics.common_instants import common_rates
+from ibpulse.core.statistics.series import common_rates
 from tests.tables import for_each
 
 TICK_NS, TICKS, PORTS, RATE, ACTIVE = 10_000_000, 12_000, 4, 40.0, 0.1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.bins import bandwidth_bins, cumulate, rate_bins
+from ibpulse.core.statistics.steps.period import bandwidth_bins, cumulate, rate_bins
 
 WIDTH = 0.05
 EDGES = np.arange(0, 41) * WIDTH

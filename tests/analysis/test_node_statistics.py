@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.core.statistics import moments
-from ibpulse.core.statistics.node_statistics import (
+from ibpulse.core.statistics.sums import (
     OBSERVED,
     RECEIVE,
     TRANSMIT,

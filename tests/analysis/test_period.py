@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.bins import bandwidth_bins, rate_bins
 from ibpulse.core.statistics.steps.period import (
     BIN_SECONDS,
     PeriodOptions,
     StepPeriod,
+    bandwidth_bins,
     choose_bin_seconds,
     find_period,
     find_rails_period,
+    rate_bins,
 )
 from ibpulse.workbench.simulate.timeline import Schedule, Workload
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, ExpertParallel, Fsdp, Square

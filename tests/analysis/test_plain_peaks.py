@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.core.arrays import Counts, Floats
-from ibpulse.core.statistics.plain_peaks import plain_peaks
 from ibpulse.core.statistics.plausible import UNLIMITED, LineRate
 from ibpulse.core.statistics.rates import Timing, rates
+from ibpulse.core.statistics.series import plain_peaks
 
 PORTS, INTERVAL, LINE = 2, 10_000_000, 50e9
 SCALE = np.array([1, 4])

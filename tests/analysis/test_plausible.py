@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ibpulse.core.ring.layout import ABSENT
 from ibpulse.core.statistics.plausible import MAX_BEFORE, LineRate, lower_bound, uncertainty_steps
-from ibpulse.core.statistics.rate_series import rate_series
 from ibpulse.core.statistics.rates import Rates, Timing, rates
+from ibpulse.core.statistics.series import rate_series
 
 MS = 1_000_000
 INTERVAL = 10 * MS

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.port_statistics import (
-    FIELDS,
+from ibpulse.core.statistics.sums import (
+    PORT_FIELDS,
     MOVED,
     OBSERVED,
     DirectionStatistics,
@@ -71,5 +71,5 @@ def test_for_slow_counters_only_the_mean_is_known() -> None:
 
 
 def test_of_a_port_that_was_not_observed_nothing_is_known() -> None:
-    found = describe_directions(np.zeros((1, 2, FIELDS)), np.zeros((1, 2)), np.ones(1, np.int64), np.array([True]))
+    found = describe_directions(np.zeros((1, 2, PORT_FIELDS)), np.zeros((1, 2)), np.ones(1, np.int64), np.array([True]))
     assert np.isnan([found.mean, found.peak, found.duty_cycle, found.burstiness_cv]).all()

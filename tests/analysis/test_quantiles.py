@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ibpulse.core.arrays import Floats
-from ibpulse.core.statistics.quantiles import lower_quantile, quantile, quantiles
+from ibpulse.core.statistics.moments import lower_quantile, quantile, quantiles
 
 PARTS = [0.0, 0.05, 0.1, 0.25, 1 / 3, 0.5, 0.6, 0.75, 0.9, 0.95, 0.99, 1.0]
 INF = float("inf")
@@ -87,7 +87,7 @@ def test_there_is_no_quantile_of_nothing() -> None:
 @pytest.mark.real("process")
 def test_quantiles_leave_numpy_ma_out() -> None:
     program = (
-        "import sys, numpy as np; from ibpulse.core.statistics.quantiles import lower_quantile, quantiles; "
+        "import sys, numpy as np; from ibpulse.core.statistics.moments import lower_quantile, quantiles; "
         "quantiles(np.ones(9), [0.5, 0.9]); lower_quantile(np.ones(9), 0.25); print('numpy.ma' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.core.ring.layout import ABSENT
-from ibpulse.core.statistics.rate_series import rate_series
 from ibpulse.core.statistics.rates import rates
+from ibpulse.core.statistics.series import rate_series
 
 tick = st.tuples(
     st.booleans(),  # present

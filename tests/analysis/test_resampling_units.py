@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.resampling_units import DURATION, Sums, describe_steps, describe_units, split
-from ibpulse.core.statistics.span_statistics import find_rhythm
+from ibpulse.core.statistics.recorded import DURATION, Sums, describe_steps, describe_units, split
+from ibpulse.core.statistics.span import find_rhythm
 from tests.analysis.test_span_statistics import TICK_NS, series_of, wave
 
 GB = 1e9

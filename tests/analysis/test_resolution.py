@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.core.statistics.resolution import coarsest_ticks, effective_resolution, finest_ticks, stands_still
+from ibpulse.core.statistics.rates import coarsest_ticks, effective_resolution, finest_ticks, stands_still
 
 INTERVAL_NS = 10_000_000
 THRESHOLD = 0.1e9

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.saturation import (
+from ibpulse.core.statistics.signature import (
     MoeSaturationOptions,
     MoeSaturationState,
     SaturationOptions,
     SaturationState,
+    Signature,
     advance_moe_saturation,
     advance_saturation,
     resembles_moe_saturation,
     seconds_above,
     start_saturation,
 )
-from ibpulse.core.statistics.signature import Signature
 
 OPTIONS = SaturationOptions(window_seconds=5)
 MOE = MoeSaturationOptions(hold_seconds=10, release_seconds=3)

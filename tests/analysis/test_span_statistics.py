@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.statistics.rail_series import RailGroup, RailSeries, RailTraits, add_up
+from ibpulse.core.statistics.recorded import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.core.statistics.signature import Features, SignatureOptions
-from ibpulse.core.statistics.span_statistics import SpanOptions, SpanStatistics, describe_span
+from ibpulse.core.statistics.span import SpanOptions, SpanStatistics, describe_span
 from ibpulse.core.statistics.steps.runs import Thresholds
 
 GB = 1e9

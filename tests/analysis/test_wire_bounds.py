@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.core.statistics.wire_bounds import exposed_bounds
+from ibpulse.core.statistics.span import exposed_bounds
 
 
 def test_the_bounds_of_one_interval_are_frechets() -> None:

@@ -16,8 +16,7 @@ from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.node.wiring import aggregator_options
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.statistics.saturation import MoeSaturationOptions
-from ibpulse.core.statistics.signature import SignatureOptions
+from ibpulse.core.statistics.signature import MoeSaturationOptions, SignatureOptions
 from tests.tables import for_each
 
 

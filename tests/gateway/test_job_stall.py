@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.core.answers.jobs import JobAnswer, JobTrafficAnswer
 from ibpulse.core.answers.summary import NodeSummary, SummaryAnswer
-from ibpulse.core.statistics.clock_offsets import DRIFT, ClockOffset, MeasuredOffset
+from ibpulse.core.statistics.lateness import DRIFT, ClockOffset, MeasuredOffset
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_stall import JobStall, find_stall
 from ibpulse.gateway.job_summary import SummarySpan, describe_job

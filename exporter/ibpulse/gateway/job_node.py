@@ -11,7 +11,7 @@ from ibpulse.core.answers.ports import PortAnswer
 from ibpulse.core.answers.summary import PortSummary, SummaryAnswer
 from ibpulse.core.arrays import Singles
 from ibpulse.core.statistics.lateness import Lateness, compare_nodes
-from ibpulse.core.statistics.resolution import stands_still
+from ibpulse.core.statistics.rates import stands_still
 from ibpulse.core.statistics.steps.edges import find_step_edges
 from ibpulse.gateway.job_rails import rails_of
 from ibpulse.gateway.node_samples import NodeSamples

@@ -18,7 +18,7 @@ from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.windows import NodeArray, read_array
 from ibpulse.core.jobs.claims import Key
-from ibpulse.core.statistics.bins import Statistic
+from ibpulse.core.window_values import Statistic
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_nodes import FleetJob, list_jobs
 from ibpulse.gateway.node_samples import NodeSamples

@@ -14,8 +14,8 @@ from typing import Any
 
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.jobs import JobTrafficAnswer
-from ibpulse.core.statistics.clock_offsets import MeasuredOffset
-from ibpulse.core.statistics.stalls import WHENEVER, FirstNodes, Moment, shortest_stall
+from ibpulse.core.statistics.lateness import MeasuredOffset
+from ibpulse.core.statistics.nodes import WHENEVER, FirstNodes, Moment, shortest_stall
 from ibpulse.gateway.job_node import JobNode
 
 # without a known step: shorter pauses are common

@@ -13,7 +13,7 @@ from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.summary import PortSummary
 from ibpulse.core.arrays import Singles
 from ibpulse.core.statistics.lateness import Lateness
-from ibpulse.core.statistics.rails import find_hot_rail
+from ibpulse.core.statistics.nodes import find_hot_rail
 from ibpulse.gateway.job_node import JobNode
 from ibpulse.gateway.job_rails import Row
 from ibpulse.gateway.job_stall import JobStall

@@ -23,8 +23,7 @@ from ibpulse.core.client.windows import NodeArray, encode_npy
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.core.http.problems import ProblemError, bad_parameter
-from ibpulse.core.statistics.bins import Statistic
-from ibpulse.core.window_values import MAX_PLACES, Bins, bins_between, newest_bins
+from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic, bins_between, newest_bins
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples
 from ibpulse.gateway.job_rails import Row, RowsQuery, choose_rows, rails_of

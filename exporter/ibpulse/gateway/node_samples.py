@@ -13,8 +13,8 @@ from ibpulse.core.answers.members import MAX_PORTS, NOT_OURS
 from ibpulse.core.answers.window import WindowHead
 from ibpulse.core.arrays import Singles
 from ibpulse.core.client.windows import NodeArray
-from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
+from ibpulse.core.window_values import Statistic
 from ibpulse.gateway.line_rates import RailLineRates, sum_at
 
 WAYS = ("transmit", "receive")

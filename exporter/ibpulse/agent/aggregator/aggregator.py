@@ -30,8 +30,8 @@ from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
 from ibpulse.core.statistics.plausible import MAX_BEFORE
-from ibpulse.core.statistics.port_statistics import MOVED
 from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.core.statistics.sums import MOVED
 
 log = logging.getLogger(__name__)
 

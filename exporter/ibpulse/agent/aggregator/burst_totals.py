@@ -12,8 +12,7 @@ from ibpulse.agent.aggregator.snapshot import DURATION_BUCKETS
 from ibpulse.core.arrays import Bools, Floats, Rows
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.ring.spans import RingPort
-from ibpulse.core.statistics.node_statistics import NodeTicks, Seconds
-from ibpulse.core.statistics.saturation import (
+from ibpulse.core.statistics.signature import (
     SaturationOptions,
     SaturationState,
     advance_saturation,
@@ -21,6 +20,7 @@ from ibpulse.core.statistics.saturation import (
     start_saturation,
 )
 from ibpulse.core.statistics.steps.runs import HOLE, MAX_BRIDGED, Thresholds, join_states, split_runs, start_runs
+from ibpulse.core.statistics.sums import NodeTicks, Seconds
 
 BOUNDS = np.array(DURATION_BUCKETS)
 # row 0 is the node, followed by two rows per port: transmit, receive

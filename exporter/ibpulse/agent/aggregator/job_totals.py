@@ -23,7 +23,7 @@ from ibpulse.core.model import PortId
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort, widest_stride
 from ibpulse.core.statistics import moments
-from ibpulse.core.statistics.node_statistics import FIELDS, Seconds, describe_node, sum_groups, sum_seconds
+from ibpulse.core.statistics.sums import FIELDS, Seconds, describe_node, sum_groups, sum_seconds
 
 MAX_JOBS = 8
 SPAN_SECONDS = 60

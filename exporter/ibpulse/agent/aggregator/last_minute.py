@@ -12,10 +12,16 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Floats
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort, read_planned
-from ibpulse.core.statistics.bins import bandwidth_bins, choose_edges
 from ibpulse.core.statistics.moments import or_none
-from ibpulse.core.statistics.resolution import effective_resolution, finest_ticks
-from ibpulse.core.statistics.steps.period import NONE, StepPeriod, choose_bin_seconds, find_rails_period
+from ibpulse.core.statistics.rates import effective_resolution, finest_ticks
+from ibpulse.core.statistics.steps.period import (
+    NONE,
+    StepPeriod,
+    bandwidth_bins,
+    choose_bin_seconds,
+    choose_edges,
+    find_rails_period,
+)
 
 SPAN_SECONDS = 60
 ROUND_SECONDS = 40

@@ -14,7 +14,8 @@ from ibpulse.base.units import format_duration
 from ibpulse.core.answers.statistics import NodeWindow
 from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics import moments, signature
-from ibpulse.core.statistics.node_statistics import (
+from ibpulse.core.statistics.signature import Features, describe_features
+from ibpulse.core.statistics.sums import (
     FIELDS,
     OBSERVED,
     NodeStatistics,
@@ -25,7 +26,6 @@ from ibpulse.core.statistics.node_statistics import (
     sum_timescales,
     usual_peak,
 )
-from ibpulse.core.statistics.signature import Features, describe_features
 
 
 class NodeTotals:

@@ -15,8 +15,8 @@ from ibpulse.core.arrays import Rows
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics import moments
-from ibpulse.core.statistics.port_statistics import COVERED, MOVED
 from ibpulse.core.statistics.steps.period import StepPeriod
+from ibpulse.core.statistics.sums import COVERED, MOVED
 
 # a rate counts if one rail at least was observed for this part of the second
 MIN_OBSERVED = 0.5

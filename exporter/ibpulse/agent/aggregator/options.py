@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, TRAFFIC_WINDOW_NS
-from ibpulse.core.statistics.saturation import MoeSaturationOptions, SaturationOptions
-from ibpulse.core.statistics.signature import SignatureOptions
+from ibpulse.core.statistics.signature import MoeSaturationOptions, SaturationOptions, SignatureOptions
 from ibpulse.core.statistics.steps.runs import Thresholds
 
 # labels of metrics, which rules and dashboards name

@@ -10,9 +10,9 @@ import numpy as np
 
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
-from ibpulse.core.statistics.node_statistics import NodeTicks, Seconds
 from ibpulse.core.statistics.steps.period import StepPeriod
 from ibpulse.core.statistics.steps.phase import CHECKPOINT, FIRST_TRAFFIC, Phase, PhaseRules
+from ibpulse.core.statistics.sums import NodeTicks, Seconds
 
 NOTHING = np.zeros(0, dtype=np.int64)
 QUIET_SECONDS = 60.0

@@ -16,10 +16,9 @@ from ibpulse.core.arrays import Bools, Counts, Floats, Rows
 from ibpulse.core.model import CounterReading, DeviceIdentity, Fabric, Port, PortId, PortReadings
 from ibpulse.core.ring.spans import RingPort, StrideGroup
 from ibpulse.core.statistics import moments
-from ibpulse.core.statistics.node_statistics import Seconds
 from ibpulse.core.statistics.plausible import Merges
-from ibpulse.core.statistics.port_statistics import FIELDS, OBSERVED, sum_directions
 from ibpulse.core.statistics.rates import Bound, increase
+from ibpulse.core.statistics.sums import OBSERVED, PORT_FIELDS, Seconds, sum_directions
 
 WAIT_FILE = "port_xmit_wait"
 INFINIBAND = "InfiniBand"
@@ -251,7 +250,7 @@ class PortTable:
         self.implausible = np.zeros(0, dtype=np.int64)
         self.unexplained = np.zeros(0, dtype=np.int64)
         """The last second with a sample that is above the line rate and cannot be merged; 0 if there was none."""
-        self.sums = RollingSeconds(longest_window_seconds, (0, 2, FIELDS), behind_seconds)
+        self.sums = RollingSeconds(longest_window_seconds, (0, 2, PORT_FIELDS), behind_seconds)
         self.peaks = RollingSeconds(longest_window_seconds, (0, 2))
 
     def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> Rows:
@@ -364,7 +363,7 @@ class PortTable:
     def _roll(self, rows: Rows, sums: Floats, peaks: Floats) -> None:
         """Push the values of some ports (ports, 2, seconds, ...) as seconds of all rows."""
         span, ports = sums.shape[2], len(self.implausible)
-        all_sums, all_peaks = np.zeros((span, ports, 2, FIELDS)), np.zeros((span, ports, 2))
+        all_sums, all_peaks = np.zeros((span, ports, 2, PORT_FIELDS)), np.zeros((span, ports, 2))
         all_sums[:, rows] = sums.transpose(2, 0, 1, 3)
         all_peaks[:, rows] = peaks.transpose(2, 0, 1)
         self.sums.push(all_sums)

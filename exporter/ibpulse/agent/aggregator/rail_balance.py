@@ -28,7 +28,7 @@ from ibpulse.core.statistics.balance import (
     weigh_rails,
 )
 from ibpulse.core.statistics.moments import or_none
-from ibpulse.core.statistics.port_statistics import COVERED, MOVED
+from ibpulse.core.statistics.sums import COVERED, MOVED
 
 NOBODY: frozenset[Key] = frozenset()
 

@@ -35,7 +35,7 @@ from ibpulse.core.model import Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.spans import RingPort
-from ibpulse.core.statistics.port_statistics import describe_directions
+from ibpulse.core.statistics.sums import describe_directions
 
 MAIN_LANE = 0
 

@@ -27,9 +27,9 @@ from ibpulse.core.model import Port
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort, place_ports, settled_tick, widest_stride
 from ibpulse.core.statistics.moments import or_none
-from ibpulse.core.statistics.port_statistics import OBSERVED
-from ibpulse.core.statistics.resolution import finest_ticks
+from ibpulse.core.statistics.rates import finest_ticks
 from ibpulse.core.statistics.steps.period import StepPeriod
+from ibpulse.core.statistics.sums import OBSERVED
 
 
 def summarize(

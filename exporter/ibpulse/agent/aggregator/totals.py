@@ -29,8 +29,8 @@ from ibpulse.core.ring.spans import (
     ticks_to_settle,
     widest_stride,
 )
-from ibpulse.core.statistics.node_statistics import are_assumed, line_rate, sum_rails, whole_seconds
 from ibpulse.core.statistics.plausible import MAX_BEFORE, LineRate
+from ibpulse.core.statistics.sums import are_assumed, line_rate, sum_rails, whole_seconds
 
 # Samples read at a time: 20 s of eight ports at 10 ms. More would be no faster and need more memory.
 SAMPLES_AT_ONCE = 16_000

@@ -21,12 +21,16 @@ from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.balance import find_carriers
-from ibpulse.core.statistics.node_statistics import NodeTicks, Seconds, line_rate
-from ibpulse.core.statistics.port_statistics import COVERED, MOVED
-from ibpulse.core.statistics.resolution import coarsest_ticks
-from ibpulse.core.statistics.saturation import MoeSaturationState, advance_moe_saturation, resembles_moe_saturation
-from ibpulse.core.statistics.signature import Signature, find_signature
+from ibpulse.core.statistics.rates import coarsest_ticks
+from ibpulse.core.statistics.signature import (
+    MoeSaturationState,
+    Signature,
+    advance_moe_saturation,
+    find_signature,
+    resembles_moe_saturation,
+)
 from ibpulse.core.statistics.steps.period import StepPeriod
+from ibpulse.core.statistics.sums import COVERED, MOVED, NodeTicks, Seconds, line_rate
 
 BOUNDS = np.array(UTILIZATION_BUCKETS)
 UNKNOWN = Signature("unknown", 0.0)

@@ -20,8 +20,7 @@ from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import Block, RingReader
 from ibpulse.core.ring.spans import RingPort, place_ports, ticks_to_settle, widest_stride
-from ibpulse.core.statistics.rates import increase
-from ibpulse.core.statistics.resolution import effective_resolution
+from ibpulse.core.statistics.rates import effective_resolution, increase
 
 WHOLE_SECONDS = 3
 # How far back resets are searched for in the ring of a daemon; a ring of doctor's own holds no more than its seconds.

@@ -36,7 +36,7 @@ from ibpulse.core.events.log import EventFile
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.statistics.saturation import MoeSaturationOptions
+from ibpulse.core.statistics.signature import MoeSaturationOptions
 
 # The ends of the ring cannot be read while the sampler writes there.
 SPARE_SECONDS = 2

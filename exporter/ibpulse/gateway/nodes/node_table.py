@@ -18,7 +18,7 @@ from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.core.answers.ports import PortsAnswer
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.jobs.claims import Key
-from ibpulse.core.statistics.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
+from ibpulse.core.statistics.lateness import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.node_figures import NodeFigures, ask_figures
 from ibpulse.gateway.nodes.nodes import MAX_PARALLEL, Node, Nodes, ask_node

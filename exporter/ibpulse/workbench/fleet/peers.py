@@ -11,8 +11,8 @@ import numpy as np
 from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Floats
-from ibpulse.core.statistics.bootstrap import find_interval, resample
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, Lateness, compare_nodes, match_steps
+from ibpulse.core.statistics.recorded import find_interval, resample
 from ibpulse.core.statistics.steps.edges import EdgeTimes, StepTimes
 from ibpulse.workbench.fleet.source import FleetNode, GroupSteps
 

@@ -14,15 +14,18 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import MIN_STEPS, Lateness, match_steps
-from ibpulse.core.statistics.rails import Failover, RailSplit, find_failovers, split_rates
-from ibpulse.core.statistics.stalls import (
+from ibpulse.core.statistics.nodes import (
     SILENT_PERIODS,
+    Failover,
     FleetStall,
+    RailSplit,
     SampleTimes,
     Silence,
+    find_failovers,
     find_silences,
     find_stalls,
     shortest_stall,
+    split_rates,
 )
 from ibpulse.core.statistics.steps.edges import MAX_MISSING
 from ibpulse.core.statistics.steps.runs import (

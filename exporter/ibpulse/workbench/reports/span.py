@@ -19,10 +19,10 @@ from ibpulse.core.jobs.claims import Key
 from ibpulse.core.recordings import Recording, RecordingExtent, load, read_extent
 from ibpulse.core.recordings.recorded_jobs import SampleTimes, trace_holdings, trace_owners
 from ibpulse.core.statistics.balance import group_rails
-from ibpulse.core.statistics.rail_series import RailGroup, RailSeries, RailTraits, add_up
-from ibpulse.core.statistics.resolution import finest_ticks
+from ibpulse.core.statistics.rates import finest_ticks
+from ibpulse.core.statistics.recorded import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.core.statistics.signature import SignatureOptions
-from ibpulse.core.statistics.span_statistics import SpanOptions
+from ibpulse.core.statistics.span import SpanOptions
 from ibpulse.core.statistics.steps.runs import Thresholds
 
 

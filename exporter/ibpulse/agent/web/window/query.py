@@ -15,8 +15,7 @@ from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, read_param
 from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.spans import widest_stride
-from ibpulse.core.statistics.bins import Statistic
-from ibpulse.core.window_values import Bins, Unit, WindowPlan, bins_between, newest_bins
+from ibpulse.core.window_values import Bins, Statistic, Unit, WindowPlan, bins_between, newest_bins
 
 DEFAULT_LAST = "5s"
 Direction = Literal["transmit", "receive", "both"]

@@ -10,11 +10,12 @@ import numpy as np
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.statistics import moments, signature
 from ibpulse.core.statistics.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers, join_groups
-from ibpulse.core.statistics.node_statistics import NodeStatistics, line_rate, usual_peak
-from ibpulse.core.statistics.quantiles import quantiles
-from ibpulse.core.statistics.rail_series import RailGroup, RailSeries
-from ibpulse.core.statistics.resampling_units import (
+from ibpulse.core.statistics.moments import quantiles
+from ibpulse.core.statistics.recorded import (
+    COUNT,
     DURATION,
+    RailGroup,
+    RailSeries,
     StepStatistics,
     Sums,
     Units,
@@ -34,7 +35,57 @@ from ibpulse.core.statistics.steps.runs import (
     find_bursts,
     find_runs,
 )
-from ibpulse.core.statistics.wire_bounds import WireBounds, bound_steps
+from ibpulse.core.statistics.sums import OBSERVED, RECEIVE, TRANSMIT, NodeStatistics, line_rate, usual_peak
+
+
+@dataclass(frozen=True, slots=True)
+class WireBounds:
+    """Per step: silent share, least time that the bytes need, and bounds of exposed communication; NaN if unknown."""
+
+    silent_ratio: float
+    least_wire_seconds: float
+    exposed_low_seconds: float
+    exposed_high_seconds: float
+
+
+def exposed_bounds(wire_active: Floats, computing: Floats) -> tuple[Floats, Floats]:
+    """Bounds of the share of time in which the wire is active and nothing computes: arrays like the arguments.
+
+    Arguments are shares of the same intervals. Bounds of a longer time are the sums over its intervals; they are only
+    tight if intervals are shorter than the phases of a step. If `computing` is NaN, nothing is known of it.
+    """
+    low, high = np.maximum(0.0, wire_active - computing), np.minimum(wire_active, 1.0 - computing)
+    known = ~np.isnan(computing)
+    return np.where(known, low, 0.0 * wire_active), np.where(known, high, wire_active)
+
+
+def least_wire_seconds(sums: Floats, line: float) -> float:
+    """Time that the bytes of a mean step need in their busier direction; NaN if it is unknown.
+
+    Args:
+        sums: the sums of all steps (fields,).
+        line: the line rate of one direction, bytes per second.
+    """
+    if not sums[COUNT] or not sums[OBSERVED] or not line > 0:
+        return math.nan
+    sent = max(sums[TRANSMIT], sums[RECEIVE]) / sums[OBSERVED] * sums[DURATION] / sums[COUNT]
+    return float(sent / line)
+
+
+def bound_steps(sums: Floats, line: float, computing_ratio: float) -> WireBounds:
+    """The bounds of a mean step.
+
+    Args:
+        sums: the sums of all steps (fields,).
+        line: the line rate of one direction, bytes per second.
+        computing_ratio: the share of the time in which the GPUs compute, NaN if unknown.
+    """
+    steps = describe_steps(sums)
+    active = np.asarray(1.0 - moments.quotient(steps.gap_seconds, steps.seconds))
+    low, high = exposed_bounds(active, np.asarray(computing_ratio))
+    length = float(steps.seconds)
+    return WireBounds(1.0 - float(active), least_wire_seconds(sums, line), float(low) * length, float(high) * length)
+
 
 MIN_WHOLE_BINS = 0.5
 """Share of the bins of a time scale without a missing sample, below which its burstiness is not given."""
