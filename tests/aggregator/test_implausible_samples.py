@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, summarize
-from ibpulse.agent.aggregator.port_totals import PortTable
+from ibpulse.agent.aggregator.ports import PortTable
 from ibpulse.core.events import PortHistory
 from ibpulse.core.model import PortState
 from ibpulse.core.ring.spans import RingPort

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.aggregator.job_totals import JobTotals
-from ibpulse.agent.aggregator.port_totals import PortTable
-from ibpulse.agent.aggregator.rail_balance import RecentRates
+from ibpulse.agent.aggregator.jobs import JobTotals
+from ibpulse.agent.aggregator.ports import PortTable
 from ibpulse.agent.aggregator.snapshot import JobSnapshot
+from ibpulse.agent.aggregator.traffic import RecentRates
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.jobs.claims import Claim, PlacedJob
 from ibpulse.core.model import PortId

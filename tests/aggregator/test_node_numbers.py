@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.aggregator.node_totals import NodeTotals
+from ibpulse.agent.aggregator.node import NodeTotals
 from ibpulse.core.statistics.sums import NodeTicks
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square, update
 

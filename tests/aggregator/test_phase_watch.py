@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.agent.aggregator.phase_watch import PhaseWatch
+from ibpulse.agent.aggregator.steps import PhaseWatch
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile
 from ibpulse.core.events.watch import PhaseEvents

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.agent.aggregator.rolling import RollingSeconds
+from ibpulse.agent.aggregator.node import RollingSeconds
 
 pushes = st.lists(st.lists(st.integers(0, 100), min_size=1, max_size=4), max_size=12)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.agent.aggregator.last_minute import (
+from ibpulse.agent.aggregator.steps import (
     EVERY_SECONDS,
     StepSearch,
     StepWatch,

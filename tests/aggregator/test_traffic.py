@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.aggregator.burst_totals import Bursts
+from ibpulse.agent.aggregator.traffic import Bursts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.statistics.signature import Features, MoeSaturationOptions, SaturationOptions, SignatureOptions

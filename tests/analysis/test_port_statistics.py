@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.core.statistics.sums import (
-    PORT_FIELDS,
     MOVED,
     OBSERVED,
+    PORT_FIELDS,
     DirectionStatistics,
     describe_directions,
     sum_directions,

@@ -11,9 +11,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from ibpulse.agent.aggregator import Snapshot
 from ibpulse.agent.aggregator.snapshot import CounterTotal, PortCounters
-from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, STATE_ROWS
-from ibpulse.agent.metrics.metric_table import rows_of
-from ibpulse.agent.metrics.page import render
+from ibpulse.agent.metrics.page import render, rows_of
+from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS, STATE_ROWS
 from ibpulse.agent.sysfs.error_counters import FACTS
 from ibpulse.core.model import PortId
 from tests.exposition.snapshots import node

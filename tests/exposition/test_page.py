@@ -10,12 +10,11 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.aggregator.job_totals import MAX_JOBS
-from ibpulse.agent.aggregator.port_totals import CounterTotals
+from ibpulse.agent.aggregator.jobs import MAX_JOBS
+from ibpulse.agent.aggregator.ports import CounterTotals
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
-from ibpulse.agent.metrics import job_rows
-from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
-from ibpulse.agent.metrics.page import render
+from ibpulse.agent.metrics.node import JOB_ROWS, MAX_INFOS
+from ibpulse.agent.metrics.page import SNAPSHOT_ROWS, TABLE, render, rows_of
 from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.core.jobs.claims import MAX_JOBS as MAX_CONSIDERED
 from ibpulse.core.metrics import web
@@ -145,7 +144,7 @@ def series_of(snapshot: Snapshot, link_layer: str, counter_set: CounterSet) -> l
 
 
 def job_series(snapshot: Snapshot) -> list[str]:
-    return sample_lines(text_of(snapshot, *(row.name for row in job_rows.ROWS)))
+    return sample_lines(text_of(snapshot, *(row.name for row in JOB_ROWS)))
 
 
 def test_the_series_of_jobs_are_few_and_bounded_however_many_jobs_there_are(tmp_path: Path) -> None:
@@ -155,7 +154,7 @@ def test_the_series_of_jobs_are_few_and_bounded_however_many_jobs_there_are(tmp_
     (one,) = snapshot.jobs or ()
     many = [replace(one, claim=replace(one.claim, id=str(number))) for number in range(MAX_CONSIDERED)]
     shared = replace(snapshot, jobs=tuple(many), job_statistics=())
-    assert len(job_series(shared)) == 1 + 8 + 8 * job_rows.MAX_INFOS
+    assert len(job_series(shared)) == 1 + 8 + 8 * MAX_INFOS
     statistics = [replace(snapshot.job_statistics[0], job_id=str(number)) for number in range(MAX_JOBS)]
     apart = [replace(job, ports=one.ports[number : number + 1]) for number, job in enumerate(many)]
     assert len(job_series(replace(snapshot, jobs=tuple(apart), job_statistics=tuple(statistics)))) == 1 + 8 + 8 + 5 * 8

@@ -11,7 +11,7 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from ibpulse.agent.metrics import metric_table
+from ibpulse.agent.metrics import page
 from ibpulse.base.errors import ConfigError
 from tests.grafana.documents import parse, walk
 from tools.grafana import alerts, recording_rules
@@ -136,7 +136,7 @@ def test_an_expression_with_a_name_that_nobody_exports_is_refused(expr: str, sai
 
 def test_every_metric_in_the_rules_is_one_that_the_exporter_exports() -> None:
     exported = set()
-    for metric in metric_table.TABLE:
+    for metric in page.TABLE:
         tails = ("_bucket", "_sum", "_count") if metric.type == "histogram" else ("",)
         exported |= {metric.name + tail for tail in tails}
     recorded = {rule.record for group in recording_rules.GROUPS.values() for rule in group}

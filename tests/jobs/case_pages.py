@@ -21,7 +21,7 @@ from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.jobs.job_sources import merge
 from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.jobs.owners import place_jobs
-from ibpulse.agent.metrics import job_rows
+from ibpulse.agent.metrics.node import JOB_ROWS
 from ibpulse.agent.web.routes.jobs_route import describe_jobs
 from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.model import Port
@@ -66,7 +66,7 @@ class Pages:
         """The samples of the families of jobs in `/metrics`."""
         ports = tuple(map(PortSnapshot, view.ports))
         snapshot = replace(self.base, ports=ports, jobs=view.jobs.jobs, jobs_known=view.jobs.whole, job_statistics=())
-        text = table_text(job_rows.ROWS, snapshot, TextFormat.PROMETHEUS, ())
+        text = table_text(JOB_ROWS, snapshot, TextFormat.PROMETHEUS, ())
         return [line for line in text.splitlines() if not line.startswith("#")]
 
     def answer(self, view: CaseView) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.aggregator.job_totals import JobTotals
-from ibpulse.agent.aggregator.options import AggregatorOptions
+from ibpulse.agent.aggregator.jobs import JobTotals
+from ibpulse.agent.aggregator.snapshot import AggregatorOptions
 from ibpulse.agent.jobs.job_documents import read_job_documents
 from ibpulse.agent.jobs.owners import count_owners, place_jobs
 from ibpulse.agent.jobs.pod_cgroups import read_pod_cgroups

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.aggregator.job_totals import MAX_JOBS, JobTotals
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
+from ibpulse.agent.aggregator.jobs import MAX_JOBS, JobTotals
+from ibpulse.agent.aggregator.snapshot import AggregatorOptions, PortSnapshot, Snapshot
 from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
 from ibpulse.agent.jobs.job_watch import JobWatch
-from ibpulse.agent.metrics import job_rows
+from ibpulse.agent.metrics.node import JOB_ROWS
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.log import EventFile, read_events
 from ibpulse.core.jobs.job_history import trace_jobs
@@ -104,7 +103,7 @@ class BusyNode:
         """The samples of the families of jobs in `/metrics`."""
         ports = tuple(map(PortSnapshot, self.fabric.ports))
         made = replace(snapshot, ports=ports, jobs=self.watch.view.jobs, job_statistics=self.totals.snapshots())
-        text = table_text(job_rows.ROWS, made, TextFormat.PROMETHEUS, ())
+        text = table_text(JOB_ROWS, made, TextFormat.PROMETHEUS, ())
         return [line for line in text.splitlines() if not line.startswith("#")]
 
 

@@ -185,7 +185,7 @@ PLANTED = (
     ),
     Fault(
         "peaks-unread-counter",
-        STATISTICS + "plain_peaks.py",
+        STATISTICS + "series.py",
         " or counters[..., 0].min() < 0:",
         ":",
         "the first value of a counter after a failed read is a peak of exabytes",
@@ -193,7 +193,7 @@ PLANTED = (
     ),
     Fault(
         "peaks-below-the-resolution",
-        AGGREGATOR + "node_totals.py",
+        AGGREGATOR + "node.py",
         "np.where(np.isnan(found.peak), np.nan, highest),",
         "highest,",
         "a node whose counters are slow has a peak utilisation, which nothing measured",
@@ -201,7 +201,7 @@ PLANTED = (
     ),
     Fault(
         "merges-before-the-start",
-        AGGREGATOR + "port_totals.py",
+        AGGREGATOR + "ports.py",
         """\
         if counting:
             np.add.at(self.implausible""",
@@ -213,7 +213,7 @@ PLANTED = (
     ),
     Fault(
         "notice-of-another-port",
-        AGGREGATOR + "port_totals.py",
+        AGGREGATOR + "ports.py",
         "self.implausible[row] = self.unexplained[row] = 0",
         "self.implausible[row] = 0",
         "a notice says that a new port exceeds its line rate, because an earlier port did",
@@ -229,7 +229,7 @@ PLANTED = (
     ),
     Fault(
         "job-step-of-the-job-before",
-        AGGREGATOR + "job_totals.py",
+        AGGREGATOR + "jobs.py",
         "min(self._options.traffic_window_ns, age * SECOND_NS)",
         "self._options.traffic_window_ns",
         "a new job has the step time of the job before it",

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ibpulse.agent.aggregator.job_totals import JobTotals
-from ibpulse.agent.aggregator.last_minute import Resolutions, StepWatch, plan_search, search_next
-from ibpulse.agent.aggregator.observation import observe_second
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.past_ports import split_seconds
-from ibpulse.agent.aggregator.phase_watch import PhaseWatch
-from ibpulse.agent.aggregator.port_totals import CounterTotals
-from ibpulse.agent.aggregator.snapshot import Observation, PortSnapshot, Snapshot
-from ibpulse.agent.aggregator.snapshot_ports import port_snapshots, read_sampler
+from ibpulse.agent.aggregator.jobs import JobTotals
+from ibpulse.agent.aggregator.ports import CounterTotals, PortTable
+from ibpulse.agent.aggregator.snapshot import (
+    CARRYING,
+    DOWN,
+    IDLE,
+    QUIET,
+    AggregatorOptions,
+    Observation,
+    PortSnapshot,
+    Snapshot,
+)
+from ibpulse.agent.aggregator.steps import PhaseWatch, Resolutions, StepWatch, plan_search, search_next
 from ibpulse.agent.aggregator.summary import summarize
-from ibpulse.agent.aggregator.totals import SECONDS_AT_ONCE, RunningTotals
+from ibpulse.agent.aggregator.totals import SECONDS_AT_ONCE, RunningTotals, port_snapshots, read_sampler, split_seconds
 from ibpulse.agent.aggregator.traffic import Conclusion, coarsest_rail
 from ibpulse.base.units import SECOND_NS, format_duration, format_rate
+from ibpulse.core.answers.statistics import RailStatistics
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
@@ -29,9 +35,58 @@ from ibpulse.core.jobs.job_history import JobPorts, JobRecord
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
+from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.plausible import MAX_BEFORE
+from ibpulse.core.statistics.steps.period import StepPeriod
 from ibpulse.core.statistics.steps.phase import Phase
-from ibpulse.core.statistics.sums import MOVED
+from ibpulse.core.statistics.sums import COVERED, MOVED
+
+# a rate counts if one rail at least was observed for this part of the second
+MIN_OBSERVED_SECONDS = 0.5
+
+
+def observe_second(
+    reader: RingReader,
+    end_tick: int,
+    ports: Sequence[RingPort],
+    rows: Rows,
+    table: PortTable,
+    concluded: Conclusion,
+    step: StepPeriod | None,
+    ago: int,
+) -> Observation:
+    """The second that ended `ago` seconds before the newest one of the table, at this tick."""
+    rails = [index for index, port in enumerate(ports) if port.port.rail]
+    return Observation(
+        end_tick=end_tick,
+        end_wall_ns=int(reader.wall_ns(np.array([end_tick]))[0]),
+        rate_bytes_per_second=_rate(table, rows[rails], ago),
+        step_seconds=None if step is None or math.isnan(step.seconds) else step.seconds,
+        signature=concluded.signature,
+        moe_saturated=concluded.moe_saturated,
+        rails={
+            str(ports[index].port.id): _state(ports[index], concluded.rails.get(str(ports[index].port.id)))
+            for index in rails
+        },
+    )
+
+
+def _rate(table: PortTable, rails: Rows, ago: int) -> float | None:
+    """The sum of the mean rates of the rails, each over the time for which its bytes are known."""
+    sums = table.sums.sum(1, ago)[rails]
+    covered = sums[:, 0, COVERED]
+    if covered.max(initial=0.0) < MIN_OBSERVED_SECONDS:
+        return None
+    return float(np.nansum(moments.quotient(sums[..., MOVED].sum(axis=-1), covered)))
+
+
+def _state(port: RingPort, standing: RailStatistics | None) -> str:
+    if not port.port.active:
+        return DOWN
+    if standing is None or standing.rail_share_ratio is None:
+        return QUIET
+    return IDLE if standing.rail_idle else CARRYING
+
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ibpulse.agent.aggregator.last_minute import measure_resolution, measure_step
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.past_ports import ports_during, split_seconds
-from ibpulse.agent.aggregator.snapshot_ports import describe_windows
-from ibpulse.agent.aggregator.totals import RunningTotals
+from ibpulse.agent.aggregator.snapshot import AggregatorOptions
+from ibpulse.agent.aggregator.steps import measure_resolution, measure_step
+from ibpulse.agent.aggregator.totals import RunningTotals, describe_windows, ports_during, split_seconds
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.statistics import NO_RAIL
 from ibpulse.core.answers.summary import NodeSummary, PortSummary, RunSummary, Summary

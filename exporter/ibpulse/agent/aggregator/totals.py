@@ -1,24 +1,45 @@
-"""All totals over a run of seconds, both for the running totals and for a requested window."""
+"""All totals over a run of seconds, with the ports as they were then, for the running totals and for a window."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
+import numpy.typing as npt
 
-from ibpulse.agent.aggregator.job_totals import JobTotals
-from ibpulse.agent.aggregator.node_totals import NodeTotals
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.past_ports import ports_during, rail_rates
-from ibpulse.agent.aggregator.phase_watch import PhaseWatch
-from ibpulse.agent.aggregator.port_totals import PortTable
-from ibpulse.agent.aggregator.rail_balance import RecentRates
-from ibpulse.agent.aggregator.traffic import Conclusion, Traffic, coarsest_rail
-from ibpulse.core.answers.statistics import NodeRails
-from ibpulse.core.arrays import Rows
+from ibpulse.agent.aggregator.jobs import JobTotals
+from ibpulse.agent.aggregator.node import NodeTotals
+from ibpulse.agent.aggregator.ports import (
+    ACTIVE_UTILIZATION,
+    ACTIVE_UTILIZATION_SQUARED,
+    SAMPLED_UTILIZATION,
+    UTILIZATION,
+    UTILIZATION_SQUARED,
+    PortTable,
+)
+from ibpulse.agent.aggregator.snapshot import (
+    LATENESS_BUCKETS,
+    TICK_DURATION_BUCKETS,
+    UTILIZATION_BUCKETS,
+    AggregatorOptions,
+    DirectionSnapshot,
+    PortSnapshot,
+    SamplerSnapshot,
+    UtilizationMoments,
+)
+from ibpulse.agent.aggregator.steps import PhaseWatch, Resolutions
+from ibpulse.agent.aggregator.traffic import Conclusion, RecentRates, Traffic, coarsest_rail
+from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.statistics import DirectionStatistics, NodeRails
+from ibpulse.core.arrays import Floats, Rows
 from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs.job_history import JobPorts
-from ibpulse.core.model import STORAGE, PortId
+from ibpulse.core.metrics.row import Histogram
+from ibpulse.core.model import STORAGE, Port, PortId, PortState
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import (
     AHEAD_SECONDS,
@@ -30,7 +51,81 @@ from ibpulse.core.ring.spans import (
     widest_stride,
 )
 from ibpulse.core.statistics.plausible import MAX_BEFORE, LineRate
-from ibpulse.core.statistics.sums import are_assumed, line_rate, sum_rails, whole_seconds
+from ibpulse.core.statistics.sums import are_assumed, describe_directions, line_rate, sum_rails, whole_seconds
+
+
+def ports_during(ports: Sequence[RingPort], history: PortHistory, first_tick: int, end_tick: int) -> list[RingPort]:
+    """The ports as they were from `first_tick` up to `end_tick`, exclusive.
+
+    A port counts as active if it was ACTIVE at any of these ticks; its rate and its role are the last ones. A port that
+    the history does not know stays as it is; one that did not exist is neither active nor a rail.
+    """
+    return [_port_during(port, history, first_tick, end_tick) for port in ports]
+
+
+def _port_during(port: RingPort, history: PortHistory, first_tick: int, end_tick: int) -> RingPort:
+    spans = history.spans(str(port.port.id), first_tick, end_tick)
+    if not spans:
+        return port
+    states = [span.state for span in spans if span.state is not None]
+    if not states:
+        return _with(port, port.port.rate_bytes_per_second, port.stride, active=False, rail=False)
+    last = states[-1]
+    active, stride = any(state.active for state in states), max(state.stride for state in states)
+    return _with(port, last.rate_bytes_per_second, stride, active=active, rail=last.rail)
+
+
+def rail_rates(ports: Sequence[RingPort], history: PortHistory, first_tick: int, end_tick: int) -> Floats:
+    """The data rates of the rails as in `line_rate`: (ports, ticks), or (ports, 1) if none of them changes.
+
+    A port that the history does not know is as it is now.
+    """
+    parts = [
+        [(span.first, _rate_as_rail(span.state)) for span in history.spans(str(port.port.id), first_tick, end_tick)]
+        or [(first_tick, _rate_as_rail(port.port))]
+        for port in ports
+    ]
+    if all(len(each) == 1 for each in parts):
+        return np.array([each[0][1] for each in parts]).reshape(-1, 1)
+    found = np.empty((len(parts), end_tick - first_tick))
+    for row, each in zip(found, parts, strict=True):
+        for begin, rate in each:
+            row[begin - first_tick :] = rate
+    return found
+
+
+def _rate_as_rail(state: Port | PortState | None) -> float:
+    """The data rate of a rail, 0 of anything else; NaN if it is unknown."""
+    if state is None or not state.rail:
+        return 0.0
+    return state.rate_bytes_per_second or np.nan
+
+
+def _with(port: RingPort, rate: float | None, stride: int, *, active: bool, rail: bool) -> RingPort:
+    """The same object if nothing differs, which is nearly always so."""
+    old = port.port
+    if (old.active, old.rail, old.rate_bytes_per_second) != (active, rail, rate):
+        port = replace(port, port=replace(old, active=active, rail=rail, rate_bytes_per_second=rate))
+    return port if port.stride == stride else replace(port, stride=stride)
+
+
+def split_seconds(
+    ports: Sequence[RingPort], history: PortHistory, first: int, end: int, ticks_per_second: int, at_once: int
+) -> Iterator[tuple[int, int, list[RingPort]]]:
+    """Spans of the seconds `first` to `end`, exclusive, of at most `at_once`, with the ports as they were in each.
+
+    The state of a port may only change within a span of one second.
+    """
+    names = [str(port.port.id) for port in ports]
+    edges = history.edges(names, first * ticks_per_second + 1, end * ticks_per_second + 1)
+    changing = {(tick - 1) // ticks_per_second for tick in edges}
+    while first < end:
+        stop = first + 1
+        while stop < min(end, first + at_once) and first not in changing and stop not in changing:
+            stop += 1
+        yield first, stop, ports_during(ports, history, first * ticks_per_second + 1, stop * ticks_per_second + 1)
+        first = stop
+
 
 # Samples read at a time: 20 s of eight ports at 10 ms. More would be no faster and need more memory.
 SAMPLES_AT_ONCE = 16_000
@@ -171,3 +266,115 @@ class RunningTotals:
             self._phases.push_holes()
         if self._jobs:
             self._jobs.push_holes(seconds)
+
+
+MAIN_LANE = 0
+
+
+def read_sampler(ring: RingFile) -> SamplerSnapshot:
+    """Counts of the main sampler."""
+    begin = at.lane_at(MAIN_LANE)
+    words = ring.words[begin : begin + at.LANE_WORDS].tolist()
+    return SamplerSnapshot(
+        interval_seconds=ring.interval_ns / SECOND_NS,
+        ticks=words[at.L_TICKS],
+        missed_ticks=words[at.L_MISSED],
+        clock_steps=words[at.L_CLOCK_STEPS],
+        cpu_seconds=words[at.L_CPU_NS] / SECOND_NS,
+        lateness=_histogram(words, at.L_LATENESS, words[at.L_LATENESS_SUM_NS], LATENESS_BUCKETS),
+        tick_duration=_histogram(words, at.L_DURATION, words[at.L_DURATION_SUM_NS], TICK_DURATION_BUCKETS),
+    )
+
+
+def _histogram(words: list[int], first: int, sum_ns: int, bounds: tuple[float, ...]) -> Histogram:
+    cumulative = tuple(accumulate(words[first : first + at.BUCKET_COUNT]))
+    return Histogram(bounds, cumulative, sum_ns / SECOND_NS)
+
+
+def port_snapshots(
+    ports: Sequence[Port],
+    placed: Sequence[RingPort],
+    rows: Rows,
+    totals: RunningTotals,
+    windows: Sequence[int],
+    resolutions: Resolutions,
+    ring: RingFile,
+) -> tuple[PortSnapshot, ...]:
+    """A snapshot of every port of the fabric, in order; ports without a slot in the ring have no values."""
+    table, counts = totals.table, totals.table.counts
+    strides = np.array([port.stride for port in placed], dtype=np.int64)
+    told = np.array([resolutions.ticks_of(port) == 1 for port in placed], dtype=np.bool_)
+    values = describe_windows(table, rows, strides, told, windows)
+    cumulative = np.cumsum(counts.histogram[rows], axis=2).tolist()
+    sums = counts.moments[rows].tolist()
+    found = {}
+    for index, port in enumerate(placed):
+        row = int(rows[index])
+        found[port.port.id] = PortSnapshot(
+            port=port.port,
+            directions=tuple(
+                DirectionSnapshot(
+                    bytes_total=int(counts.bytes_total[row, way]) if counts.counted[row, way] else None,
+                    active_seconds=float(counts.active_seconds[row, way]),
+                    moments=_moments(port.port, sums[index][way], cumulative[index][way]),
+                    windows=tuple(window[index][way] for window in values),
+                )
+                for way in range(2)
+            ),
+            observed_seconds=float(counts.observed[row]),
+            resets=int(counts.resets[row] + table.replacements[row]),
+            replacements=int(table.replacements[row]),
+            jumps=int(counts.jumps[row]),
+            read_errors=ring.slot_word(port.slot, at.S_ERRORS),
+            uncertain_reads=ring.slot_word(port.slot, at.S_UNCERTAIN),
+            implausible_samples=int(table.implausible[row]),
+            left_alone=ring.slot_word(port.slot, at.S_STATUS) != at.OK,
+            sampling_interval_seconds=port.stride * ring.interval_ns / 1e9,
+            effective_resolution_seconds=resolutions.seconds_of(port),
+            traffic=totals.traffic.of_port(port, row),
+        )
+    return tuple(found.get(port.id) or PortSnapshot(port) for port in ports)
+
+
+def _moments(port: Port, sums: list[float], cumulative: list[int]) -> UtilizationMoments | None:
+    """Sums of utilisation, None until the port's rate is known."""
+    if port.rate_bytes_per_second is None and not cumulative[-1]:
+        return None
+    return UtilizationMoments(
+        utilization_seconds=sums[UTILIZATION],
+        utilization_squared_seconds=sums[UTILIZATION_SQUARED],
+        active_utilization_seconds=sums[ACTIVE_UTILIZATION],
+        active_utilization_squared_seconds=sums[ACTIVE_UTILIZATION_SQUARED],
+        histogram=Histogram(UTILIZATION_BUCKETS, tuple(cumulative), sums[SAMPLED_UTILIZATION]),
+    )
+
+
+def describe_windows(
+    table: PortTable,
+    rows: Rows,
+    strides: npt.NDArray[np.int64],
+    told: npt.NDArray[np.bool_],
+    windows: Sequence[int],
+) -> list[list[list[DirectionStatistics]]]:
+    """The statistics by window, port and direction; None if the counters do not resolve them."""
+    found = describe_directions(
+        np.stack([table.sums.sum(seconds)[rows] for seconds in windows]),
+        np.stack([table.peaks.max(seconds)[rows] for seconds in windows]),
+        strides,
+        told,
+    )
+    numbers = np.stack([found.mean, found.peak, found.duty_cycle, found.burstiness_cv], axis=-1)
+    values = numbers.astype(object)
+    values[np.isnan(numbers)] = None
+    return [
+        [
+            [
+                DirectionStatistics.model_construct(
+                    mean_bytes_per_second=mean, peak_bytes_per_second=peak, duty_cycle_ratio=duty, burstiness_cv=cv
+                )
+                for mean, peak, duty, cv in port
+            ]
+            for port in window
+        ]
+        for window in values.tolist()
+    ]

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.agent.aggregator.options import TIMESCALES_NS, WINDOWS_NS
+from ibpulse.agent.aggregator.snapshot import TIMESCALES_NS, WINDOWS_NS
 from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.alerts import AlertReceiver
 from ibpulse.agent.flightrecorder.captures import Captures

@@ -1,9 +1,15 @@
-"""The lateness of a node: the delay of its steps against those of its peers, from the edges of the steps.
+"""The lateness of a node, from the edges of its steps and those of its peers, and the offsets of clocks.
 
 The ends of a collective coincide on all its members to a fraction of a millisecond, and correct the clocks in band: the
 silence between such an end and the first transmission of the next step is longer by as much as the node is late,
 whatever its clock says. Without any other node, a node that transmits later than it receives computes longer. Stages of
 a pipeline end at different times, so only nodes of one stage are peers.
+
+A node reads its clock at some moment between request and reply. Its clock minus that of the asker is therefore at least
+as much as if it had answered with the reply, and at most as much as if it had answered with the request. The highest
+lower bound and the lowest upper bound of all exchanges count, so a quick request and a quick reply are enough, even if
+never both at the same time. Clocks drift: with every second, each bound is 50 µs less sharp. Bounds are relative to the
+monotonic clock, so that a step of the own clock does not affect them.
 """
 
 from __future__ import annotations

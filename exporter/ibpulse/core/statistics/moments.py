@@ -1,7 +1,10 @@
-"""Time-weighted sums of samples, and the statistics derived from them.
+"""Time-weighted sums of samples, the statistics derived from them, and quantiles.
 
 Sums can be added over seconds, ports and restarts; statistics are computed from them at the end. Each sample is
 weighted by the time it covers; therefore the gauges agree with PromQL over the corresponding counters.
+
+Quantiles equal those of `numpy.quantile` bit for bit, which would import `numpy.ma`: 1 MB of code that the daemon never
+runs.
 """
 
 from __future__ import annotations

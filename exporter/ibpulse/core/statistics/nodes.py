@@ -1,8 +1,8 @@
-"""Finds silences of a job's nodes that are far longer than those between steps, and the first node to stop sending.
+"""Many nodes: the hot rail, rates split into nodes, rails and ports, failovers, and stalls with the first node to stop.
 
-A node that still moves bytes did not stop first. Of the silent ones, the order is known only where the clocks are, and
-where the moments lie further apart than the bounds of the clocks and the samples. Sending decides: a node that stops
-sending still receives what the others send.
+A stall is a silence that is far longer than those between steps. A node that still moves bytes did not stop first. Of
+the silent ones, the order is known only where the clocks are, and where the moments lie further apart than the bounds
+of the clocks and the samples. Sending decides: a node that stops sending still receives what the others send.
 """
 
 from __future__ import annotations

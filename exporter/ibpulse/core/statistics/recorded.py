@@ -1,4 +1,9 @@
-"""Splits a time range into units for resampling, steps or blocks of time, whose sums yield its statistics."""
+"""The rails of a recorded time range, its units (steps or blocks of time), and confidence intervals from these.
+
+Every statistic is a quotient of sums over units, so a resampled run is a weighted sum of units (block bootstrap).
+Because neighbouring units are correlated, units are resampled in groups of consecutive units whose size is the cube
+root of the number of units (Carlstein, 1986), or larger where the units are strongly correlated.
+"""
 
 from __future__ import annotations
 

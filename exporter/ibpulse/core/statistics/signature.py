@@ -1,9 +1,13 @@
-"""Labels traffic as `idle`, `dense_like`, `moe_like` or `unknown`, with a confidence.
+"""Labels traffic as `idle`, `dense_like`, `moe_like` or `unknown`, and detects saturation.
 
 The label expresses similarity, not proof: it measures how close a few statistics of a window are to those of two
 published runs, both fully sharded (FSDP), neither with tokens routed between nodes. `moe_like` therefore means "large
 layers are gathered without a pause", not "experts". A dense model with equally large layers at the same speed has the
 same statistics, so the confidence of either label is limited to `ceiling`. Only `idle` can be certain.
+
+There are two states of saturation. *Saturated*: utilisation is near line rate for half of a window. *MoE saturation*:
+the traffic has resembled the published MoE run for some time, almost continuous and with peaks near the line rate of
+the rails that carry it. That run used 52 % of this line rate when active, and is not saturated in the first sense.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""All statistics of a recorded time range."""
+"""All statistics of a recorded time range.
+
+The wire alone only gives bounds of exposed communication: while it is silent, no communication between nodes is
+exposed, so exposed communication is at most the time in which it is active. If the share of time in which the GPUs
+compute is known as well, the bounds are those of Fréchet for the intersection of two events of known probability.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The statistics of single ports over a time range, separately for each direction."""
+"""Sums and statistics of any time range: of the sum over a node's rails, sample by sample, and of single ports.
+
+The metrics, the summary, the stream and the reports all use these definitions.
+"""
 
 from __future__ import annotations
 

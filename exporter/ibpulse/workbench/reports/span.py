@@ -212,7 +212,7 @@ def _together(owners: Sequence[Mapping[Key, Sequence[tuple[int, int]]]], ticks: 
 
 
 def _over_time(spans: Sequence[StateSpan], ticks: int) -> tuple[Bools, Floats]:
-    """Whether a port is up, and its line rate as in `node_statistics.line_rate`, at each sample: (samples,)."""
+    """Whether a port is up, and its line rate as in `sums.line_rate`, at each sample: (samples,)."""
     up, rates, rate = np.zeros(ticks, dtype=np.bool_), np.zeros(ticks), math.nan
     for span in spans:
         if span.state is not None:

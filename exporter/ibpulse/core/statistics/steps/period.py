@@ -1,6 +1,7 @@
 """Finds the step period of a series of rates: candidates from the periodogram, scored by the autocorrelation.
 
-The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005).
+The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005). The series are equal bins, filled from samples, or from
+counters that are read at irregular times.
 """
 
 from __future__ import annotations

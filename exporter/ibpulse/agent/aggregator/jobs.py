@@ -9,12 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from ibpulse.agent.aggregator.last_minute import StepSearch, StepWatch, plan_search
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.rail_balance import RecentRates, find_fairness
-from ibpulse.agent.aggregator.rolling import RollingSeconds
-from ibpulse.agent.aggregator.snapshot import JobSnapshot, LastTraffic
-from ibpulse.agent.aggregator.traffic import coarsest_rail
+from ibpulse.agent.aggregator.node import RollingSeconds
+from ibpulse.agent.aggregator.snapshot import AggregatorOptions, JobSnapshot, LastTraffic
+from ibpulse.agent.aggregator.steps import StepSearch, StepWatch, plan_search
+from ibpulse.agent.aggregator.traffic import RecentRates, coarsest_rail, find_fairness
 from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.agent.aggregator.rolling import RollingSeconds
+from ibpulse.agent.aggregator.node import RollingSeconds
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, CounterTotal, PortCounters
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats, Rows
