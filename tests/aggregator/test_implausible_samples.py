@@ -120,9 +120,9 @@ def test_a_late_sample_at_the_end_of_a_second_is_counted_once(tmp_path: Path) ->
 def test_a_row_given_to_another_port_forgets_what_no_line_could_carry() -> None:
     table = PortTable(1e6, 10)
     first, second = (RingPort(port(name), 0, 1) for name in (A, B))
-    rows = table.rows_of([first], [A])
+    rows, _ = table.rows_of([first], [A])
     impossible = Merges(NO_MERGES.places, NO_MERGES.counts, np.array([[0, 0, 150]]))
     table.add_merges(rows, impossible, 3, 100, counting=True)
-    assert table.unexplained[rows].tolist() == [4]
+    assert table.counts.unexplained[rows].tolist() == [4]
     # the ring has given the slot of the first port to the second
-    assert table.unexplained[table.rows_of([second], [B])].tolist() == [0]
+    assert table.counts.unexplained[table.rows_of([second], [B])[0]].tolist() == [0]

@@ -129,10 +129,6 @@ def test_jobs_that_share_a_port_have_no_statistics(tmp_path: Path) -> None:
     assert set(play(Player(tmp_path), 4, lambda _: [A, job("c", 1), B])) == {"b"}
 
 
-def test_a_job_without_known_ports_has_no_statistics(tmp_path: Path) -> None:
-    assert play(Player(tmp_path), 4, lambda _: [job("c")]) == {}
-
-
 def test_other_ports_begin_new_statistics(tmp_path: Path) -> None:
     found = play(Player(tmp_path), 8, lambda second: [job("a", 0, 1) if second < 7 else job("a", 2)])
     assert found["a"].active_bytes_per_second == pytest.approx(8e9, rel=1e-6)
@@ -158,11 +154,6 @@ def test_a_job_has_nothing_of_the_one_that_ended_before(tmp_path: Path) -> None:
     assert found["b"].active_bytes_per_second == pytest.approx(12e9, rel=1e-6)
 
 
-def test_only_rails_count(tmp_path: Path) -> None:
-    found = play(Player(tmp_path, storage=1), 6, lambda _: [A])
-    assert found["a"].active_bytes_per_second == pytest.approx(5e9, rel=1e-6)
-
-
 def test_the_first_eight_jobs_keep_their_statistics(tmp_path: Path) -> None:
     """A node of 4 ports has at most 4 jobs with ports of their own; others have ports that the node does not know."""
     many = [job(f"{number:02}", number) for number in range(3, 12)]
@@ -177,19 +168,13 @@ def test_one_id_of_two_schedulers_is_one_series(tmp_path: Path) -> None:
     assert [each.job_id for each in found] == ["a"]
 
 
-def test_a_node_without_jobs_has_none(tmp_path: Path) -> None:
-    player = Player(tmp_path)
-    assert player.snapshot(1, None).job_statistics == ()
-    assert player.snapshot(2, None).jobs is None
-
-
 def test_the_step_of_a_job_is_searched_where_the_job_ran(tmp_path: Path) -> None:
     """Not in the traffic of the job that had the ports before."""
     ring = Ring.create(tmp_path, port(NAMES[0]))
     totals = JobTotals(ring.reader, AggregatorOptions())
     rail = RingPort(ring.fabric.ports[0], 0, 1)
     table = PortTable(1e6, 60)
-    rates = RecentRates([rail], table.rows_of([rail], NAMES), table)
+    rates = RecentRates([rail], table.rows_of([rail], NAMES)[0], table)
     totals.follow([job("a", 0)], 100)
     windows = [totals.conclude([rail], rates, [1], second, 0)[0][1].window_ns for second in (105, 10_000)]
     assert windows == [5 * SECOND_NS, AggregatorOptions().traffic_window_ns]

@@ -55,16 +55,6 @@ def test_duty_and_active_mean_of_a_square_wave(tmp_path: Path) -> None:
     assert window.transmit_bytes_per_second == pytest.approx(40e9 * 0.99 / 4.99)
 
 
-def test_variation_depends_on_the_time_scale(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    # 2 ticks at 30, 3 ticks at 10, again and again: every bin of 50 ms holds one period
-    found = summed(ring, mlx5_0=(lambda tick: 30e9 if (tick - 1) % 5 < 2 else 10e9, IDLE))
-    at_10ms, at_50ms, at_100ms, at_1s = found.node[0].burstiness_cv.values()
-    levels = np.array([30, 30, 10, 10, 10])
-    assert at_10ms == pytest.approx(levels.std() / levels.mean(), rel=2e-3)
-    assert [at_50ms, at_100ms, at_1s] == [pytest.approx(0, abs=1e-6)] * 3
-
-
 def test_missing_data_of_one_rail_is_missing_for_the_node(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port(A), port(B))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
@@ -122,13 +112,6 @@ def test_a_node_without_rails_has_no_sums(tmp_path: Path) -> None:
     assert window.bandwidth_peak_bytes_per_second is None
     assert window.duty_cycle_ratio is None
     assert [*window.burstiness_cv.values()] == [None] * 4
-
-
-def test_an_idle_node_has_duty_zero_and_no_active_mean(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    window = summed(ring, mlx5_0=(IDLE, IDLE)).node[0]
-    assert (window.duty_cycle_ratio, window.bandwidth_peak_bytes_per_second) == (0.0, 0.0)
-    assert window.bandwidth_active_mean_bytes_per_second is None
 
 
 def test_what_was_sampled_before_an_interval_was_lengthened_is_no_window() -> None:

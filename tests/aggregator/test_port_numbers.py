@@ -59,12 +59,6 @@ def test_moments_of_constant_traffic_are_its_utilisation_times_time(tmp_path: Pa
     assert found.directions[1].active_seconds == 0
 
 
-def test_bytes_are_utilisation_times_rate(tmp_path: Path) -> None:
-    found = sampled(tmp_path, (square(30e9, 7, 11), constant(1e9)))
-    for way in range(2):
-        assert found.directions[way].bytes_total == pytest.approx(moments_of(found, way).utilization_seconds * RATE)
-
-
 def test_another_device_under_the_name_begins_at_0(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, replace(port(A), device=DeviceIdentity("a")))
     aggregator = Aggregator(ring.reader, AggregatorOptions())
@@ -99,18 +93,6 @@ def test_twenty_percent_on_has_duty_one_fifth_and_a_variation_of_two(tmp_path: P
     assert np.sqrt(variance) / mean == pytest.approx(2.0, rel=0.005)
 
 
-def test_two_levels_of_active_traffic_have_their_variation(tmp_path: Path) -> None:
-    found = sampled(tmp_path, (lambda tick: 30e9 if tick % 2 else 10e9, IDLE), 10)
-    # both levels stand for half the time: sigma / mu = 10 / 20
-    assert found.directions[0].windows[0].burstiness_cv == pytest.approx(0.5, rel=1e-3)
-
-
-def test_the_threshold_parts_active_from_inactive(tmp_path: Path) -> None:
-    found = sampled(tmp_path, (constant(0.1e9), constant(0.11e9)))
-    assert [side.windows[0].duty_cycle_ratio for side in found.directions] == [0.0, 1.0]
-    assert found.directions[0].windows[0].burstiness_cv is None
-
-
 def test_every_sample_is_in_the_histogram(tmp_path: Path) -> None:
     found = sampled(tmp_path, (square(0.45 * RATE, 25, 75), IDLE), 4)
     histogram = moments_of(found).histogram
@@ -122,13 +104,6 @@ def test_every_sample_is_in_the_histogram(tmp_path: Path) -> None:
     assert histogram.total == pytest.approx(99 * 0.45)
 
 
-def test_rates_use_the_measured_time(tmp_path: Path) -> None:
-    found = sampled(tmp_path, (constant(20e9), IDLE), late_ns=lambda tick: (tick * 7919) % 4_000_000)
-    window = found.directions[0].windows[0]
-    assert window.peak_bytes_per_second == pytest.approx(20e9, rel=1e-6)
-    assert window.burstiness_cv == pytest.approx(0, abs=1e-6)
-
-
 def test_missing_samples_are_excluded_but_their_bytes_are_counted(tmp_path: Path) -> None:
     found = sampled(tmp_path, (constant(20e9), IDLE), holes=range(120, 170))
     assert found.directions[0].bytes_total == pytest.approx(20e9 * 2.99)
@@ -138,13 +113,6 @@ def test_missing_samples_are_excluded_but_their_bytes_are_counted(tmp_path: Path
     assert window.peak_bytes_per_second == pytest.approx(20e9)
     assert (window.duty_cycle_ratio, window.burstiness_cv) == (1.0, pytest.approx(0, abs=1e-6))
     assert moments_of(found).histogram.cumulative[-1] == 299 - 51
-
-
-def test_missing_data_across_the_end_of_a_second_loses_no_bytes(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
-    ring.write(A, (constant(20e9), IDLE), 1, 400, holes=range(195, 310))
-    assert follow(ring, aggregator, 1, 4).ports[0].directions[0].bytes_total == pytest.approx(20e9 * 3.99)
 
 
 def test_an_unread_counter_is_missing_for_the_port_but_not_for_the_other_total(tmp_path: Path) -> None:
@@ -159,14 +127,6 @@ def test_a_counter_that_was_never_read_has_no_total(tmp_path: Path) -> None:
     assert [side.bytes_total for side in found.directions] == [None, 0]
     assert found.directions[0].windows[0].peak_bytes_per_second is None
     assert found.directions[1].windows[0].duty_cycle_ratio is None
-
-
-def test_a_reset_is_counted_and_makes_no_traffic(tmp_path: Path) -> None:
-    found = sampled(tmp_path, (constant(20e9), constant(10e9)), resets={150, 250}, start=(10**12, 10**12))
-    assert found.resets == 2
-    assert found.directions[0].bytes_total == pytest.approx(20e9 * (2.99 - 0.02))
-    assert found.directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9)
-    assert found.observed_seconds == pytest.approx(2.99 - 0.02)
 
 
 @pytest.mark.parametrize("stride", [2, 3, 7, 150])
@@ -185,13 +145,6 @@ def test_a_strided_port_has_the_same_sums_as_any_other(tmp_path: Path, stride: i
     assert port_found.directions[0].bytes_total == pytest.approx(20e9 * seen / 100)
     assert port_found.sampling_interval_seconds == pytest.approx(stride * 0.01)
     assert port_found.directions[0].windows[0].burstiness_cv == pytest.approx(0, abs=1e-6)
-
-
-def test_one_sample_of_a_strided_port_has_no_variation(tmp_path: Path) -> None:
-    found = sampled(tmp_path, (constant(20e9), IDLE), 2, stride=5, holes=range(15, 400))
-    assert found.observed_seconds == pytest.approx(0.05)
-    assert found.directions[0].windows[0].peak_bytes_per_second == pytest.approx(20e9)
-    assert found.directions[0].windows[0].burstiness_cv is None
 
 
 def test_a_port_that_is_not_active_has_nothing_but_totals(tmp_path: Path) -> None:
@@ -248,13 +201,6 @@ def test_effective_resolution_is_measured_port_after_port(tmp_path: Path) -> Non
     )
     assert 1 <= sum(value is None for value in first) < 6
     assert last == [pytest.approx(0.04), pytest.approx(0.03), *[pytest.approx(0.04)] * 4]
-
-
-def test_effective_resolution_of_a_strided_port_is_measured_on_its_own_samples(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    aggregator = Aggregator(ring.reader, AggregatorOptions())
-    ring.write(A, (constant(20e9), IDLE), 1, 6600, stride=7)
-    assert update(ring, aggregator, 65).ports[0].effective_resolution_seconds == pytest.approx(0.07)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

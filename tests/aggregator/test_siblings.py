@@ -73,7 +73,7 @@ def last(path: Path, flows: Mapping[str, Traffic], seconds: int, jobs: Callable[
 
 
 def rails(snapshot: Snapshot) -> dict[str, RailStatistics]:
-    return {str(one.port.id): one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
+    return {str(one.port.id): one.balance for one in snapshot.ports if one.balance}
 
 
 def idle(snapshot: Snapshot) -> list[str]:
@@ -118,19 +118,6 @@ def test_a_rail_that_two_jobs_share_is_compared_with_none_of_their_own(tmp_path:
     found = last(tmp_path, traffic(BUSY, BUSY, mlx5_3=QUIET), 12, lambda _: [A, job("b", *range(3, 8))])
     assert idle(found) == []
     assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(1.0)
-
-
-def test_one_job_on_all_rails_has_the_numbers_of_none(tmp_path: Path) -> None:
-    flows = traffic(BUSY, constant(19e9), mlx5_2=QUIET, mlx5_6=constant(5e9))
-    alone = last(tmp_path / "none", flows, 12, lambda _: None)
-    cases: Mapping[str, Callable[[int], Jobs]] = {
-        "one": lambda _: [ALL],
-        "began": lambda second: [ALL] if second > 6 else [],
-        "shared": lambda _: [ALL, job("d", *range(8))],
-    }
-    for name, jobs in cases.items():
-        found = last(tmp_path / name, flows, 12, jobs)
-        assert (rails(found), found.rails, found.traffic) == (rails(alone), alone.rails, alone.traffic)
 
 
 def test_the_end_of_one_job_moves_no_number_of_the_rails_of_the_other(tmp_path: Path) -> None:
@@ -196,8 +183,6 @@ def test_a_port_that_is_not_a_rail_shifts_no_rail_into_another_group(tmp_path: P
         ring.write(name, (constant(rate), QUIET), 1, ring.now_after(5))
     jobs = [job("a", 3, 1), job("b", 2, 4)]
     found = Aggregator(ring.reader, AggregatorOptions()).update(ring.fabric, ring.now_after(5), jobs=jobs)
-    shares = {
-        one.port.id.device: one.traffic.rail.rail_share_ratio for one in found.ports if one.traffic and one.traffic.rail
-    }
+    shares = {one.port.id.device: one.balance.rail_share_ratio for one in found.ports if one.balance}
     assert shares == pytest.approx({"mlx5_1": 0.75, "mlx5_2": 0.5, "mlx5_3": 0.25, "mlx5_4": 0.5})
     assert found.traffic.concluded.rail_fairness_ratio == pytest.approx(4 / (2 / (12**2 / (2 * 90)) + 2 / 1))

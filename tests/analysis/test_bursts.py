@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.core.statistics.steps.runs import (
-    BURST,
     HOLE,
     RunLengths,
     Runs,
@@ -21,8 +20,6 @@ from ibpulse.core.statistics.steps.runs import (
     start_runs,
     survival_quantile,
 )
-from ibpulse.workbench.simulate.timeline import Schedule
-from ibpulse.workbench.simulate.workloads import Square
 
 TICK = 0.01
 PLAIN = Thresholds(1.0, 1.0)
@@ -134,20 +131,6 @@ def test_scaling_rates_and_thresholds_scales_only_the_bytes(values: list[float],
     np.testing.assert_allclose(one.moved_bytes * factor, many.moved_bytes, rtol=1e-9)
 
 
-def test_one_or_two_missing_samples_do_not_end_a_run() -> None:
-    for hole in ([NAN], [NAN, NAN]):
-        runs = split([0, 5, 5, *hole, 5, 0, *hole, 0, 0, 5])
-        assert runs.seconds[runs.bursts()].tolist() == pytest.approx([TICK * (3 + len(hole))])
-        assert runs.seconds[runs.gaps()].tolist() == pytest.approx([TICK * (3 + len(hole))])
-        assert runs.moved_bytes[runs.bursts()].tolist() == pytest.approx([5 * TICK * (3 + len(hole))])
-
-
-def test_between_a_burst_and_a_gap_the_end_is_in_the_middle_of_the_hole() -> None:
-    runs = split([0, 5, NAN, NAN, 0, 0, NAN, 5])
-    assert runs.seconds[runs.bursts()].tolist() == pytest.approx([2 * TICK])
-    assert runs.seconds[runs.gaps()].tolist() == pytest.approx([4 * TICK])
-
-
 def test_three_missing_samples_cut_off_a_run() -> None:
     runs = split([0, 5, 5, NAN, NAN, NAN, 5, 0, 5, 0])
     assert runs.seconds[runs.bursts()].tolist() == [TICK]
@@ -162,43 +145,10 @@ def test_the_last_run_of_a_series_is_cut_off_by_its_end() -> None:
     assert (lengths.seconds.tolist(), lengths.ended.tolist()) == (pytest.approx([TICK, 2 * TICK]), [True, False])
 
 
-def test_the_first_run_ever_seen_is_censored() -> None:
-    runs = split([5, 5, 0, 0, 0, 5])
-    assert not runs.bursts().any()
-    assert runs.seconds[runs.gaps()].tolist() == pytest.approx([3 * TICK])
-
-
-def test_hysteresis_joins_bursts_over_a_dip_that_stays_above_the_low_threshold() -> None:
-    values = [0, 3, 1.5, 3, 0]
-    joined = split(values, HYSTERESIS)
-    assert joined.seconds[joined.bursts()].tolist() == pytest.approx([3 * TICK])
-    parted = split(values, Thresholds(2.0, 2.0))
-    assert parted.seconds[parted.bursts()].tolist() == pytest.approx([TICK, TICK])
-
-
-def test_after_a_long_hole_a_tick_between_the_thresholds_is_in_a_gap() -> None:
-    values = np.array([[3.0, NAN, NAN, NAN, 1.5]])
-    state, runs = split_runs(start_runs(1), values, np.full(values.shape, TICK), HYSTERESIS)
-    assert state.label.tolist() != [BURST]
-    assert runs.idle_seconds.tolist() == [TICK]
-
-
 def test_bursts_after_a_gap_are_counted_immediately_and_per_row() -> None:
     rates = np.array([[0, 5, 0, 5], [5, 5, NAN, 5], [NAN, 0, NAN, 5]])
     _, runs = split_runs(start_runs(3), rates, np.full(rates.shape, TICK), PLAIN)
     assert runs.began.tolist() == [2, 0, 1]
-
-
-def test_rows_do_not_touch_each_other() -> None:
-    rates = np.array([[0.0, 5, 5, 0], [5.0, 0, 5, 5]])
-    _, runs = split_runs(start_runs(2), rates, np.full(rates.shape, TICK), PLAIN)
-    assert runs.seconds[runs.bursts(0)].tolist() == pytest.approx([2 * TICK])
-    assert not runs.bursts(1).any()
-    assert runs.seconds[runs.gaps(1)].tolist() == pytest.approx([TICK])
-
-
-def test_a_tick_at_the_threshold_is_not_in_a_burst() -> None:
-    assert split([0, 1.0, 0]).busy_seconds.tolist() == [0.0]
 
 
 @pytest.mark.parametrize("shape", [(0, 10), (2, 0), (0, 0)])
@@ -206,16 +156,6 @@ def test_no_rows_and_no_ticks_end_nothing(shape: tuple[int, int]) -> None:
     state, runs = split_runs(start_runs(shape[0]), np.zeros(shape), np.zeros(shape), PLAIN)
     assert len(runs.row) == 0
     assert state.label.tolist() == [HOLE] * shape[0]
-
-
-def test_a_square_wave_has_its_bursts_gaps_and_bytes() -> None:
-    schedule = Schedule(Square(period_ns=100_000_000, duty=0.3, rate_bytes_per_second=10e9), rails=1)
-    rates = schedule.truth(0, 2_000_000_000).bytes_per_second[None]
-    _, runs = split_runs(start_runs(1), rates, np.full(rates.shape, TICK), Thresholds(0.1e9, 0.1e9))
-    np.testing.assert_allclose(runs.seconds[runs.bursts()], 0.03)
-    np.testing.assert_allclose(runs.seconds[runs.gaps()], 0.07)
-    np.testing.assert_allclose(runs.moved_bytes[runs.bursts()], 0.03 * 20e9)
-    assert int(runs.began[0]) == 19
 
 
 @pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (-1.0, 1.0)])

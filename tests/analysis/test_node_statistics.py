@@ -99,22 +99,6 @@ def test_the_sums_of_groups_are_those_of_each_group_alone(seed: int, sizes: list
         begin += size
 
 
-def test_the_sum_of_each_group_is_that_of_its_known_samples() -> None:
-    rates = np.arange(5 * 2 * 3 * TICKS, dtype=float).reshape(5, 2, 3, TICKS) * 1e6
-    rates[1, 0, 0, 7] = rates[4, :, 2] = np.nan
-    found = sum_groups(seconds_of(rates), [2, 0, 3])
-    first, last = rates[:2].sum(axis=0), np.nansum(rates[2:], axis=0)
-    first[:, 0, 7] = 0.0
-    np.testing.assert_array_equal(found.directions, np.stack([first, np.zeros_like(first), last], axis=1))
-    assert np.argwhere(~found.good[0]).tolist() == [[0, 7]]
-    assert (found.good[1].any(), found.good[2].all()) == (False, True)
-    np.testing.assert_allclose(found.measured, TICK * found.good)
-    sums = sum_seconds(found, THRESHOLD)
-    np.testing.assert_allclose(sums[..., OBSERVED], [[0.99, 1.0, 1.0], [0.0] * 3, [1.0] * 3])
-    np.testing.assert_allclose(sums[0, :, TRANSMIT], TICK * first[0].sum(axis=-1))
-    np.testing.assert_allclose(sums[2, :, RECEIVE], TICK * last[1].sum(axis=-1))
-
-
 def test_without_rails_nothing_is_known() -> None:
     node = sum_rails(seconds_of(np.zeros((0, 2, 2, TICKS))))
     assert not node.good.any()
@@ -204,12 +188,6 @@ def test_one_active_bin_has_no_variation() -> None:
     bandwidth = np.zeros((1, TICKS))
     bandwidth[0, 3] = GB
     assert np.isnan(describe(node_of(bandwidth)).burstiness_cv).all()
-
-
-def test_silence_has_a_duty_cycle_and_no_active_mean() -> None:
-    found = describe(node_of(np.zeros((2, TICKS))))
-    assert (found.duty_cycle, found.mean, found.peak) == (0.0, 0.0, 0.0)
-    assert np.isnan([found.active_mean, found.peak_to_mean]).all()
 
 
 def test_the_line_rate_is_the_sum_over_all_rails_whatever_they_carry() -> None:

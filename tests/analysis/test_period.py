@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ibpulse.core.statistics.steps import period
 from ibpulse.core.statistics.steps.period import (
     BIN_SECONDS,
-    PeriodOptions,
     StepPeriod,
     bandwidth_bins,
     choose_bin_seconds,
@@ -208,18 +208,14 @@ def test_a_small_ripple_on_a_steady_rate_is_not_searched() -> None:
     assert find_period(100 + 20 * ripple).seconds == pytest.approx(1.0, rel=2e-3)
 
 
-def test_a_rejected_candidate_still_reports_its_score() -> None:
+def test_a_rejected_candidate_still_reports_its_score(monkeypatch: pytest.MonkeyPatch) -> None:
     values = bins_of(MOE, 30)
     score = find_period(values).score
     assert 0.4 < score < 1
-    refused = find_period(values, options=PeriodOptions(least_score=0.99))
+    monkeypatch.setattr(period, "MIN_SCORE", 0.99)
+    refused = find_period(values)
     assert np.isnan(refused.seconds)
     assert refused.score == score
-
-
-def test_without_peaks_above_the_percentile_there_is_no_candidate() -> None:
-    found = find_period(bins_of(MOE, 30), options=PeriodOptions(percentile=100.0))
-    assert np.isnan(found.seconds)
 
 
 @settings(max_examples=20)
@@ -247,12 +243,6 @@ def test_unknown_bins_of_a_rail_take_the_mean_of_the_others() -> None:
     one[100:200] = np.nan
     other[300:400] = np.nan
     assert find_rails_period([one, other], BIN_SECONDS) == find_period(wave)
-
-
-def test_without_rails_there_is_no_period() -> None:
-    found = find_rails_period([], BIN_SECONDS)
-    assert np.isnan(found.seconds)
-    assert found.score == 0.0
 
 
 @pytest.mark.parametrize(("coarsest", "expected"), [(1, 0.05), (2, 0.05), (3, 0.06), (10, 0.2)])

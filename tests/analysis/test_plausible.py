@@ -290,17 +290,6 @@ def test_traffic_that_no_line_could_carry_is_left_as_it_is_and_named() -> None:
     assert len(found.merges.unexplained) == 40
 
 
-def test_a_link_that_trained_up_merges_nothing() -> None:
-    found = late([0.0, 0.0, 2.0, 2.0, 2.0], LineRate((LINE, 2 * LINE), (1,)))
-    np.testing.assert_allclose(found.bytes_per_second[0, 0, 1:] / LINE, [0, 0, 2, 2, 2])
-    assert not found.merges
-
-
-@pytest.mark.parametrize("line", [LineRate(), LineRate.of(None)])
-def test_without_a_line_rate_nothing_is_implausible(line: LineRate) -> None:
-    assert not late([0.0, 50.0], line).merges
-
-
 def test_a_peak_is_the_rate_where_its_time_is_certain_and_otherwise_the_least_that_it_can_be() -> None:
     steps = uncertainty_steps(np.array([0, 199_000, 200_000, 1_000_000, 10**15]), np.full(5, INTERVAL), INTERVAL)
     assert steps.tolist() == [1, 10, 11, 51, 65535]

@@ -10,30 +10,27 @@ from hypothesis import strategies as st
 from ibpulse.core.statistics.signature import (
     MoeSaturationOptions,
     MoeSaturationState,
+    Saturation,
     SaturationOptions,
-    SaturationState,
     Signature,
     advance_moe_saturation,
-    advance_saturation,
     resembles_moe_saturation,
     seconds_above,
-    start_saturation,
 )
 
 OPTIONS = SaturationOptions(window_seconds=5)
 MOE = MoeSaturationOptions(hold_seconds=10, release_seconds=3)
 
 
-def run(per_second: np.ndarray, options: SaturationOptions = OPTIONS) -> list[SaturationState]:
-    """States after each second of utilisation (seconds, ticks) of one row, NaN where data is missing."""
-    tick = 1 / per_second.shape[1]
-    state = start_saturation(1, options)
-    states = []
+def run(per_second: np.ndarray) -> list[tuple[bool, float]]:
+    """State and seconds after each second of utilisation (seconds, ticks) of one row, NaN where data is missing."""
+    tick, found, states = 1 / per_second.shape[1], Saturation(OPTIONS), []
+    found.fit_rows(1)
     for utilization in per_second:
         measured = np.where(np.isnan(utilization), 0.0, tick)
-        above = seconds_above(utilization, measured, options.level)
-        state = advance_saturation(state, np.array([above]), np.array([measured.sum()]), options)
-        states.append(state)
+        above = seconds_above(utilization, measured, OPTIONS.level)
+        found.advance(np.array([above]), np.array([measured.sum()]))
+        states.append((bool(found.saturated[0]), float(found.saturated_seconds[0])))
     return states
 
 
@@ -44,45 +41,58 @@ def test_saturated_is_where_the_upper_median_of_the_window_reaches_the_level(lev
     samples = np.array(levels)
     last = np.sort(samples[-5:].ravel())
     # of an even number of samples half are at or above the upper median
-    assert bool(run(samples)[-1].saturated[0]) == (last[len(last) // 2] >= OPTIONS.level)
+    assert run(samples)[-1][0] == (last[len(last) // 2] >= OPTIONS.level)
 
 
 def test_a_busy_link_is_saturated_once_half_a_window_was_seen() -> None:
     states = run(np.full((8, 10), 0.95))
-    assert [bool(state.saturated[0]) for state in states] == [False, False, True, True, True, True, True, True]
-    assert states[-1].saturated_seconds[0] == pytest.approx(6.0)
+    assert [saturated for saturated, _ in states] == [False, False, True, True, True, True, True, True]
+    assert states[-1][1] == pytest.approx(6.0)
 
 
 def test_a_link_that_is_full_for_less_than_half_of_the_time_is_not_saturated() -> None:
-    assert not run(np.tile([0.99, 0.99, 0.3, 0.3, 0.3], (10, 2)))[-1].saturated[0]
+    assert not run(np.tile([0.99, 0.99, 0.3, 0.3, 0.3], (10, 2)))[-1][0]
 
 
 def test_the_state_ends_when_the_window_has_moved_on() -> None:
     states = run(np.concatenate((np.full((5, 10), 0.95), np.zeros((5, 10)))))
-    assert [bool(state.saturated[0]) for state in states[5:]] == [True, True, False, False, False]
+    assert [saturated for saturated, _ in states[5:]] == [True, True, False, False, False]
 
 
 def test_missing_data_is_not_observed_and_too_much_of_it_gives_no_answer() -> None:
     samples = np.full((5, 10), 0.95)
     samples[:, :4] = np.nan
     states = run(samples)
-    assert states[-1].saturated[0]
+    assert states[-1][0]
     samples[:, :6] = np.nan
-    assert not run(samples)[-1].saturated[0]
+    assert not run(samples)[-1][0]
 
 
 def test_only_observed_time_counts_as_saturated_time() -> None:
     samples = np.full((5, 10), 0.95)
     samples[4, :5] = np.nan
     states = run(samples)
-    assert states[4].saturated_seconds[0] - states[3].saturated_seconds[0] == pytest.approx(0.5)
+    assert states[4][1] - states[3][1] == pytest.approx(0.5)
 
 
-def test_rows_are_judged_one_by_one() -> None:
-    state = start_saturation(2, OPTIONS)
+def test_rows_are_independent_and_new_ones_begin_at_zero() -> None:
+    found = Saturation(OPTIONS)
+    found.fit_rows(2)
     for _ in range(5):
-        state = advance_saturation(state, np.array([0.9, 0.1]), np.ones(2), OPTIONS)
-    assert state.saturated.tolist() == [True, False]
+        found.advance(np.array([0.9, 0.1]), np.ones(2))
+    assert found.saturated.tolist() == [True, False]
+    found.fit_rows(3, [0])
+    assert (found.saturated.tolist(), found.saturated_seconds.tolist()) == ([False] * 3, [0.0] * 3)
+    found.advance(np.ones(3), np.ones(3))
+    assert not found.saturated.any()
+
+
+def test_without_counting_only_the_state_advances() -> None:
+    found = Saturation(OPTIONS)
+    found.fit_rows(1)
+    for _ in range(5):
+        found.advance(np.ones(1), np.ones(1), counting=False)
+    assert (found.saturated.tolist(), found.saturated_seconds.tolist()) == ([True], [0.0])
 
 
 def test_time_above_the_level_includes_the_level_and_excludes_missing_data() -> None:

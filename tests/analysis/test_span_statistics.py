@@ -220,12 +220,6 @@ def test_a_rate_is_assumed_until_it_is_known() -> None:
     assert (found.line, found.peak_utilization) == (pytest.approx(3 * LINE), pytest.approx(40 * GB / (2 * LINE)))
 
 
-def test_a_line_rate_that_does_not_change_is_exact() -> None:
-    found = describe(wave(10 * GB, 20, 30, 40, rails=3))
-    assert found.line == 3 * 2 * LINE
-    assert found.peak_utilization == found.node.peak / found.line
-
-
 def test_missing_data_is_counted_in_runs() -> None:
     rates = wave(10 * GB, 20, 30, 40)
     rates[0, 0, 100:105] = rates[0, 1, 1000:1050] = np.nan

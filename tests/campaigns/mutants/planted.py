@@ -204,18 +204,18 @@ PLANTED = (
         AGGREGATOR + "ports.py",
         """\
         if counting:
-            np.add.at(self.implausible""",
+            np.add.at(self.counts.implausible""",
         """\
         if True:
-            np.add.at(self.implausible""",
+            np.add.at(self.counts.implausible""",
         "ibpulse_port_implausible_samples_total starts above 0 after a restart",
         ("tests/aggregator/test_implausible_samples.py",),
     ),
     Fault(
         "notice-of-another-port",
         AGGREGATOR + "ports.py",
-        "self.implausible[row] = self.unexplained[row] = 0",
-        "self.implausible[row] = 0",
+        "for array in vars(self).values():\n            array[row] = 0",
+        "self.until[row] = self.bytes_total[row] = 0",
         "a notice says that a new port exceeds its line rate, because an earlier port did",
         ("tests/aggregator/test_implausible_samples.py",),
     ),

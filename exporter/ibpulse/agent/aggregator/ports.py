@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,14 @@ import numpy.typing as npt
 from ibpulse.agent.aggregator.node import RollingSeconds
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, CounterTotal, PortCounters
 from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.statistics import DirectionStatistics
 from ibpulse.core.arrays import Bools, Counts, Floats, Rows
 from ibpulse.core.model import CounterReading, DeviceIdentity, Fabric, Port, PortId, PortReadings
 from ibpulse.core.ring.spans import RingPort, StrideGroup
 from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.plausible import Merges
 from ibpulse.core.statistics.rates import Bound, increase
-from ibpulse.core.statistics.sums import OBSERVED, PORT_FIELDS, Seconds, sum_directions
+from ibpulse.core.statistics.sums import OBSERVED, PORT_FIELDS, Seconds, describe_directions, sum_directions
 
 WAIT_FILE = "port_xmit_wait"
 INFINIBAND = "InfiniBand"
@@ -115,58 +116,42 @@ def find_replaced(now: Mapping[Name, DeviceIdentity], known: dict[Name, DeviceId
     return replaced
 
 
-Number = TypeVar("Number", bound=np.generic)
-
-
-@dataclass(slots=True)
 class PortCounts:
     """The counters of ports: arrays with one row per port. Each sample is added once, so that none ever decreases.
 
     `until` is the newest tick that was added. `last` is the last value of each byte counter, read at `last_tick`, and
-    `counted` whether there ever was one.
+    `counted` whether there ever was one. `replacements` counts how often another device took the name of the port,
+    which begins all counters anew; they are not in the `resets`. `unexplained` is the last second with a sample that is
+    above the line rate and cannot be merged, 0 if there was none. `ends` are the values of the byte counters, in bytes,
+    when they were last read in whole seconds.
     """
 
-    until: Counts
-    bytes_total: Counts
-    resets: Counts
-    jumps: Counts
-    counted: Bools
-    observed: Floats
-    active_seconds: Floats
-    moments: Floats
-    histogram: Counts
-    last: npt.NDArray[np.uint64]
-    last_tick: Counts
-    last_known: Bools
+    def __init__(self) -> None:
+        self.until: Counts = np.zeros(0, dtype=np.int64)
+        self.bytes_total: Counts = np.zeros((0, 2), dtype=np.int64)
+        self.resets: Counts = np.zeros(0, dtype=np.int64)
+        self.replacements: Counts = np.zeros(0, dtype=np.int64)
+        self.jumps: Counts = np.zeros(0, dtype=np.int64)
+        self.counted: Bools = np.zeros((0, 2), dtype=np.bool_)
+        self.observed: Floats = np.zeros(0)
+        self.active_seconds: Floats = np.zeros((0, 2))
+        self.moments: Floats = np.zeros((0, 2, 5))
+        self.histogram: Counts = np.zeros((0, 2, len(BOUNDS) + 1), dtype=np.int64)
+        self.last: npt.NDArray[np.uint64] = np.zeros((0, 2), dtype=np.uint64)
+        self.last_tick: Counts = np.zeros((0, 2), dtype=np.int64)
+        self.last_known: Bools = np.zeros((0, 2), dtype=np.bool_)
+        self.ends: Floats = np.zeros((0, 2))
+        self.implausible: Counts = np.zeros(0, dtype=np.int64)
+        self.unexplained: Counts = np.zeros(0, dtype=np.int64)
 
-    @classmethod
-    def empty(cls) -> PortCounts:
-        """Those of no port."""
-        return cls(
-            until=np.zeros(0, dtype=np.int64),
-            bytes_total=np.zeros((0, 2), dtype=np.int64),
-            resets=np.zeros(0, dtype=np.int64),
-            jumps=np.zeros(0, dtype=np.int64),
-            counted=np.zeros((0, 2), dtype=np.bool_),
-            observed=np.zeros(0),
-            active_seconds=np.zeros((0, 2)),
-            moments=np.zeros((0, 2, 5)),
-            histogram=np.zeros((0, 2, len(BOUNDS) + 1), dtype=np.int64),
-            last=np.zeros((0, 2), dtype=np.uint64),
-            last_tick=np.zeros((0, 2), dtype=np.int64),
-            last_known=np.zeros((0, 2), dtype=np.bool_),
-        )
-
-    def _arrays(self) -> list[npt.NDArray[Any]]:
-        return [getattr(self, name) for name in self.__slots__]
-
-    def with_row(self) -> PortCounts:
-        """The same with an additional port."""
-        return PortCounts(*map(_with_row, self._arrays()))
+    def add_row(self) -> None:
+        """Make room for an additional port."""
+        for name, array in vars(self).items():
+            setattr(self, name, np.concatenate([array, np.zeros((1, *array.shape[1:]), dtype=array.dtype)]))
 
     def clear_row(self, row: int) -> None:
         """Begin a port at 0."""
-        for array in self._arrays():
+        for array in vars(self).values():
             array[row] = 0
 
     def take_fresh(self, rows: Rows, ticks: Counts, ends: Counts) -> Bools | None:
@@ -209,11 +194,6 @@ class PortCounts:
         """Count the chosen samples, which have these sums."""
         self.observed[rows] += sums[:, 0, :, OBSERVED].sum(axis=-1)
         self.active_seconds[rows] += sums[..., moments.SECONDS].sum(axis=-1)
-        self._add_utilization(rows, ports, seconds, chosen, sums)
-
-    def _add_utilization(
-        self, rows: Rows, ports: Sequence[RingPort], seconds: Seconds, chosen: Bools, active: Floats
-    ) -> None:
         data_rates = [port.port.rate_bytes_per_second for port in ports]
         rated = np.flatnonzero([value is not None for value in data_rates])
         if not len(rated):
@@ -222,7 +202,7 @@ class PortCounts:
         mine, chosen = rows[rated], chosen[rated]
         rate = seconds.bytes_per_second[rated]
         every = moments.weighted_sums(rate, seconds.seconds[rated], chosen).sum(axis=2)
-        busy = active[rated].sum(axis=2)
+        busy = sums[rated].sum(axis=2)
         self.moments[mine, :, UTILIZATION] += every[..., moments.FIRST] / data_rate
         self.moments[mine, :, UTILIZATION_SQUARED] += every[..., moments.SECOND] / data_rate**2
         self.moments[mine, :, ACTIVE_UTILIZATION] += busy[..., moments.FIRST] / data_rate
@@ -242,42 +222,34 @@ class PortTable:
         self._rows: dict[str, int] = {}
         self._sources: dict[str, tuple[str, int]] = {}
         self._devices: dict[str, DeviceIdentity] = {}
-        self.fresh_rows: list[int] = []
-        self.counts = PortCounts.empty()
-        self.replacements = np.zeros(0, dtype=np.int64)
-        """How often another device took the name of the port, which begins all counters anew; not in the resets."""
-        self.ends = np.zeros((0, 2))
-        self.implausible = np.zeros(0, dtype=np.int64)
-        self.unexplained = np.zeros(0, dtype=np.int64)
-        """The last second with a sample that is above the line rate and cannot be merged; 0 if there was none."""
+        self.counts = PortCounts()
         self.sums = RollingSeconds(longest_window_seconds, (0, 2, PORT_FIELDS), behind_seconds)
         self.peaks = RollingSeconds(longest_window_seconds, (0, 2))
 
-    def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> Rows:
+    def rows_of(self, ports: Sequence[RingPort], remembered: Collection[str]) -> tuple[Rows, list[int]]:
         """The row of each port, including new ones; `remembered` are the port names in the ring.
 
-        Rows that are new, were taken from another port, or begin anew with another device are then listed in
-        `fresh_rows`.
+        Also returns the rows that are new, were taken from another port, or begin anew with another device.
         """
         here = {str(port.port.id): (port.port.source.name, port.slot) for port in ports if port.port.source}
         replaced = find_replaced({str(port.port.id): port.port.device for port in ports}, self._devices)
-        begun = [self._begin_anew(self._rows[name]) for name in replaced if name in self._rows]
-        added = here.keys() - self._rows.keys()
-        for name in added:
+        fresh = [self._begin_anew(self._rows[name]) for name in replaced if name in self._rows]
+        for name in here.keys() - self._rows.keys():
             self._rows[name] = self._new_row(remembered)
-        self.fresh_rows = [*begun, *(self._rows[name] for name in added)]
+            fresh.append(self._rows[name])
         # the last value is meaningless after a change of source or of slot, or for a device that disappeared
         strange = [row for name, row in self._rows.items() if self._sources.get(name) != here.get(name)]
         self.counts.last_known[strange] = False
         self._sources = here
-        return np.array([self._rows[name] for name in here], dtype=np.intp)
+        return np.array([self._rows[name] for name in here], dtype=np.intp), fresh
 
     def _new_row(self, remembered: Collection[str]) -> int:
         """An empty row: one of a port that is no longer in the ring, or an additional one."""
         forgotten = next((name for name in self._rows if name not in remembered), None)
         if forgotten is None:
-            self._add_row()
-            return len(self.implausible) - 1
+            for table in (self.counts, self.sums, self.peaks):
+                table.add_row()
+            return len(self.counts.until) - 1
         row = self._rows.pop(forgotten)
         self._devices.pop(forgotten, None)
         self._clear_row(row)
@@ -285,25 +257,14 @@ class PortTable:
 
     def _begin_anew(self, row: int) -> int:
         """Clear a row, because its port belongs to another device; returns the row."""
-        resets, replacements = self.counts.resets[row], self.replacements[row]
+        resets, replacements = self.counts.resets[row], self.counts.replacements[row]
         self._clear_row(row)
-        self.counts.resets[row], self.replacements[row] = resets, replacements + 1
+        self.counts.resets[row], self.counts.replacements[row] = resets, replacements + 1
         return row
 
-    def _add_row(self) -> None:
-        self.counts = self.counts.with_row()
-        self.ends = _with_row(self.ends)
-        self.replacements = _with_row(self.replacements)
-        self.implausible = _with_row(self.implausible)
-        self.unexplained = _with_row(self.unexplained)
-        self.sums.add_row()
-        self.peaks.add_row()
-
     def _clear_row(self, row: int) -> None:
-        self.counts.clear_row(row)
-        self.ends[row] = self.replacements[row] = self.implausible[row] = self.unexplained[row] = 0
-        self.sums.clear_row(row)
-        self.peaks.clear_row(row)
+        for table in (self.counts, self.sums, self.peaks):
+            table.clear_row(row)
 
     def add_merges(self, rows: Rows, merges: Merges, first: int, ticks: int, counting: bool) -> None:
         """Count merged samples, and note those above the line rate that are left as they are.
@@ -311,8 +272,9 @@ class PortTable:
         The merges are in seconds of `ticks` ticks from `first` on.
         """
         if counting:
-            np.add.at(self.implausible, rows[merges.places[:, 0]], merges.counts)
-        np.maximum.at(self.unexplained, rows[merges.unexplained[:, 0]], first + merges.unexplained[:, 2] // ticks)
+            np.add.at(self.counts.implausible, rows[merges.places[:, 0]], merges.counts)
+        row, _, tick = merges.unexplained.T
+        np.maximum.at(self.counts.unexplained, rows[row], first + tick // ticks)
 
     def add_seconds(self, rows: Rows, ports: Sequence[RingPort], seconds: Seconds) -> tuple[Bools, Floats]:
         """Add rates over whole seconds to the windows; gives the samples that count, and their sums, for `count`."""
@@ -351,18 +313,19 @@ class PortTable:
 
         The groups are those of the newest ones.
         """
+        ends = self.counts.ends
         for group in groups:
             valid = group.valid[:, :, group.span]
             last = valid.shape[2] - 1 - valid[:, :, ::-1].argmax(axis=2)
             values = np.take_along_axis(group.counters[:, :, group.span], last[:, :, None], axis=2)[:, :, 0]
             found = values.astype(np.float64) * group.block.scale[:, None]
             mine = rows[group.rows]
-            self.ends[mine] = np.where(valid.any(axis=2), found, self.ends[mine])
-        return self.ends[rows]
+            ends[mine] = np.where(valid.any(axis=2), found, ends[mine])
+        return ends[rows]
 
     def _roll(self, rows: Rows, sums: Floats, peaks: Floats) -> None:
         """Push the values of some ports (ports, 2, seconds, ...) as seconds of all rows."""
-        span, ports = sums.shape[2], len(self.implausible)
+        span, ports = sums.shape[2], len(self.counts.until)
         all_sums, all_peaks = np.zeros((span, ports, 2, PORT_FIELDS)), np.zeros((span, ports, 2))
         all_sums[:, rows] = sums.transpose(2, 0, 1, 3)
         all_peaks[:, rows] = peaks.transpose(2, 0, 1)
@@ -374,6 +337,35 @@ class PortTable:
         self.sums.push_holes(seconds)
         self.peaks.push_holes(seconds)
 
+    def describe(
+        self, rows: Rows, ports: Sequence[RingPort], resolved: Sequence[bool], windows: Sequence[int]
+    ) -> list[list[list[DirectionStatistics]]]:
+        """The statistics of ports by window (in seconds), port and direction; None if the counters do not resolve them.
+
+        `resolved` is true for ports whose counters change at every sample.
+        """
+        found = describe_directions(
+            np.stack([self.sums.sum(seconds)[rows] for seconds in windows]),
+            np.stack([self.peaks.max(seconds)[rows] for seconds in windows]),
+            np.array([port.stride for port in ports], dtype=np.int64),
+            np.array(resolved, dtype=np.bool_),
+        )
+        numbers = np.stack([found.mean, found.peak, found.duty_cycle, found.burstiness_cv], axis=-1)
+        values = numbers.astype(object)
+        values[np.isnan(numbers)] = None
+        return [
+            [
+                [
+                    DirectionStatistics.model_construct(
+                        mean_bytes_per_second=mean, peak_bytes_per_second=peak, duty_cycle_ratio=duty, burstiness_cv=cv
+                    )
+                    for mean, peak, duty, cv in port
+                ]
+                for port in window
+            ]
+            for window in values.tolist()
+        ]
+
 
 def _sum_active(ports: Sequence[RingPort], seconds: Seconds, threshold: float) -> tuple[Bools, Floats]:
     """The samples (ports, 2, seconds, samples) that count, those of ACTIVE ports, and their sums."""
@@ -382,8 +374,3 @@ def _sum_active(ports: Sequence[RingPort], seconds: Seconds, threshold: float) -
     rate = seconds.bytes_per_second
     bridged = seconds.bridged and seconds.bridged.only(measurable)
     return np.broadcast_to(good[:, None], rate.shape), sum_directions(rate, seconds.seconds, good, threshold, bridged)
-
-
-def _with_row(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """The array with an additional row of zeros."""
-    return np.concatenate([array, np.zeros((1, *array.shape[1:]), dtype=array.dtype)])

@@ -79,7 +79,7 @@ def _rail_standings(
         active_bytes_per_second, windows_ns=(WINDOW_NS,), timescales_ns=(SECOND_NS,), traffic_window_ns=WINDOW_NS
     )
     snapshot: Snapshot = Aggregator(reader, options).update(fabric, last_tick, jobs=jobs)
-    return {one.port.id: one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
+    return {one.port.id: one.balance for one in snapshot.ports if one.balance}
 
 
 def _read_one_port(

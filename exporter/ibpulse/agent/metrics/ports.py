@@ -18,7 +18,6 @@ from ibpulse.agent.aggregator.snapshot import (
     DirectionSnapshot,
     PortCounters,
     PortSnapshot,
-    PortTraffic,
     Snapshot,
     UtilizationMoments,
 )
@@ -295,53 +294,48 @@ def _window_rows(way: int) -> tuple[Metric, ...]:
 ROWS = (*_PORT_ROWS, *_direction_rows(0), *_direction_rows(1))
 
 
-def _with_traffic(snapshot: Snapshot) -> list[tuple[Labels, PortTraffic]]:
-    return [(port_values(port.port.id), port.traffic) for port in snapshot.ports if port.traffic]
-
-
 def _rails(snapshot: Snapshot) -> list[tuple[Labels, RailStatistics]]:
-    return [(labels, traffic.rail) for labels, traffic in _with_traffic(snapshot) if traffic.rail]
+    return [(port_values(port.port.id), port.balance) for port in snapshot.ports if port.balance]
 
 
-TRAFFIC = Subject(PORT_LABELS, _with_traffic)
 RAIL = Subject(PORT_LABELS, _rails)
 
 
 def _saturation_rows(way: int) -> tuple[Metric, ...]:
     word = DIRECTIONS[way]
 
-    def state(traffic: PortTraffic) -> int | None:
-        saturated = traffic.saturated[way]
+    def state(port: PortSnapshot) -> int | None:
+        saturated = port.saturated[way]
         return None if saturated is None else int(saturated)
 
     return (
-        TRAFFIC.gauge(
+        SAMPLED.gauge(
             f"ibpulse_port_{word}_saturated",
             f"1 while the median {word} utilisation of the last saturation window is at or above the saturation level.",
             state,
         ),
-        TRAFFIC.counter(
+        SAMPLED.counter(
             f"ibpulse_port_{word}_saturated_seconds_total",
             f"Observed time during which the {word} direction was saturated.",
-            lambda traffic: traffic.saturated_seconds[way],
+            lambda port: port.saturated_seconds[way],
             "seconds",
         ),
     )
 
 
 TRAFFIC_ROWS = (
-    TRAFFIC.counter(
+    SAMPLED.counter(
         "ibpulse_port_bursts_total",
         "Bursts of the port's bandwidth (transmit + receive) that began after an idle gap. Those that begin in "
         "three or more missing samples are not seen: divide by ibpulse_port_observed_seconds_total to get the least "
         "number per second.",
-        lambda traffic: traffic.bursts,
+        lambda port: port.bursts,
     ),
-    TRAFFIC.counter(
+    SAMPLED.counter(
         "ibpulse_port_burst_seconds_total",
         "Time the port spent in bursts, including bursts of unknown length. Divide by "
         "ibpulse_port_observed_seconds_total to get the share of the time.",
-        lambda traffic: traffic.burst_seconds,
+        lambda port: port.burst_seconds,
         "seconds",
     ),
     RAIL.gauge(

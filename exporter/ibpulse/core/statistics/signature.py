@@ -13,7 +13,7 @@ the rails that carry it. That run used 52 % of this line rate when active, and i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -153,47 +153,45 @@ class SaturationOptions:
     least_observed: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class SaturationState:
-    """The last seconds of every row (a direction of a port, or the node), oldest first, and the resulting state.
-
-    `above` and `observed` are (seconds, rows): time at or above the level, and observed time. `saturated` (rows,) is
-    the state; `saturated_seconds` (rows,) is the time observed in it since the start.
-    """
-
-    above: Floats
-    observed: Floats
-    saturated: Bools
-    saturated_seconds: Floats
-
-
-def start_saturation(rows: int, options: SaturationOptions) -> SaturationState:
-    """The initial state of `rows` rows."""
-    nothing = np.zeros((options.window_seconds, rows))
-    return SaturationState(nothing, nothing, np.zeros(rows, dtype=np.bool_), np.zeros(rows))
-
-
 def seconds_above(utilization: Floats, seconds: Floats, level: float) -> Floats:
     """Time at or above the level, from utilisations and seconds (..., samples); NaN counts as below."""
     return np.asarray(np.where(utilization >= level, seconds, 0.0).sum(axis=-1))
 
 
-def advance_saturation(
-    state: SaturationState, above: Floats, observed: Floats, options: SaturationOptions
-) -> SaturationState:
-    """The state after one more second; `above` and `observed` (rows,) are its times above the level and in all.
+class Saturation:
+    """The saturated state of rows (directions of ports, or the node), second by second.
+
+    `saturated` (rows,) is the state; `saturated_seconds` (rows,) is the time observed in it since the start.
 
     Law: the time-weighted median of a window is at least the level if at least half of its time is. Therefore no
     samples need to be kept.
     """
-    aboves = np.concatenate((state.above[1:], above[None]))
-    seen = np.concatenate((state.observed[1:], observed[None]))
-    total = seen.sum(axis=0)
-    # tolerance, because sums of the same samples in a different order differ in the last digits
-    half = 0.5 * total * (1 - 1e-9)
-    saturated = (total >= options.least_observed * options.window_seconds) & (aboves.sum(axis=0) >= half)
-    gained = np.where(saturated, observed, 0.0)
-    return SaturationState(aboves, seen, saturated, state.saturated_seconds + gained)
+
+    def __init__(self, options: SaturationOptions) -> None:
+        self.options = options
+        # time above the level, and observed time, of the last seconds, oldest first
+        self._times = np.zeros((options.window_seconds, 2, 0))
+        self.saturated: Bools = np.zeros(0, dtype=np.bool_)
+        self.saturated_seconds: Floats = np.zeros(0)
+
+    def fit_rows(self, rows: int, fresh: Sequence[int] = ()) -> None:
+        """Make room for this number of rows; the `fresh` ones are reset."""
+        more = rows - len(self.saturated)
+        self._times = np.pad(self._times, ((0, 0), (0, 0), (0, more)))
+        self.saturated = np.pad(self.saturated, (0, more))
+        self.saturated_seconds = np.pad(self.saturated_seconds, (0, more))
+        for array in (self._times, self.saturated, self.saturated_seconds):
+            array[..., list(fresh)] = 0
+
+    def advance(self, above: Floats, observed: Floats, counting: bool = True) -> None:
+        """Add a second, of which `above` and `observed` (rows,) are the times above the level and in all."""
+        self._times = np.concatenate((self._times[1:], [[above, observed]]))
+        above_level, total = self._times.sum(axis=0)
+        # tolerance, because sums of the same samples in a different order differ in the last digits
+        half = 0.5 * total * (1 - 1e-9)
+        self.saturated = (total >= self.options.least_observed * self.options.window_seconds) & (above_level >= half)
+        if counting:
+            self.saturated_seconds = self.saturated_seconds + np.where(self.saturated, observed, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.statistics import moments, signature
-from ibpulse.core.statistics.balance import Balance, BalanceOptions, RailSums, balance_rails, find_carriers, join_groups
+from ibpulse.core.statistics.balance import Balance, RailSums, balance_rails, find_carriers, join_groups
 from ibpulse.core.statistics.moments import quantiles
 from ibpulse.core.statistics.recorded import (
     COUNT,
@@ -207,7 +207,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
         steps=describe_steps(step_total),
         bounds=bound_steps(step_total, line / max(1, sum(series.recorded)), computing),
         step_spread_seconds=float(step_sums[:, DURATION].std()) if len(step_sums) else math.nan,
-        balance=_judge_rails(series, rails, BalanceOptions(active_bytes_per_second=active)),
+        balance=_compare_rails(series, rails, active),
         rail_means=means,
         signature=_name_traffic(series, whole, find_carriers(means), options.signature),
         coverage=_describe_coverage(series),
@@ -236,37 +236,32 @@ def sum_over_span(series: RailSeries, active_bytes_per_second: float, during: Bo
     )
 
 
-def _judge_rails(series: RailSeries, sums: RailSums, options: BalanceOptions) -> Balance:
-    """The balance of the rails; those of a group are compared. `sums` are those of the whole span."""
-    groups = series.rails.groups
-    balance = join_groups(
-        [group.rails for group in groups], [_judge_group(series, group, sums, options) for group in groups]
-    )
-    active = int(np.count_nonzero(sums.mean_rates() > options.active_bytes_per_second))
-    return replace(balance, active=active)
+def _compare_rails(series: RailSeries, sums: RailSums, active_bytes_per_second: float) -> Balance:
+    """The balance of the rails; those of a group are compared. `sums` are those of the whole span.
 
-
-def _judge_group(series: RailSeries, group: RailGroup, sums: RailSums, options: BalanceOptions) -> Balance:
-    """The balance of a group; a rail that is down part of the time is compared with its siblings in the other part."""
-    rails, together = group.rails, series.padded(group.together)
-
-    def judge(part: RailSums) -> Balance:
-        return balance_rails(part.mean_rates()[rails], part.active_rates()[rails], options)
+    A rail that is down part of the time is compared with its siblings in the other part.
+    """
 
     def sum_during(during: Bools) -> RailSums:
-        return sum_over_span(series, options.active_bytes_per_second, during)
+        return sum_over_span(series, active_bytes_per_second, during)
 
-    balance = judge(sums if group.together.all() else sum_during(together))
-    up = series.up[rails]
-    for place in np.flatnonzero(up.any(axis=1) & ~up[:, together].all(axis=1)):
-        judged = judge(sum_during(up[place] & together))
-        for whole, then in zip(_verdicts(balance), _verdicts(judged), strict=True):
-            whole[place] = then[place]
-    return balance
+    def compare(group: RailGroup) -> Balance:
+        rails, together, up = group.rails, series.padded(group.together), series.up[group.rails]
 
+        def weigh(part: RailSums) -> Balance:
+            return balance_rails(part.mean_rates()[rails], part.active_rates()[rails], active_bytes_per_second)
 
-def _verdicts(balance: Balance) -> tuple[Floats, Bools, Bools]:
-    return balance.ratio, balance.idle, balance.slow
+        balance = weigh(sums if group.together.all() else sum_during(together))
+        for place in np.flatnonzero(up.any(axis=1) & ~up[:, together].all(axis=1)):
+            then = weigh(sum_during(up[place] & together))
+            balance.ratio[place], balance.idle[place], balance.slow[place] = (
+                each[place] for each in (then.ratio, then.idle, then.slow)
+            )
+        return balance
+
+    groups = series.rails.groups
+    balance = join_groups([group.rails for group in groups], [compare(group) for group in groups])
+    return replace(balance, active=int(np.count_nonzero(sums.mean_rates() > active_bytes_per_second)))
 
 
 def find_lines(series: RailSeries, rails: Bools | None = None) -> Floats:

@@ -111,25 +111,18 @@ FINENESS = 4
 MAX_LAG = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodOptions:
-    """Requirements for a period.
-
-    `least_score`: the minimum score. `least_bins`: the minimum length of a period in bins. `least_periods`: how many
-    periods the series must contain. `least_variation`: minimum sigma/mu of the bins; below it, the residue of faster
-    waves that the bins let through could pass as a slow wave. `least_known`: the fraction of bins that must be known.
-    `candidates`: the number of periodogram peaks tried, all above the `percentile`. `margin`: the factor by which a
-    longer candidate must outscore a shorter one.
-    """
-
-    least_score: float = 0.4
-    least_bins: int = 4
-    least_periods: int = 4
-    least_variation: float = 0.1
-    least_known: float = 0.5
-    candidates: int = 24
-    percentile: float = 90.0
-    margin: float = 1.2
+MIN_SCORE = 0.4
+# the shortest period in bins, and the number of periods that the series must contain
+MIN_BINS, MIN_PERIODS = 4, 4
+# the least sigma/mu of the bins; below it, the residue of faster waves that the bins let through could pass as a slow
+# wave
+MIN_VARIATION = 0.1
+# the fraction of bins that must be known
+MIN_KNOWN = 0.5
+# the number of peaks of the periodogram that are tried, all above this quantile
+CANDIDATES, HIGH = 24, 0.9
+# the factor by which a longer candidate must outscore a shorter one
+MARGIN = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,28 +136,27 @@ class StepPeriod:
 NONE = StepPeriod(float("nan"), 0.0)
 
 
-def find_period(values: Floats, bin_seconds: float = BIN_SECONDS, options: PeriodOptions | None = None) -> StepPeriod:
+def find_period(values: Floats, bin_seconds: float = BIN_SECONDS) -> StepPeriod:
     """Period of `values`, the rates of equal bins of `bin_seconds`; NaN marks unknown bins.
 
     The score of a period T is the mean autocorrelation at T..4T minus that at T/2..3.5T, limited to 1: it is 1 for a
-    wave that repeats exactly and about 0 for noise. If the best period is shorter than `least_bins`, none is returned,
+    wave that repeats exactly and about 0 for noise. If the best period is shorter than `MIN_BINS`, none is returned,
     because it cannot be distinguished from its beat with the bins.
 
     Law: invariant under scaling of the values; the period is proportional to `bin_seconds`.
     """
-    chosen = options or PeriodOptions()
     known = ~np.isnan(values)
-    if len(values) < chosen.least_bins * chosen.least_periods or known.mean() < chosen.least_known:
+    if len(values) < MIN_BINS * MIN_PERIODS or known.mean() < MIN_KNOWN:
         return NONE
     centre = float(values[known].mean())
     signal = np.where(known, values - centre, 0.0)
-    if not np.sqrt(np.square(signal).sum() / known.sum()) > chosen.least_variation * abs(centre):
+    if not np.sqrt(np.square(signal).sum() / known.sum()) > MIN_VARIATION * abs(centre):
         return NONE
     likeness = _autocorrelation(signal, known)
-    lag, score = _best_lag(likeness, _candidate_frequencies(signal, chosen), len(values), chosen)
-    if lag < chosen.least_bins:
+    lag, score = _best_lag(likeness, _candidate_frequencies(signal), len(values))
+    if lag < MIN_BINS:
         return NONE
-    if score < chosen.least_score:
+    if score < MIN_SCORE:
         return StepPeriod(float("nan"), score)
     return StepPeriod(_refine(likeness, lag * FINENESS, len(values) * FINENESS) / FINENESS * bin_seconds, score)
 
@@ -211,14 +203,14 @@ def _bins_of(rates: Floats, good: Bools, interval_seconds: float, edges: Floats)
     return rate_bins(seconds[kept], moved[kept], edges)
 
 
-def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:
+def _candidate_frequencies(signal: Floats) -> Floats:
     """Frequencies, per bin, of the highest peaks of the periodogram, interpolated between its points."""
     size = 4 * _fast_length(len(signal))
     power = np.square(np.abs(np.fft.rfft(signal * np.hanning(len(signal)), size)))
     inner = power[1:-1]
-    high = (inner > power[:-2]) & (inner >= power[2:]) & (inner > quantile(power, options.percentile / 100))
+    high = (inner > power[:-2]) & (inner >= power[2:]) & (inner > quantile(power, HIGH))
     places = np.flatnonzero(high) + 1
-    places = places[np.argsort(power[places])[::-1][: options.candidates]]
+    places = places[np.argsort(power[places])[::-1][:CANDIDATES]]
     return np.asarray((places + _vertex(power, places)) / size)
 
 
@@ -239,17 +231,17 @@ def _autocorrelation(signal: Floats, known: npt.NDArray[np.bool_]) -> Floats:
     return np.asarray(mean / mean[0])
 
 
-def _best_lag(likeness: Floats, frequencies: Floats, bins: int, options: PeriodOptions) -> tuple[float, float]:
+def _best_lag(likeness: Floats, frequencies: Floats, bins: int) -> tuple[float, float]:
     """Lag in bins and score of the best candidate; among nearly equal candidates, the shortest."""
     periods = np.outer(np.arange(1, MULTIPLES + 1), 1 / frequencies).ravel()
     # half the distance between two points of the periodogram before padding, as a change of the period
     reach = np.minimum(periods / (2 * bins), 0.1)
     lags = periods[:, None] * (1 + reach[:, None] * OFFSETS)
     scores = _comb_scores(likeness, lags, bins)
-    scores[(lags < MIN_LAG) | (lags > bins / options.least_periods)] = -1.0
+    scores[(lags < MIN_LAG) | (lags > bins / MIN_PERIODS)] = -1.0
     if not scores.size or scores.max() <= 0:
         return 0.0, 0.0
-    shortest = lags[scores * options.margin >= scores.max()].min()
+    shortest = lags[scores * MARGIN >= scores.max()].min()
     # its neighbours are the same period, measured more precisely
     scores[(lags < shortest) | (lags > shortest * NEIGHBOURS)] = -1.0
     best = scores.argmax()
