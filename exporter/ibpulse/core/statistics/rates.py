@@ -1,6 +1,6 @@
 """Bytes and rates from raw counters, across missing data and counter resets; the effective resolution of a counter.
 
-`rates` defines a rate; `rate_series` in `series` is a fast version for long spans of one port.
+`rates` defines a rate; `series` has fast versions for long and for short spans.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rates over spans of ticks, faster or more exact than `rates`.
 
-`rate_series`: one port over a long span, in float32 from records in their memory layout. It differs from `rates` by
-less than 3e-6 of the rate, because of float32 rounding. Masks and uncertainties are only computed where data is missing
-or a read took long. `draft_series` and `finish_series` do the same in two parts, for many ports.
+`draft_series` and `finish_series`: ports over a long span, in float32 from records in their memory layout. They differ
+from `rates` by less than 3e-6 of the rate, because of float32 rounding. Masks and uncertainties are only computed where
+data is missing or a read took long.
 
 `plain_peaks`: the peaks of short spans that are read several times a second, where each operation on arrays costs more
 than its arithmetic.
@@ -37,7 +37,6 @@ from ibpulse.core.statistics.plausible import (
     NO_MERGES,
     STEPS,
     SURE_STEPS,
-    UNLIMITED,
     LineRate,
     Merges,
     Pairs,
@@ -108,28 +107,6 @@ class SeriesDraft:
     unsure: UnsureSamples | None = None
 
 
-def rate_series(
-    stamps: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.int64],
-    present: Bools,
-    scale: int,
-    stride: int | npt.NDArray[np.int64],
-    line: LineRate = UNLIMITED,
-    first_tick: int = 0,
-    detail: Detail = "peaks",
-    interval_ns: int = 0,
-) -> RateSeries:
-    """Bytes per second at each tick; NaN in the first `stride` ticks.
-
-    `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), -1 if a
-    counter was not read; `present` is (ticks,), as is `stride` if it changed. `line` is the line rate, `first_tick`
-    the tick of the first of them. `detail` is the most that is needed: the rates, their peaks, or their uncertainties.
-    Ticks are `interval_ns` apart, as in `Timing`.
-    """
-    draft = draft_series(stamps, counters, present, scale, stride, line, first_tick, detail, interval_ns)
-    return finish_series([draft], interval_ns)[0]
-
-
 def draft_series(
     stamps: npt.NDArray[np.int64],
     counters: npt.NDArray[np.int64],
@@ -141,7 +118,13 @@ def draft_series(
     detail: Detail,
     interval_ns: int,
 ) -> SeriesDraft:
-    """The draft of `rate_series`, for `finish_series`."""
+    """The draft of bytes per second at each tick, for `finish_series`; NaN in the first `stride` ticks.
+
+    `stamps` is (ticks, 3), the monotonic ns before, between and after the two reads; `counters` is (ticks, 2), -1 if a
+    counter was not read; `present` is (ticks,), as is `stride` if it changed. `line` is the line rate, `first_tick`
+    the tick of the first of them. `detail` is the most that is needed: the rates, their peaks, or their uncertainties.
+    Ticks are `interval_ns` apart, as in `Timing`.
+    """
     found, exact = None, detail == "uncertainty"
     if not exact and isinstance(stride, int) and stride == 1 and len(present) > 1:
         nominal = interval_ns if detail == "peaks" else None

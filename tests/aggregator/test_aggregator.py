@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
+import math
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.aggregator import AggregationSchedule
+from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import GUARD_TICKS
 from ibpulse.core.statistics.plausible import MAX_BEFORE
-from tests.aggregator.rings import Ring, constant, follow, port, square, update
+from ibpulse.workbench.simulate.timeline import Workload
+from ibpulse.workbench.simulate.workloads import DENSE, MOE
+from tests.aggregator.rings import MS, Ring, Traffic, constant, follow, port, square, update
+from tests.flightrecorder.played import IDLE as SILENCE
+from tests.flightrecorder.played import Act, play
 
 A, B = "mlx5_0:1", "mlx5_1:1"
 IDLE = constant(0.0)
@@ -267,3 +275,107 @@ def test_the_oldest_second_has_the_samples_before_it_with_which_its_own_may_be_m
         needed = [100 * second + 1 - (MAX_BEFORE + 1) * widest for second in (due.start, due.start - 1)]
         oldest = latest - 1000 + GUARD_TICKS + 1
         assert needed[0] >= oldest > needed[1]
+
+
+QUIET = constant(0.0)
+THRESHOLD = AggregatorOptions().active_bytes_per_second
+
+
+def until(tick: int, bytes_per_second: float = 10e9) -> Traffic:
+    """Traffic that ends with a tick."""
+    return lambda now: bytes_per_second if now <= tick else 0.0
+
+
+def test_it_is_the_last_sample_above_the_threshold_of_all_rails_together(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1"))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write("mlx5_0:1", (until(237), QUIET), 1, 500)
+    ring.write("mlx5_1:1", (QUIET, until(251, THRESHOLD * 1.1)), 1, 500)
+    for second in range(1, 5):
+        found = update(ring, aggregator, second).last_traffic_ns
+        assert found == min(second * 100, 251) * 10 * MS
+
+
+def test_traffic_from_before_the_start_counts(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    ring.write("mlx5_0:1", (until(333), QUIET), 1, 500)
+    snapshot = update(ring, Aggregator(ring.reader, AggregatorOptions()), 4)
+    assert snapshot.last_traffic_ns == 3330 * MS
+
+
+def test_it_is_unknown_without_traffic_on_a_rail(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"), port("mlx5_1:1", rail=False))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write("mlx5_0:1", (constant(THRESHOLD * 0.9), QUIET), 1, 500)
+    ring.write("mlx5_1:1", (constant(10e9), QUIET), 1, 500)
+    assert update(ring, aggregator, 4).last_traffic_ns is None
+
+
+def test_missing_samples_are_not_traffic(tmp_path: Path) -> None:
+    ring = Ring.create(tmp_path, port("mlx5_0:1"))
+    aggregator = Aggregator(ring.reader, AggregatorOptions())
+    ring.write("mlx5_0:1", (constant(10e9), QUIET), 1, 600, holes=range(250, 601))
+    assert update(ring, aggregator, 4).last_traffic_ns == 2490 * MS
+
+
+# of these, the step is searched and the resolutions are measured at other seconds
+TIMED = (
+    *("step_seconds", "step_period_seconds", "step_period_score"),
+    *("effective_resolution_seconds", "phases", "seconds"),
+)
+
+
+def flat(value: Any, name: str = "") -> dict[str, Any]:
+    """The values of nested parts and sequences, by place."""
+    value = vars(value) if isinstance(value, AnswerPart) else value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else None
+    if items is None:
+        return {name: value}
+    return {
+        place: found for key, each in items if key not in TIMED for place, found in flat(each, f"{name}/{key}").items()
+    }
+
+
+def acts(workload: Workload) -> tuple[Act, ...]:
+    """Silence, a job, the job with a dead rail, and with a slow one; none of them ends with a batch."""
+    return (
+        Act(SILENCE, 7),
+        Act(workload, 61),
+        Act(workload, 12, flow={1: 0.0}),
+        Act(workload, 17, flow={2: 0.4}),
+        Act(SILENCE, 6),
+    )
+
+
+def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """What differs by more than the last digits, which depend on the order in which samples are added."""
+    ours, theirs = flat(asdict(one)), flat(asdict(other))
+    assert ours.keys() == theirs.keys()
+    return {
+        name: (value, theirs[name])
+        for name, value in ours.items()
+        if value != theirs[name]
+        and not (isinstance(value, float) and math.isclose(value, theirs[name], rel_tol=1e-9, abs_tol=1e-9))
+    }
+
+
+@pytest.fixture(scope="module", params=[DENSE, MOE], ids=["dense", "moe"])
+def workload(request: pytest.FixtureRequest) -> Workload:
+    found: Workload = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def singly(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """What is found second by second."""
+    return list(play(tmp_path_factory.mktemp("one"), *acts(workload)))
+
+
+@pytest.mark.parametrize("every", [2, 5, 17, 103])
+def test_the_size_of_a_batch_changes_nothing(tmp_path: Path, workload: Workload, singly: list[Any], every: int) -> None:
+    batches = list(play(tmp_path, *acts(workload), every=every))
+    assert len(batches) == -(-103 // every)
+    assert differences(batches[-1], singly[-1]) == {}
+    seconds = [[second for each in snapshots for second in each.seconds] for snapshots in (batches, singly)]
+    assert [len(each) for each in seconds] == [103, 103]
+    assert [found for pair in zip(*seconds, strict=True) if (found := differences(*pair))] == []

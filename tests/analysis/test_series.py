@@ -8,10 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ibpulse.core.arrays import Bools, Floats
+from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.ring.layout import ABSENT
 from ibpulse.core.statistics import moments
-from ibpulse.core.statistics.series import common_rates
+from ibpulse.core.statistics.plausible import UNLIMITED, LineRate
+from ibpulse.core.statistics.rates import Timing, rates
+from ibpulse.core.statistics.series import Detail, RateSeries, common_rates, draft_series, finish_series, plain_peaks
 from tests.tables import for_each
 
 TICK_NS, TICKS, PORTS, RATE, ACTIVE = 10_000_000, 12_000, 4, 40.0, 0.1
@@ -172,3 +177,149 @@ def test_missing_samples_stay_missing_and_change_no_neighbour() -> None:
     rates, common = read(SKEW_NS).rates(square(187.3, 0.37), valid)
     np.testing.assert_array_equal(np.isnan(common), np.isnan(rates))
     assert np.isfinite(common[..., 2:][valid[..., 2:] & valid[..., 1:-1]]).all()
+
+
+tick = st.tuples(
+    st.booleans(),  # present
+    st.integers(1, 50_000_000),  # ns since the tick before
+    st.sampled_from([0, 1, 12_345, 10**9]),  # counts since the tick before
+    st.sampled_from(["read", "read", "read", "absent", "reset"]),
+    st.sampled_from(["read", "read", "read", "absent", "reset"]),
+)
+
+
+def rate_series(
+    stamps: np.ndarray,
+    counters: np.ndarray,
+    present: Bools,
+    scale: int,
+    stride: int | np.ndarray,
+    line: LineRate = UNLIMITED,
+    detail: Detail = "peaks",
+    interval_ns: int = 0,
+) -> RateSeries:
+    """The series of one port, whose first tick is 0."""
+    draft = draft_series(stamps, counters, present, scale, stride, line, 0, detail, interval_ns)
+    return finish_series([draft], interval_ns)[0]
+
+
+@settings(deadline=None)
+@given(ticks=st.lists(tick, max_size=30), scale=st.sampled_from([1, 4]), stride=st.sampled_from([1, 1, 2, 5]))
+def test_a_series_agrees_with_the_rates(ticks: list[tuple[bool, int, int, str, str]], scale: int, stride: int) -> None:
+    count = len(ticks)
+    stamps, counters = np.zeros((count, 3), dtype=np.uint64), np.zeros((count, 2), dtype=np.uint64)
+    present = np.array([one[0] for one in ticks], dtype=np.bool_)
+    now, counts = 10**15, [10**12, 2**62]
+    for row, (_, elapsed, moved, *fates) in enumerate(ticks):
+        now += elapsed + 1000
+        stamps[row] = now, now + 300, now + 900
+        for direction, fate in enumerate(fates):
+            counts[direction] = moved if fate == "reset" else counts[direction] + moved
+            counters[row, direction] = ABSENT if fate == "absent" else counts[direction]
+    # what was not written is whatever an older tick left there
+    stamps[~present], counters[~present] = 7, 2**63 - 1
+
+    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, scale, stride).bytes_per_second
+
+    times = stamps.astype(np.int64)
+    middles = (times[:, :-1] + times[:, 1:]) // 2
+    valid = (counters != ABSENT) & present[:, None]
+    expected = rates(middles.T[None], counters.T[None], valid.T[None], np.array([scale]), np.array([stride]))
+    np.testing.assert_allclose(found, expected.bytes_per_second[0].astype(np.float32), rtol=3e-6)
+
+
+def test_samples_without_elapsed_time_have_no_rate() -> None:
+    stamps = np.full((3, 3), 10**15, dtype=np.uint64)
+    counters = np.array([[1, 1], [2, 2], [3, 3]], dtype=np.uint64)
+    found = rate_series(
+        stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1
+    ).bytes_per_second
+    assert np.isnan(found).all()
+
+
+def test_an_absent_first_counter_has_no_rate() -> None:
+    stamps = np.array([[k * 10**7] * 3 for k in range(1, 4)], dtype=np.uint64)
+    counters = np.array([[ABSENT, 0], [0, 5], [5, 10]], dtype=np.uint64)
+    found = rate_series(
+        stamps.view(np.int64), counters.view(np.int64), np.ones(3, dtype=np.bool_), 4, 1
+    ).bytes_per_second
+    np.testing.assert_allclose(found, [[np.nan, np.nan, 2000], [np.nan, 2000, 2000]])
+
+
+def test_a_series_agrees_where_the_stride_changes() -> None:
+    count = 40
+    ticks = np.arange(count, dtype=np.uint64)
+    strides = np.where((ticks >= 13) & (ticks < 31), 4, 1)
+    present = ticks % strides == 0
+    stamps = (10**15 + ticks * 10**7)[:, None] + np.array([0, 300, 900], dtype=np.uint64)
+    counters = np.stack([ticks * 1000, ticks * ticks], axis=1)
+
+    found = rate_series(stamps.view(np.int64), counters.view(np.int64), present, 4, strides).bytes_per_second
+
+    times = stamps.astype(np.int64)
+    middles = (times[:, :-1] + times[:, 1:]) // 2
+    valid = np.broadcast_to(present, (1, 2, count))
+    expected = rates(middles.T[None], counters.T[None], valid, np.array([4]), strides[None])
+    np.testing.assert_allclose(found, expected.bytes_per_second[0].astype(np.float32), rtol=3e-6)
+    # up to 12 every tick, from 16 to 28 every fourth, from 31 on every tick
+    assert np.flatnonzero(np.isnan(found[0])).tolist() == [0, 13, 14, 15, 16, 29, 30, 31]
+
+
+COUNT, INTERVAL, LINE = 2, 10_000_000, 50e9
+SCALE = np.array([1, 4])
+LINES = [LineRate((LINE,)), UNLIMITED]
+
+samples = st.lists(
+    st.tuples(
+        st.integers(-4_000_000, 4_000_000),  # late by, ns
+        st.sampled_from([300, 2_000, 60_000, 400_000]),  # duration of each read, ns
+        st.sampled_from([0, 1, 123_456, 90_000_000]),  # counts
+    ),
+    min_size=2,
+    max_size=20,
+)
+
+
+def plain_arrays(found: list[tuple[int, int, int]]) -> tuple[Counts, Counts]:
+    """Stamps (ports, 3, ticks) and counters (ports, 2, ticks); the second port moves a quarter."""
+    late, reads, moved = (np.array(part) for part in zip(*found, strict=True))
+    stamps = 10**15 + np.arange(len(found)) * INTERVAL + late + np.arange(3)[:, None] * reads
+    counters = np.cumsum(moved) + np.array([[0], [10**6]])
+    return np.stack([stamps, stamps + 500]), np.stack([counters, counters // 4])
+
+
+def slow(stamps: Counts, counters: Counts) -> Floats:
+    middles = (stamps[:, :-1] + stamps[:, 1:]) >> 1
+    valid = np.ones(counters.shape, dtype=np.bool_)
+    timing = Timing(stamps.transpose(0, 2, 1), LINES, interval_ns=INTERVAL)
+    return rates(middles, counters.view(np.uint64), valid, SCALE, np.ones(COUNT, dtype=np.int64), timing).peaks
+
+
+@settings(deadline=None, max_examples=100)
+@given(found=samples)
+def test_plain_peaks_are_those_of_the_rates(found: list[tuple[int, int, int]]) -> None:
+    stamps, counters = plain_arrays(found)
+    peaks, expected = plain_peaks(stamps, counters, SCALE, LINES, INTERVAL), slow(stamps, counters)
+    # without bytes in a short sample, nothing is above the line rate
+    if peaks is not None or max(moved for _, _, moved in found) < 10**6:
+        assert peaks is not None
+        np.testing.assert_array_equal(peaks, expected[..., 1:])
+
+
+@pytest.mark.parametrize("value", [-1, 5])
+def test_lost_and_reset_counters_are_left_to_the_rates(value: int) -> None:
+    stamps, counters = plain_arrays([(0, 300, 1000)] * 6)
+    counters[1, 0, 3] = value
+    assert plain_peaks(stamps, counters, SCALE, LINES, INTERVAL) is None
+
+
+def test_an_unread_first_counter_is_left_to_the_rates() -> None:
+    stamps, counters = plain_arrays([(0, 300, 1000)] * 6)
+    counters[0, 1, 0] = -1
+    assert plain_peaks(stamps, counters, SCALE, LINES, INTERVAL) is None
+
+
+def test_samples_above_the_line_rate_are_left_to_the_rates() -> None:
+    stamps, counters = plain_arrays([(0, 300, 400_000_000)] * 3 + [(0, 300, 600_000_000)])
+    assert plain_peaks(stamps[..., :3], counters[..., :3], SCALE, LINES, INTERVAL) is not None
+    assert plain_peaks(stamps, counters, SCALE, LINES, INTERVAL) is None
