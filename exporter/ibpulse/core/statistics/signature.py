@@ -176,16 +176,17 @@ class Saturation:
 
     def fit_rows(self, rows: int, fresh: Sequence[int] = ()) -> None:
         """Make room for this number of rows; the `fresh` ones are reset."""
-        more = rows - len(self.saturated)
-        self._times = np.pad(self._times, ((0, 0), (0, 0), (0, more)))
-        self.saturated = np.pad(self.saturated, (0, more))
-        self.saturated_seconds = np.pad(self.saturated_seconds, (0, more))
-        for array in (self._times, self.saturated, self.saturated_seconds):
-            array[..., list(fresh)] = 0
+        if more := rows - len(self.saturated):
+            self._times = np.pad(self._times, ((0, 0), (0, 0), (0, more)))
+            self.saturated = np.pad(self.saturated, (0, more))
+            self.saturated_seconds = np.pad(self.saturated_seconds, (0, more))
+        if fresh:
+            for array in (self._times, self.saturated, self.saturated_seconds):
+                array[..., list(fresh)] = 0
 
     def advance(self, above: Floats, observed: Floats, counting: bool = True) -> None:
         """Add a second, of which `above` and `observed` (rows,) are the times above the level and in all."""
-        self._times = np.concatenate((self._times[1:], [[above, observed]]))
+        self._times = np.concatenate((self._times[1:], np.stack((above, observed))[None]))
         above_level, total = self._times.sum(axis=0)
         # tolerance, because sums of the same samples in a different order differ in the last digits
         half = 0.5 * total * (1 - 1e-9)
