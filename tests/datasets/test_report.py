@@ -210,13 +210,6 @@ def test_leaving_early_needs_a_known_clock() -> None:
     assert named_by(findings("leaves0", [leaving], clocks={}), "fewer-steps") == []
 
 
-def test_unknown_slow_clocks_make_nobody_first() -> None:
-    stopped = plan(stop_ms=dict.fromkeys(range(6), 5900.0), clocks_ms={3: -80.0}, ring=True)
-    found = findings("slow", [stopped], clocks={})
-    assert "first is not known: their clocks are not known" in found[0].sentence
-    assert named_by(found, "stall") == [()]
-
-
 def test_many_ends_apart_are_one_sentence() -> None:
     found = findings("scattered", [plan(stage_ms={node: 30.0 * node for node in range(6)})])
     (apart,) = (one for one in found if one.kind == "ends-apart")

@@ -17,7 +17,7 @@ from tools.reference.packages_picture import WINGS, imports, layers, packages_sv
 PAGE = ROOT / "docs" / "architecture.md"
 WALKS = {
     "A byte counter becomes a line of /metrics": 10,
-    "A request of /api/v1/window becomes bytes": 8,
+    "A request of /api/v1/window becomes bytes": 6,
     "A threshold becomes a rule of the chart": 5,
 }
 """The most files of each walk."""

@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.metrics.page import TABLE, rows_of
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import describe_second
 from ibpulse.workbench.simulate.workloads import DENSE
 from tests.aggregator.rings import Ring, port
 from tests.docs.pages import ROOT

@@ -27,7 +27,7 @@ from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.overrides import Override
 from ibpulse.base.kernel_clock import ClockState
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
 
 MS = 1_000_000

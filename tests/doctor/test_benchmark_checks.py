@@ -11,7 +11,7 @@ import pytest
 from ibpulse.agent.doctor import Finding, Level, examine
 from ibpulse.cli import main
 from ibpulse.core.model import DevicePlace, Port, Topology
-from ibpulse.workbench.nccl.node_benchmarks import judge_benchmarks
+from ibpulse.workbench.nccl.grades import judge_benchmarks
 from ibpulse.workbench.nccl.results import BenchmarkRun, Measurement
 from tests.doctor.making import make_facts, make_port
 from tests.nccl.benchmark_writers import nccl_json

@@ -11,7 +11,7 @@ from ibpulse.agent.doctor import Level, examine
 from ibpulse.agent.doctor.facts import Counts, Folders, Reads
 from ibpulse.agent.doctor.sample_checks import find_shortest_interval
 from ibpulse.base.units import GRID_NS
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.model import ByteSource, Fabric
 from tests.doctor.making import MS, make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
 

@@ -20,14 +20,11 @@ import pytest
 
 from ibpulse import __version__
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.core.answers.captures import CapturesAnswer
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
-from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.client.transport import HttpPeer, PeerAnswer
-from ibpulse.core.client.windows import read_array, read_window
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.client.transport import HttpPeer, PeerAnswer, read_array, read_window
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.gateway.nodes import node_table
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.node_config import NodeConfigFile
@@ -126,18 +123,6 @@ async def test_corrected_passwords_are_used(fleet: Fleet, daemons: dict[str, Dae
     fleet.secret.write_text("basic_auth: {username: ops, password: secret}")
     await fleet.discovery.refresh()
     assert (await fleet.poll())["closed"].state == "up"
-
-
-async def test_silent_nodes_keep_answers_and_come_back(fleet: Fleet, daemons: dict[str, Daemon]) -> None:
-    await fleet.list(open=daemons["open"].url, frozen=daemons["frozen"].url)
-    before = (await fleet.poll())["frozen"]
-    daemons["frozen"].going_on.clear()
-    rows = await fleet.poll()
-    daemons["frozen"].going_on.set()
-    assert [row.name for row in fleet.table.rows()] == ["frozen", "open"]
-    assert (rows["frozen"].state, rows["frozen"].problem) == ("down", "no answer within 1 s")
-    assert (rows["frozen"].ports, rows["frozen"].seen_ns) == (before.ports, before.seen_ns)
-    assert (await fleet.poll())["frozen"].state == "up"
 
 
 HOSTILE: dict[str, tuple[Callable[[Hostile, str], None], str]] = {
@@ -353,15 +338,6 @@ async def test_internal_errors_end_neither_polls_nor_table(
         "internal error in nodes: ZeroDivisionError; retrying",
         "internal error in nodes (b): ZeroDivisionError; retrying",
     ]
-
-
-async def test_ports_are_asked_of_all_nodes(fleet: Fleet, daemons: dict[str, Daemon], server: Hostile) -> None:
-    server.handlers["/api/v1/ports"] = never
-    await fleet.list(open=daemons["open"].url, closed=daemons["closed"].url, bad=server.url)
-    fleet.table.update()
-    found = await fleet.nodes.ask_all(fleet.nodes.all(), lambda node: ask_node(node, PortsAnswer, "/api/v1/ports"))
-    assert set(found.answers) == {"open", "closed"}
-    assert found.missing == {"bad": "no answer within 1 s"}
 
 
 KEY = ("slurm", "7")

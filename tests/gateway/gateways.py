@@ -20,7 +20,7 @@ import yaml
 
 from ibpulse.base.clocks import Clock
 from ibpulse.core.client.transport import HttpPeer
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.text import process_registry
 from ibpulse.gateway.app import create_gateway

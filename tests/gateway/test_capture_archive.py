@@ -12,7 +12,7 @@ from fastapi import Request
 from starlette.responses import StreamingResponse
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.captures import CapturesAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer
 from ibpulse.core.capture_names import MEDIA_TYPE
 from ibpulse.core.client.transport import NodeAccess
 from ibpulse.gateway import capture_archive

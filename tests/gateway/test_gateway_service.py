@@ -19,7 +19,7 @@ import pytest
 from ibpulse.agent.config.loading import load
 from ibpulse.base.internal_errors import GATEWAY_PARTS
 from ibpulse.commands.gateway import gateway_options
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.gateway import service
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.node_table import NodeTable

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.core.answers.window import NPY_TYPE
-from ibpulse.core.client.windows import WINDOW_HEADER, NodeArray, read_array
+from ibpulse.core.answers.samples import NPY_TYPE
+from ibpulse.core.client.transport import WINDOW_HEADER, NodeArray, read_array
 from ibpulse.gateway import job_polls
 from ibpulse.gateway.job_node import find_lateness
 from ibpulse.gateway.job_polls import GONE, MAX_ASKED, JobPolls

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.window import History, Implausible, WindowHead
-from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.answers.samples import History, Implausible, WindowHead
+from ibpulse.core.client.transport import NodeArray
 from ibpulse.gateway.node_samples import NodeSamples, bin_samples, common_interval, find_places, reduce_to_bins
 
 START = 1_763_683_200_000

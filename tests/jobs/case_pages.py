@@ -22,7 +22,7 @@ from ibpulse.agent.jobs.job_sources import merge
 from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.jobs.owners import place_jobs
 from ibpulse.agent.metrics.node import JOB_ROWS
-from ibpulse.agent.web.routes.jobs_route import describe_jobs
+from ibpulse.agent.web.jobs import describe_jobs
 from ibpulse.core.metrics.text import TextFormat, table_text
 from ibpulse.core.model import Port
 from tests.exposition.snapshots import node as make_snapshot

@@ -14,7 +14,7 @@ import pytest
 
 from ibpulse.agent.jobs.job_sources import GONE_SECONDS, JobSources
 from ibpulse.agent.jobs.job_watch import JobWatch
-from ibpulse.agent.web.routes.jobs_route import describe_jobs
+from ibpulse.agent.web.jobs import describe_jobs
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile

@@ -19,7 +19,7 @@ import uvloop
 from ibpulse import __version__
 from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.recorder import WriteCapture
-from ibpulse.agent.node.current_snapshot import CurrentSnapshot
+from ibpulse.agent.node.node import CurrentSnapshot
 from ibpulse.agent.node.wiring import make_node
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.web.app import create_app
@@ -30,9 +30,9 @@ from ibpulse.base.deadline import call_all
 from ibpulse.base.errors import RingError
 from ibpulse.base.open_files import require_open_files
 from ibpulse.base.own_command import own_command
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.host_names import HostCheck
-from ibpulse.core.http.server import plain, serve
+from ibpulse.core.http.access import HostCheck
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.web import WebCounts
 
 log = logging.getLogger(__name__)
@@ -256,8 +256,7 @@ class Daemon:
 
     async def _serve(self) -> None:
         address = self._settings.web.listen_address
-        tls = self._web_config.tls if self._web_config else plain
-        server = await serve(create_app(self.parts), address.host, address.port, tls=tls)
+        server = await serve(create_app(self.parts), address.host, address.port, web_config=self._web_config)
         self._announce(server.host, server.port)
         # what was built so far is never garbage: keep the collector from walking it
         gc.collect()
@@ -278,7 +277,7 @@ class Daemon:
             __version__,
             len(slots),
             " to ".join(every),
-            "https" if self._web_config and self._web_config.tls() else "http",
+            "https" if self._web_config and self._web_config.rules.tls else "http",
             shown,
             port,
         )

@@ -23,13 +23,14 @@ from ibpulse.workbench.fleet.collection import (
     CollectionResult,
     UnfinishedSpan,
     choose_span,
+    collect_files,
     continue_span,
     open_scheduler,
     open_workers,
+    read_labels,
     settled_span,
 )
 from ibpulse.workbench.fleet.dataset import DatasetStore
-from ibpulse.workbench.fleet.from_files import collect_files, read_labels
 from ibpulse.workbench.fleet.from_nodes import GATEWAY_PARALLEL, PARALLEL, GatewaySource, NodeCollection, collect_nodes
 
 

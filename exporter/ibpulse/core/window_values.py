@@ -140,7 +140,7 @@ def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> i
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """What to read: ports with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins.
+    """The ports to read with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins.
 
     `rates` are those of now; `history` has those of the past. With `uncertainty`, each rate gets its uncertainty. Of a
     `job`, the samples of a port at other times than the job had it are missing; `partly` are the ports that it had for
@@ -162,7 +162,7 @@ class WindowPlan:
 
     @property
     def detail(self) -> Detail:
-        """What is needed of the rates."""
+        """The details of rates that the window shows."""
         if self.uncertainty:
             return "uncertainty"
         return "peaks" if self.statistic == "max" else "rates"

@@ -20,9 +20,10 @@ from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.text import first_names
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.alerts import NODE_LABELS, Alert, Cooldown, host_of, join_labels
-from ibpulse.core.answers.captures import PendingAnswer
+from ibpulse.core.answers.jobs import PendingAnswer
 from ibpulse.core.defaults import HISTORY_NS
-from ibpulse.core.http.capture_requests import (
+from ibpulse.core.http.problems import ProblemError, operation
+from ibpulse.core.http.requests import (
     MAX_LABELS,
     Notification,
     check_writer,
@@ -32,8 +33,6 @@ from ibpulse.core.http.capture_requests import (
     refusals,
     request_schema,
 )
-from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.job_captures import (
     CAPTURES,
     MIN_NS,

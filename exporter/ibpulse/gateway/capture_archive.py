@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.capture_names import MEDIA_TYPE as FILE_TYPE
-from ibpulse.core.http.middleware import HEAD
+from ibpulse.core.http.application import HEAD
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.gateway.nodes.nodes import Nodes
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from ibpulse.base.errors import DaemonFault
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.http.schemas import operation, text
+from ibpulse.core.http.problems import operation, text
 from ibpulse.core.metrics.row import Labels, Subject
 from ibpulse.core.metrics.text import render_page
 from ibpulse.core.statistics.lateness import ClockOffset

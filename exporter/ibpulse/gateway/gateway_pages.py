@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from starlette.responses import HTMLResponse
 
-from ibpulse.core.http.page_parts import LIVE_PAGE_POLICY, NODE_WORDS, links, live_document, page
+from ibpulse.core.http.pages import LIVE_PAGE_POLICY, NODE_WORDS, links, live_document, page
 
 _NODES = Template(files(__package__).joinpath("nodes.html").read_text(encoding="utf-8"))
 _ORDER = """<div class="group" role="group" aria-label="Order of the rows" title="Order of the rows (s)">

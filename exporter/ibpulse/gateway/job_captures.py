@@ -23,20 +23,19 @@ from starlette.responses import Response
 from ibpulse.base.clocks import Clock
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import SOME_TIME
-from ibpulse.core.answers.captures import CapturesAnswer, PendingAnswer, StoredAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, PendingAnswer, StoredAnswer
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.capture_requests import (
+from ibpulse.core.http.problems import ProblemError, operation
+from ibpulse.core.http.requests import (
     CaptureRequest,
     check_writer,
     json_response,
     read_body,
+    read_parameter,
     refusals,
     request_schema,
 )
-from ibpulse.core.http.parameters import read_parameter
-from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.schemas import operation
 from ibpulse.gateway.capture_archive import ArchiveMember, send_archive
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE

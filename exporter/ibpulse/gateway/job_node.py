@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import JobAnswer
-from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.answers.summary import PortSummary, SummaryAnswer
 from ibpulse.core.arrays import Singles
 from ibpulse.core.statistics.lateness import Lateness, compare_nodes

@@ -16,7 +16,7 @@ from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.events import EventAnswer, EventsAnswer
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.client.windows import NodeArray, read_array
+from ibpulse.core.client.transport import NodeArray, read_array
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.window_values import Statistic
 from ibpulse.gateway.job_node import JobNode

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ibpulse.base.text import first_names, natural_key
 from ibpulse.core.answers.jobs import JobAnswer
-from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.gateway.job_nodes import FleetJob
 from ibpulse.gateway.nodes.node_table import NodeState

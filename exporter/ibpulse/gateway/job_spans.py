@@ -11,8 +11,8 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.http.parameters import EventsQuery, OptionalDuration, SpanQuery
 from ibpulse.core.http.problems import bad_parameter
+from ibpulse.core.http.requests import EventsQuery, OptionalDuration, SpanQuery
 from ibpulse.gateway.job_node import JobNode, find_lateness
 from ibpulse.gateway.job_nodes import FleetJob, choose_job, list_jobs
 from ibpulse.gateway.job_polls import GONE, ask_samples

@@ -14,10 +14,9 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.base.values import INSTANT
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.parameters import INSTANT_FORMS, EventsQuery, OptionalInstant, read_parameter
-from ibpulse.core.http.parameters import refuse_repeated as once
-from ibpulse.core.http.problems import bad_parameter
-from ibpulse.core.http.schemas import operation, problems
+from ibpulse.core.http.problems import bad_parameter, operation, problems
+from ibpulse.core.http.requests import INSTANT_FORMS, EventsQuery, OptionalInstant, read_parameter
+from ibpulse.core.http.requests import refuse_repeated as once
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
 from ibpulse.gateway.job_captures import captures_router, captures_writing_router
 from ibpulse.gateway.job_hub import JobHub

@@ -18,11 +18,11 @@ from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.units import MILLISECOND_NS, format_duration
 from ibpulse.base.values import SOME_TIME
-from ibpulse.core.answers.window import NPY_HEADER, NPY_TYPE
-from ibpulse.core.client.windows import NodeArray, encode_npy
+from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE
+from ibpulse.core.client.transport import NodeArray, encode_npy
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.parameters import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.core.http.problems import ProblemError, bad_parameter
+from ibpulse.core.http.requests import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic, bins_between, newest_bins
 from ibpulse.gateway.job_nodes import FleetJob, choose_job
 from ibpulse.gateway.job_polls import GONE, ask_samples

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.core.answers.node import PortAnswer
 from ibpulse.gateway.nodes.nodes import Node, ask_node
 
 # those after which a rail can have another rate

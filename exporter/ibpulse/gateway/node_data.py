@@ -9,21 +9,26 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.captures import CapturesAnswer
-from ibpulse.core.answers.clock import ClockAnswer
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.members import AnswerPart
-from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.samples import NPY_TYPE
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.answers.window import NPY_TYPE
 from ibpulse.core.capture_names import parse_name
-from ibpulse.core.client.transport import JSON_TYPE, MAX_BYTES, PeerAnswer, read_answer, read_json
-from ibpulse.core.client.windows import WINDOW_HEADER, read_array, read_window
+from ibpulse.core.client.transport import (
+    JSON_TYPE,
+    MAX_BYTES,
+    WINDOW_HEADER,
+    PeerAnswer,
+    read_answer,
+    read_array,
+    read_json,
+    read_window,
+)
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.parameters import refuse_repeated
-from ibpulse.core.http.problems import ProblemError, bad_parameter
-from ibpulse.core.http.schemas import operation, problems
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems
+from ibpulse.core.http.requests import refuse_repeated
 from ibpulse.gateway.nodes.nodes import PAGE_SECONDS, Node
 from ibpulse.gateway.parts import GatewayParts
 

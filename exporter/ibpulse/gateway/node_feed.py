@@ -12,7 +12,7 @@ import orjson
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.members import AnswerPart
-from ibpulse.core.answers.stream import StreamBatch, StreamEvents, StreamPorts, StreamSummary
+from ibpulse.core.answers.samples import StreamBatch, StreamEvents, StreamPorts, StreamSummary
 from ibpulse.core.http.stream import HEARTBEAT, MAX_LOG_EVENTS, RETRY, Viewer, event
 from ibpulse.gateway.nodes.nodes import PAGE_SECONDS, Node
 from ibpulse.gateway.nodes.stream_answers import STREAM_TYPE, read_events

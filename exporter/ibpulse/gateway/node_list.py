@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.http.schemas import operation
+from ibpulse.core.http.problems import operation
 from ibpulse.gateway.nodes.discovery import SourceState
 from ibpulse.gateway.nodes.node_table import NodeState
 from ibpulse.gateway.parts import GatewayParts

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.members import MAX_PORTS, NOT_OURS
-from ibpulse.core.answers.window import WindowHead
+from ibpulse.core.answers.samples import WindowHead
 from ibpulse.core.arrays import Singles
-from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.client.transport import NodeArray
 from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
 from ibpulse.core.window_values import Statistic
 from ibpulse.gateway.line_rates import RailLineRates, sum_at

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import Occurrences, find_cause
 from ibpulse.core.http.admission import requesting_client
-from ibpulse.core.http.middleware import HEAD
-from ibpulse.core.http.parameters import refuse_repeated
-from ibpulse.core.http.schemas import operation, problems
+from ibpulse.core.http.application import HEAD
+from ibpulse.core.http.problems import operation, problems
+from ibpulse.core.http.requests import refuse_repeated
 from ibpulse.core.http.stream import EventStream, Viewer
 from ibpulse.gateway.node_data import API, find_node, node_problem
 from ibpulse.gateway.node_feed import NodeFeed

@@ -9,11 +9,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from ibpulse.core.http.capture_requests import may_write
-from ibpulse.core.http.page_parts import PageFiles, page
-from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.http.reference import reference_body
-from ibpulse.core.http.schemas import operation, text
+from ibpulse.core.http.pages import PageFiles, page, reference_body
+from ibpulse.core.http.problems import ProblemError, operation, text
+from ibpulse.core.http.requests import may_write
 from ibpulse.gateway.gateway_pages import job_page, node_page, nodes_page, refused_page
 from ibpulse.gateway.job_nodes import list_jobs
 from ibpulse.gateway.node_data import find_node

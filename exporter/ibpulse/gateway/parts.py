@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from ibpulse.base.clocks import Clock
 from ibpulse.core.alerts import COOLDOWN_NS
 from ibpulse.core.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
-from ibpulse.core.http.admission import Viewers
 from ibpulse.core.http.application import RequestLimits, ServerParts
-from ibpulse.core.http.stream import Viewer
+from ibpulse.core.http.stream import Viewers
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.node_table import NodeTable
 from ibpulse.gateway.nodes.nodes import Nodes
@@ -46,7 +45,7 @@ class GatewayParts(ServerParts):
     captures: GatewayCaptures = field(default_factory=GatewayCaptures)
     allow_unauthenticated: bool = False
     clock: Clock = time
-    viewers: Viewers[Viewer] = field(init=False)
+    viewers: Viewers = field(init=False)
 
     def __post_init__(self) -> None:
         """All routes share the places of the viewers."""

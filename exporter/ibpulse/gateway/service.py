@@ -18,9 +18,9 @@ from ibpulse import __version__
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.open_files import allow_open_files
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.host_names import HostCheck
-from ibpulse.core.http.server import plain, serve
+from ibpulse.core.http.access import HostCheck
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.gateway.app import create_gateway
 from ibpulse.gateway.nodes.discovery import make_discovery
@@ -148,11 +148,12 @@ class Gateway:
         return 0
 
     async def _serve(self) -> None:
-        tls = self._web_config.tls if self._web_config else plain
-        server = await serve(create_gateway(self._parts), self._options.host, self._options.port, tls=tls)
+        server = await serve(
+            create_gateway(self._parts), self._options.host, self._options.port, web_config=self._web_config
+        )
         host = "localhost" if server.host in ("::", "0.0.0.0") else server.host
         shown = f"[{host}]" if ":" in host else host
-        scheme = "https" if tls() else "http"
+        scheme = "https" if self._web_config and self._web_config.rules.tls else "http"
         log.info("ibpulse %s gateway, serving %s://%s:%d/", __version__, scheme, shown, server.port)
         try:
             await server.wait()

@@ -16,8 +16,7 @@ from ibpulse.agent.aggregator.summary import summarize
 from ibpulse.agent.aggregator.totals import SECONDS_AT_ONCE, RunningTotals, read_sampler, split_seconds
 from ibpulse.agent.aggregator.traffic import Conclusion, coarsest_rail
 from ibpulse.base.units import SECOND_NS, format_duration, format_rate
-from ibpulse.core.answers.statistics import RailStatistics
-from ibpulse.core.answers.summary import Summary
+from ibpulse.core.answers.summary import RailStatistics, Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs.claims import PlacedJob

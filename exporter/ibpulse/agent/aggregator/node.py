@@ -10,7 +10,7 @@ import numpy as np
 
 from ibpulse.agent.aggregator.snapshot import AggregatorOptions
 from ibpulse.base.units import format_duration
-from ibpulse.core.answers.statistics import NodeWindow
+from ibpulse.core.answers.summary import NodeWindow
 from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics import moments, signature
 from ibpulse.core.statistics.signature import Features, describe_features

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ibpulse.agent.aggregator.node import RollingSeconds
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, CounterTotal, PortCounters
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import DirectionStatistics
+from ibpulse.core.answers.summary import DirectionStatistics
 from ibpulse.core.arrays import Bools, Counts, Floats, Rows
 from ibpulse.core.model import CounterReading, DeviceIdentity, Fabric, Port, PortId, PortReadings
 from ibpulse.core.ring.spans import RingPort, StrideGroup

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.answers.statistics import DirectionStatistics, NodeConclusions, NodeRails, NodeWindow, RailStatistics
+from ibpulse.core.answers.summary import DirectionStatistics, NodeConclusions, NodeRails, NodeWindow, RailStatistics
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, TRAFFIC_WINDOW_NS
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.jobs.claims import Key, PlacedJob

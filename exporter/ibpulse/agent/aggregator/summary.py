@@ -15,8 +15,7 @@ from ibpulse.agent.aggregator.snapshot import AggregatorOptions
 from ibpulse.agent.aggregator.steps import measure_resolution, measure_step
 from ibpulse.agent.aggregator.totals import RunningTotals, ports_during, split_seconds
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import NO_RAIL
-from ibpulse.core.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.core.answers.summary import NO_RAIL, NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
 from ibpulse.core.events.watch import DISAPPEARED

@@ -35,7 +35,7 @@ from ibpulse.agent.aggregator.traffic import (
     weigh_ports,
 )
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import NodeConclusions, NodeRails
+from ibpulse.core.answers.summary import NodeConclusions, NodeRails
 from ibpulse.core.arrays import Floats, Rows
 from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs.job_history import JobPorts

@@ -14,7 +14,7 @@ from ibpulse.agent.aggregator.snapshot import (
     AggregatorOptions,
 )
 from ibpulse.agent.jobs.owners import find_owners
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.arrays import Bools, Floats, Rows
 from ibpulse.core.jobs.claims import Key, PlacedJob
 from ibpulse.core.metrics.row import Histogram

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ibpulse.base.kernel_clock import ClockState
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
 from ibpulse.core.events.event import Event, started_states
 from ibpulse.core.jobs.claims import Key

@@ -13,7 +13,7 @@ from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.doctor.facts import PortSamples, Reads
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.jobs.claims import PlacedJob
 from ibpulse.core.model import Fabric, PortId
 from ibpulse.core.ring import layout as at

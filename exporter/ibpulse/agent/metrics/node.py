@@ -15,7 +15,7 @@ from ibpulse.agent.aggregator.snapshot import (
 )
 from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.agent.metrics.ports import PORT_LABELS, port_values
-from ibpulse.core.answers.statistics import NodeConclusions, NodeWindow
+from ibpulse.core.answers.summary import NodeConclusions, NodeWindow
 from ibpulse.core.metrics.row import Labels, Subject, single
 from ibpulse.core.model import PortId
 from ibpulse.core.statistics.signature import LABELS

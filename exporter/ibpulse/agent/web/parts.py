@@ -1,4 +1,4 @@
-"""What the web server gets from the daemon, and its limits."""
+"""The daemon as its web server sees it, and the limits of the server."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ibpulse.core.http.application import RequestLimits, ServerParts
 
 if TYPE_CHECKING:
     # the gateway imports this module, but runs no node
-    from ibpulse.agent.node.current_snapshot import CurrentSnapshot
-    from ibpulse.agent.node.node import Node
+    from ibpulse.agent.node.node import CurrentSnapshot, Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError, DaemonFault
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.text import names_text, natural_key
-from ibpulse.core.answers.clock import ClockAnswer
 from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
-from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.answers.node import ClockAnswer, PortsAnswer
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.jobs.claims import Key
 from ibpulse.core.statistics.lateness import ClockOffset, ClockOffsets, MeasuredOffset

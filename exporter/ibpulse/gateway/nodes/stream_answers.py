@@ -8,7 +8,7 @@ from time import monotonic
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.members import NOT_OURS, AnswerPart, read_members
-from ibpulse.core.answers.stream import EVENTS
+from ibpulse.core.answers.samples import EVENTS
 
 STREAM_TYPE = "text/event-stream"
 MAX_EVENT_BYTES = 4_000_000

@@ -14,7 +14,7 @@ import orjson
 from ibpulse.base.errors import DiscoveryError
 from ibpulse.base.text import escape_controls, show
 from ibpulse.base.yaml import YamlFile, is_empty, is_scalar, is_sequence, text_of, texts_of
-from ibpulse.core.answers.clock import is_node_name
+from ibpulse.core.answers.node import is_node_name
 from ibpulse.core.defaults import DEFAULT_PORT
 
 if TYPE_CHECKING:

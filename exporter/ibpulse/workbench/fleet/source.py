@@ -138,9 +138,6 @@ class ReportSource:
 
     `origin_ns` and `end_ns` are the begin of its first part and the end of its last one. Every method raises
     DatasetError if the dataset cannot be read, or not with the memory that can be spared.
-
-    Raises:
-        DatasetError: it is no dataset, it has nothing of the choice, or duckdb is missing.
     """
 
     def __init__(self, path: Path, choice: DatasetChoice) -> None:

@@ -21,10 +21,9 @@ from ibpulse.base.text import show
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.core.answers.members import NOT_OURS
-from ibpulse.core.answers.ports import PortAnswer, PortsAnswer, Source
+from ibpulse.core.answers.node import PortAnswer, PortsAnswer, Source
 from ibpulse.core.client.connection import WINDOW, DaemonConnection, ask_events, ask_ports
-from ibpulse.core.client.transport import Query
-from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.client.transport import NodeArray, Query
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import JOB_KINDS
 from ibpulse.core.jobs.job_history import Holding, JobRecord, read_job
