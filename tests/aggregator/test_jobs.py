@@ -13,7 +13,7 @@ from ibpulse.agent.aggregator.ports import PortTable
 from ibpulse.agent.aggregator.snapshot import JobSnapshot, LastTraffic
 from ibpulse.agent.aggregator.traffic import RecentRates
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.spans import RingPort
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square

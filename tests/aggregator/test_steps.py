@@ -25,7 +25,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.log import EventFile
 from ibpulse.core.events.watch import PhaseEvents
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.spans import place_ports
 from ibpulse.core.statistics.steps.period import StepPeriod

@@ -13,8 +13,7 @@ from ibpulse.agent.aggregator.traffic import Bursts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import RailStatistics, Summary
 from ibpulse.core.events import Event, PortHistory
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring import layout as at
 from ibpulse.core.statistics.signature import Features, MoeSaturationOptions, SaturationOptions, SignatureOptions

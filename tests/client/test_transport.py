@@ -13,7 +13,7 @@ import pytest
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.client import transport
 from ibpulse.core.client.transport import HttpPeer, NodeAccess
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.discovery import NodeConfigFile
 from tests.clocks import GivenClock
 from tests.fleet.hostile import (
     Handler,

@@ -13,7 +13,7 @@ from PIL import Image
 
 from bench.synthetic_dataset import RailPlan
 from bench.synthetic_fleet import START_NS, SyntheticFleet
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.units import SECOND_NS
 from ibpulse.cli import main
 from ibpulse.workbench.fleet.collection import MissingSpan, write_missing
@@ -334,7 +334,7 @@ def test_too_many_rows_are_refused_before_reading(
 def test_spans_beyond_spare_memory_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "spare_bytes", lambda: 10_000)
+    monkeypatch.setattr(limits, "spare_bytes", lambda: 10_000)
     status, _, error = run(capsys, "report", str(busy_dataset()))
     assert status == 1
     assert re.search(r"takes \d+ kB of memory at once, more than the 10 kB that can be spared; choose", error), error

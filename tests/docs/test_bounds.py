@@ -10,7 +10,7 @@ import pytest
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.web.events import MAX_IN_LOOP
 from ibpulse.agent.web.parts import WebLimits
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.core.answers.events import MAX_EVENTS
 from ibpulse.core.http import access, admission, connection, passwords, server
 from ibpulse.core.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
@@ -70,10 +70,10 @@ def test_the_memory_of_an_hour_follows_from_the_bounds() -> None:
     page = (ROOT / "docs/security.md").read_text()
     ticks = 3600 * 100
     assert f"sampling time | {round(ticks * (8 * ROW_BYTES + TICK_BYTES), -7) // 10**6} MB |" in page
-    assert f"{memory.LIBRARIES_BYTES // 10**6} MB and {memory.THREAD_BYTES // 10**6} MB per CPU" in " ".join(
+    assert f"{limits.LIBRARIES_BYTES // 10**6} MB and {limits.THREAD_BYTES // 10**6} MB per CPU" in " ".join(
         page.split()
     )
-    assert memory.SHARE == 0.75
+    assert limits.SHARE == 0.75
 
 
 def test_the_example_of_a_refusal_has_the_default_bound() -> None:

@@ -16,7 +16,7 @@ from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
 from ibpulse.agent.metrics.node import JOB_ROWS, MAX_INFOS
 from ibpulse.agent.metrics.page import SNAPSHOT_ROWS, render, rows_of
 from ibpulse.agent.sysfs.error_counters import CounterSet
-from ibpulse.core.jobs.claims import MAX_JOBS as MAX_CONSIDERED
+from ibpulse.core.jobs import MAX_JOBS as MAX_CONSIDERED
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import read_families
 from ibpulse.core.metrics.text import compress, format_number, process_registry

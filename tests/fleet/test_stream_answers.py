@@ -13,8 +13,8 @@ from ibpulse.agent.web.stream import describe_second
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.samples import StreamBatch, StreamGap, StreamSummary
 from ibpulse.core.http.stream import answer_event
-from ibpulse.gateway.nodes import stream_answers
-from ibpulse.gateway.nodes.stream_answers import EVENT_BYTES, Throttle, read_events
+from ibpulse.gateway.nodes import requests
+from ibpulse.gateway.nodes.requests import EVENT_BYTES, Throttle, read_events
 from tests.aggregator.rings import Ring, port, update
 
 BATCH = {"start_ms": 1000, "megabytes_per_second": [[1, None], [0, 5]]}
@@ -88,6 +88,6 @@ async def test_every_event_counts_with_its_bytes_even_if_it_says_nothing(monkeyp
             sizes.append(size)
             return super().delay(size)
 
-    monkeypatch.setattr(stream_answers, "Throttle", Recorded)
+    monkeypatch.setattr(requests, "Throttle", Recorded)
     assert len([each async for each in read_events(sent(TEXT, 1000))]) == 3
     assert sizes == [len(event) + EVENT_BYTES for event in TEXT.split(b"\n\n")[:-1]]

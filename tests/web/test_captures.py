@@ -21,10 +21,10 @@ from ibpulse.agent.flightrecorder import recorder as recorder_module
 from ibpulse.agent.flightrecorder.recorder import DISK_THREADS, FlightRecorder
 from ibpulse.agent.flightrecorder.store import CaptureOptions, Stored
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.captures import find_name
-from ibpulse.core.capture_names import make_name
+from ibpulse.core.captures import make_name
 from ibpulse.core.events import EventLog
 from ibpulse.core.recordings import load
 from ibpulse.core.ring.reader import RingReader

@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.core.events import EventLog
-from ibpulse.core.jobs.claims import PlacedJob
+from ibpulse.core.jobs import PlacedJob
 from tests.web.conftest import make_client
 from tests.web.event_logs import job_event, placed, view_jobs
 from tests.web.rings import EPOCH, Node

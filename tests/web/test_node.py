@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.base.kernel_clock import ClockState
+from ibpulse.base.clocks import ClockState
 from ibpulse.core.answers.node import ClockAnswer, TopologyAnswer
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.text import TextFormat, table_text

@@ -24,12 +24,12 @@ from ibpulse.agent.node.wiring import make_node
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.base import memory, owned_files
+from ibpulse.base import limits, owned_files
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import call_all
 from ibpulse.base.errors import RingError
-from ibpulse.base.open_files import require_open_files
-from ibpulse.base.own_command import own_command
+from ibpulse.base.installation import own_command
+from ibpulse.base.limits import require_open_files
 from ibpulse.core.http.access import HostCheck
 from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
@@ -61,7 +61,7 @@ def run_daemon(settings: Settings) -> int:
     allowed = require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
     if allowed < OPEN_FILES:
         log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
-    memory.keep_freed()
+    limits.keep_freed()
     for name in LATE_IMPORTS:
         importlib.import_module(name)
     with (

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from ibpulse.agent import node
 from ibpulse.agent.config import Settings
-from ibpulse.agent.config.declaration import ListenAddress
+from ibpulse.agent.config.settings import ListenAddress
 from ibpulse.base.errors import ConfigError, DaemonError
 from ibpulse.base.units import SECOND_NS
 from ibpulse.commands.options import read_url

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.arrays import Singles
 from ibpulse.core.events import PortHistory
-from ibpulse.core.jobs.job_history import ChosenJob
+from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import TickRun, read_series, runs_of_wall_time, ticks_to_complete

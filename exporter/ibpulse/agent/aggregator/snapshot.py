@@ -13,7 +13,7 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.summary import DirectionStatistics, NodeConclusions, NodeRails, NodeWindow, RailStatistics
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, TRAFFIC_WINDOW_NS
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.jobs.claims import Key, PlacedJob
+from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.core.ring import layout

@@ -19,7 +19,7 @@ from ibpulse.core.answers.summary import NO_RAIL, NodeSummary, PortSummary, RunS
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
 from ibpulse.core.events.watch import DISAPPEARED
-from ibpulse.core.jobs.job_history import JobPorts, JobRecord, jobs_between
+from ibpulse.core.jobs import JobPorts, JobRecord, jobs_between
 from ibpulse.core.model import Port
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort, place_ports, settled_tick, widest_stride

@@ -38,7 +38,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import NodeConclusions, NodeRails
 from ibpulse.core.arrays import Floats, Rows
 from ibpulse.core.events import PortHistory
-from ibpulse.core.jobs.job_history import JobPorts
+from ibpulse.core.jobs import JobPorts
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import STORAGE, Port, PortId, PortState
 from ibpulse.core.ring import layout as at

@@ -16,7 +16,7 @@ from ibpulse.agent.aggregator.snapshot import (
 from ibpulse.agent.jobs.owners import find_owners
 from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.arrays import Bools, Floats, Rows
-from ibpulse.core.jobs.claims import Key, PlacedJob
+from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.spans import RingPort

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ibpulse.agent.aggregator import Aggregator, Snapshot
-from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.flightrecorder.recorder import Captures
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.agent.sampler.supervisor import Supervisor, heartbeat_bound_seconds
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.base.clocks import Clock
@@ -19,8 +19,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.watch import CounterResets, PhaseEvents
-from ibpulse.core.jobs.claims import PlacedJob
-from ibpulse.core.jobs.job_history import JobPorts
+from ibpulse.core.jobs import JobPorts, PlacedJob
 from ibpulse.core.model import Fabric
 from ibpulse.core.ring.reader import RingReader
 

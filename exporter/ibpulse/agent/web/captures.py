@@ -13,17 +13,15 @@ from aiofiles.threadpool.binary import AsyncBufferedReader
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from ibpulse.agent.flightrecorder.alerts import make_trigger
-from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.flightrecorder.recorder import FlightRecorder, Pending
-from ibpulse.agent.flightrecorder.rules import API, Trigger
+from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder, Pending
 from ibpulse.agent.flightrecorder.store import CaptureStore, Stored
+from ibpulse.agent.flightrecorder.triggers import API, Trigger, make_trigger
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.errors import CaptureError
 from ibpulse.base.units import MILLISECOND_NS, format_duration
 from ibpulse.base.values import SOME_TIME
 from ibpulse.core.answers.jobs import CaptureJobAnswer, CapturesAnswer, NotificationAnswer, PendingAnswer, StoredAnswer
-from ibpulse.core.capture_names import MEDIA_TYPE, CaptureName, parse_name
+from ibpulse.core.captures import MEDIA_TYPE, CaptureName, parse_name
 from ibpulse.core.http.access import USER
 from ibpulse.core.http.application import HEAD
 from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problem_response
@@ -38,7 +36,7 @@ from ibpulse.core.http.requests import (
     refusals,
     request_schema,
 )
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord
 
 log = logging.getLogger(__name__)
 

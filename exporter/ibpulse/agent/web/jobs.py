@@ -18,8 +18,7 @@ from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer, JobTrafficAnswer
 from ibpulse.core.http.problems import ProblemError, bad_parameter, operation
-from ibpulse.core.jobs.claims import MAX_TEXT, Key
-from ibpulse.core.jobs.job_history import ChosenJob, Holding, JobPorts, JobRecord, list_jobs
+from ibpulse.core.jobs import MAX_TEXT, ChosenJob, Holding, JobPorts, JobRecord, Key, list_jobs
 from ibpulse.core.ring import layout as at
 
 NAMED_JOBS = 20

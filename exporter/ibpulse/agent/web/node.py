@@ -22,7 +22,7 @@ from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.problems import bad_parameter, operation, problems, text
 from ibpulse.core.http.requests import OptionalDuration, SpanQuery, TimeSpan, read_parameter, refuse_repeated
-from ibpulse.core.jobs.job_history import ChosenJob
+from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.metrics.text import accepts_gzip, compress
 from ibpulse.core.model import Port
 from ibpulse.core.ring.spans import place_ports, settled_tick, widest_stride

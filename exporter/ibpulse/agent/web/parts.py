@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ibpulse.base.kernel_clock import ClockState, read_clock_state
+from ibpulse.base.clocks import ClockState, read_clock_state
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.application import RequestLimits, ServerParts
 

@@ -54,8 +54,7 @@ from ibpulse.core.http.stream import (
     batch_event,
     gap_event,
 )
-from ibpulse.core.jobs.claims import Key
-from ibpulse.core.jobs.job_history import FOREVER, ChosenJob, JobRecord
+from ibpulse.core.jobs import FOREVER, ChosenJob, JobRecord, Key
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import PortState
 from ibpulse.core.ring.spans import TickRun, complete_tick, read_peaks, runs_of_ticks, widest_stride

@@ -20,7 +20,7 @@ from ibpulse.core.answers.members import (
     Sentences,
     at_most,
 )
-from ibpulse.core.capture_names import parse_name
+from ibpulse.core.captures import parse_name
 from ibpulse.core.model import JOB_BASES, JOB_SOURCES
 
 MAX_CAPTURES, MAX_PENDING, MAX_CAPTURE_JOBS = 10_000, 1000, 100

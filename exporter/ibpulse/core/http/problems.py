@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from ibpulse.base.errors import RequestError
-from ibpulse.base.validation import explain
+from ibpulse.base.values import explain
 
 MEDIA_TYPE = "application/problem+json"
 

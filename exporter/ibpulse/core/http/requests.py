@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from starlette.responses import Response
 
 from ibpulse.base.values import INSTANT, SOME_TIME, Kind
-from ibpulse.core.alerts import Alert, parse_start
 from ibpulse.core.answers.events import MAX_EVENTS
 from ibpulse.core.answers.members import AnswerPart
+from ibpulse.core.captures import Alert, parse_start
 from ibpulse.core.events import KINDS
 from ibpulse.core.http.access import USER
 from ibpulse.core.http.problems import ProblemError, bad_parameter, inline_parts, invalid_parameters, problems

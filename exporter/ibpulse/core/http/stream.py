@@ -21,7 +21,7 @@ from ibpulse.core.answers.samples import StreamDropped, StreamGap
 from ibpulse.core.http.admission import FullError, make_room, requesting_client
 from ibpulse.core.http.application import HEAD
 from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.jobs import Key
 from ibpulse.core.metrics.web import WebCounts
 
 BYTES_PER_MEGABYTE = 1e6

@@ -48,7 +48,7 @@ class RailTraits:
     """Properties of the rails other than their rates.
 
     `up` and `line_rates` are (rails, samples): whether the link is ACTIVE, and the line rate of one direction as in
-    `node_statistics.line_rate`. The others are (rails,): a rail is sampled every `strides`
+    `sums.line_rate`. The others are (rails,): a rail is sampled every `strides`
     ticks, and its counters resolve nothing shorter than `finest_ticks`; see `resolution.finest_ticks`. Each rail is in
     one of the `groups`.
     """

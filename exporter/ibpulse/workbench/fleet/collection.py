@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.base.errors import ConfigError, DatasetError, RecordingError
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.base.text import count_text, escape_controls, file_size_text, moment_text, names_text, percent, split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings import Recording, RecordingExtent, read_extent, save_pieces, scan

@@ -25,11 +25,9 @@ from ibpulse.core.answers.node import is_node_name
 from ibpulse.core.client.connection import events_query
 from ibpulse.core.client.transport import HttpPeer, NodeArray, Query, read_answer, read_array
 from ibpulse.core.recordings import Recording, RecordingMeta, save_pieces
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import NodeState, PolledNode
-from ibpulse.gateway.nodes.nodes import Node, Nodes, ask_node
-from ibpulse.gateway.nodes.target_sources import MAX_LIST_BYTES, SOURCE_SECONDS, TargetSource
+from ibpulse.gateway.nodes.discovery import MAX_LIST_BYTES, SOURCE_SECONDS, Discovery, NodeConfigFile, TargetSource
+from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
+from ibpulse.gateway.nodes.table import NodeState, PolledNode
 from ibpulse.gateway.nodes.targets import MAX_LABELS, MAX_TARGETS, Target, parse_address
 from ibpulse.workbench.fleet.collection import CollectionResult, CoveredSpans, MissingSpan, cut_span, write_missing
 from ibpulse.workbench.fleet.dataset import MISSING, RAW, DatasetStore, Part
@@ -364,7 +362,7 @@ class GatewaySource(TargetSource):
         finally:
             await peer.close()
         return tuple(
-            Target(node.node, f"{self._url}/node/{node.node}", dict(list(node.labels.items())[:MAX_LABELS]), self.name)
+            Target(node.node, f"{self._url}/node/{node.node}", dict(list(node.labels.items())[:MAX_LABELS]))
             for node in found.nodes
             if is_node_name(node.node)
         )

@@ -26,7 +26,7 @@ from ibpulse.core.client.connection import WINDOW, DaemonConnection, ask_events,
 from ibpulse.core.client.transport import NodeArray, Query
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import JOB_KINDS
-from ibpulse.core.jobs.job_history import Holding, JobRecord, read_job
+from ibpulse.core.jobs import Holding, JobRecord, read_job
 from ibpulse.core.model import PROBLEMS
 from ibpulse.core.recordings.from_ring import MADE_BY, NO_PORT, SampleSource, mark_others
 from ibpulse.core.recordings.recorded_jobs import MAX_JOBS, limit_jobs
