@@ -98,11 +98,7 @@ class MeasuredTraffic:
 def measure_traffic(
     name: str, recording: Recording, options: ReportOptions, outside: Outside = (0, 0)
 ) -> MeasuredTraffic:
-    """The traffic of the part of a recording that the options select; of the file, `outside` was not loaded.
-
-    Raises:
-        RecordingError: the part is empty, or the recording lacks a chosen port.
-    """
+    """The traffic of the part of a recording that the options select; of the file, `outside` was not loaded."""
     chosen = choose_window(Path(name), recording, options, outside)
     span, series = describe_span(chosen.series, options.span_options()), chosen.series
     ports = [port for port in recording.meta.ports if str(port.id) in series.rails.names]

@@ -16,7 +16,7 @@ from ibpulse.core.events import Event
 from ibpulse.core.jobs import JobRecord
 from ibpulse.core.model import STORAGE
 from ibpulse.core.recordings import Recording, RecordingMeta
-from ibpulse.core.recordings.recorded_jobs import trace_holdings
+from ibpulse.core.recordings.recording import trace_holdings
 from ibpulse.core.statistics.recorded import (
     DURATION,
     RailSeries,
@@ -246,9 +246,6 @@ def describe_run(
     """All statistics of the part of a recording that the options select; `place` is its position in the report.
 
     Of the file, `outside` was not loaded.
-
-    Raises:
-        RecordingError: the part is empty, or the recording lacks a chosen port.
     """
     chosen = choose_window(path, recording, options, outside)
     span, table = describe_span(chosen.series, options.span_options(place)), rows(options.timescales_ns)

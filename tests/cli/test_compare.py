@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from ibpulse.base.errors import PictureError
+from ibpulse.base.errors import ConfigError, PictureError
 from ibpulse.cli import main
-from ibpulse.core.recordings import RecordingWriter, save
-from ibpulse.core.recordings.file_format import KEY
+from ibpulse.commands import VERBS
+from ibpulse.commands.compare import source_path
+from ibpulse.commands.options import is_address, read_url
+from ibpulse.commands.parser import parse
+from ibpulse.core.recordings import Recording, save
 from ibpulse.workbench.simulate.workloads import DENSE, MOE
-from tests.reports.recordings import play
+from tests.reports.recordings import play, record, wave
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +46,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, st
     return code, errors
 
 
-@pytest.mark.parametrize(
-    ("form", "begin"),
-    [("text", "{}: node node7"), ("markdown", "# Report\n"), ("json", "{{\n"), ("html", "<!doctype html>")],
-)
-def test_every_format_is_printed(
-    dense: Path, moe: Path, form: str, begin: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["report", str(dense), str(moe), f"--format={form}", "--last=5s"], {}) == 0
-    output, errors = capsys.readouterr()
-    assert output.startswith(begin.format(dense))
-    assert output.endswith("\n")
-    assert not output.endswith("\n\n")
-    assert errors == ""
-
-
 def test_arguments_and_settings_reach_the_report(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--from=2s", "--to=12s", "--trim", "--port=mlx5_0", "--timescales=10ms,2s", "--resamples=200", "--seed=5"]
     found = told(capsys, dense, *words, "--least-change=0.05", "--analysis.active-threshold=1GB/s")
@@ -83,103 +69,6 @@ def test_times_of_the_clock_cut_too(dense: Path, capsys: pytest.CaptureFixture[s
     words = ("--from=2025-11-21T00:00:05Z", "--to=1763683210.0")
     run = told(capsys, dense, *words)["recordings"][0]
     assert (run["begin"][:19], run["end"][:19]) == ("2025-11-21T00:00:05", "2025-11-21T00:00:10")
-
-
-def test_all_faults_of_the_arguments_are_told_together(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--from=soon", "--timescales=10,0s", "--least-change=-1", "--resamples=5", "--seed=-1"]
-    code, errors = refused(capsys, "/nowhere.parquet", *words)
-    assert code == 2
-    assert errors.splitlines() == [
-        "ibpulse: flag --from: 'soon' is not a time; write an offset like 10s, or 2026-11-21T12:00:00Z",
-        "ibpulse: flag --timescales: 10 has no unit; write it like 10ms, 5s or 1h30m",
-        "ibpulse: flag --timescales: '0s' is zero; give more than 0",
-        "ibpulse: flag --least-change: '-1' is not a number; write it like 0.01",
-        "ibpulse: flag --resamples: 5 is out of bounds; choose 100 to 100000",
-        "ibpulse: flag --seed: '-1' is not a whole number; choose 0 or more",
-    ]
-
-
-def test_a_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    code, errors = refused(capsys)
-    assert code == 2
-    assert errors == "ibpulse: no recording is given; name a file, or the address of a daemon with --url\n"
-
-
-def test_a_killed_recording_is_reported_as_far_as_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recording = play(DENSE, 10)
-    writer = RecordingWriter(tmp_path / "a.parquet", recording.meta)
-    writer.append(recording)
-    run = told(capsys, tmp_path / "a.parquet")["recordings"][0]
-    assert (run["complete"], run["values"]["window_seconds"]) == (False, pytest.approx(10.0))
-    writer.close()
-
-
-# files that are no recordings
-
-
-def missing(folder: Path, _: Path) -> Path:
-    return folder / "a.parquet"
-
-
-def empty(folder: Path, _: Path) -> Path:
-    (folder / "a.parquet").write_bytes(b"")
-    return folder / "a.parquet"
-
-
-def foreign(folder: Path, _: Path) -> Path:
-    (folder / "a.parquet").write_text("time,bytes\n1,2\n")
-    return folder / "a.parquet"
-
-
-def truncated(folder: Path, whole: Path) -> Path:
-    (folder / "a.parquet").write_bytes(whole.read_bytes()[:-2000])
-    return folder / "a.parquet"
-
-
-def of_another_program(folder: Path, _: Path) -> Path:
-    pq.write_table(pa.table({"time": [1]}), folder / "a.parquet")
-    return folder / "a.parquet"
-
-
-def of_a_newer_version(folder: Path, whole: Path) -> Path:
-    table = pq.read_table(whole)
-    header = {**json.loads(table.schema.metadata[KEY]), "ibpulse_recording_version": 99}
-    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(header)}), folder / "a.parquet")
-    return folder / "a.parquet"
-
-
-def hostile(folder: Path, whole: Path) -> Path:
-    """A recording that claims an interval with which its rows do not go together."""
-    table = pq.read_table(whole)
-    header = {**json.loads(table.schema.metadata[KEY]), "interval_ns": 1}
-    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(header)}), folder / "a.parquet")
-    return folder / "a.parquet"
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (missing, "cannot be read: No such file or directory; name another file"),
-        (empty, "is empty; record again"),
-        (foreign, "is not a recording: it is neither a Parquet file nor an Arrow stream; name another file"),
-        (truncated, "is cut off or damaged: "),
-        (
-            of_another_program,
-            "is not a recording of ibpulse: it lacks the metadata ibpulse_recording; name another file",
-        ),
-        (of_a_newer_version, "is of version 99, this program reads version 1; use a newer ibpulse"),
-        (hostile, "has its rows in another order than ibpulse writes them; use the file that ibpulse wrote"),
-    ],
-)
-def test_what_is_no_recording_is_named_and_nothing_is_printed(
-    make: object, sentence: str, tmp_path: Path, dense: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert callable(make)
-    path = make(tmp_path, dense)
-    code, errors = refused(capsys, dense, path)
-    assert code == 1
-    assert errors.startswith(f"ibpulse: recording {path} {sentence}")
-    assert errors.count("\n") == 1
 
 
 BRIEF = (
@@ -247,3 +136,74 @@ def test_without_matplotlib_a_page_has_no_picture_and_the_reason_is_told(
     assert "data:image" not in output.read_text()
     assert "<h1>dense</h1>" in output.read_text()
     assert capsys.readouterr().err == "ibpulse: the page has no picture: pictures need matplotlib\n"
+
+
+URL = "http://user:secret@node7:10055"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The addresses that a command read, with the nanoseconds of each."""
+    found: list[tuple[str, int]] = []
+
+    def fetch(url: str, last_ns: int) -> Recording:
+        found.append((url, last_ns))
+        return record(wave(10e9, 20, 30, 30))
+
+    monkeypatch.setattr("ibpulse.workbench.recorder.from_daemon.fetch_recent", fetch)
+    monkeypatch.setattr("ibpulse.commands.compare.await_daemon", lambda url: url)
+    return found
+
+
+def test_an_address_is_a_url_or_host_and_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(map(is_address, ("http://node7", "https://gw/node/a", "node7:10055", "gw:10056/node/a")))
+    assert not any(map(is_address, ("node7", "a.parquet", "/data/a:1", "10s", "2026-11-21T12:00:00Z")))
+    monkeypatch.chdir(tmp_path)
+    Path("node7:1").touch()
+    assert not is_address("node7:1")
+
+
+def test_the_path_of_an_address_has_no_password() -> None:
+    assert source_path(URL) == Path("node7:10055")
+    assert source_path("user:secret@gw:10056/node/a/") == Path("gw:10056/node/a")
+
+
+@pytest.mark.parametrize("words", [(URL,), (f"--url={URL}",)])
+def test_a_report_reads_the_recent_past_of_a_daemon(
+    words: tuple[str, ...], asked: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *words, "--format=json", "--resamples=100"], {}) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [run["file"] for run in document["recordings"]] == ["node7:10055"]
+    assert asked == [(URL, 60 * 10**9)]
+
+
+def test_a_model_is_compared_with_a_daemon(asked: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["model", "--job=qwen2.5-7b-fsdp", f"--url={URL}", "--last=30s"], {}) == 0
+    assert "compared with node7:10055: " in capsys.readouterr().out
+    assert asked == [(URL, 30 * 10**9)]
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ("report", "no recording is given"),
+        ("report http://a --from=10s", "flag --from: a daemon's recent past is chosen with --last"),
+        ("model --against=http://a:1", "flag --against: 'http://a:1' is an address; use --url=http://a:1"),
+        ("model --against=a.parquet --url=http://a:1", "flag --against: cannot be combined with --url"),
+        ("fleet collect -o x http://a:1 http://b:1", "http://b:1: not expected here; give the address of one gateway"),
+    ],
+)
+def test_addresses_that_cannot_be_used_are_refused(words: str, fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split(), {}) == 2
+    assert f"ibpulse: {fault}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("record", "x.parquet"), ("top",)])
+def test_record_and_top_take_one_address(words: tuple[str, ...]) -> None:
+    verb, rest = VERBS[words[0]], words[1:]
+    for given in ("node7", "--url=node7"):
+        assert read_url(parse(verb, [*rest, given]).arguments) == "node7"
+    assert read_url(parse(verb, rest).arguments) is None
+    with pytest.raises(ConfigError):
+        read_url(parse(verb, [*rest, "node7", "--url=node8"]).arguments)
