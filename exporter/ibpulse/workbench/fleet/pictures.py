@@ -12,7 +12,7 @@ from ibpulse.base.text import escape_controls, moment_text, natural_key
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, Lateness, match_steps, medians_of_others
-from ibpulse.core.statistics.rails import RailSplit
+from ibpulse.core.statistics.nodes import RailSplit
 from ibpulse.workbench.fleet.findings import WAYS
 from ibpulse.workbench.fleet.report import FleetReport, PeerGroup, find_peers
 from ibpulse.workbench.fleet.source import ReportSource

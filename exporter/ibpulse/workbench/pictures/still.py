@@ -13,7 +13,7 @@ from ibpulse.base.errors import PictureError
 from ibpulse.base.text import duration_text, escape_controls
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings import Recording
-from ibpulse.core.statistics.span_statistics import find_lines
+from ibpulse.core.statistics.span import find_lines
 from ibpulse.workbench.pictures.options import KINDS, PictureOptions
 from ibpulse.workbench.pictures.run import PictureNode, PictureRun, keep_direction, take_run
 from ibpulse.workbench.reports.comparison import Report

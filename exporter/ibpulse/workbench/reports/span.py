@@ -19,10 +19,10 @@ from ibpulse.core.jobs import Key
 from ibpulse.core.recordings import Recording, RecordingExtent, load, read_extent
 from ibpulse.core.recordings.recording import SampleTimes, trace_holdings, trace_owners
 from ibpulse.core.statistics.balance import group_rails
-from ibpulse.core.statistics.rail_series import RailGroup, RailSeries, RailTraits, add_up
-from ibpulse.core.statistics.resolution import finest_ticks
+from ibpulse.core.statistics.rates import finest_ticks
+from ibpulse.core.statistics.recorded import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.core.statistics.signature import SignatureOptions
-from ibpulse.core.statistics.span_statistics import SpanOptions
+from ibpulse.core.statistics.span import SpanOptions
 from ibpulse.core.statistics.steps.runs import Thresholds
 
 
@@ -207,7 +207,7 @@ def _together(owners: Sequence[Mapping[Key, Sequence[tuple[int, int]]]], ticks: 
 
 
 def _over_time(spans: Sequence[StateSpan], ticks: int) -> tuple[Bools, Floats]:
-    """Whether a port is up, and its line rate as in `node_statistics.line_rate`, at each sample: (samples,)."""
+    """Whether a port is up, and its line rate as in `sums.line_rate`, at each sample: (samples,)."""
     up, rates, rate = np.zeros(ticks, dtype=np.bool_), np.zeros(ticks), math.nan
     for span in spans:
         if span.state is not None:
