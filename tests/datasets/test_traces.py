@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.core.recordings import Recording, load, save
-from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.workbench.fleet.dataset import RAW, DatasetStore
 from tests.datasets.fleets import dataset, plan
 from tests.perfetto_reader import Track, read_trace

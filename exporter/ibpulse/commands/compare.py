@@ -17,8 +17,7 @@ from ibpulse.commands.options import LAST
 from ibpulse.core.captures import TRACE_SUFFIX
 from ibpulse.core.client import wait_for_daemon
 from ibpulse.core.recordings import Recording
-from ibpulse.workbench import pictures, recorder
-from ibpulse.workbench.fleet import traces
+from ibpulse.workbench import fleet, pictures, recorder
 from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
 from ibpulse.workbench.pictures.still import name_runs, picture_run
@@ -189,8 +188,8 @@ def _write_trace(arguments: argparse.Namespace, settings: Settings, faults: list
         if isinstance(source, str):
             await_daemon(source)
     recent_ns = arguments.last or parse_duration(LAST)
-    nodes = traces.open_sources(sources, arguments.job, options, arguments.last or 0, recent_ns)
-    count = traces.save_trace(nodes, arguments.output, settings.analysis.active_threshold)
+    nodes = fleet.open_sources(sources, arguments.job, options, arguments.last or 0, recent_ns)
+    count = fleet.save_trace(nodes, arguments.output, settings.analysis.active_threshold)
     size = size_text(arguments.output.stat().st_size)
     print(escape_controls(f"{arguments.output}: trace of {count_text(count, 'node')}, {size}; open it in Perfetto"))
     return 0

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +24,7 @@ INPUT = Path("/proc/self/fd/0")
 OOM_SCORE = "1000"
 
 
-async def convert_capture(descriptor: int) -> AsyncIterator[bytes]:
+async def convert_capture(descriptor: int) -> AsyncGenerator[bytes]:
     """The trace of the capture in an open file, which is closed here.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from typing import Annotated, Literal
@@ -170,7 +170,7 @@ async def send_trace(
         CaptureError: it cannot be converted.
     """
 
-    async def convert() -> AsyncIterator[bytes]:
+    async def convert() -> AsyncGenerator[bytes]:
         async with places.place(request):
             descriptor = await asyncio.get_running_loop().run_in_executor(threads, store.open, name)
             async with aclosing(convert_capture(descriptor)) as chunks:

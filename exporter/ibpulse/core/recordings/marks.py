@@ -12,8 +12,7 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.jobs import trace_jobs
 from ibpulse.core.recordings.recording import Recording, RecordingMeta
-from ibpulse.core.statistics.node_statistics import line_rate
-from ibpulse.core.statistics.stalls import shortest_stall
+from ibpulse.core.statistics.nodes import shortest_stall
 from ibpulse.core.statistics.steps.edges import find_least_idle, find_step_edges
 from ibpulse.core.statistics.steps.runs import (
     MAX_BRIDGED,
@@ -22,6 +21,7 @@ from ibpulse.core.statistics.steps.runs import (
     find_row_runs,
     silence_level,
 )
+from ibpulse.core.statistics.sums import line_rate
 
 STEPS, BURSTS, STALLS, EVENTS, MISSING = "steps", "bursts", "stalls", "events", "missing data"
 MIN_STEPS = 3
@@ -88,9 +88,9 @@ class NodeSamples:
         for event in self._meta.events:
             if self.begin_ns <= event.time_ns <= self.end_ns:
                 error_ms = event.uncertainty_ns / MILLISECOND_NS
-                details = {"subject": event.subject, "text": event.text, "uncertainty_ms": error_ms}
+                details: dict[str, str | float] = {"subject": event.subject, "text": event.text}
                 port = event.subject if event.subject in self._names else ""
-                yield Mark(EVENTS, event.kind, event.time_ns, None, port, details)
+                yield Mark(EVENTS, event.kind, event.time_ns, None, port, {**details, "uncertainty_ms": error_ms})
 
     def _at(self, sample: float) -> int:
         """The beginning of a sample."""

@@ -13,9 +13,9 @@ from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import MAX_JOBS, MAX_PORTS, AnswerPart, Milliseconds, Name, at_most
 from ibpulse.core.client.connection import DaemonConnection
-from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.lateness import ClockOffset
 
-MAX_NODES, NAMED_JOBS = 10_000, 8
+MAX_NODES, NAMED_JOBS = 5000, 8
 
 
 class _Clock(AnswerPart):
@@ -25,6 +25,7 @@ class _Clock(AnswerPart):
 
 class _Node(AnswerPart):
     node: Name
+    labels: dict[Name, Name] = Field(default_factory=dict)
     clock: _Clock | None = None
 
 
@@ -43,7 +44,8 @@ class _Job(AnswerPart):
     job_id: Name
     scheduler: Name
     ended_ms: Milliseconds | None = None
-    nodes: Annotated[list[_NodeOfJob], at_most(MAX_NODES)]
+    # a daemon has jobs without nodes
+    nodes: Annotated[list[_NodeOfJob], at_most(MAX_NODES)] = Field(default_factory=list)
 
 
 class _Jobs(AnswerPart):
@@ -64,6 +66,10 @@ def ask_job(connection: DaemonConnection, text: str) -> list[JobPlace]:
     """The nodes of a job with an id, or with a scheduler and an id (`slurm:42`)."""
     jobs = connection.ask(_Jobs, "/api/v1/jobs").jobs
     found = [job for job in jobs if text in (job.job_id, f"{job.scheduler}:{job.job_id}")]
+    if any(not job.nodes for job in found):
+        raise DaemonError(
+            f"{connection.place} is a daemon, not a gateway; omit the job, or give the address of a gateway"
+        )
     if len(found) != 1:
         several = " or ".join(f"{job.scheduler}:{job.job_id}" for job in found)
         known = first_names([job.job_id for job in jobs], NAMED_JOBS) or "none"
