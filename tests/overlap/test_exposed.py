@@ -22,7 +22,7 @@ from ibpulse.workbench.overlap.exposed import (
     split_exposed,
     wire_activity,
 )
-from ibpulse.workbench.overlap.intervals import union
+from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, union
 from ibpulse.workbench.overlap.kernels import CommunicationNames
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
@@ -357,21 +357,30 @@ def test_another_clock_is_refused(overlap: DeviceOverlap) -> None:
     assert re.match(r"the correlation of communication with the wire is 0\.\d\d, below 0\.5", found.match.problem)
 
 
-def test_steps_that_are_all_alike_are_refused_beyond_a_sample(tmp_path: Path) -> None:
-    """Steps of 90 ms: a clock that leads by 60 ms cannot be told from one that trails by 30 ms."""
-    events = [compute(0, MS), *(collective(n * 90 * MS, 33 * MS) for n in range(30))]
-    overlap = measure(tmp_path, events)
-    times = overlap.device.communication
+def wire_of(times: IntervalSet, count: int) -> WireActivity:
+    """Samples of 10 ms, of which the active share is exact."""
+    edges = BEGIN_NS + 10 * MS * np.arange(-100, count)
+    covered = times.lengths_ns(edges[:-1], edges[1:]) / (10 * MS)
+    return WireActivity(edges, covered, covered, EMPTY, EMPTY, EMPTY, EMPTY)
 
-    def match(offset: int) -> str:
-        edges = BEGIN_NS + 10 * MS * np.arange(-100, 400)
-        covered = times.shift(offset).lengths_ns(edges[:-1], edges[1:]) / (10 * MS)
-        none = times - times
-        return match_clocks(times, WireActivity(edges, covered, covered, none, none, none, none)).problem
 
-    assert "not clear, communication is too regular" in match(60 * MS)
-    assert "not clear, communication is too regular" in match(-30 * MS)
-    assert match(3 * MS) == ""
+def test_steps_that_are_all_alike_are_refused_beyond_a_sample() -> None:
+    """Steps of 120 ms: a clock that is 100 ms ahead cannot be distinguished from one that is 20 ms behind."""
+    starts = BEGIN_NS + 120 * MS * np.arange(30)
+    times = union(starts, starts + 33 * MS)
+    for offset in (100 * MS, -20 * MS):
+        assert (
+            "not clear, communication is too regular" in match_clocks(times, wire_of(times.shift(offset), 400)).problem
+        )
+    assert match_clocks(times, wire_of(times.shift(3 * MS), 400)).problem == ""
+
+
+def test_the_error_covers_kernels_that_end_after_their_traffic() -> None:
+    rng = np.random.default_rng(1)
+    starts = BEGIN_NS + np.cumsum(rng.integers(60 * MS, 140 * MS, 400))
+    match = match_clocks(union(starts, starts + 33 * MS), wire_of(union(starts, starts + 33 * MS - 400_000), 4000))
+    assert match.lag_ns == pytest.approx(-400_000, abs=60_000)
+    assert abs(match.lag_ns) <= match.error_ns < MS
 
 
 def test_regular_communication_is_not_aligned(tmp_path: Path, wire: WireActivity) -> None:

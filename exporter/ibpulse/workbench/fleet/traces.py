@@ -135,17 +135,16 @@ def _on_clock(node: TracedNode, clock: ClockOffset | None) -> TracedNode:
 
 def save_trace(nodes: Iterable[TracedNode], output: Path, active: float) -> int:
     """Write a trace; returns the number of its nodes. Bursts are above `active` bytes per second."""
-    count = 0
+    names = set[str]()
 
-    def counted() -> Iterator[TracedNode]:
-        nonlocal count
+    def named() -> Iterator[TracedNode]:
         for node in nodes:
-            count += 1
+            names.add(node.meta.host)
             yield node
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            file.writelines(write_trace(counted(), active))
+            file.writelines(write_trace(named(), active))
 
     write_whole(output, write, RecordingError)
-    return count
+    return len(names)

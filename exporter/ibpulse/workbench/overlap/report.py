@@ -185,11 +185,7 @@ def find_remarks(report: TraceOverlap) -> Iterator[str]:
         )
     if not wire:
         return
-    if wire.match.apart and wire.shift_ns is None:
-        yield (
-            f"the clocks of wire and trace are {abs(wire.match.lag_ns) / 1e6:.1f} ms apart, which is corrected: a "
-            "clock was set in between, or the recording is of another node"
-        )
+    yield from _clock_remarks(wire)
     if wire.simulated:
         yield "SIMULATED: the recording is from a simulator or a replay, not from hardware"
     apart = [each.work.communicator.inside_node(report.gpus_per_node) for each in overlap.communicators]
@@ -204,6 +200,20 @@ def find_remarks(report: TraceOverlap) -> Iterator[str]:
         yield (
             f"this device communicates in only {percent(wire.explained_ratio)} of the time in which the wire is "
             "active: other ranks or jobs of the node count as moving"
+        )
+
+
+def _clock_remarks(wire: ExposedOnWire) -> Iterator[str]:
+    lag_ns, given = wire.match.lag_ns, wire.shift_ns is not None
+    if given and not wire.match.problem and abs(lag_ns) > wire.match.error_ns:
+        yield (
+            f"by the match of both, the shifted wire is {lag_ns / 1e6:+.1f} ms later than the trace, which --shift "
+            "overrides; omit it to correct that"
+        )
+    if wire.match.apart and not given:
+        yield (
+            f"the clocks of wire and trace are {abs(lag_ns) / 1e6:.1f} ms apart, which is corrected: a clock was set "
+            "in between, or the recording is of another node"
         )
 
 
