@@ -73,6 +73,7 @@ accuracy: $(VENV)/dev.stamp ## Measure known schedules and clocks against their 
 
 docs: $(VENV)/dev.stamp ## Write the generated pages of docs/, the rules and the dashboards
 	$(BIN)/python -m tools.reference $(INTO)docs
+	cat docs/runbooks/IBPulse*.md > exporter/ibpulse/gateway/runbooks.md
 	$(BIN)/python -m tools.grafana rules $(INTO)dashboards/rules
 	$(BIN)/python -m tools.grafana dashboards $(INTO)dashboards
 

@@ -76,7 +76,17 @@ NODE = (
 """Asked while captures are pending; then those are downloaded and deleted."""
 
 GATEWAY = (
-    *_get("/", "/node/node-0/", "/node/node-0", "/job/7", "/api/docs", "/-/healthy", "/-/ready"),
+    *_get(
+        "/",
+        "/node/node-0/",
+        "/node/node-0",
+        "/job/7",
+        "/runbooks/IBPulseRailIdle",
+        "/runbooks/none",
+        "/api/docs",
+        "/-/healthy",
+        "/-/ready",
+    ),
     *_get("/api/v1/nodes", "/api/v1/jobs"),
     *(
         ("GET", f"/node/node-0/api/v1/{path}", {})

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from prometheus_client.parser import text_string_to_metric_families
 
 from ibpulse.gateway.metrics import ROWS
+from ibpulse.gateway.pages import RUNBOOKS
 from tests.docs.pages import ROOT
 from tests.fleet.daemons import LOOP_CLOCK, Daemon
 from tests.fleet.hostile import Hostile, never
@@ -218,3 +219,15 @@ async def test_a_page_of_another_site_takes_no_captures(tmp_path: Path, headers:
         found = await gateway.client.post(path, json=NOTIFICATION, headers=headers)
         assert (found.status_code, found.json()["title"]) == (403, "Cross-site write refused")
     await gateway.close()
+
+
+async def test_the_runbooks_are_those_of_the_documentation(gateway: Gateway) -> None:
+    pages = sorted((ROOT / "docs" / "runbooks").glob("IBPulse*.md"))
+    assert "".join(f"# {text}" for text in RUNBOOKS.values()) == "".join(page.read_text() for page in pages), (
+        "make docs"
+    )
+    for name in ("IBPulseRailIdle", "IBPulseRailIdle.md"):
+        answer = await gateway.client.get(f"/runbooks/{name}")
+        assert answer.status_code == 200
+        assert "First two minutes" in answer.text
+    assert (await gateway.client.get("/runbooks/none")).status_code == 404

@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.grafana.rule_fleet import BEGIN, END, LINE_RATE, NO_JOB, Course, Node, always, during, jumps, stopped
+from tests.grafana.rule_fleet import (
+    BEGIN,
+    END,
+    LINE_RATE,
+    NO_JOB,
+    REASONS,
+    Course,
+    Node,
+    always,
+    during,
+    jumps,
+    stopped,
+)
 
 P = "ibpulse_port_"
-JOB_SECONDS = "ibpulse_node_moe_saturated_seconds_total"
-MARKS = {"ibpulse_rp_cnp_packets_handled_total mlx5_0": during(500, 1)}
+MOE = "ibpulse_job_moe_saturated"
+UNRELIABLE = "ibpulse_unreliable"
 
 
 @dataclass(frozen=True)
@@ -27,6 +39,7 @@ class Fires:
     device: str = ""
     port: str = ""
     job: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ def _one(name: str, courses: Mapping[str, Course], *fires: Fires, **node: object
 
 def _down(minutes: float, device: str = "mlx5_0") -> dict[str, Course]:
     """A link that is down for some minutes."""
-    flap = {"ibpulse_link_downed_total": jumps(1), f"{P}state_changes_total": jumps(2)}
+    flap = {"ibpulse_link_downed_total": jumps(1), f"{P}state_changes_total": jumps(1, 0, minutes)}
     down = {
         f"{P}up": during(0, 1, minutes),
         f"{P}rate_bytes_per_second": during(None, LINE_RATE, minutes),
@@ -64,10 +77,6 @@ def _job(name: str, size: int, **courses: Course) -> tuple[Node, ...]:
     return tuple(Node(f"{name}-{number}", first if not number else {}, job=name) for number in range(size))
 
 
-def _moe(share: float) -> dict[str, Course]:
-    return {"ibpulse_node_moe_saturated": during(1), JOB_SECONDS: during(share)}
-
-
 def _silent(early: float) -> dict[str, Course]:
     """A node whose job has no traffic, and no steps any more."""
     return {
@@ -80,24 +89,15 @@ FROM_12 = (12 * 60, float("inf"))
 FORTY = (END - BEGIN) / 60
 PORT0 = {"device": "mlx5_0", "port": "1"}
 FAULTS = (
-    _one("moe-costs", _moe(0.95) | MARKS, Fires("IBPulseSustainedMoESaturation", "warning", 16, 49, job="moe-costs")),
-    _one("moe", _moe(0.95), Fires("IBPulseSustainedMoESaturation", "info", 16, 49, job="moe")),
-    _one("moe-unknown", _moe(0.95), Fires("IBPulseSustainedMoESaturation", "info", 15, 46), job=""),
-    _one("moe-half", _moe(0.7)),
+    _one("moe", {MOE: during(1)}, Fires("IBPulseSustainedMoESaturation", "info", 14, 48, job="moe")),
     _one(
-        "saturated",
-        {f"{P}transmit_saturated_seconds_total mlx5_0": during(0.98)} | MARKS,
-        Fires("IBPulsePortSaturated", "info", 19, 55, **PORT0),
+        "moe-unknown",
+        {"ibpulse_node_moe_saturated": during(1)},
+        Fires("IBPulseSustainedMoESaturation", "info", 14, 48),
+        job="",
     ),
-    _one("saturated-less", {f"{P}receive_saturated_seconds_total mlx5_0": during(0.85)} | MARKS),
-    _one("saturated-at-ease", {f"{P}transmit_saturated_seconds_total mlx5_0": during(0.98)}),
-    _one(
-        "saturated-storage",
-        {
-            f"{P}transmit_saturated_seconds_total mlx5_2": during(0.98),
-            "ibpulse_rp_cnp_packets_handled_total mlx5_2": during(500, 1),
-        },
-    ),
+    # seven of ten minutes
+    _one("moe-half", {MOE: lambda second: float(second % 600 < 420) if BEGIN < second <= END else 0.0}),
     Fault(
         "stalled",
         tuple(
@@ -105,7 +105,7 @@ FAULTS = (
         ),
         (Fires("IBPulseTrafficStalled", "warning", 6, 42, job="stalled"),),
     ),
-    Fault("few-steps", (Node("few-steps-0", _silent(0), job="few-steps", job_span=(17 * 60, float("inf"))),)),
+    Fault("few-steps", (Node("few-steps-0", _silent(0), job="few-steps", job_span=(23 * 60, float("inf"))),)),
     Fault(
         "pauses",
         tuple(
@@ -155,40 +155,21 @@ FAULTS = (
             for n in range(5)
         ),
     ),
-    _one(
-        "down",
-        _down(FORTY),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 58, **PORT0),
-        Fires("IBPulsePortDown", "warning", 3, 49, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
-    ),
+    _one("down", _down(FORTY), Fires("IBPulseLinkDown", "critical", 1, 51, **PORT0)),
     _one(
         "down-unused",
         _down(FORTY) | {"ibpulse_node_last_traffic_timestamp_seconds": always(None)},
-        Fires("IBPulsePortDown", "warning", 3, 49, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
+        Fires("IBPulseLinkDown", "warning", 1, 51, **PORT0),
         job=NO_JOB,
     ),
-    _one(
-        "down-unknown",
-        _down(FORTY),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 58, **PORT0),
-        Fires("IBPulsePortDown", "warning", 3, 49, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
-        job="",
-    ),
+    _one("down-unknown", _down(FORTY), Fires("IBPulseLinkDown", "critical", 1, 51, **PORT0), job=""),
     _one("down-storage", _down(FORTY, "mlx5_2")),
+    # down and up between two scrapes
     _one("flap", _down(0.08) | _seconds(5), Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0)),
     _one(
         "down-10s",
         _down(0.08) | _seconds(10),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 19, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
-    ),
-    # without the counter of the kernel
-    _one(
-        "flap-uncounted",
-        {f"{P}state_changes_total mlx5_0": jumps(2)},
+        Fires("IBPulseLinkDown", "critical", 1, 12, **PORT0),
         Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
     ),
     _one("came-up", {f"{P}state_changes_total mlx5_0": jumps(1)}),
@@ -196,26 +177,26 @@ FAULTS = (
     _one(
         "down-90s",
         _down(1.5),
-        Fires("IBPulseLinkDownInJob", "critical", 1, 20, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
+        Fires("IBPulseLinkDown", "critical", 1, 13, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 2, 11, **PORT0),
     ),
     _one(
         "missing",
         {"ibpulse_node_rails": during(1, 2)},
-        Fires("IBPulseRailMissing", "critical", 4, 50),
+        Fires("IBPulseRailMissing", "critical", 2, 50),
         lost={"mlx5_0": (BEGIN + 1, END + 1)},
     ),
     _one(
         "missing-unused",
         {"ibpulse_node_rails": during(1, 2), "ibpulse_node_last_traffic_timestamp_seconds": always(None)},
-        Fires("IBPulseRailMissing", "warning", 4, 50),
+        Fires("IBPulseRailMissing", "warning", 2, 50),
         lost={"mlx5_0": (BEGIN + 1, END + 1)},
         job=NO_JOB,
     ),
     _one(
-        "missing-90s",
-        {"ibpulse_node_rails": during(1, 2, 1.5)},
-        lost={"mlx5_0": (BEGIN + 1, BEGIN + 91)},
+        "missing-15s",
+        {"ibpulse_node_rails": during(1, 2, 0.25)},
+        lost={"mlx5_0": (BEGIN + 1, BEGIN + 16)},
     ),
     # two rails of three became ports for storage
     _one(
@@ -225,9 +206,9 @@ FAULTS = (
     _one(
         "trained",
         {f"{P}trained_down mlx5_0": during(1)},
-        Fires("IBPulseRailTrainedDown", "warning", 6, 49, **PORT0),
+        Fires("IBPulseRailTrainedDown", "warning", 2, 49, **PORT0),
     ),
-    _one("trained-4m", {f"{P}trained_down mlx5_0": during(1, 0, 4)}),
+    _one("trained-15s", {f"{P}trained_down mlx5_0": during(1, 0, 0.25)}),
     _one(
         "symbols",
         {"ibpulse_symbol_error_total mlx5_0": during(0.02)},
@@ -242,15 +223,11 @@ FAULTS = (
     ),
     _one("acks-two", {"ibpulse_local_ack_timeout_errors_total mlx5_0": jumps(2)}),
     _one("acks-storage", {"ibpulse_local_ack_timeout_errors_total mlx5_2": during(0.1)}),
-    _one("idle", {f"{P}rail_idle mlx5_0": during(1)}, Fires("IBPulseRailIdle", "warning", 6, 46, **PORT0)),
-    _one(
-        "idle-down",
-        {f"{P}rail_idle mlx5_0": during(1), f"{P}up mlx5_0": during(0, 1)},
-        Fires("IBPulsePortDown", "warning", 3, 49, **PORT0),
-    ),
-    _one("idle-4m", {f"{P}rail_idle mlx5_0": during(1, 0, 4)}),
-    _one("slow", {f"{P}rail_slow mlx5_0": during(1)}, Fires("IBPulseRailSlow", "warning", 11, 46, **PORT0)),
-    _one("slow-9m", {f"{P}rail_slow mlx5_0": during(1, 0, 9)}),
+    _one("idle", {f"{P}rail_idle mlx5_0": during(1)}, Fires("IBPulseRailIdle", "warning", 2, 46, **PORT0)),
+    _one("idle-down", {f"{P}rail_idle mlx5_0": during(1), f"{P}up mlx5_0": during(0, 1)}),
+    _one("idle-45s", {f"{P}rail_idle mlx5_0": during(1, 0, 0.75)}),
+    _one("slow", {f"{P}rail_slow mlx5_0": during(1)}, Fires("IBPulseRailSlow", "warning", 2, 46, **PORT0)),
+    _one("slow-45s", {f"{P}rail_slow mlx5_0": during(1, 0, 0.75)}),
     _one(
         "pcie",
         {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(31.5e9, 63e9)},
@@ -258,81 +235,21 @@ FAULTS = (
     ),
     _one("pcie-14m", {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(31.5e9, 63e9, 14)}),
     _one("pcie-full", {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(62.9e9, 63e9)}),
-    _one("exporter", {"up": during(0, 1)}, Fires("IBPulseExporterDown", "warning", 6, 49)),
-    _one("exporter-4m", {"up": during(0, 1, 4)}),
+    _one("exporter", {"up": during(0, 1)}, Fires("IBPulseUnreliable", "warning", 11, 46, reason="no-answer")),
+    _one("exporter-9m", {"up": during(0, 1, 9)}),
+    # it answers, and has withdrawn statistics that grew old
     _one(
-        "stale",
-        {"ibpulse_aggregated_until_timestamp_seconds": stopped()},
-        Fires("IBPulseNumbersStale", "warning", 5, 49),
+        "withdrawn",
+        {"ibpulse_build_info": during(None, 1)},
+        Fires("IBPulseUnreliable", "warning", 11, 46, reason="no-statistics"),
     ),
-    _one("stale-3m", {"ibpulse_aggregated_until_timestamp_seconds": stopped(0.0, 3)}),
-    _one(
-        "sampler",
-        {"ibpulse_sampler_heartbeat_age_seconds": during(15, 0.1)},
-        Fires("IBPulseSamplerDown", "warning", 3, 49),
+    *(
+        _one(
+            f"unreliable-{word}",
+            {f"{UNRELIABLE} {word}": during(1, None)},
+            Fires("IBPulseUnreliable", "warning", 11, 46, **REASONS[word]),
+        )
+        for word in REASONS
     ),
-    _one("sampler-late", {"ibpulse_sampler_heartbeat_age_seconds": during(9, 0.1)}),
-    _one("sampler-90s", {"ibpulse_sampler_heartbeat_age_seconds": during(60, 0.1, 1.5)}),
-    _one(
-        "unreadable",
-        {f"{P}left_alone mlx5_0": during(1)},
-        Fires("IBPulseReadsFailing", "warning", 11, 46, **PORT0),
-    ),
-    _one(
-        "errors",
-        {"ibpulse_sampler_read_errors_total mlx5_0": during(2)},
-        Fires("IBPulseReadsFailing", "warning", 16, 50, **PORT0),
-    ),
-    _one("errors-few", {"ibpulse_sampler_read_errors_total mlx5_0": during(0.8)}),
-    _one("unreadable-9m", {f"{P}left_alone mlx5_0": during(1, 0, 9)}),
-    _one(
-        "quarantine",
-        {"ibpulse_device_quarantined mlx5_0": during(1)},
-        Fires("IBPulseDeviceQuarantined", "warning", 6, 49, device="mlx5_0"),
-    ),
-    _one("quarantine-4m", {"ibpulse_device_quarantined mlx5_0": during(1, 0, 4)}),
-    _one(
-        "ticks",
-        {"ibpulse_sampler_missed_ticks_total": during(1.5), "ibpulse_sampler_ticks_total": during(98.5, 100)},
-        Fires("IBPulseSamplerMissingTicks", "warning", 18, 50),
-    ),
-    _one("ticks-few", {"ibpulse_sampler_missed_ticks_total": during(0.8)}),
-    _one(
-        "throttled",
-        {"ibpulse_cgroup_throttled_periods_total": during(0.15)},
-        Fires("IBPulseCpuThrottled", "warning", 17, 52),
-    ),
-    _one("throttled-little", {"ibpulse_cgroup_throttled_periods_total": during(0.08)}),
-    _one(
-        "recorder",
-        {"ibpulse_capture_errors_total": during(0.01)},
-        Fires("IBPulseRecorderFailing", "warning", 1, 56),
-    ),
-    _one(
-        "refresh",
-        {f"{P}effective_resolution_seconds mlx5_0": during(0.03, 0.01)},
-        Fires("IBPulseCounterSourceDegraded", "info", 11, 46, **PORT0),
-    ),
-    _one("refresh-little", {f"{P}effective_resolution_seconds mlx5_0": during(0.019, 0.01)}),
-    _one("refresh-9m", {f"{P}effective_resolution_seconds mlx5_0": during(0.05, 0.01, 9)}),
-    _one(
-        "lengthened",
-        {"ibpulse_device_interval_lengthened mlx5_0": during(1, None)},
-        Fires("IBPulseIntervalLengthened", "info", 16, 46, device="mlx5_0"),
-    ),
-    _one("lengthened-14m", {"ibpulse_device_interval_lengthened mlx5_0": during(1, None, 14)}),
-    _one(
-        "resets",
-        {f"{P}resets_total mlx5_0": jumps(1, 20, 120)},
-        Fires("IBPulseCountersReset", "info", 5, 50, **PORT0),
-    ),
-    _one("resets-two", {f"{P}resets_total mlx5_0": jumps(1, 2, 120)}),
-    _one(
-        "stuck",
-        {f"{P}counter_saturated mlx5_0": during(1, None)},
-        Fires("IBPulseErrorCounterStuck", "info", 16, 46, **PORT0),
-    ),
-    _one("stuck-14m", {f"{P}counter_saturated mlx5_0": during(1, None, 14)}),
-    _one("notice", {"ibpulse_fabric_notices": during(2)}, Fires("IBPulseFabricNotice", "info", 31, 46)),
-    _one("notice-29m", {"ibpulse_fabric_notices": during(2, 0, 29)}),
+    _one("unreliable-9m", {f"{UNRELIABLE} missing": during(1, None, 9)}),
 )

@@ -22,16 +22,6 @@ Course = Callable[[float], Value]
 PROCESS = {
     "ibpulse_port_down_seconds_total": 0.0,
     "ibpulse_port_state_changes_total": 0.0,
-    "ibpulse_port_resets_total": 0.0,
-    "ibpulse_port_transmit_saturated_seconds_total": 0.0,
-    "ibpulse_port_receive_saturated_seconds_total": 0.0,
-    "ibpulse_sampler_read_errors_total": 0.0,
-    "ibpulse_node_moe_saturated_seconds_total": 0.0,
-    "ibpulse_node_bandwidth_saturated_seconds_total": 0.0,
-    "ibpulse_sampler_ticks_total": 100.0,
-    "ibpulse_sampler_missed_ticks_total": 0.0,
-    "ibpulse_cgroup_throttled_periods_total": 0.0,
-    "ibpulse_capture_errors_total": 0.0,
 }
 KERNEL = {
     "ibpulse_link_downed_total": 0.0,
@@ -46,46 +36,47 @@ OF_NODE = {
     "ibpulse_node_expected_rails": 2.0,
     "ibpulse_node_moe_saturated": 0.0,
     "ibpulse_node_jobs": 1.0,
-    "ibpulse_sampler_heartbeat_age_seconds": 0.1,
-    "ibpulse_fabric_notices": 0.0,
+    "ibpulse_build_info": 1.0,
 }
 OF_RAIL = {"ibpulse_port_rail_idle": 0.0, "ibpulse_port_rail_slow": 0.0, "ibpulse_port_trained_down": 0.0}
 OF_PORT = {
     "ibpulse_port_info": 1.0,
     "ibpulse_port_up": 1.0,
     "ibpulse_port_rate_bytes_per_second": LINE_RATE,
-    "ibpulse_port_left_alone": 0.0,
-    "ibpulse_port_sampling_interval_seconds": 0.01,
-    "ibpulse_port_effective_resolution_seconds": 0.01,
 }
 OF_DEVICE = {
     "ibpulse_device_pcie_bytes_per_second": 63e9,
     "ibpulse_device_pcie_max_bytes_per_second": 63e9,
-    "ibpulse_device_quarantined": 0.0,
 }
 OF_JOB = {
     "ibpulse_job_step_period_seconds": 0.8,
     "ibpulse_job_active_bandwidth_bytes_per_second": 80e9,
     "ibpulse_job_duty_cycle_ratio": 0.7,
+    "ibpulse_job_moe_saturated": 0.0,
 }
-PORT_PROCESS = tuple(name for name in PROCESS if "_port_" in name or "read_errors" in name)
 OWN_JOB, NO_JOB = "own", "-"
 """A job of its own, and none although the jobs of the node are known."""
-CLOCKS = ("ibpulse_aggregated_until_timestamp_seconds", "ibpulse_node_last_traffic_timestamp_seconds")
+CLOCKS = ("ibpulse_node_last_traffic_timestamp_seconds",)
 JOB_CLOCK = "ibpulse_job_last_traffic_timestamp_seconds"
 
+
+REASONS = {
+    "silent": {"reason": "sampler-silent"},
+    "hung": {"reason": "hung-device", "device": "mlx5_0"},
+    "unreadable": {"reason": "unreadable-port", "device": "mlx5_0", "port": "1"},
+    "coarse": {"reason": "slow-counters", "device": "mlx5_0", "port": "1"},
+    "missing": {"reason": "missing-samples"},
+}
+"""The labels of `ibpulse_unreliable` by the second word of a course."""
 
 # without a course of their own, series that a rule compares with those that have one
 ALWAYS = {
     *("up", "ibpulse_node_rails", "ibpulse_node_expected_rails", "ibpulse_node_jobs", "ibpulse_port_job_info"),
-    *("ibpulse_port_info", "ibpulse_port_up", "ibpulse_node_last_traffic_timestamp_seconds"),
+    *("ibpulse_port_info", "ibpulse_port_up", "ibpulse_node_last_traffic_timestamp_seconds", "ibpulse_build_info"),
 }
 PARTNERS = {
     "ibpulse_symbol_error_total": "ibpulse_port_rate_bytes_per_second",
     "ibpulse_device_pcie_bytes_per_second": "ibpulse_device_pcie_max_bytes_per_second",
-    "ibpulse_sampler_read_errors_total": "ibpulse_sampler_ticks_total",
-    "ibpulse_sampler_missed_ticks_total": "ibpulse_sampler_ticks_total",
-    "ibpulse_port_effective_resolution_seconds": "ibpulse_port_sampling_interval_seconds",
 }
 
 
@@ -98,12 +89,10 @@ def always(value: Value) -> Course:
     return lambda _: value
 
 
-def jumps(amount: float, times: int = 1, every: float = 60.0) -> Course:
-    """A counter that is higher by an amount at the scrape after `BEGIN`, and again some times."""
-    starts = [BEGIN + number * every for number in range(times)]
-    return lambda second: (
-        amount / SCRAPE_SECONDS if any(0 < second - start <= SCRAPE_SECONDS for start in starts) else 0.0
-    )
+def jumps(amount: float, *minutes: float) -> Course:
+    """A counter that is higher by an amount at the scrape after `BEGIN`, or some minutes later."""
+    starts = [BEGIN + minute * 60 for minute in minutes or (0,)]
+    return lambda second: amount * sum(0 < second - start <= SCRAPE_SECONDS for start in starts) / SCRAPE_SECONDS
 
 
 def stopped(early: float = 0.0, minutes: float = (END - BEGIN) / 60) -> Course:
@@ -168,7 +157,6 @@ class Node:
             if name != "ibpulse_node_jobs":
                 yield name, {}, value, "gauge"
         yield from ((name, {}, 0.0, "clock") for name in CLOCKS)
-        yield from ((name, {}, value, "process") for name, value in PROCESS.items() if name not in PORT_PROCESS)
         for device in PORTS:
             yield from self._port(device)
         if self.job:
@@ -183,7 +171,7 @@ class Node:
         for name, value in (OF_PORT | (OF_RAIL if is_rail else {})).items():
             yield name, port | (info if name == "ibpulse_port_info" else {}), value, "gauge"
         yield from ((name, port, value, "kernel") for name, value in KERNEL.items())
-        yield from ((name, port, PROCESS[name], "process") for name in PORT_PROCESS)
+        yield from ((name, port, value, "process") for name, value in PROCESS.items())
         yield from ((name, {"device": device}, value, "gauge") for name, value in OF_DEVICE.items())
 
     def _job(self) -> Iterator[tuple[str, dict[str, str], float, str]]:
@@ -200,14 +188,12 @@ class Node:
         for key in self.courses:
             name, _, device = key.partition(" ")
             if name not in usual:
-                counter = {"counter": "symbol_error"} if "counter_saturated" in name else {}
-                port = {"port": "1"} if "_port_" in name else {}
-                yield name, {"device": device, **port, **counter}, float("nan"), "rare"
+                yield name, REASONS[device], float("nan"), "rare"
 
     def _sampled(
         self, name: str, labels: dict[str, str], usual: float, kind: str, span: tuple[float, float], seconds: int
     ) -> Iterator[Value]:
-        device = labels.get("device", "")
+        device = next((key for key, each in REASONS.items() if each == labels), labels.get("device", ""))
         course = self.courses.get(f"{name} {device}") or self.courses.get(name)
         total = 0.0
         for second in range(0, seconds + 1, SCRAPE_SECONDS):

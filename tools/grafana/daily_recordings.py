@@ -60,9 +60,4 @@ DAYS = (
     *_daily("link_events", LINK_DROPS, "Times that a link of the node went down"),
     *_highest("expected_rails", newest("ibpulse_node_expected_rails", NODE), "Rails that the node should have"),
     *_highest("ports", f"count by ({NODE}) (count by ({PORT}) (ibpulse_port_info))", "Ports of the node"),
-    *_daily(
-        "link_down_seconds",
-        summed("increase", "ibpulse_port_down_seconds_total", INTERVAL),
-        "Seconds for which links of the node were down",
-    ),
 )

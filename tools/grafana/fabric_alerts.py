@@ -1,9 +1,9 @@
-"""The alerts about rails, links and cards. Two page someone: those that kill or block a job."""
+"""The alerts about rails, links and cards. Two page someone: what kills or blocks a job."""
 
 from __future__ import annotations
 
 from tools.grafana.alert import AT_ONCE, DEVICE_NAME, INSTANCE, PORT_NAME, USED, Alert, asked
-from tools.grafana.rule_levels import DEVICE, DOWN_RAILS, PORT, RAILS, newest, since, summed
+from tools.grafana.rule_levels import DEVICE, NODE, PORT, RAILS, newest, summed
 from tools.grafana.rule_numbers import Threshold, fixed
 
 CHANGES, DOWN_SECONDS = "ibpulse_port_state_changes_total", "ibpulse_port_down_seconds_total"
@@ -21,71 +21,62 @@ MEDIAN = f"quantile(0.5, {CARRIED} and on (device, port) ibpulse_port_info{{rail
 
 LINKS = (
     Alert(
-        "IBPulseLinkDownInJob",
+        "IBPulseLinkDown",
         "critical",
-        f"{summed('increase', DOWN_SECONDS, '<down_window>')} > <down_seconds>\nand on ({PORT}) {RAILS}\nand {USED}",
+        f"{summed('increase', DOWN_SECONDS, '<down_window>')} > <down_seconds>\nand on ({PORT}) {RAILS}",
         AT_ONCE,
-        "A rail of a node with a job was down for longer than a job survives.",
-        f"Port {PORT_NAME} was down for <$value | humanize> s of the last <down_window>, and the node has "
-        f"or recently had a job. <with {asked('min(ibpulse_port_up{HERE})', PORT)}>"
-        "<if eq (. | first | value) 1.0>The link is up again.<else>The link is still down.<end><end>",
+        "A rail was down for longer than a job survives.",
+        f"Port {PORT_NAME} was down for <$value | humanize> s of the last <down_window>. "
+        f"<with {asked('min(ibpulse_port_up{HERE})', PORT)}>"
+        "<if eq (. | first | value) 1.0>The link is up again.<else>The link is still down.<end><end> "
+        "Critical if the node has or recently had a job. First step: see whether the job still has traffic.",
         (
-            fixed("down_window", "10m", "Long enough to see several short outages as one."),
+            fixed("down_window", "3m", "Two scrapes of a minute; the alert ends soon after the link is up."),
             Threshold(
                 "down_seconds",
                 "7",
                 "Seconds. Collectives give up at about the time of NCCL_IB_TIMEOUT and its retries.",
             ),
         ),
-    ),
-    Alert(
-        "IBPulseRailMissing",
-        "critical",
-        "instance:ibpulse_missing_rails:sum > 0",
-        Threshold("rail_missing_for", "2m", "A driver reload brings a device back in well under two minutes."),
-        "A node has fewer rails than it should have.",
-        f"{INSTANCE} lacks <$value> of its rails"
-        f"<range {asked(GONE)}>; <.Labels.device>:<.Labels.port> disappeared<end>.",
         when=USED,
         otherwise="warning",
     ),
     Alert(
-        "IBPulsePortDown",
-        "warning",
-        DOWN_RAILS,
-        Threshold("port_down_for", "2m", "A link that retrains is up again within seconds to a minute."),
-        "A rail's port is down.",
-        f"Port {PORT_NAME} has not been ACTIVE for <port_down_for>.",
+        "IBPulseRailMissing",
+        "critical",
+        f"{newest('ibpulse_node_expected_rails', NODE)} - on ({NODE}) {newest('ibpulse_node_rails', NODE)} > 0\n"
+        f"or on ({NODE}) instance:ibpulse_missing_rails:sum > 0",
+        Threshold("rail_missing_for", "30s", "Long enough for a device that is reset; a job has lost it at once."),
+        "A node has fewer rails than it should have.",
+        f"{INSTANCE} lacks <$value> of its rails"
+        f"<range {asked(GONE)}>; <.Labels.device>:<.Labels.port> disappeared<end>. "
+        "First step: `dmesg` and `lspci` on the node.",
+        when=USED,
+        otherwise="warning",
     ),
     Alert(
         "IBPulseLinkWentDown",
         "warning",
-        f"(\n  {since('ibpulse_link_downed_total', '<drop_window>')}\n"
-        # without the kernel's counter: two changes of state are one drop
-        f"  or on ({PORT}) {summed('increase', CHANGES, '<drop_window>')} / 2\n) >= <link_drops>\n"
-        f"and on ({PORT}) {RAILS}",
+        f"{summed('increase', CHANGES, '<drop_window>')} >= <link_changes>\nand on ({PORT}) {RAILS}",
         AT_ONCE,
-        "The link of a rail went down.",
-        f'Times that the link of port {PORT_NAME} went down in the last <drop_window>: <$value | printf "%.0f">. '
-        "A collective that uses it at that moment fails or waits.",
+        "The link of a rail went down and came back.",
+        f'The link of port {PORT_NAME} changed its state <$value | printf "%.0f"> times in the last <drop_window>. '
+        "A collective that uses it at that moment fails or waits. First step: count the drops of this cable today.",
         (
-            fixed(
-                "drop_window",
-                "5m",
-                "Shorter than `down_window`, so that no notification about a drop follows the page about it.",
-            ),
-            Threshold("link_drops", "1", "A healthy link never goes down. NVSentinel: the same, and fatal."),
+            fixed("drop_window", "5m", "Longer than two scrapes of a minute."),
+            Threshold("link_changes", "2", "Down and up once. NVSentinel: any, and fatal."),
         ),
     ),
     Alert(
         "IBPulseRailTrainedDown",
         "warning",
         f"{newest('ibpulse_port_trained_down')} == 1",
-        fixed("trained_down_for", "5m", "A link that trains again passes through lower rates."),
+        fixed("trained_down_for", "30s", "A link that trains again passes through lower rates for seconds."),
         "A rail's link runs at a lower rate than other rails of its make.",
         f"Port {PORT_NAME} is ACTIVE, but slower than other rails of the same make on its node"
         f'<range {asked(GBITS, PORT)}>: <.Value | printf "%.0f"> Gb/s<end>'
-        f'<range {asked(GBITS)}>, the fastest has <.Value | printf "%.0f"> Gb/s<end>.',
+        f'<range {asked(GBITS)}>, the fastest has <.Value | printf "%.0f"> Gb/s<end>. '
+        "First step: reseat or replace the cable when the node is free.",
     ),
     Alert(
         "IBPulseSymbolErrors",
@@ -95,7 +86,8 @@ LINKS = (
         f"and on ({PORT}) {summed('increase', SYMBOLS, '<symbol_recent>')} > 0",
         fixed("symbol_for", "15m", "A link that comes up counts errors for a moment; these go on."),
         "A link has too many symbol errors for the bytes that it can carry.",
-        f"Port {PORT_NAME} counts <$value | humanize> symbol errors per 10^15 bits.",
+        f"Port {PORT_NAME} counts <$value | humanize> symbol errors per 10^15 bits. "
+        "First step: clean, reseat or replace the cable when the node is free.",
         (
             fixed("symbol_window", "1h", "At 400 Gb/s, 10^15 bits take 42 minutes."),
             fixed("symbol_recent", "15m", "The errors have not stopped."),
@@ -113,8 +105,9 @@ LINKS = (
         f"and on ({PORT}) {RAILS}",
         AT_ONCE,
         "A rail gets no acknowledgements from its peers.",
-        f"Port {PORT_NAME} waited in vain for <$value | humanize> acknowledgements in the last <ack_window>: packets "
-        "were lost, a path is dead, or a peer's process was killed.",
+        f'Port {PORT_NAME} waited in vain for <$value | printf "%.0f"> acknowledgements in the last <ack_window>: '
+        "packets were lost, a path is dead, or a peer's process was killed. "
+        "First step: see whether other nodes have it too.",
         (
             fixed("ack_window", "5m", "Each timeout is repeated several times before the connection fails."),
             Threshold("ack_timeouts", "3", "A single one is repaired by a retransmission. NVSentinel: one per second."),
@@ -126,24 +119,26 @@ RAIL = (
         "IBPulseRailIdle",
         "warning",
         f"{newest('ibpulse_port_rail_idle')} == 1\nand on ({PORT}) {UP} == 1",
-        Threshold("rail_idle_for", "5m", "A starting job uses all its rails within a minute or two."),
+        Threshold(
+            "rail_idle_for", "1m", "The exporter has already compared seconds; a minute outlasts a phase of one rail."
+        ),
         "A rail is idle while its siblings carry traffic.",
         f"Port {PORT_NAME} has carried no traffic for <rail_idle_for> while the other rails of its job, or of the "
-        "node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the "
-        "routing, and whether the counters still count.",
+        "node if no job is known, have, and its link is up. First step: check the job's device list (NCCL_IB_HCA).",
     ),
     Alert(
         "IBPulseRailSlow",
         "warning",
         f"{newest('ibpulse_port_rail_slow')} == 1",
         Threshold(
-            "rail_slow_for", "10m", "The exporter compares whole seconds; ten minutes outlast a noisy neighbour."
+            "rail_slow_for", "1m", "The exporter compares whole seconds; a minute outlasts an uneven collective."
         ),
         "A rail carries much less than its siblings.",
         f"Port {PORT_NAME} has carried less than three quarters of the median of the other rails of its job, or of the "
         f"node if no job is known, for <rail_slow_for><range {asked(f'max({CARRIED})', PORT)}>; in the last 5m "
         f'<.Value | printf "%.1f"> GB/s<end><range {asked(MEDIAN)}>, where the median rail of the node carried '
-        '<.Value | printf "%.1f"><end>. In a collective, the slowest rail sets the pace.',
+        '<.Value | printf "%.1f"><end>. In a collective, the slowest rail sets the pace. '
+        "First step: compare its link rate, PCIe rate and congestion counters with those of the others.",
     ),
     Alert(
         "IBPulsePcieDegraded",
@@ -152,8 +147,7 @@ RAIL = (
         Threshold("pcie_for", "15m", "Links slow down to save power; a slow link that persists is a fault."),
         "A device's PCIe link runs below the speed or width that both its ends support.",
         f"The PCIe path of {DEVICE_NAME} runs at <$value | humanizePercentage> of "
-        "its possible rate. A link trained at a lower speed or width: reseat the card, or check the "
-        "slot.",
+        "its possible rate: a link trained at a lower speed or width. First step: reseat the card, or check the slot.",
         (
             fixed(
                 "pcie_ratio",

@@ -7,7 +7,6 @@ from tools.grafana.rule_levels import EXPORTERS, FLEET, NODE, Recording, newest,
 BAD = ("bad", "down", "idle", "missing", "slow", "trained_down")
 DAILY = {
     "link_events": "Times that a link went down",
-    "link_down_seconds": "Seconds for which links were down",
     "errors": "Errors of links and packets",
 }
 WITH_RAILS = f"({newest('ibpulse_node_rails', NODE)} > 0 or {newest('ibpulse_node_expected_rails', NODE)} > 0)"
@@ -77,14 +76,19 @@ FLEETS = (
         "Exporters that can be scraped.",
     ),
     Recording(
-        "cluster:ibpulse_expected_nodes:count",
-        f"count by (cluster) ({EXPECTED})",
-        "Nodes that should have an exporter, by another source; absent if there is none.",
+        "job:ibpulse_silent_exporters:ratio",
+        f"count by ({FLEET}) ({EXPORTERS} == 0<unless>) / on ({FLEET}) count by ({FLEET}) ({EXPORTERS})",
+        "Share of the exporters that cannot be scraped and are not in maintenance; absent if there is none.",
     ),
     Recording(
         "cluster:ibpulse_missing_nodes:count",
         f"count by (cluster) (\n  {EXPECTED}\n  unless on (cluster, node) {NODES_UP}\n)\n"
-        "or on (cluster) 0 * cluster:ibpulse_expected_nodes:count",
-        "Nodes that should have an exporter and have none that can be scraped.",
+        f"or on (cluster) 0 * count by (cluster) ({EXPECTED})",
+        "Nodes that should have an exporter, by another source, and have none that can be scraped.",
+    ),
+    Recording(
+        "cluster:ibpulse_missing_nodes:ratio",
+        f"cluster:ibpulse_missing_nodes:count / on (cluster) count by (cluster) ({EXPECTED})",
+        "Their share of the nodes that should have an exporter.",
     ),
 )

@@ -35,61 +35,18 @@ INHIBITIONS = (
         spares_critical=True,
     ),
     Inhibition(
-        ("IBPulseExportersMissing",), ("IBPulseExporterDown",), ("cluster", "job"), "One alert for the fleet is enough."
-    ),
-    Inhibition(
-        ("IBPulseLinkDownInJob",),
-        ("IBPulsePortDown", "IBPulseLinkWentDown", "IBPulseRailIdle", "IBPulseRailSlow", "IBPulseAckTimeouts"),
-        PORT,
-        "The page has been sent.",
-    ),
-    Inhibition(
-        ("IBPulsePortDown",),
-        ("IBPulseLinkWentDown", "IBPulseRailIdle", "IBPulseRailSlow", "IBPulseCounterSourceDegraded"),
+        ("IBPulseLinkDown",),
+        ("IBPulseLinkWentDown", "IBPulseRailIdle", "IBPulseRailSlow", "IBPulseAckTimeouts"),
         PORT,
         "A port that is down carries nothing.",
     ),
+    Inhibition(("IBPulseRailTrainedDown",), ("IBPulseRailSlow",), PORT, "The link is slow, so the rail is."),
+    Inhibition(("IBPulsePcieDegraded",), ("IBPulseRailSlow",), (*NODE, "device"), "The card cannot move more."),
     Inhibition(
-        ("IBPulseRailTrainedDown",),
-        ("IBPulseRailSlow", "IBPulsePortSaturated"),
-        PORT,
-        "The link is slow, so the rail is.",
-    ),
-    Inhibition(
-        ("IBPulsePcieDegraded",),
-        ("IBPulseRailSlow", "IBPulsePortSaturated"),
-        (*NODE, "device"),
-        "The card cannot move more.",
-    ),
-    Inhibition(
-        ("IBPulseLinkDownInJob", "IBPulseRailMissing", "IBPulseRailTrainedDown"),
+        ("IBPulseLinkDown", "IBPulseRailMissing", "IBPulseRailTrainedDown"),
         ("IBPulseNodeBehindItsJob",),
         NODE,
         "The node is slow for this reason.",
-    ),
-    Inhibition(
-        ("IBPulseExporterDown", "IBPulseSamplerDown", "IBPulseNumbersStale"),
-        (
-            "IBPulseReadsFailing",
-            "IBPulseSamplerMissingTicks",
-            "IBPulseCounterSourceDegraded",
-            "IBPulseIntervalLengthened",
-            "IBPulseDeviceQuarantined",
-            "IBPulseCpuThrottled",
-            "IBPulseFabricNotice",
-        ),
-        NODE,
-        "Nothing is measured, well or badly.",
-    ),
-    Inhibition(("IBPulseSamplerDown",), ("IBPulseNumbersStale",), NODE, "Without samples there are no new numbers."),
-    Inhibition(
-        ("IBPulseDeviceQuarantined",),
-        ("IBPulseIntervalLengthened", "IBPulseCounterSourceDegraded"),
-        (*NODE, "device"),
-        "The device hangs, so its reads are slow.",
-    ),
-    Inhibition(
-        ("IBPulseCpuThrottled",), ("IBPulseSamplerMissingTicks",), NODE, "Throttling is why samples are missed."
     ),
     Inhibition(
         ("IBPulseTrafficStalled",),

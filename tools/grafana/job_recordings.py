@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tools.grafana.rule_levels import JOB, NODE, NODE_OF_JOB, PORT, PORT_OF_JOB, Recording
+from tools.grafana.rule_levels import EXPORTERS, JOB, NODE, NODE_OF_JOB, PORT, PORT_OF_JOB, Recording
 from tools.grafana.rule_numbers import fixed
 
 JOB_SILENT = fixed(
     "job_silent", "60", "By then, the last traffic of every node is known, at scrape intervals of up to a minute."
 )
-THRESHOLDS = (JOB_SILENT,)
+STALL_MEMORY = fixed("stall_memory", "4m", "Longer than scrapes fail while a Prometheus restarts.")
+THRESHOLDS = (JOB_SILENT, STALL_MEMORY)
 
 # a port that two jobs share, or that another job owned within the window, has bytes of both; ids belong to a scheduler
 OWNED = (
@@ -17,8 +18,6 @@ OWNED = (
     f"   count by ({PORT}) (max by ({PORT_OF_JOB}, scheduler) (max_over_time(ibpulse_port_job_info[5m]))) == 1)"
 )
 ON_NODES = f"count by ({NODE_OF_JOB}) (ibpulse_port_job_info)"
-# what a node does as a whole is said of a job only where it is alone
-ALONE = f"({ON_NODES}\n   and on ({NODE}) count by ({NODE}) ({ON_NODES}) == 1)"
 ACTIVE_BANDWIDTH = "ibpulse_job_active_bandwidth_bytes_per_second"
 LAST_TRAFFIC = "ibpulse_job_last_traffic_timestamp_seconds"
 
@@ -82,26 +81,17 @@ JOBS = (
         "Time of the job's last traffic on any node.",
     ),
     Recording(
+        "job_id:ibpulse_silent:seconds",
+        f"time() - max by ({JOB}) (\n  max by ({NODE_OF_JOB}) (last_over_time({LAST_TRAFFIC}[<stall_memory>]))\n"
+        # a node that answers without a job has lost it; one that does not answer may still have it
+        f"  unless on ({NODE}) ({EXPORTERS} == 1 unless on ({NODE}) count by ({NODE}) ({LAST_TRAFFIC}))\n)",
+        "Time since the job's last traffic on any node that may still have it.",
+    ),
+    Recording(
         "instance_job_id:ibpulse_stopped_early:seconds",
         "(job_id:ibpulse_last_traffic_timestamp_seconds:max\n"
         f" - on ({JOB}) group_right () max by ({NODE_OF_JOB}) ({LAST_TRAFFIC}))\n"
         f"and on ({JOB}) time() - job_id:ibpulse_last_traffic_timestamp_seconds:max > <job_silent>",
         "Time from a node's last traffic to that of the whole job, once the job is silent; the highest stopped first.",
-    ),
-    Recording(
-        "instance_job_id:ibpulse_moe_saturated:ratio",
-        f"instance:ibpulse_moe_saturated:ratio\n* on ({NODE}) group_right ()\n  ({ALONE} ^ 0)",
-        "Share of the time in sustained MoE saturation of a node that the job has to itself.",
-    ),
-    Recording(
-        "job_id:ibpulse_moe_saturated:ratio",
-        f"avg by ({JOB}) (instance_job_id:ibpulse_moe_saturated:ratio)",
-        "Share of the time in sustained MoE saturation, mean of the nodes that the job has to itself.",
-    ),
-    Recording(
-        "job_id:ibpulse_congested_rails:count",
-        f"count by ({JOB}) (\n  (max by ({PORT_OF_JOB}) (ibpulse_port_job_info))\n"
-        f"  and on ({PORT}) instance_device_port:ibpulse_congested:bool\n)",
-        "Ports of the job whose traffic waits, is marked or gets lost; absent if there is none.",
     ),
 )

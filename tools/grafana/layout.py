@@ -11,9 +11,7 @@ from grafana_foundation_sdk.models import dashboard as model
 from tools.grafana.links import Page, board_links, page_links
 from tools.grafana.variables import Variable
 
-FLEET, NODE, JOB, COMPARE, BURSTS, EXPORTER = (
-    f"ibpulse-{name}" for name in ("fleet", "node", "job", "comparison", "bursts", "exporter")
-)
+FLEET, NODE, JOB, COMPARE, BURSTS = (f"ibpulse-{name}" for name in ("fleet", "node", "job", "comparison", "bursts"))
 GRID_WIDTH = 24
 TAG = "ibpulse"
 

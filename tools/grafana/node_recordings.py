@@ -9,7 +9,6 @@ MOE_WINDOW = fixed("moe_window", "10m", "Ten minutes contain hundreds of steps; 
 SATURATED_WINDOW = fixed(
     "saturated_window", "15m", "A training step, its evaluation and its checkpoint fit into a quarter of an hour."
 )
-MISSED_WINDOW = fixed("missed_window", "10m", "Single late wake-ups are normal on a busy node.")
 STEP_SCORE = fixed("step_score", "0.4", "Below this score, the exporter itself reports no period.")
 USED_MEMORY = fixed(
     "used_memory", "30m", "A node counts as used for this long after its last job, so that alerts about it outlast it."
@@ -29,7 +28,6 @@ CONGESTION_SEQUENCE = fixed(
 THRESHOLDS = (
     MOE_WINDOW,
     SATURATED_WINDOW,
-    MISSED_WINDOW,
     STEP_SCORE,
     USED_MEMORY,
     CONGESTION_WINDOW,
@@ -123,13 +121,6 @@ TRAFFIC = (
 )
 
 STATE = (
-    Recording(
-        "instance:ibpulse_missed_ticks:ratio",
-        f"{summed('rate', 'ibpulse_sampler_missed_ticks_total', '<missed_window>', NODE)}\n"
-        f"/ ({summed('rate', 'ibpulse_sampler_ticks_total', '<missed_window>', NODE)}\n"
-        f"   + {summed('rate', 'ibpulse_sampler_missed_ticks_total', '<missed_window>', NODE)})",
-        "Share of the samples that the sampler missed.",
-    ),
     Recording(
         "instance:ibpulse_used:bool",
         f"max by ({NODE}) (max_over_time(ibpulse_node_jobs[<used_memory>]) > bool 0)\n"

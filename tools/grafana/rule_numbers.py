@@ -52,8 +52,9 @@ ADDRESSES = (
     ),
     Address(
         "runbooks",
-        "docs/runbooks",
-        "Address of the runbooks, for links that work in notifications, such as `https://git.example.com/ibpulse/docs/runbooks`.",
+        "/runbooks",
+        "Address of the runbooks, for links that work in notifications: those of a gateway, such as "
+        "`https://ibpulse.example.com/runbooks`, or those of a release; the default works from within a gateway.",
     ),
     Address(
         "grafana",
@@ -78,7 +79,7 @@ QUERIES = (
 """Queries about nodes that the operator's installation answers."""
 EVALUATION = (
     Threshold("interval", "1m", "Interval of the recording rules, except those of a day, which need five minutes."),
-    Threshold("alert_interval", "30s", "Interval of the alerts."),
+    Threshold("alert_interval", "15s", "Interval of the alerts; what kills a job is known within a minute."),
     Threshold(
         "limit", "0", "Most series or alerts that one rule may produce; 0 is no limit. A rule above it produces none."
     ),

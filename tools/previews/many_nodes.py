@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST_SCREENS = ("fleet", "job", "exporter")
+FIRST_SCREENS = ("fleet", "job")
 STEP_SECONDS = 15
 NODES_PER_JOB = 32
 # the recordings over all nodes; those of one node are copied

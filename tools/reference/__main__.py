@@ -29,10 +29,11 @@ line per error; 130 ended by Ctrl-C. The settings, which most commands accept as
 _RUNBOOKS = """\
 # Runbooks
 
-One page per alert, all of one form: the impact, whether to drain the node, and which team; what the alert means and
-whether it is maintenance; queries and commands to paste; what to do, and how certain it is. [alerts.md](../alerts.md)
-lists severities, labels and the time until each alert fires.
+One page per alert, each on one screen: what it means, the first two minutes, whether to drain the node, and how
+certain it is. [alerts.md](../alerts.md) lists severities, labels and the time until each alert fires.
 
+- Replace the names in capital letters by the labels of the alert: `NODE` is its `instance`.
+- A node that is cordoned, drained or updated needs nothing: set `maintenance` ([alerts.md](../alerts.md#maintenance)).
 - The commands take the namespace `ibpulse` and the chart's name; replace them if yours differ. The image has no shell:
   `kubectl exec` runs the program itself.
 - Commands marked *on the node* need a login there. `mlxlink`, `ibdiagnet`, `perfquery` and `py-spy` are no part of

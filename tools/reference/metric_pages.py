@@ -84,8 +84,8 @@ _SECTIONS = (
     (
         "Exporter",
         (
-            *("ibpulse_fabric_", "ibpulse_aggregat", "ibpulse_events_", "ibpulse_simulated", "ibpulse_build_"),
-            "ibpulse_internal_",
+            *("ibpulse_aggregat", "ibpulse_events_", "ibpulse_simulated", "ibpulse_build_"),
+            *("ibpulse_internal_", "ibpulse_unreliable"),
         ),
     ),
     ("Flight recorder", ("ibpulse_capture",)),
@@ -238,8 +238,8 @@ NVSENTINEL = (
     (
         "`link_downed`",
         "any, fatal",
-        "`IBPulseLinkWentDown`: {link_drops} in {drop_window}, warning; `IBPulseLinkDownInJob`: down for more than "
-        "{down_seconds} s, critical",
+        "`IBPulseLinkWentDown`: down and up in {drop_window}, warning; `IBPulseLinkDown`: down for more than "
+        "{down_seconds} s, critical in a job",
         "A drop that the job survives is no reason to wake somebody or to replace a node.",
     ),
     (
@@ -303,7 +303,7 @@ NVSENTINEL = (
     (
         "state of a port",
         "DOWN at one reading, fatal",
-        "`IBPulsePortDown`: {port_down_for}, warning; in a job `IBPulseLinkDownInJob`, see above",
+        "`IBPulseLinkDown`, see above",
         "A link that retrains is up again within seconds to a minute.",
     ),
 )

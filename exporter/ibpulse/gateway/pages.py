@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from html import escape
@@ -87,6 +88,11 @@ _JOB_LINKS = (
     ("events?last=1h", "events of the nodes in the last hour"),
     ("captures", "captures of the flight recorders"),
 )
+_RUNBOOK_TEXTS = files(__package__).joinpath("runbooks.md").read_text(encoding="utf-8")
+RUNBOOKS: Mapping[str, str] = {
+    text.partition("\n")[0]: text for text in re.split(r"(?m)^# (?=IBPulse)", _RUNBOOK_TEXTS)[1:]
+}
+"""The text of each runbook by the name of its alert."""
 _NODES_ANSWER = {"description": "The nodes and their sources."}
 
 
@@ -135,6 +141,14 @@ def refused_page(detail: str, root: str) -> HTMLResponse:
     return answer
 
 
+def runbook_page(name: str) -> HTMLResponse:
+    """What to do about an alert, at `/runbooks/NAME`; `NAME.md`, as in a folder of runbooks, is the same."""
+    name = name.removesuffix(".md")
+    if name not in RUNBOOKS:
+        return refused_page(f"No runbook has the name {name}.", "../")
+    return page(f"{name}: runbook", f'<main><pre class="wide" tabindex="0">{escape(RUNBOOKS[name])}</pre></main>')
+
+
 def _navigation(root: str) -> str:
     return f'\n  <nav aria-label="Pages"><a href="{root}">All nodes</a></nav>'
 
@@ -165,6 +179,10 @@ def page_router(parts: GatewayParts, schema: Callable[[], dict[str, Any]]) -> AP
     async def job(job: str, request: Request) -> HTMLResponse:
         may_capture = may_write(request, allow_unauthenticated=parts.allow_unauthenticated)
         return job_page(job, parts.version, simulated=_is_simulated_job(parts, job), may_capture=may_capture)
+
+    @router.get("/runbooks/{name}")
+    async def runbook(name: str) -> HTMLResponse:
+        return runbook_page(name)
 
     @router.get("/static/{name}")
     async def static(name: str, request: Request) -> Response:

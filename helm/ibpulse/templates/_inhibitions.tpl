@@ -22,35 +22,11 @@ inhibitRules:
 - sourceMatch:
   - name: alertname
     matchType: =~
-    value: IBPulseExportersMissing
+    value: IBPulseLinkDown
   targetMatch:
   - name: alertname
     matchType: =~
-    value: IBPulseExporterDown
-  equal:
-  - cluster
-  - job
-- sourceMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseLinkDownInJob
-  targetMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulsePortDown|IBPulseLinkWentDown|IBPulseRailIdle|IBPulseRailSlow|IBPulseAckTimeouts
-  equal:
-  - cluster
-  - instance
-  - device
-  - port
-- sourceMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulsePortDown
-  targetMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseLinkWentDown|IBPulseRailIdle|IBPulseRailSlow|IBPulseCounterSourceDegraded
+    value: IBPulseLinkWentDown|IBPulseRailIdle|IBPulseRailSlow|IBPulseAckTimeouts
   equal:
   - cluster
   - instance
@@ -63,7 +39,7 @@ inhibitRules:
   targetMatch:
   - name: alertname
     matchType: =~
-    value: IBPulseRailSlow|IBPulsePortSaturated
+    value: IBPulseRailSlow
   equal:
   - cluster
   - instance
@@ -76,7 +52,7 @@ inhibitRules:
   targetMatch:
   - name: alertname
     matchType: =~
-    value: IBPulseRailSlow|IBPulsePortSaturated
+    value: IBPulseRailSlow
   equal:
   - cluster
   - instance
@@ -84,56 +60,11 @@ inhibitRules:
 - sourceMatch:
   - name: alertname
     matchType: =~
-    value: IBPulseLinkDownInJob|IBPulseRailMissing|IBPulseRailTrainedDown
+    value: IBPulseLinkDown|IBPulseRailMissing|IBPulseRailTrainedDown
   targetMatch:
   - name: alertname
     matchType: =~
     value: IBPulseNodeBehindItsJob
-  equal:
-  - cluster
-  - instance
-- sourceMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseExporterDown|IBPulseSamplerDown|IBPulseNumbersStale
-  targetMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseReadsFailing|IBPulseSamplerMissingTicks|IBPulseCounterSourceDegraded|IBPulseIntervalLengthened|IBPulseDeviceQuarantined|IBPulseCpuThrottled|IBPulseFabricNotice
-  equal:
-  - cluster
-  - instance
-- sourceMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseSamplerDown
-  targetMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseNumbersStale
-  equal:
-  - cluster
-  - instance
-- sourceMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseDeviceQuarantined
-  targetMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseIntervalLengthened|IBPulseCounterSourceDegraded
-  equal:
-  - cluster
-  - instance
-  - device
-- sourceMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseCpuThrottled
-  targetMatch:
-  - name: alertname
-    matchType: =~
-    value: IBPulseSamplerMissingTicks
   equal:
   - cluster
   - instance

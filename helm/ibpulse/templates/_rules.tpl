@@ -7,7 +7,7 @@
 {{- $name := include "ibpulse.name" . }}
 {{- if not (contains "ibpulse" $name) }}{{ $jobs = printf ".*(ibpulse|%s).*" $name }}{{ end }}
 {{- end }}
-{{- range $shard := until (min $shards 10 | int) }}
+{{- range $shard := until (min $shards 8 | int) }}
 - name: ibpulse-days{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
   interval: 5m
   {{- with int $rule.limit }}
@@ -60,20 +60,8 @@
     expr: |-
       max by (cluster, job, instance, node) (max_over_time(instance:ibpulse_ports:max[1d]))
   {{- end }}
-  {{- if eq (mod 8 $shards) $shard }}
-  - record: instance:ibpulse_link_down_seconds:increase5m
-    expr: |-
-      sum by (cluster, job, instance, node) (
-        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_down_seconds_total[5m])))
-      )
-  {{- end }}
-  {{- if eq (mod 9 $shards) $shard }}
-  - record: instance:ibpulse_link_down_seconds:increase1d
-    expr: |-
-      max by (cluster, job, instance, node) (sum_over_time(instance:ibpulse_link_down_seconds:increase5m[1d]))
-  {{- end }}
 {{- end }}
-{{- range $shard := until (min $shards 19 | int) }}
+{{- range $shard := until (min $shards 18 | int) }}
 - name: ibpulse-nodes{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
   interval: {{ $rule.interval }}
   {{- with int $rule.limit }}
@@ -147,41 +135,34 @@
       )
   {{- end }}
   {{- if eq (mod 11 $shards) $shard }}
-  - record: instance:ibpulse_missed_ticks:ratio
-    expr: |-
-      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_missed_ticks_total[10m])))
-      / (sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_ticks_total[10m])))
-         + sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_missed_ticks_total[10m]))))
-  {{- end }}
-  {{- if eq (mod 12 $shards) $shard }}
   - record: instance:ibpulse_used:bool
     expr: |-
       max by (cluster, job, instance, node) (max_over_time(ibpulse_node_jobs[30m]) > bool 0)
       or on (cluster, job, instance, node)
       max by (cluster, job, instance, node) (changes(ibpulse_node_last_traffic_timestamp_seconds[30m]) > bool 0)
   {{- end }}
-  {{- if eq (mod 13 $shards) $shard }}
+  {{- if eq (mod 12 $shards) $shard }}
   - record: instance:ibpulse_idle_rails:sum
     expr: |-
       sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_idle))
   {{- end }}
-  {{- if eq (mod 14 $shards) $shard }}
+  {{- if eq (mod 13 $shards) $shard }}
   - record: instance:ibpulse_slow_rails:sum
     expr: |-
       sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_slow))
   {{- end }}
-  {{- if eq (mod 15 $shards) $shard }}
+  {{- if eq (mod 14 $shards) $shard }}
   - record: instance:ibpulse_trained_down_rails:sum
     expr: |-
       sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_trained_down))
   {{- end }}
-  {{- if eq (mod 16 $shards) $shard }}
+  {{- if eq (mod 15 $shards) $shard }}
   - record: instance:ibpulse_down_rails:sum
     expr: |-
       count by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}) and on (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_up) == 0))
       or on (cluster, job, instance, node) 0 * max by (cluster, job, instance, node) (ibpulse_node_rails)
   {{- end }}
-  {{- if eq (mod 17 $shards) $shard }}
+  {{- if eq (mod 16 $shards) $shard }}
   - record: instance:ibpulse_missing_rails:sum
     expr: |-
       clamp_min(
@@ -193,7 +174,7 @@
         - on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_rails), 0
       )
   {{- end }}
-  {{- if eq (mod 18 $shards) $shard }}
+  {{- if eq (mod 17 $shards) $shard }}
   - record: instance:ibpulse_bad_rails:sum
     expr: |-
       (
@@ -254,9 +235,6 @@
   - record: job:ibpulse_link_events:increase1d
     expr: |-
       sum by (cluster, job) (last_over_time(instance:ibpulse_link_events:increase1d[10m]))
-  - record: job:ibpulse_link_down_seconds:increase1d
-    expr: |-
-      sum by (cluster, job) (last_over_time(instance:ibpulse_link_down_seconds:increase1d[10m]))
   - record: job:ibpulse_errors:increase1d
     expr: |-
       sum by (cluster, job) (last_over_time(instance:ibpulse_errors:increase1d[10m]))
@@ -266,9 +244,9 @@
   - record: job:ibpulse_exporters_up:count
     expr: |-
       sum by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}))
-  - record: cluster:ibpulse_expected_nodes:count
+  - record: job:ibpulse_silent_exporters:ratio
     expr: |-
-      count by (cluster) ((max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ $jobs }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
+      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}))
   - record: cluster:ibpulse_missing_nodes:count
     expr: |-
       count by (cluster) (
@@ -278,7 +256,10 @@
           or (label_replace(max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway", node=""}), "node", "$1", "instance", "([^:]+).*") == 1)
         )
       )
-      or on (cluster) 0 * cluster:ibpulse_expected_nodes:count
+      or on (cluster) 0 * count by (cluster) ((max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ $jobs }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
+  - record: cluster:ibpulse_missing_nodes:ratio
+    expr: |-
+      cluster:ibpulse_missing_nodes:count / on (cluster) count by (cluster) ((max by (cluster, node) ({{ $rule.expectedNodes }}) and on (cluster) up{job=~"{{ $jobs }}", job!~".*-gateway"}){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }})
 - name: ibpulse-jobs
   interval: {{ $rule.interval }}
   {{- with int $rule.limit }}
@@ -330,26 +311,17 @@
   - record: job_id:ibpulse_last_traffic_timestamp_seconds:max
     expr: |-
       max by (cluster, job, job_id) (ibpulse_job_last_traffic_timestamp_seconds)
+  - record: job_id:ibpulse_silent:seconds
+    expr: |-
+      time() - max by (cluster, job, job_id) (
+        max by (cluster, job, instance, node, job_id) (last_over_time(ibpulse_job_last_traffic_timestamp_seconds[4m]))
+        unless on (cluster, job, instance, node) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 1 unless on (cluster, job, instance, node) count by (cluster, job, instance, node) (ibpulse_job_last_traffic_timestamp_seconds))
+      )
   - record: instance_job_id:ibpulse_stopped_early:seconds
     expr: |-
       (job_id:ibpulse_last_traffic_timestamp_seconds:max
        - on (cluster, job, job_id) group_right () max by (cluster, job, instance, node, job_id) (ibpulse_job_last_traffic_timestamp_seconds))
       and on (cluster, job, job_id) time() - job_id:ibpulse_last_traffic_timestamp_seconds:max > 60
-  - record: instance_job_id:ibpulse_moe_saturated:ratio
-    expr: |-
-      instance:ibpulse_moe_saturated:ratio
-      * on (cluster, job, instance, node) group_right ()
-        ((count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)
-         and on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)) == 1) ^ 0)
-  - record: job_id:ibpulse_moe_saturated:ratio
-    expr: |-
-      avg by (cluster, job, job_id) (instance_job_id:ibpulse_moe_saturated:ratio)
-  - record: job_id:ibpulse_congested_rails:count
-    expr: |-
-      count by (cluster, job, job_id) (
-        (max by (cluster, job, instance, node, device, port, job_id) (ibpulse_port_job_info))
-        and on (cluster, job, instance, node, device, port) instance_device_port:ibpulse_congested:bool
-      )
 - name: ibpulse-boards
   interval: {{ $rule.interval }}
   {{- with int $rule.limit }}
@@ -363,32 +335,7 @@
       or on (cluster, job, instance, node, device, port) 3 * group by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_trained_down) == 1)
       or on (cluster, job, instance, node, device, port) 2 * group by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_idle) == 1)
       or on (cluster, job, instance, node, device, port) 1 * group by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_rail_slow) == 1)
-  - record: instance:ibpulse_quarantined_devices:sum
-    expr: |-
-      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device) (ibpulse_device_quarantined))
-  - record: instance:ibpulse_set_aside_ports:sum
-    expr: |-
-      sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, device, port) (ibpulse_port_left_alone))
-  - record: instance:ibpulse_read_errors:rate5m
-    expr: |-
-      sum by (cluster, job, instance, node) (sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_sampler_read_errors_total[5m]))))
-  - record: instance:ibpulse_effective_resolution:ratio
-    expr: |-
-      max by (cluster, job, instance, node) (
-        max by (cluster, job, instance, node, device, port) (ibpulse_port_effective_resolution_seconds)
-        / on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_sampling_interval_seconds)
-      )
-  - record: job_le:ibpulse_sampler_lateness_seconds_bucket:rate5m
-    expr: |-
-      sum by (cluster, job, le) (
-        max by (cluster, job, instance, node, pod, le) (rate(ibpulse_sampler_lateness_seconds_bucket[5m]))
-      )
-  - record: job_le:ibpulse_sampler_tick_duration_seconds_bucket:rate5m
-    expr: |-
-      sum by (cluster, job, le) (
-        max by (cluster, job, instance, node, pod, le) (rate(ibpulse_sampler_tick_duration_seconds_bucket[5m]))
-      )
-{{- if or ($rule.alerts.IBPulseSustainedMoESaturation.enabled) ($rule.alerts.IBPulseSustainedMoESaturation.enabled) ($rule.alerts.IBPulsePortSaturated.enabled) ($rule.alerts.IBPulseTrafficStalled.enabled) ($rule.alerts.IBPulseStepTimeRegressed.enabled) ($rule.alerts.IBPulseNodeBehindItsJob.enabled) }}
+{{- if or ($rule.alerts.IBPulseTrafficStalled.enabled) ($rule.alerts.IBPulseSustainedMoESaturation.enabled) ($rule.alerts.IBPulseStepTimeRegressed.enabled) ($rule.alerts.IBPulseNodeBehindItsJob.enabled) }}
 - name: ibpulse-traffic
   interval: {{ $rule.alertInterval }}
   {{- with int $rule.limit }}
@@ -396,22 +343,34 @@
   {{- end }}
   {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
+  {{- if $rule.alerts.IBPulseTrafficStalled.enabled }}
+  - alert: IBPulseTrafficStalled
+    expr: |-
+      job_id:ibpulse_silent:seconds > 60
+      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > 3
+    for: |-
+      {{ $rule.thresholds.stallFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseTrafficStalled.severity }}
+      component: job
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A job's regular training traffic has stopped, and the job is still there.
+      description: |-
+        No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{`{{ $value | humanizeDuration }}`}}, after regular steps.{{`{{ range query (printf "topk(3, instance_job_id:ibpulse_stopped_early:seconds{job_id='%s'} != 0)" $labels.job_id) }}`}} {{`{{ .Labels.instance }}`}} stopped {{`{{ .Value | humanizeDuration }}`}} before the last node.{{`{{ end }}`}} First step: open the job's page at the gateway, then the log of the node that stopped first.
+      runbook_url: |-
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseTrafficStalled.md
+      dashboard_url: |-
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
   {{- if $rule.alerts.IBPulseSustainedMoESaturation.enabled }}
   - alert: IBPulseSustainedMoESaturation
     expr: |-
-      (
-        job_id:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }}
-        or (
-          instance:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }}
-          and on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_moe_saturated) == 1
-          unless on (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)
-           and on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)) == 1)
-        )
-      )
-      and on (cluster, job, job_id, instance, node) (
-        max_over_time(job_id:ibpulse_congested_rails:count[15m])
-        or count by (cluster, job, instance, node) (max_over_time(instance_device_port:ibpulse_congested:bool[15m]))
-      )
+      avg by (cluster, job, job_id) (avg_over_time(ibpulse_job_moe_saturated[10m]) and ibpulse_job_moe_saturated) > {{ $rule.thresholds.moeShare }}
+      or max by (cluster, job, instance, node) (avg_over_time(ibpulse_node_moe_saturated[10m]) and ibpulse_node_moe_saturated unless on (cluster, job, instance, node) ibpulse_job_moe_saturated) > {{ $rule.thresholds.moeShare }}
     for: |-
       {{ $rule.thresholds.moeFor }}
     keep_firing_for: |-
@@ -425,106 +384,11 @@
       summary: |-
         A job's traffic looks like MoE training that saturates its rails.
       description: |-
-        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last 10m in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. A warning says that counters also show waiting, congestion marks or lost packets.
+        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last 10m in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. First step: none is needed; a capture shows how the bursts of the experts overlap.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
       dashboard_url: |-
         {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseSustainedMoESaturation.enabled }}
-  - alert: IBPulseSustainedMoESaturation
-    expr: |-
-      (
-        job_id:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }}
-        or (
-          instance:ibpulse_moe_saturated:ratio > {{ $rule.thresholds.moeShare }}
-          and on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_moe_saturated) == 1
-          unless on (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)
-           and on (cluster, job, instance, node) count by (cluster, job, instance, node) (count by (cluster, job, instance, node, job_id) (ibpulse_port_job_info)) == 1)
-        )
-      )
-      unless on (cluster, job, job_id, instance, node) (
-        max_over_time(job_id:ibpulse_congested_rails:count[15m])
-        or count by (cluster, job, instance, node) (max_over_time(instance_device_port:ibpulse_congested:bool[15m]))
-      )
-    for: |-
-      {{ $rule.thresholds.moeFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseSustainedMoESaturation.otherwise }}
-      component: job
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A job's traffic looks like MoE training that saturates its rails.
-      description: |-
-        {{`{{ $labels.instance | or $labels.job_id }}`}} (a job, or a node whose job is unknown) spent {{`{{ $value | humanizePercentage }}`}} of the last 10m in sustained MoE saturation: traffic that resembles mixture-of-experts training, almost always active, with peaks near the line rate. The resemblance is a guess from the shape; the duty cycle and the peaks are measured. A warning says that counters also show waiting, congestion marks or lost packets.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSustainedMoESaturation.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-fleet?var-cluster={{`{{ $labels.cluster }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulsePortSaturated.enabled }}
-  - alert: IBPulsePortSaturated
-    expr: |-
-      (
-        (
-          sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_transmit_saturated_seconds_total[15m]))) > {{ $rule.thresholds.saturatedShare }}
-          or sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_port_receive_saturated_seconds_total[15m]))) > {{ $rule.thresholds.saturatedShare }}
-        )
-        and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
-        and on (cluster, job, instance, node, device, port) instance_device_port:ibpulse_congested:bool
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ $rule.thresholds.saturatedFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulsePortSaturated.severity }}
-      component: job
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A rail is at its line rate almost all the time, and its traffic waits.
-      description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was saturated for {{`{{ $value | humanizePercentage }}`}} of the last 15m: the median of its 10 ms samples was near the line rate, and its counters show waiting, congestion marks or lost packets.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulsePortSaturated.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseTrafficStalled.enabled }}
-  - alert: IBPulseTrafficStalled
-    expr: |-
-      (
-        ((last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]) == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]))) and on (cluster, job, job_id) count by (cluster, job, job_id) ((last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]) == on (cluster, job, job_id) group_left () max by (cluster, job, job_id) (last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m])))) == 1)
-        or on (cluster, job, job_id) max by (cluster, job, job_id) (last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]))
-      )
-      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > 10
-      and on (cluster, job, job_id) (last_over_time(instance_job_id:ibpulse_stopped_early:seconds[4m]) unless on (cluster, job, instance, node) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 1 unless on (cluster, job, instance, node) count by (cluster, job, instance, node) (ibpulse_job_last_traffic_timestamp_seconds)))
-      unless on (cluster, job, job_id) time() - job_id:ibpulse_last_traffic_timestamp_seconds:max <= 60
-    for: |-
-      {{ $rule.thresholds.stallFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseTrafficStalled.severity }}
-      component: job
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A job's regular training traffic has stopped, and the job is still there.
-      description: |-
-        No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{ $rule.thresholds.stallFor }} or longer, after regular steps. {{`{{ if and $labels.instance (gt $value 0.0) }}`}}{{`{{ $labels.instance }}`}} stopped first, {{`{{ $value | humanizeDuration }}`}} before the last node by their clocks.{{`{{ else }}`}}No node stopped before all others.{{`{{ end }}`}}
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseTrafficStalled.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseStepTimeRegressed.enabled }}
@@ -549,7 +413,7 @@
       summary: |-
         The training step of a job has become longer.
       description: |-
-        The step of job {{`{{ $labels.job_id }}`}}, as seen in its traffic, took {{`{{ $value | humanize }}`}} times as long in the last 10m as in the 1h before.
+        The step of job {{`{{ $labels.job_id }}`}}, as seen in its traffic, took {{`{{ $value | humanize }}`}} times as long in the last 10m as in the 1h before. First step: open the job board and look for a slower node.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseStepTimeRegressed.md
       dashboard_url: |-
@@ -576,7 +440,7 @@
       summary: |-
         A node sends more slowly than the other nodes of its job.
       description: |-
-        While active, {{`{{ $labels.instance }}`}} carries {{`{{ $value | humanizePercentage }}`}} of what the median node of job {{`{{ $labels.job_id }}`}} carries. In a collective, the slowest node sets the pace.
+        While active, {{`{{ $labels.instance }}`}} carries {{`{{ $value | humanizePercentage }}`}} of what the median node of job {{`{{ $labels.job_id }}`}} carries. In a collective, the slowest node sets the pace. First step: compare its rails, then its GPUs.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseNodeBehindItsJob.md
       dashboard_url: |-
@@ -585,7 +449,7 @@
   {{- end }}
 {{- end }}
 {{- range $shard := until $shards }}
-{{- if or (and (eq (mod 0 $shards) $shard) $rule.alerts.IBPulseLinkDownInJob.enabled) (and (eq (mod 1 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled) (and (eq (mod 2 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled) (and (eq (mod 3 $shards) $shard) $rule.alerts.IBPulsePortDown.enabled) (and (eq (mod 4 $shards) $shard) $rule.alerts.IBPulseLinkWentDown.enabled) (and (eq (mod 5 $shards) $shard) $rule.alerts.IBPulseRailTrainedDown.enabled) (and (eq (mod 6 $shards) $shard) $rule.alerts.IBPulseSymbolErrors.enabled) (and (eq (mod 7 $shards) $shard) $rule.alerts.IBPulseAckTimeouts.enabled) (and (eq (mod 8 $shards) $shard) $rule.alerts.IBPulseRailIdle.enabled) (and (eq (mod 9 $shards) $shard) $rule.alerts.IBPulseRailSlow.enabled) (and (eq (mod 10 $shards) $shard) $rule.alerts.IBPulsePcieDegraded.enabled) }}
+{{- if or (and (eq (mod 0 $shards) $shard) $rule.alerts.IBPulseLinkDown.enabled) (and (eq (mod 1 $shards) $shard) $rule.alerts.IBPulseLinkDown.enabled) (and (eq (mod 2 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled) (and (eq (mod 3 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled) (and (eq (mod 4 $shards) $shard) $rule.alerts.IBPulseLinkWentDown.enabled) (and (eq (mod 5 $shards) $shard) $rule.alerts.IBPulseRailTrainedDown.enabled) (and (eq (mod 6 $shards) $shard) $rule.alerts.IBPulseSymbolErrors.enabled) (and (eq (mod 7 $shards) $shard) $rule.alerts.IBPulseAckTimeouts.enabled) (and (eq (mod 8 $shards) $shard) $rule.alerts.IBPulseRailIdle.enabled) (and (eq (mod 9 $shards) $shard) $rule.alerts.IBPulseRailSlow.enabled) (and (eq (mod 10 $shards) $shard) $rule.alerts.IBPulsePcieDegraded.enabled) }}
 - name: ibpulse-rails{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
   interval: {{ $rule.alertInterval }}
   {{- with int $rule.limit }}
@@ -593,38 +457,66 @@
   {{- end }}
   {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
-  {{- if and (eq (mod 0 $shards) $shard) $rule.alerts.IBPulseLinkDownInJob.enabled }}
-  - alert: IBPulseLinkDownInJob
+  {{- if and (eq (mod 0 $shards) $shard) $rule.alerts.IBPulseLinkDown.enabled }}
+  - alert: IBPulseLinkDown
     expr: |-
       (
-        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_down_seconds_total[10m]))) > {{ $rule.thresholds.downSeconds }}
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_down_seconds_total[3m]))) > {{ $rule.thresholds.downSeconds }}
         and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
-        and on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1)
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+      )
+      and on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: 0s
     keep_firing_for: |-
       {{ $rule.thresholds.keepCauseFor }}
     labels:
       severity: |-
-        {{ $rule.alerts.IBPulseLinkDownInJob.severity }}
+        {{ $rule.alerts.IBPulseLinkDown.severity }}
       component: fabric
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A rail of a node with a job was down for longer than a job survives.
+        A rail was down for longer than a job survives.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was down for {{`{{ $value | humanize }}`}} s of the last 10m, and the node has or recently had a job. {{`{{ with query (printf "min(ibpulse_port_up{cluster='%s',instance='%s',device='%s',port='%s'})" $labels.cluster $labels.instance $labels.device $labels.port) }}`}}{{`{{ if eq (. | first | value) 1.0 }}`}}The link is up again.{{`{{ else }}`}}The link is still down.{{`{{ end }}`}}{{`{{ end }}`}}
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was down for {{`{{ $value | humanize }}`}} s of the last 3m. {{`{{ with query (printf "min(ibpulse_port_up{cluster='%s',instance='%s',device='%s',port='%s'})" $labels.cluster $labels.instance $labels.device $labels.port) }}`}}{{`{{ if eq (. | first | value) 1.0 }}`}}The link is up again.{{`{{ else }}`}}The link is still down.{{`{{ end }}`}}{{`{{ end }}`}} Critical if the node has or recently had a job. First step: see whether the job still has traffic.
       runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseLinkDownInJob.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseLinkDown.md
       dashboard_url: |-
         {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
-  {{- if and (eq (mod 1 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled }}
+  {{- if and (eq (mod 1 $shards) $shard) $rule.alerts.IBPulseLinkDown.enabled }}
+  - alert: IBPulseLinkDown
+    expr: |-
+      (
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_down_seconds_total[3m]))) > {{ $rule.thresholds.downSeconds }}
+        and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
+      )
+      unless on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
+    for: 0s
+    keep_firing_for: |-
+      {{ $rule.thresholds.keepCauseFor }}
+    labels:
+      severity: |-
+        {{ $rule.alerts.IBPulseLinkDown.otherwise }}
+      component: fabric
+      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
+    annotations:
+      summary: |-
+        A rail was down for longer than a job survives.
+      description: |-
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} was down for {{`{{ $value | humanize }}`}} s of the last 3m. {{`{{ with query (printf "min(ibpulse_port_up{cluster='%s',instance='%s',device='%s',port='%s'})" $labels.cluster $labels.instance $labels.device $labels.port) }}`}}{{`{{ if eq (. | first | value) 1.0 }}`}}The link is up again.{{`{{ else }}`}}The link is still down.{{`{{ end }}`}}{{`{{ end }}`}} Critical if the node has or recently had a job. First step: see whether the job still has traffic.
+      runbook_url: |-
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseLinkDown.md
+      dashboard_url: |-
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
+  {{- end }}
+  {{- if and (eq (mod 2 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled }}
   - alert: IBPulseRailMissing
     expr: |-
       (
-        instance:ibpulse_missing_rails:sum > 0
+        max by (cluster, job, instance, node) (ibpulse_node_expected_rails) - on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_rails) > 0
+        or on (cluster, job, instance, node) instance:ibpulse_missing_rails:sum > 0
       )
       and on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
@@ -640,18 +532,19 @@
       summary: |-
         A node has fewer rails than it should have.
       description: |-
-        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails{{`{{ range query (printf "max by (device, port) (ibpulse_port_problem{problem='disappeared',cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}; {{`{{ .Labels.device }}`}}:{{`{{ .Labels.port }}`}} disappeared{{`{{ end }}`}}.
+        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails{{`{{ range query (printf "max by (device, port) (ibpulse_port_problem{problem='disappeared',cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}; {{`{{ .Labels.device }}`}}:{{`{{ .Labels.port }}`}} disappeared{{`{{ end }}`}}. First step: `dmesg` and `lspci` on the node.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailMissing.md
       dashboard_url: |-
         {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
-  {{- if and (eq (mod 2 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled }}
+  {{- if and (eq (mod 3 $shards) $shard) $rule.alerts.IBPulseRailMissing.enabled }}
   - alert: IBPulseRailMissing
     expr: |-
       (
-        instance:ibpulse_missing_rails:sum > 0
+        max by (cluster, job, instance, node) (ibpulse_node_expected_rails) - on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_node_rails) > 0
+        or on (cluster, job, instance, node) instance:ibpulse_missing_rails:sum > 0
       )
       unless on (cluster, job, instance, node) (instance:ibpulse_used:bool == 1){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
@@ -667,35 +560,9 @@
       summary: |-
         A node has fewer rails than it should have.
       description: |-
-        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails{{`{{ range query (printf "max by (device, port) (ibpulse_port_problem{problem='disappeared',cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}; {{`{{ .Labels.device }}`}}:{{`{{ .Labels.port }}`}} disappeared{{`{{ end }}`}}.
+        {{`{{ $labels.instance }}`}} lacks {{`{{ $value }}`}} of its rails{{`{{ range query (printf "max by (device, port) (ibpulse_port_problem{problem='disappeared',cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}; {{`{{ .Labels.device }}`}}:{{`{{ .Labels.port }}`}} disappeared{{`{{ end }}`}}. First step: `dmesg` and `lspci` on the node.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailMissing.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if and (eq (mod 3 $shards) $shard) $rule.alerts.IBPulsePortDown.enabled }}
-  - alert: IBPulsePortDown
-    expr: |-
-      (
-        max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"}) and on (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port) (ibpulse_port_up) == 0)
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ $rule.thresholds.portDownFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepCauseFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulsePortDown.severity }}
-      component: fabric
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A rail's port is down.
-      description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has not been ACTIVE for {{ $rule.thresholds.portDownFor }}.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulsePortDown.md
       dashboard_url: |-
         {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
@@ -704,10 +571,7 @@
   - alert: IBPulseLinkWentDown
     expr: |-
       (
-        (
-          clamp_min(max by (cluster, job, instance, node, device, port) (ibpulse_link_downed_total) - on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (last_over_time(ibpulse_link_downed_total[15m] offset 5m)), 0)
-          or on (cluster, job, instance, node, device, port) sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_state_changes_total[5m]))) / 2
-        ) >= {{ $rule.thresholds.linkDrops }}
+        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_state_changes_total[5m]))) >= {{ $rule.thresholds.linkChanges }}
         and on (cluster, job, instance, node, device, port) max by (cluster, job, instance, node, device, port) (ibpulse_port_info{rail="true"})
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: 0s
@@ -720,9 +584,9 @@
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        The link of a rail went down.
+        The link of a rail went down and came back.
       description: |-
-        Times that the link of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} went down in the last 5m: {{`{{ $value | printf "%.0f" }}`}}. A collective that uses it at that moment fails or waits.
+        The link of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} changed its state {{`{{ $value | printf "%.0f" }}`}} times in the last 5m. A collective that uses it at that moment fails or waits. First step: count the drops of this cable today.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseLinkWentDown.md
       dashboard_url: |-
@@ -735,7 +599,7 @@
       (
         max by (cluster, job, instance, node, device, port) (ibpulse_port_trained_down) == 1
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: 5m
+    for: 30s
     keep_firing_for: |-
       {{ $rule.thresholds.keepCauseFor }}
     labels:
@@ -747,7 +611,7 @@
       summary: |-
         A rail's link runs at a lower rate than other rails of its make.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is ACTIVE, but slower than other rails of the same make on its node{{`{{ range query (printf "8e-9 * max(ibpulse_port_rate_bytes_per_second{cluster='%s',instance='%s',device='%s',port='%s'})" $labels.cluster $labels.instance $labels.device $labels.port) }}`}}: {{`{{ .Value | printf "%.0f" }}`}} Gb/s{{`{{ end }}`}}{{`{{ range query (printf "8e-9 * max(ibpulse_port_rate_bytes_per_second{cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}, the fastest has {{`{{ .Value | printf "%.0f" }}`}} Gb/s{{`{{ end }}`}}.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is ACTIVE, but slower than other rails of the same make on its node{{`{{ range query (printf "8e-9 * max(ibpulse_port_rate_bytes_per_second{cluster='%s',instance='%s',device='%s',port='%s'})" $labels.cluster $labels.instance $labels.device $labels.port) }}`}}: {{`{{ .Value | printf "%.0f" }}`}} Gb/s{{`{{ end }}`}}{{`{{ range query (printf "8e-9 * max(ibpulse_port_rate_bytes_per_second{cluster='%s',instance='%s'})" $labels.cluster $labels.instance) }}`}}, the fastest has {{`{{ .Value | printf "%.0f" }}`}} Gb/s{{`{{ end }}`}}. First step: reseat or replace the cable when the node is free.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailTrainedDown.md
       dashboard_url: |-
@@ -774,7 +638,7 @@
       summary: |-
         A link has too many symbol errors for the bytes that it can carry.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} counts {{`{{ $value | humanize }}`}} symbol errors per 10^15 bits.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} counts {{`{{ $value | humanize }}`}} symbol errors per 10^15 bits. First step: clean, reseat or replace the cable when the node is free.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSymbolErrors.md
       dashboard_url: |-
@@ -800,7 +664,7 @@
       summary: |-
         A rail gets no acknowledgements from its peers.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} waited in vain for {{`{{ $value | humanize }}`}} acknowledgements in the last 5m: packets were lost, a path is dead, or a peer's process was killed.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} waited in vain for {{`{{ $value | printf "%.0f" }}`}} acknowledgements in the last 5m: packets were lost, a path is dead, or a peer's process was killed. First step: see whether other nodes have it too.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseAckTimeouts.md
       dashboard_url: |-
@@ -827,7 +691,7 @@
       summary: |-
         A rail is idle while its siblings carry traffic.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of its job, or of the node if no job is known, have. The link is up, or another alert would fire: check the job's device list, the routing, and whether the counters still count.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried no traffic for {{ $rule.thresholds.railIdleFor }} while the other rails of its job, or of the node if no job is known, have, and its link is up. First step: check the job's device list (NCCL_IB_HCA).
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailIdle.md
       dashboard_url: |-
@@ -853,7 +717,7 @@
       summary: |-
         A rail carries much less than its siblings.
       description: |-
-        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median of the other rails of its job, or of the node if no job is known, for {{ $rule.thresholds.railSlowFor }}{{`{{ range query (printf "max(1e-9 * (rate(ibpulse_port_transmit_bytes_total{cluster='%s',instance='%s',device='%s',port='%s'}[5m]) + rate(ibpulse_port_receive_bytes_total{cluster='%s',instance='%s',device='%s',port='%s'}[5m])))" $labels.cluster $labels.instance $labels.device $labels.port $labels.cluster $labels.instance $labels.device $labels.port) }}`}}; in the last 5m {{`{{ .Value | printf "%.1f" }}`}} GB/s{{`{{ end }}`}}{{`{{ range query (printf "quantile(0.5, 1e-9 * (rate(ibpulse_port_transmit_bytes_total{cluster='%s',instance='%s'}[5m]) + rate(ibpulse_port_receive_bytes_total{cluster='%s',instance='%s'}[5m])) and on (device, port) ibpulse_port_info{rail='true',cluster='%s',instance='%s'})" $labels.cluster $labels.instance $labels.cluster $labels.instance $labels.cluster $labels.instance) }}`}}, where the median rail of the node carried {{`{{ .Value | printf "%.1f" }}`}}{{`{{ end }}`}}. In a collective, the slowest rail sets the pace.
+        Port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} has carried less than three quarters of the median of the other rails of its job, or of the node if no job is known, for {{ $rule.thresholds.railSlowFor }}{{`{{ range query (printf "max(1e-9 * (rate(ibpulse_port_transmit_bytes_total{cluster='%s',instance='%s',device='%s',port='%s'}[5m]) + rate(ibpulse_port_receive_bytes_total{cluster='%s',instance='%s',device='%s',port='%s'}[5m])))" $labels.cluster $labels.instance $labels.device $labels.port $labels.cluster $labels.instance $labels.device $labels.port) }}`}}; in the last 5m {{`{{ .Value | printf "%.1f" }}`}} GB/s{{`{{ end }}`}}{{`{{ range query (printf "quantile(0.5, 1e-9 * (rate(ibpulse_port_transmit_bytes_total{cluster='%s',instance='%s'}[5m]) + rate(ibpulse_port_receive_bytes_total{cluster='%s',instance='%s'}[5m])) and on (device, port) ibpulse_port_info{rail='true',cluster='%s',instance='%s'})" $labels.cluster $labels.instance $labels.cluster $labels.instance $labels.cluster $labels.instance) }}`}}, where the median rail of the node carried {{`{{ .Value | printf "%.1f" }}`}}{{`{{ end }}`}}. In a collective, the slowest rail sets the pace. First step: compare its link rate, PCIe rate and congestion counters with those of the others.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRailSlow.md
       dashboard_url: |-
@@ -879,7 +743,7 @@
       summary: |-
         A device's PCIe link runs below the speed or width that both its ends support.
       description: |-
-        The PCIe path of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} runs at {{`{{ $value | humanizePercentage }}`}} of its possible rate. A link trained at a lower speed or width: reseat the card, or check the slot.
+        The PCIe path of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} runs at {{`{{ $value | humanizePercentage }}`}} of its possible rate: a link trained at a lower speed or width. First step: reseat the card, or check the slot.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulsePcieDegraded.md
       dashboard_url: |-
@@ -888,7 +752,7 @@
   {{- end }}
 {{- end }}
 {{- end }}
-{{- if or ($rule.alerts.IBPulseExportersMissing.enabled) ($rule.alerts.IBPulseExporterDown.enabled) ($rule.alerts.IBPulseNumbersStale.enabled) ($rule.alerts.IBPulseSamplerDown.enabled) ($rule.alerts.IBPulseReadsFailing.enabled) ($rule.alerts.IBPulseDeviceQuarantined.enabled) ($rule.alerts.IBPulseSamplerMissingTicks.enabled) ($rule.alerts.IBPulseCpuThrottled.enabled) ($rule.alerts.IBPulseRecorderFailing.enabled) ($rule.alerts.IBPulseCounterSourceDegraded.enabled) ($rule.alerts.IBPulseIntervalLengthened.enabled) ($rule.alerts.IBPulseCountersReset.enabled) ($rule.alerts.IBPulseErrorCounterStuck.enabled) ($rule.alerts.IBPulseFabricNotice.enabled) }}
+{{- if or ($rule.alerts.IBPulseUnreliable.enabled) }}
 - name: ibpulse-truth
   interval: {{ $rule.alertInterval }}
   {{- with int $rule.limit }}
@@ -896,363 +760,35 @@
   {{- end }}
   {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
   rules:
-  {{- if $rule.alerts.IBPulseExportersMissing.enabled }}
-  - alert: IBPulseExportersMissing
-    expr: |-
-      count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }}
-      or on (cluster) cluster:ibpulse_missing_nodes:count / cluster:ibpulse_expected_nodes:count > {{ $rule.thresholds.missingShare }}
-      or absent(up{job=~"{{ $jobs }}", job!~".*-gateway"})
-    for: |-
-      {{ $rule.thresholds.missingFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepCauseFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseExportersMissing.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A part of the fleet is not measured.
-      description: |-
-        {{`{{ $value | humanizePercentage }}`}} of the nodes have no exporter that Prometheus can scrape.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseExportersMissing.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseExporterDown.enabled }}
-  - alert: IBPulseExporterDown
+  {{- if $rule.alerts.IBPulseUnreliable.enabled }}
+  - alert: IBPulseUnreliable
     expr: |-
       (
-        max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0
-        unless on (cluster, job) (count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) / on (cluster, job) job:ibpulse_exporters:count > {{ $rule.thresholds.missingShare }} and count by (cluster, job) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0{{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}) > 10)
+        max by (cluster, job, instance, node, device, port, reason) (ibpulse_unreliable) == 1
+        or label_replace(max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 0 unless on (cluster, job) job:ibpulse_silent_exporters:ratio > {{ $rule.thresholds.missingShare }}, "reason", "no-answer", "", "")
+        or label_replace(max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 1 unless on (cluster, job, instance, node) max by (cluster, job, instance, node) (ibpulse_build_info), "reason", "no-statistics", "", "")
+        or label_replace(job:ibpulse_silent_exporters:ratio > {{ $rule.thresholds.missingShare }}, "reason", "exporters-missing", "", "")
+        or label_replace(cluster:ibpulse_missing_nodes:ratio > {{ $rule.thresholds.missingShare }}, "reason", "exporters-missing", "", "")
+        or label_replace(absent(up{job=~"{{ $jobs }}", job!~".*-gateway"}), "reason", "exporters-missing", "", "")
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
-      {{ $rule.thresholds.exporterFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepCauseFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseExporterDown.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        An exporter cannot be scraped.
-      description: |-
-        Prometheus has not been able to scrape {{`{{ $labels.instance }}`}} for {{ $rule.thresholds.exporterFor }}.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseExporterDown.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseNumbersStale.enabled }}
-  - alert: IBPulseNumbersStale
-    expr: |-
-      (
-        max by (cluster, job, instance, node) (changes(ibpulse_aggregated_until_timestamp_seconds[3m])) == 0
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: 2m
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepCauseFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseNumbersStale.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        An exporter answers, but its numbers do not move.
-      description: |-
-        {{`{{ $labels.instance }}`}} has aggregated no new sample for 3m: what it shows is old.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseNumbersStale.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseSamplerDown.enabled }}
-  - alert: IBPulseSamplerDown
-    expr: |-
-      (
-        max by (cluster, job, instance, node) (ibpulse_sampler_heartbeat_age_seconds) > 10
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ $rule.thresholds.samplerFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepCauseFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseSamplerDown.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        The sampler sends no heartbeat.
-      description: |-
-        The sampler of {{`{{ $labels.instance }}`}} has not sent a heartbeat for {{`{{ $value | humanizeDuration }}`}}; no counters are read.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSamplerDown.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseReadsFailing.enabled }}
-  - alert: IBPulseReadsFailing
-    expr: |-
-      (
-        max by (cluster, job, instance, node, device, port) (ibpulse_port_left_alone) == 1
-        or (
-          sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (rate(ibpulse_sampler_read_errors_total[10m])))
-          / on (cluster, job, instance, node) group_left () sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_sampler_ticks_total[10m]))) > {{ $rule.thresholds.readErrorsRatio }}
-        )
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ $rule.thresholds.readErrorsFor }}
+      {{ $rule.thresholds.unreliableFor }}
     keep_firing_for: |-
       {{ $rule.thresholds.keepFor }}
     labels:
       severity: |-
-        {{ $rule.alerts.IBPulseReadsFailing.severity }}
+        {{ $rule.alerts.IBPulseUnreliable.severity }}
       component: instrument
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A port's counters cannot be read.
+        The numbers of ibpulse cannot be trusted, or there are none.
       description: |-
-        Reads of the byte counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} fail. Failed reads are missing data, never zeros.
+        The numbers of {{`{{ if $labels.instance }}`}}{{`{{ $labels.instance }}`}}{{`{{ else }}`}}a part of the fleet{{`{{ end }}`}} cannot be trusted: {{`{{ $labels.reason }}`}}{{`{{ if $labels.device }}`}}, {{`{{ $labels.device }}`}}{{`{{ end }}`}}{{`{{ if $labels.port }}`}}:{{`{{ $labels.port }}`}}{{`{{ end }}`}}. Jobs are not affected. First step: `ibpulse doctor` on the node, or, without an answer, the pod and the node itself.
       runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseReadsFailing.md
+        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseUnreliable.md
       dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseDeviceQuarantined.enabled }}
-  - alert: IBPulseDeviceQuarantined
-    expr: |-
-      (
-        max by (cluster, job, instance, node, device) (ibpulse_device_quarantined) == 1
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ $rule.thresholds.quarantineFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepCauseFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseDeviceQuarantined.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A device hangs when it is read.
-      description: |-
-        A read of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} hung; the device has been quarantined (sampled by a separate process) for {{ $rule.thresholds.quarantineFor }}. The other devices are not affected.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseDeviceQuarantined.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseSamplerMissingTicks.enabled }}
-  - alert: IBPulseSamplerMissingTicks
-    expr: |-
-      (
-        instance:ibpulse_missed_ticks:ratio > {{ $rule.thresholds.missedRatio }}
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ $rule.thresholds.missedFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseSamplerMissingTicks.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        The sampler misses samples.
-      description: |-
-        {{`{{ $labels.instance }}`}} missed {{`{{ $value | humanizePercentage }}`}} of its samples in the last 10m. Short peaks may be hidden in the missing samples.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseSamplerMissingTicks.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseCpuThrottled.enabled }}
-  - alert: IBPulseCpuThrottled
-    expr: |-
-      (
-        sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (rate(ibpulse_cgroup_throttled_periods_total[10m]))) > {{ $rule.thresholds.throttledRate }}
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: 10m
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepCauseFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseCpuThrottled.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A CPU limit throttles the exporter.
-      description: |-
-        The kernel throttles the exporter of {{`{{ $labels.instance }}`}} in {{`{{ $value | humanize }}`}} periods per second. Each costs samples: remove the CPU limit; a request is enough.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseCpuThrottled.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseRecorderFailing.enabled }}
-  - alert: IBPulseRecorderFailing
-    expr: |-
-      (
-        sum by (cluster, job, instance, node) (max by (cluster, job, instance, node, pod) (increase(ibpulse_capture_errors_total[15m]))) > 0
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: 0s
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseRecorderFailing.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        Captures cannot be written.
-      description: |-
-        The flight recorder of {{`{{ $labels.instance }}`}} failed to write {{`{{ $value | humanize }}`}} captures in the last 15m. Its log gives the reason.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseRecorderFailing.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseCounterSourceDegraded.enabled }}
-  - alert: IBPulseCounterSourceDegraded
-    expr: |-
-      (
-        max by (cluster, job, instance, node, device, port) (ibpulse_port_effective_resolution_seconds) / max by (cluster, job, instance, node, device, port) (ibpulse_port_sampling_interval_seconds) > {{ $rule.thresholds.degradedFactor }}
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ $rule.thresholds.degradedFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseCounterSourceDegraded.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A port's counters are updated less often than they are read.
-      description: |-
-        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} change only every {{`{{ $value | humanize }}`}} samples under traffic. Peaks, duty cycle and burstiness of this port are smeared over that time; bytes and means are correct.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseCounterSourceDegraded.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseIntervalLengthened.enabled }}
-  - alert: IBPulseIntervalLengthened
-    expr: |-
-      (
-        max by (cluster, job, instance, node, device) (ibpulse_device_interval_lengthened) == 1
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: |-
-      {{ $rule.thresholds.lengthenedFor }}
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseIntervalLengthened.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A device is sampled less often because its reads are slow.
-      description: |-
-        Reads of {{`{{ $labels.device }}`}} on {{`{{ $labels.instance }}`}} take so long that ibpulse samples it at a longer interval than the other devices. Its numbers are correct at that longer interval.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseIntervalLengthened.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseCountersReset.enabled }}
-  - alert: IBPulseCountersReset
-    expr: |-
-      (
-        sum by (cluster, job, instance, node, device, port) (max by (cluster, job, instance, node, device, port, pod) (increase(ibpulse_port_resets_total[15m]))) > {{ $rule.thresholds.resetCount }}
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: 0s
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseCountersReset.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        A port's counters are reset repeatedly.
-      description: |-
-        The counters of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} were reset {{`{{ $value | humanize }}`}} times in the last 15m. Some tool clears them, or the firmware restarts; errors counted in between are lost to every reader.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseCountersReset.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseErrorCounterStuck.enabled }}
-  - alert: IBPulseErrorCounterStuck
-    expr: |-
-      (
-        max by (cluster, job, instance, node, device, port, counter) (ibpulse_port_counter_saturated) == 1
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: 15m
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseErrorCounterStuck.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        An error counter is full and counts nothing more.
-      description: |-
-        The counter {{`{{ $labels.counter }}`}} of port {{`{{ $labels.device }}`}}:{{`{{ $labels.port }}`}} on {{`{{ $labels.instance }}`}} is at its largest value: further errors are invisible until it is cleared.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseErrorCounterStuck.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
-      {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
-  {{- end }}
-  {{- if $rule.alerts.IBPulseFabricNotice.enabled }}
-  - alert: IBPulseFabricNotice
-    expr: |-
-      (
-        max by (cluster, job, instance, node) (ibpulse_fabric_notices) > 0
-      ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
-    for: 30m
-    keep_firing_for: |-
-      {{ $rule.thresholds.keepFor }}
-    labels:
-      severity: |-
-        {{ $rule.alerts.IBPulseFabricNotice.severity }}
-      component: instrument
-      {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
-    annotations:
-      summary: |-
-        An exporter has something to say about its devices.
-      description: |-
-        The last scan of the devices of {{`{{ $labels.instance }}`}} gave {{`{{ $value }}`}} notices; its log and its page show them.
-      runbook_url: |-
-        {{ $rule.runbooks | trimSuffix "/" }}/IBPulseFabricNotice.md
-      dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-exporter?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-node?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-instance={{`{{ $labels.instance }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
 {{- end }}

@@ -13,9 +13,9 @@ from tests.grafana.documents import BOARDS, panels
 
 PAGE = (ROOT / "docs" / "dashboards.md").read_text()
 FEW, MANY = 500, 4000
-FLEET_WIDE = ("fleet.json", "comparison.json", "exporter.json")
+FLEET_WIDE = ("fleet.json", "comparison.json")
 # series for each node of the fleet and refresh; the other boards do not grow with the fleet
-MAX_PER_NODE = {"fleet.json": 20, "comparison.json": 33, "exporter.json": 30}
+MAX_PER_NODE = {"fleet.json": 20, "comparison.json": 33}
 MAX_SERIES = {"node.json": 500, "bursts.json": 100, "job.json": 80 * NODES_OF_JOB_BOARD}
 MAX_DRAWN = 20
 
@@ -88,7 +88,7 @@ def test_the_cost_of_a_query_is_that_of_its_selectors() -> None:
 
 
 def test_a_row_that_is_collapsed_costs_nothing() -> None:
-    board = copy.deepcopy(BOARDS["exporter.json"])
+    board = copy.deepcopy(BOARDS["node.json"])
     before = board_cost(board, MANY)
     (row, *_) = [panel for panel in board["panels"] if panel["type"] == "row" and panel["collapsed"]]
     board["panels"] += row["panels"]

@@ -28,17 +28,18 @@ FAULTS: Mapping[str, tuple[str, Mapping[str, object], set[str]]] = {
     "link-flap": (
         "dense",
         {"link-flap": ["mlx5_1"]},
-        {"IBPulsePortDown", "IBPulseLinkDownInJob", "IBPulseLinkWentDown"},
+        {"IBPulseLinkDown", "IBPulseLinkWentDown"},
     ),
     "vanish": ("dense", {"vanish": ["mlx5_1"]}, {"IBPulseRailMissing"}),
     "stuck": ("dense", {"stuck": ["mlx5_1"]}, {"IBPulseRailIdle"}),
-    "refresh": ("dense", {"refresh": {"mlx5_1": 250}}, {"IBPulseCounterSourceDegraded"}),
-    "einval": ("dense", {"einval": ["mlx5_1"]}, {"IBPulseReadsFailing"}),
-    "reset": ("dense", {"reset": ["mlx5_1"]}, {"IBPulseCountersReset"}),
+    "refresh": ("dense", {"refresh": {"mlx5_1": 250}}, {"IBPulseUnreliable"}),
+    "einval": ("dense", {"einval": ["mlx5_1"]}, {"IBPulseUnreliable"}),
+    "reset": ("dense", {"reset": ["mlx5_1"]}, set()),
+    "trained-down": ("dense", {"trained-down": ["mlx5_1"]}, {"IBPulseRailTrainedDown"}),
     "sluid-link-flap": (
         "dense",
         {"link-flap": ["mlx5_1"]},
-        {"IBPulsePortDown", "IBPulseLinkDownInJob", "IBPulseLinkWentDown"},
+        {"IBPulseLinkDown", "IBPulseLinkWentDown"},
     ),
     "sluid-vanish": ("dense", {"vanish": ["mlx5_1"]}, {"IBPulseRailMissing"}),
     JOB_NODE: ("dense", {}, {"IBPulseTrafficStalled"}),
@@ -50,7 +51,7 @@ FAULTS: Mapping[str, tuple[str, Mapping[str, object], set[str]]] = {
 CGROUPS = {"sluid-link-flap": ("s5K1KKYAYG5D00", "system"), "sluid-vanish": ("t5K1KKYAYG5D00", "system")}
 # steps are found in samples of 10 ms, but not reliably in those of 50 ms
 FAST = (JOB_NODE, "moe", "moe-idle-rail")
-# a job has steps once ten minutes have one, a rail is slow after 11 minutes, and MoE saturation sustained after 16
+# a job has steps once ten minutes have one, and MoE saturation is sustained after 16
 HEALTHY_MINUTES, MINUTES = 12, 26
 PER_MINUTE = 60 // SCRAPE_SECONDS
 # when promtool's clock shows 0, at the first scrape

@@ -62,12 +62,9 @@ ABSENT = {
 
 # panels that only show what is wrong
 ONLY_WRONG = (
-    "CPU limit",
-    "Skipped by the aggregation",
-    "Exporters with a problem",
     "Nodes with a fault",
-    "Ports that are read badly",
-    "Devices that are slow or hang",
+    "Can the numbers be trusted?",
+    "How many samples are missing?",
 )
 
 
@@ -131,7 +128,6 @@ TABLES = {
     ("job.json", "Nodes of the job, slowest first"): 2,
     ("node.json", "Training jobs on this node"): 1,
     ("node.json", "Identity of the ports"): 4,
-    ("exporter.json", "Versions"): 1,
 }
 
 

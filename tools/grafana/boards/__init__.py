@@ -9,7 +9,7 @@ import json
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from tools.grafana.boards import bursts_board, compare_board, exporter_board, fleet_board, job_board, node_board
+from tools.grafana.boards import bursts_board, compare_board, fleet_board, job_board, node_board
 from tools.grafana.layout import Board, write_board
 
 BOARDS = (
@@ -18,7 +18,6 @@ BOARDS = (
     node_board.board,
     compare_board.board,
     bursts_board.board,
-    exporter_board.board,
 )
 """Functions that make the boards, in the order of the links between them."""
 

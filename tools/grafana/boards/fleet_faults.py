@@ -30,8 +30,8 @@ FAULTS = {
     "Slow": "slow",
 }
 """Faults of rails by heading, the worst first; the second is the name in the recordings."""
-DAILY = {"Drops 24h": ("link_events", "none"), "Down 24h": ("link_down_seconds", "s"), "Errors 24h": ("errors", "none")}
-"""What is summed over a day by heading, with its name in the recordings and its unit."""
+DAILY = {"Drops 24h": "link_events", "Errors 24h": "errors"}
+"""What is summed over a day by heading, with its name in the recordings."""
 
 
 def _sum(record: str) -> str:
@@ -174,30 +174,30 @@ def _newest() -> model.Panel:
 
 
 def _nodes() -> model.Panel:
-    silent = by_node("max", S.pick("ALERTS", alertname="IBPulseExporterDown", alertstate="firing"))
-    columns = [Column("No answer", silent, "none", ((1, BAD_CELL),), 100)]
+    silent = by_node("max", S.pick("ALERTS", alertname="IBPulseUnreliable", alertstate="firing"))
+    columns = [Column("Unreliable", silent, "none", ((1, BAD_CELL),), 100)]
     columns += [Column("Bad rails", f"{_of('bad')} > 0", "none", ((1, BAD_CELL),), 92)]
     columns += [
         Column(heading, f"{_of(kind)} > 0", "none", ((1, NOTICE_CELL),), 66) for heading, kind in FAULTS.items()
     ]
-    for heading, (kind, unit) in DAILY.items():
+    for heading, kind in DAILY.items():
         expr = f"topk({TOP}, round({by_node('max', S.pick(f'instance:ibpulse_{kind}:increase1d'))}) > 0)"
-        columns.append(Column(heading, expr, unit, ((1, NOTICE_CELL),), 84 if unit == "s" else 78))
+        columns.append(Column(heading, expr, "none", ((1, NOTICE_CELL),), 88))
     return table(
         PanelHead(
             "Nodes with a fault",
-            "Only nodes whose exporter does not answer (1, once IBPulseExporterDown fires), those with a bad rail "
-            "(down, missing, trained down, idle or slow), and those with most link drops, time with links down, and "
-            "errors in 24 hours. A dash means none; in the last three columns "
+            "Only nodes that are not measured, or whose numbers cannot be trusted (1, once IBPulseUnreliable fires), "
+            "those with a bad rail (down, missing, trained down, idle or slow), and those with most link drops and "
+            "errors in 24 hours. A dash means none; in the last two columns "
             f"also: not among the {TOP} highest. Click a node to open its board.",
             "none",
-            "Every node answers; none has a bad rail, a link drop or an error",
+            "Every node is measured; none has a bad rail, a link drop or an error",
             width=16,
             height=11,
         ),
         columns,
         {"instance": "Node"},
-        sort=("No answer", "Bad rails"),
+        sort=("Unreliable", "Bad rails"),
         link=TO_NODE,
     )
 

@@ -7,6 +7,7 @@ from grafana_foundation_sdk.models import dashboard as model
 from tools.grafana import colors, layout, links, marks, variables
 from tools.grafana.boards.node_rails import every_sample, rail_panels
 from tools.grafana.boards.node_shape import STEP, shape_panels
+from tools.grafana.boards.node_trust import trust_panels
 from tools.grafana.boards.node_wire import jobs_of_node, port_panels, wire_panels
 from tools.grafana.colors import BAD_TEXT, NOTICE_TEXT
 from tools.grafana.layout import Board, Section
@@ -17,7 +18,7 @@ from tools.grafana.rule_levels import NODE
 S = Scope()
 RAILS = Scope(device="$device")
 SILENT = "No traffic in this span, or the node did not report"
-NO_NODE = "The node does not report: choose one, or check the exporter board"
+NO_NODE = "The node does not report: choose one, or look at the fleet board"
 TO_SAMPLES = Link("Show the 10 ms samples of this moment", links.series_link(layout.BURSTS))
 # an exporter forgets within its pod, the recording does not; without recordings, what the exporter says
 MISSING = f"({by_node('max', S.pick('instance:ibpulse_missing_rails:sum'))}) or " + by_node(
@@ -82,7 +83,7 @@ STATE = (
     ),
     Figure(
         "Errors 24h",
-        "errors of links and packets in 24 hours; recorded. The row Causes has them by kind.",
+        "errors of links and packets in 24 hours; recorded. The row Why has them by kind.",
         "none",
         f"round({_newest('instance:ibpulse_errors:increase1d')})",
         ((1, NOTICE_TEXT),),
@@ -120,24 +121,11 @@ TRAFFIC = (
         _newest("ibpulse_node_duty_cycle_ratio", window="1m"),
     ),
     Figure(
-        "CV at 10 ms",
-        "Standard deviation ÷ mean of the active 10 ms samples of the last minute. It compares the length of bursts "
-        "with 10 ms; at other time scales, the value differs.",
-        "none",
-        _newest("ibpulse_node_burstiness_cv", timescale="10ms", window="1m"),
-    ),
-    Figure(
         "Step",
         "Period of the node's bandwidth; for a training job, its step. Unknown when nothing repeats clearly; with many "
         "similar micro-batches it may be one of these.",
         "s",
         STEP,
-    ),
-    Figure(
-        "Active rails",
-        "Rails with traffic ÷ all rails of the node.",
-        "percentunit",
-        f"{_newest('ibpulse_node_active_rails')} / {_newest('ibpulse_node_rails')}",
     ),
     Figure(
         "Fairness",
@@ -158,7 +146,7 @@ def _label() -> model.Panel:
     signature = S.pick("ibpulse_node_workload_signature")
     confidence = by_node("max", S.pick("ibpulse_node_workload_signature_confidence_ratio"))
     face = PanelHead(
-        "Looks like",
+        "Which kind?",
         "The label that the traffic resembles most now, with its confidence, at most 0.6 unless the node is "
         "idle. A resemblance to two published runs; it does not identify the model.",
         "percentunit",
@@ -175,7 +163,7 @@ def _rails_in_time(direction: str) -> model.Panel:
     observed = by_port("max", RAILS.rate("ibpulse_port_observed_seconds_total"))
     return heat(
         PanelHead(
-            f"Rails over time, {direction}",
+            f"When is which rail busy, {direction}?",
             f"One row per rail; the colour is its mean {direction} utilisation between two points of the graph. A "
             "faint row among strong ones is an idle rail. Bursts shorter than a point are averaged away; the "
             "burst explorer shows every 10 ms sample.",
@@ -194,7 +182,7 @@ def _bandwidth() -> model.Panel:
     peak = by_node("max", S.over("max_over_time", "ibpulse_node_bandwidth_peak_bytes_per_second", window="1m"))
     return lines(
         PanelHead(
-            "Bandwidth and line rate",
+            "How close is the node to its line rate?",
             "Highest 10 ms sample, mean of the active samples, and mean, of transmit + receive of all rails, over a "
             "minute each, together with the rails' line rate. If the peak is far above the mean, a smoother schedule "
             "could use the pauses. Peaks of ports do not add up to the peak of the node.",
@@ -220,7 +208,7 @@ def _saturation() -> model.Panel:
         Query(f"max({RAILS.pick('ibpulse_port_receive_saturated')})", "a port saturated, receive"),
     ]
     face = PanelHead(
-        "Saturation",
+        "When was it saturated?",
         "Times when the median 10 ms sample of the last half minute was near the line rate, for the node and for its "
         "busiest port, and times of sustained MoE saturation. States begin and end about a quarter of a minute late. A "
         "run can peak at the line rate without being saturated.",
@@ -250,11 +238,12 @@ def board() -> Board:
         ],
         sections=[
             Section("", first),
-            Section("Bandwidth, bursts, gaps, rhythm", [_bandwidth(), *shape_panels(S)]),
-            Section("Rails: balance, peaks, duty cycle", rail_panels(RAILS)),
-            Section("Every 10 ms sample, device by device", every_sample(RAILS), collapsed=True),
-            Section("Ports: state and identity", port_panels(RAILS), collapsed=True),
-            Section("Causes: congestion, loss, PCIe", wire_panels(RAILS), collapsed=True),
+            Section("How does the traffic look: bandwidth, bursts, rhythm?", [_bandwidth(), *shape_panels(S)]),
+            Section("Which rail differs?", rail_panels(RAILS)),
+            Section("How are the 10 ms samples of each device distributed?", every_sample(RAILS), collapsed=True),
+            Section("Which ports are there, in what state?", port_panels(RAILS), collapsed=True),
+            Section("Why: congestion, loss, errors, PCIe?", wire_panels(RAILS), collapsed=True),
+            Section("Can ibpulse itself be trusted?", trust_panels(S), collapsed=True),
         ],
         marks=marks.of_node(S),
         pages=[links.LIVE_PAGE, links.GPUS, links.NODES],

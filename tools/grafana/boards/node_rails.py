@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from tools.grafana import colors
 from tools.grafana.panels import PanelHead, heat, lines, states
-from tools.grafana.queries import Query, Scope, by_node, by_port
+from tools.grafana.queries import Query, Scope, by_port
 
 PORT_NAME = "{{device}}:{{port}}"
 SILENT = "No traffic on these devices in this span, or they were not read"
@@ -14,16 +14,11 @@ DIRECTIONS = ("transmit", "receive")
 
 
 def rail_panels(scope: Scope) -> list[model.Panel]:
-    """Balance, states, peaks and duty cycle by rail."""
+    """States, peaks and duty cycle by rail."""
     return [
-        _share(scope),
-        _balance(scope),
         _states(scope),
         *(peaks(scope, direction) for direction in DIRECTIONS),
         *(_duty(scope, direction) for direction in DIRECTIONS),
-        *(_burstiness(scope, direction) for direction in DIRECTIONS),
-        _bursts(scope),
-        _saturated(scope),
     ]
 
 
@@ -32,38 +27,10 @@ def every_sample(scope: Scope) -> list[model.Panel]:
     return [_samples(scope, direction) for direction in DIRECTIONS]
 
 
-def _share(scope: Scope) -> model.Panel:
-    return lines(
-        PanelHead(
-            "Share of the bytes",
-            "Each rail's share of the bytes of all rails, over the last seconds with traffic; n equal rails have "
-            "1/n each. In lockstep, a slow rail carries as many bytes as the others but takes longer: see its state.",
-            "percentunit",
-            SILENT,
-        ),
-        [Query(by_port("max", scope.pick("ibpulse_port_rail_share_ratio")), PORT_NAME)],
-    )
-
-
-def _balance(scope: Scope) -> model.Panel:
-    return lines(
-        PanelHead(
-            "Fairness of the rails",
-            "Jain index of the rails' bytes: 1 when all carry the same, k/n when only k of n do; investigate below "
-            "0.98. Absent without traffic. The Device variable has no effect.",
-            "none",
-            SILENT,
-        ),
-        [Query(by_node("max", scope.pick("ibpulse_node_rail_fairness_ratio")), "fairness")],
-        maximum=1,
-        thresholds=colors.steps((0.98, colors.SKY), base=colors.VERMILION),
-    )
-
-
 def _states(scope: Scope) -> model.Panel:
     state = f"2 * {scope.pick('ibpulse_port_rail_idle')} + {scope.pick('ibpulse_port_rail_slow')}"
     face = PanelHead(
-        "Rails compared with their siblings",
+        "Which rail is idle or slow?",
         "Idle: below a twentieth of the siblings' median over 3 s while they work. Slow: below three quarters over 10 "
         "s. Rails are not judged while their siblings are silent, nor on a node with one rail.",
         "none",
@@ -78,7 +45,7 @@ def peaks(scope: Scope, direction: str, window: str = "1m") -> model.Panel:
     line = f"max({scope.pick('ibpulse_port_rate_bytes_per_second')})"
     return lines(
         PanelHead(
-            f"Peaks, {direction}",
+            f"How high are the peaks, {direction}?",
             "Highest 10 ms sample of each port, and the line rate of the fastest. Scrapes do not reset a peak, so "
             "peaks between two scrapes are not missed. Absent for a port whose counters are refreshed too slowly.",
             "Bps",
@@ -94,7 +61,7 @@ def _duty(scope: Scope, direction: str) -> model.Panel:
     gauge = scope.pick(f"ibpulse_port_{direction}_duty_cycle_ratio", window="1m")
     return lines(
         PanelHead(
-            f"Duty cycle, {direction}",
+            f"How long is each rail busy, {direction}?",
             "Share of the last minute in which the port was above the threshold. A rail that is busy longer than its "
             "siblings with the same bytes is the slow one.",
             "percentunit",
@@ -102,58 +69,6 @@ def _duty(scope: Scope, direction: str) -> model.Panel:
             width=12,
         ),
         [Query(by_port("max", gauge), PORT_NAME)],
-        maximum=1,
-    )
-
-
-def _burstiness(scope: Scope, direction: str) -> model.Panel:
-    active = scope.rate(f"ibpulse_port_{direction}_active_seconds_total")
-    first = f"{scope.rate(f'ibpulse_port_{direction}_active_utilization_seconds_total')} / {active}"
-    second = f"{scope.rate(f'ibpulse_port_{direction}_active_utilization_squared_seconds_total')} / {active}"
-    return lines(
-        PanelHead(
-            f"Burstiness, {direction}",
-            "Coefficient of variation of the active samples of each port, computed from the moment counters and "
-            "therefore over exactly the span of a point, at the time scale of the port's samples. Below 0.001 it is "
-            "rounding. Unreliable if the effective resolution is coarser than the interval: see the exporter board.",
-            "none",
-            SILENT,
-            width=12,
-        ),
-        [Query(by_port("max", f"sqrt(clamp_min({second} - ({first}) ^ 2, 0)) / ({first})"), PORT_NAME)],
-    )
-
-
-def _bursts(scope: Scope) -> model.Panel:
-    seconds, count = (scope.rate(f"ibpulse_port_{name}_total") for name in ("burst_seconds", "bursts"))
-    return lines(
-        PanelHead(
-            "Mean burst of each port",
-            "Time in bursts ÷ number of bursts that began, of transmit + receive. Missing samples make it too long.",
-            "s",
-            SILENT,
-            width=12,
-        ),
-        [Query(by_port("max", f"{seconds} / {count}"), PORT_NAME)],
-    )
-
-
-def _saturated(scope: Scope) -> model.Panel:
-    return lines(
-        PanelHead(
-            "Time saturated",
-            "Share of the time in which a port's median sample of half a minute was near its line rate.",
-            "percentunit",
-            SILENT,
-            width=12,
-        ),
-        [
-            Query(
-                by_port("max", scope.rate(f"ibpulse_port_{direction}_saturated_seconds_total")),
-                f"{PORT_NAME} {direction}",
-            )
-            for direction in DIRECTIONS
-        ],
         maximum=1,
     )
 

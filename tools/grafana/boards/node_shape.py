@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana import colors
 from tools.grafana.panels import PanelHead, heat, lines
 from tools.grafana.queries import Query, Scope, by_node
 
@@ -17,25 +16,14 @@ STEP = by_node("max", f"{Scope().pick('ibpulse_node_step_period_seconds')} >= 0"
 
 def shape_panels(scope: Scope) -> list[model.Panel]:
     """Panels about distribution and burstiness, lengths of bursts and gaps, and the step."""
-    return [
-        utilization(scope),
-        _burstiness(scope),
-        durations("Bursts", BURST, "above", scope),
-        durations("Gaps", GAP, "at or below", scope),
-        _lengths(scope),
-        _bursts(scope),
-        _burst_bytes(scope),
-        _step(),
-        _score(scope),
-        _peak_to_mean(scope),
-    ]
+    return [utilization(scope), _burstiness(scope), _lengths(scope), _step()]
 
 
 def utilization(scope: Scope) -> model.Panel:
     """The share of the time in each band of utilisation."""
     return heat(
         PanelHead(
-            "Utilisation of the node's 10 ms samples",
+            "Which utilisation do 10 ms samples have?",
             "Share of the time in each band of utilisation, both directions together, idle rails included. Two "
             "bands are bursts and pauses; one band at the top is saturation.",
             "percentunit",
@@ -52,7 +40,7 @@ def utilization(scope: Scope) -> model.Panel:
 def _burstiness(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
-            "Burstiness by time scale",
+            "At which time scale is it bursty?",
             "Coefficient of variation of the active bandwidth of the last minute, of means over each time scale. The "
             "order of the lines shows the shape: bursts of a few samples give high values at 10 ms and low ones at 100 "
             "ms. CVs of different time scales cannot be compared. Absent if the counters are refreshed too slowly.",
@@ -88,7 +76,7 @@ def durations(title: str, histogram: str, side: str, scope: Scope) -> model.Pane
 def _lengths(scope: Scope) -> model.Panel:
     return lines(
         PanelHead(
-            "Length of bursts and gaps",
+            "How long are bursts and gaps?",
             "Mean and 95th percentile of bursts and gaps that ended. Those longer than the window are in "
             "no window; those that are cut off by missing data are excluded. Means need classic histograms. A gap is "
             "not exposed communication: see docs/overlap.md.",
@@ -104,70 +92,14 @@ def _lengths(scope: Scope) -> model.Panel:
     )
 
 
-def _bursts(scope: Scope) -> model.Panel:
-    began, watched = (
-        by_node("sum", scope.rate(f"ibpulse_node_{name}_total")) for name in ("bursts", "burst_watched_seconds")
-    )
-    return lines(
-        PanelHead(
-            "Bursts per second",
-            "Bursts of the node's bandwidth that began after a gap, whether or not their length is known, per second "
-            "in which no beginning could be missed.",
-            "none",
-            SILENT,
-        ),
-        [Query(f"{began} / {watched}", "bursts per second")],
-    )
-
-
-def _burst_bytes(scope: Scope) -> model.Panel:
-    sent = by_node("sum", scope.rate("ibpulse_node_burst_bytes_total"))
-    return lines(
-        PanelHead(
-            "Bytes per burst",
-            "Mean size of a whole burst, all rails and both directions: for a training job, roughly the data exchanged "
-            "between two pauses. Needs classic histograms.",
-            "decbytes",
-            SILENT,
-        ),
-        [Query(f"{sent} / {by_node('sum', scope.rate(f'{BURST}_count'))}", "bytes per burst")],
-    )
-
-
 def _step() -> model.Panel:
     return lines(
         PanelHead(
-            "Step period",
+            "How long is a step?",
             "Period of the node's bandwidth where it is clear. A value that jumps is not a period; while the period "
             "changes, this shows the old one, the new one or none.",
             "s",
             "No clear period",
         ),
         [Query(STEP, "step")],
-    )
-
-
-def _score(scope: Scope) -> model.Panel:
-    return lines(
-        PanelHead(
-            "Clarity of the period",
-            "1 for a wave that repeats exactly, about 0.1 for noise; below 0.4 no period is shown.",
-            "none",
-            SILENT,
-        ),
-        [Query(by_node("max", scope.pick("ibpulse_node_step_period_score")), "score")],
-        maximum=1,
-        thresholds=colors.steps((0.4, colors.SKY), base=colors.ORANGE),
-    )
-
-
-def _peak_to_mean(scope: Scope) -> model.Panel:
-    return lines(
-        PanelHead(
-            "Peak to mean",
-            "Highest sample ÷ mean bandwidth of a minute: the headroom that a smoother schedule could use.",
-            "none",
-            SILENT,
-        ),
-        [Query(by_node("max", scope.pick("ibpulse_node_bandwidth_peak_to_mean_ratio", window="1m")), "peak ÷ mean")],
     )

@@ -167,11 +167,6 @@ SIMULATED = Subject((), _simulated)
 BUILD = Subject(("version", "python"), _build)
 EXPORTER_ROWS = (
     SNAPSHOT.gauge(
-        "ibpulse_fabric_notices",
-        "Notices from the last scan of the fabric; see the log or the page at /.",
-        lambda snapshot: len(snapshot.fabric.notices),
-    ),
-    SNAPSHOT.gauge(
         "ibpulse_aggregated_until_timestamp_seconds",
         "Wall time of the newest aggregated sample. All windows end here.",
         lambda snapshot: None if snapshot.end_wall_ns is None else snapshot.end_wall_ns / 1e9,
