@@ -18,8 +18,8 @@ from ibpulse.workbench.simulate.faults import FAULTS
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metric_pages import counters_markdown, metrics_markdown
-from tools.reference.overlap_rules_page import overlap_rules_markdown
 from tools.reference.packages_picture import packages_svg
+from tools.reference.workbench_pages import model_inputs_markdown, overlap_rules_markdown, report_rows_markdown
 
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
 _EXIT_CODES = """\
@@ -146,10 +146,12 @@ Flags override environment variables, which override the file, which overrides t
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_markdown,
     "cli.md": cli_markdown,
-    "metrics.md": metrics_markdown,
-    "counters.md": counters_markdown,
+    "metrics.md": lambda: f"{WRITTEN_BY}\n\n{metrics_markdown()}",
+    "counters.md": lambda: f"{WRITTEN_BY}\n\n{counters_markdown()}",
     "doctor.md": doctor_markdown,
     "overlap-rules.md": lambda: overlap_rules_markdown(WRITTEN_BY),
+    "model-inputs.md": lambda: model_inputs_markdown(WRITTEN_BY),
+    "report-rows.md": lambda: report_rows_markdown(WRITTEN_BY),
     "runbooks/README.md": runbooks_markdown,
     "pictures/packages.svg": packages_svg,
 }
