@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ibpulse.core.arrays import Floats
-from ibpulse.workbench.pictures.figure import (
+from ibpulse.workbench.pictures.panels import (
     LARGE,
     SMALL,
     THEMES,
