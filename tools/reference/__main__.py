@@ -15,6 +15,7 @@ from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS, Setting
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions, setting_rows
 from ibpulse.workbench.simulate.faults import FAULTS
+from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metric_pages import counters_markdown, metrics_markdown
@@ -37,6 +38,12 @@ lists severities, labels and the time until each alert fires.
   `kubectl exec` runs the program itself.
 - Commands marked *on the node* need a login there. `mlxlink`, `ibdiagnet`, `perfquery` and `py-spy` are no part of
   ibpulse."""
+
+_RECORDED = """\
+# Recorded series
+
+What `dashboards/rules/ibpulse-recording.yaml` records, by group. [scale.md](scale.md#recording-rules) has the cost of
+each group, [job-joins.md](job-joins.md#recording-rules) describes the series of jobs."""
 
 
 def configuration_markdown() -> str:
@@ -62,6 +69,22 @@ def runbooks_markdown() -> str:
     """docs/runbooks/README.md: the list of runbooks, from the alerts."""
     runbooks = "\n".join(f"- [{alert.name}]({alert.name}.md): {alert.summary}" for alert in ALERTS)
     return "\n\n".join([WRITTEN_BY, _RUNBOOKS, runbooks]) + "\n"
+
+
+def recorded_series_markdown() -> str:
+    """docs/recorded-series.md: every series of the recording rules, by group."""
+    tables = [
+        "\n".join(
+            [
+                f"## {name}\n",
+                "| series | meaning |",
+                "|---|---|",
+                *(f"| `{rule.record}` | {rule.text} |" for rule in group),
+            ]
+        )
+        for name, group in recording_rules.GROUPS.items()
+    ]
+    return "\n\n".join([WRITTEN_BY, _RECORDED, *tables]) + "\n"
 
 
 def write(directory: Path) -> None:
@@ -150,6 +173,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "counters.md": lambda: f"{WRITTEN_BY}\n\n{counters_markdown()}",
     "doctor.md": doctor_markdown,
     "overlap-rules.md": lambda: overlap_rules_markdown(WRITTEN_BY),
+    "recorded-series.md": recorded_series_markdown,
     "model-inputs.md": lambda: model_inputs_markdown(WRITTEN_BY),
     "report-rows.md": lambda: report_rows_markdown(WRITTEN_BY),
     "runbooks/README.md": runbooks_markdown,
