@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS, Setting
+from ibpulse.agent.sysfs import kinds, pcie
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions, setting_rows
+from ibpulse.core.events import event
 from ibpulse.workbench.simulate.faults import FAULTS
 from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS
@@ -44,6 +46,12 @@ _RECORDED = """\
 
 What `dashboards/rules/ibpulse-recording.yaml` records, by group. [scale.md](scale.md#recording-rules) has the cost of
 each group, [job-joins.md](job-joins.md#recording-rules) describes the series of jobs."""
+
+_KINDS = {
+    "Events": event.KINDS,
+    "Devices": kinds.KINDS,
+    "Verdicts on PCIe links": pcie.WORDS,
+}
 
 
 def configuration_markdown() -> str:
@@ -85,6 +93,22 @@ def recorded_series_markdown() -> str:
         for name, group in recording_rules.GROUPS.items()
     ]
     return "\n\n".join([WRITTEN_BY, _RECORDED, *tables]) + "\n"
+
+
+def kinds_markdown() -> str:
+    """docs/kinds.md: what the words of events, devices and PCIe links mean."""
+    sections = [
+        "\n".join(
+            [
+                f"## {title}\n",
+                "| word | meaning |",
+                "|---|---|",
+                *(f"| `{word}` | {text} |" for word, text in table.items()),
+            ]
+        )
+        for title, table in _KINDS.items()
+    ]
+    return "\n\n".join([WRITTEN_BY, "# Kinds of events and devices", *sections]) + "\n"
 
 
 def write(directory: Path) -> None:
@@ -173,6 +197,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "counters.md": lambda: f"{WRITTEN_BY}\n\n{counters_markdown()}",
     "doctor.md": doctor_markdown,
     "overlap-rules.md": lambda: overlap_rules_markdown(WRITTEN_BY),
+    "kinds.md": kinds_markdown,
     "recorded-series.md": recorded_series_markdown,
     "model-inputs.md": lambda: model_inputs_markdown(WRITTEN_BY),
     "report-rows.md": lambda: report_rows_markdown(WRITTEN_BY),

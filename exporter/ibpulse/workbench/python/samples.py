@@ -94,7 +94,7 @@ def span_query(last: str | None, start: Time | None, end: Time | None) -> list[t
 
 
 class RunReport:
-    """Statistics of recordings side by side; changes are relative to the first one. docs/report-rows.md explains the rows.
+    """Statistics of recordings side by side; changes are relative to the first one. docs/report-rows.md has the rows.
 
     `str(report)` is the text that `ibpulse report` prints.
     """
