@@ -22,7 +22,7 @@ from ibpulse.workbench.reports.table import plain_text
 from ibpulse.workbench.simulate.workloads import DENSE, MOE
 from tests.reports.recordings import SECOND_NS, play, record, report_of, run_of, wave
 
-DOCS = Path(__file__).parents[2] / "docs/report.md"
+DOCS = Path(__file__).parents[2] / "docs/report-reference.md"
 HOSTILE = '<script>alert("x")</script>'
 RENDERERS = {"text": render_text, "markdown": render_markdown, "json": render_json, "html": render_page}
 
