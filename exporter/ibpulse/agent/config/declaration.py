@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from ibpulse.base.text import show
 from ibpulse.base.units import GRID_NS, format_duration
 from ibpulse.base.values import Given, Kind, duration, many, matching, one, optional, split_texts, whole
-from ibpulse.core.model import ROLES
+from ibpulse.core.model import BYTE_WAYS, ROLES
 
 PREFIX = "IBPULSE_"
 _LISTEN_ADDRESS = re.compile(r"(?:\[([^\[\]\s]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
@@ -175,6 +175,7 @@ _PORT = matching(
 )
 PORTS = many(_PORT)
 ROLE_PORTS = lists_by_word("ROLE", _PORT, *ROLES)
+PORT_SOURCES = lists_by_word("SOURCE", _PORT, *BYTE_WAYS)
 NODES = many(
     matching(
         "NAME",

@@ -15,6 +15,7 @@ from ibpulse.agent.config.declaration import (
     HOSTS,
     INTERVAL,
     NODES,
+    PORT_SOURCES,
     PORTS,
     RAILS,
     ROLE_PORTS,
@@ -117,6 +118,13 @@ class PortSettings:
         "Ports by role (compute, storage, management or unknown), such as storage=mlx5_1,mlx5_7; see docs/topology.md "
         "for the roles of other ports.",
         shown="chosen automatically",
+    )
+    sources: dict[str, tuple[str, ...]] = setting(
+        PORT_SOURCES,
+        "",
+        "How counters in hw_counters are read, such as sysfs=rdmap*: by netlink, every sampler.interval on nodes "
+        "with many devices too, or from sysfs, less often; see docs/counters.md.",
+        shown="netlink where the kernel answers, less often on nodes with over 16 such ports",
     )
     expected_rails: int | None = setting(
         RAILS, "", "Number of rails this node should have, 0 to 256.", shown="the most rails ibpulse has evidence of"

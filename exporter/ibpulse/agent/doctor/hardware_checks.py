@@ -129,7 +129,8 @@ def _judge_unreadable(port: Port, unreadable: Mapping[str, str]) -> Finding:
 
 
 def _say_files(source: ByteSource) -> str:
-    return sentence_list([_short(source.transmit), _short(source.receive)])
+    files = sentence_list([_short(source.transmit), _short(source.receive)])
+    return f"{files}, read by netlink" if source.netlink else files
 
 
 def _short(paths: Sequence[str]) -> str:

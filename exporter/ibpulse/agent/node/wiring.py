@@ -25,6 +25,7 @@ from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.links import StatePoller
+from ibpulse.agent.sysfs.netlink import is_kernel_tree, read_port
 from ibpulse.agent.sysfs.overrides import read_overrides
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
@@ -52,14 +53,17 @@ def make_inventory(
     """
     ports = settings.ports
     overrides = read_overrides(settings.topology.file)
+    root = Path(settings.path.sysfs)
     return Inventory(
-        Path(settings.path.sysfs),
+        root,
         ports.include,
         ports.exclude,
         ports.roles,
         counters=counters,
         overrides=overrides,
         errors=errors,
+        ask=read_port if is_kernel_tree(root) else None,
+        sources=ports.sources,
     )
 
 

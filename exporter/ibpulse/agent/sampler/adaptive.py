@@ -74,11 +74,13 @@ def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last
     block = read_planned(reader, [port.slot for port in ports], stride, PARTS * samples, last_tick)
     present = block.present.reshape(len(ports), PARTS, samples)
     stamps = block.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.float64)
-    reads = np.diff(stamps, axis=2).reshape(*present.shape, 2)
+    reads = np.abs(np.diff(stamps, axis=2)).reshape(*present.shape, 2)
+    # of a message both intervals are the same one
+    ticks = np.ptp(stamps, axis=2).reshape(present.shape)
     # lower than any measured value
     reads[~present] = -1.0
     count = np.count_nonzero(present, axis=2)
-    mean = np.where(present, reads.sum(axis=3), 0.0).sum(axis=2) / np.maximum(count, 1)
+    mean = np.where(present, ticks, 0.0).sum(axis=2) / np.maximum(count, 1)
     each = np.sort(reads.reshape(*present.shape[:2], -1), axis=2)
     parts = np.stack([_quantile(each, 2 * count, LONG_READ_QUANTILE), mean], axis=2)
     parts[count < MIN_SAMPLES] = np.nan

@@ -30,7 +30,7 @@ from ibpulse.agent.sampler.lane import (
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.quarantine import Quarantine, start_or_log
-from ibpulse.agent.sampler.sampling_interval import stride_for
+from ibpulse.agent.sampler.sampling_interval import stride_of_source
 from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.agent.sysfs.links import StatePoller
 from ibpulse.base.clocks import Clock
@@ -291,7 +291,7 @@ class Supervisor:
 
     def _stride_of_source(self, port: Port) -> int:
         assert port.source is not None
-        return stride_for(port.source.refresh_seconds, self._ring.interval_ns)
+        return stride_of_source(port.source, self._ring.interval_ns)
 
     def _plan_port(self, port: Port) -> PlannedPort:
         assert port.source is not None
@@ -309,7 +309,14 @@ class Supervisor:
             self._replaced.add(port.id.device)
             self._note_replaced(port, before, seen_ns)
         return PlannedPort(
-            slot, port.id.device, source.transmit, source.receive, stride, port.device.folder, port.device.inode
+            slot,
+            port.id.device,
+            source.transmit,
+            source.receive,
+            stride,
+            port.device.folder,
+            port.device.inode,
+            port.id.port if source.netlink else 0,
         )
 
     def _note_replaced(self, port: Port, before: DeviceIdentity, seen_ns: int) -> None:

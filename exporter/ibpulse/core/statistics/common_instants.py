@@ -55,7 +55,7 @@ def common_rates(
     places = np.flatnonzero(touched)
     tick = places % ticks
     offset = (times[tick] - time_ns.ravel()[places]) / SECOND_NS
-    widths = (np.diff(stamps, axis=2) / SECOND_NS).swapaxes(1, 2).ravel()
+    widths = (np.abs(np.diff(stamps, axis=2)) / SECOND_NS).swapaxes(1, 2).ravel()
     moved = np.zeros(rates.size)
     moved[places] = _moved_bytes(offset, places, tick, rates.ravel(), seconds.ravel(), widths)
     old = rates.ravel()[ends]

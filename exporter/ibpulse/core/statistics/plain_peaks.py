@@ -41,10 +41,10 @@ def plain_peaks(
     rates: Floats = moved.astype(np.float64) * scale[:, None, None] * float(SECOND_NS) / elapsed
     if (rates.max(axis=(1, 2)) > [line.lowest for line in lines]).any():
         return None
-    longest = int((stamps[:, 2] - stamps[:, 0]).max())
+    longest = int((np.maximum(stamps[:, 1], stamps[:, 2]) - stamps[:, 0]).max())
     if (longest + max(0, interval_ns - least)) * STEPS < SURE_STEPS * least:
         return rates
-    widths = stamps[:, 1:] - stamps[:, :-1]
+    widths = np.abs(stamps[:, 1:] - stamps[:, :-1])
     steps = uncertainty_steps(widths[..., 1:] + widths[..., :-1], elapsed, interval_ns)
     row, way, place = np.nonzero(steps > SURE_STEPS)
     if not len(row):

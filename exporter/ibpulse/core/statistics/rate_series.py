@@ -180,7 +180,7 @@ def _fast_series(
         rate[bad] = np.nan
     if nominal_ns is None:
         return SeriesDraft(RateSeries(out, out))
-    ends = _find_uncertain(elapsed, instants[1] - instants[0], least, nominal_ns)
+    ends = _find_uncertain(elapsed, np.maximum(times[1], times[2]) - times[0], least, nominal_ns)
     return _with_reads(RateSeries(out, out), times, ends, nominal_ns)
 
 
@@ -232,7 +232,7 @@ def _with_reads(series: RateSeries, times: Counts, ends: Rows, nominal_ns: int) 
     """The draft of a series with the samples at `ends` that are uncertain by more than 1 %; `times` is (3, ticks)."""
     if len(ends):
         last, before = times.take(ends, axis=1), times.take(ends - 1, axis=1)
-        widths = last[1:] - last[:-1] + before[1:] - before[:-1]
+        widths = np.abs(last[1:] - last[:-1]) + np.abs(before[1:] - before[:-1])
         elapsed = ((last[1:] + last[:-1]) >> 1) - ((before[1:] + before[:-1]) >> 1)
         doubts = widths * (STEPS // 2) + np.maximum(nominal_ns - elapsed, 0) * STEPS
         ends = ends[(doubts >= SURE_STEPS * elapsed).any(axis=0)]
@@ -248,7 +248,7 @@ def _certain_part(rates: Singles, reads: Counts, nominal_ns: int) -> Singles:
     `rates` (2, 2, samples) are, for each direction, those of the samples before and of the samples themselves; `reads`
     is as in `UnsureSamples`.
     """
-    widths, middles = reads[1:] - reads[:-1], (reads[1:] + reads[:-1]) >> 1
+    widths, middles = np.abs(reads[1:] - reads[:-1]), (reads[1:] + reads[:-1]) >> 1
     elapsed = middles[:, 1:] - middles[:, :-1]
     steps = uncertainty_steps(widths[:, 1] + widths[:, 2], elapsed[:, 1], nominal_ns)
     pairs = Pairs(rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
