@@ -25,7 +25,7 @@ from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.links import StatePoller
-from ibpulse.agent.sysfs.netlink import is_kernel_tree, read_port
+from ibpulse.agent.sysfs.netlink import is_kernel_tree, open_monitor, read_port
 from ibpulse.agent.sysfs.overrides import read_overrides
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
@@ -134,7 +134,8 @@ def make_node(
     inventory = make_inventory(settings, settings.slow.counters, errors)
     states = StatePoller(Path(settings.path.sysfs), errors=errors, clock=clock)
     options = supervisor_options(settings)
-    supervisor = Supervisor(ring, inventory, options, events, states, errors, clock, start_process)
+    monitor = open_monitor() if is_kernel_tree(Path(settings.path.sysfs)) else None
+    supervisor = Supervisor(ring, inventory, options, events, states, errors, clock, start_process, monitor)
     jobs = make_job_watch(settings, events, reader, errors, clock)
     recorder = FlightRecorder(reader, capture_options(settings), clock, events, errors, jobs, write_capture)
     return Node(

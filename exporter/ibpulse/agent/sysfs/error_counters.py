@@ -356,7 +356,7 @@ class CounterReader:
 
         `message` has the counters of `hw_counters` that were just asked for, so that their files need not be read.
         """
-        message_ns = self._clock()
+        message_ns = self._clock() if message else 0
         if self._wanted is None:
             self._wanted = self._choose()
         readings: list[CounterReading] = []

@@ -32,6 +32,8 @@ ATTRIBUTE = struct.Struct("=HH")
 NUMBER = struct.Struct("=I")
 VALUE = struct.Struct("=Q")
 SEQUENCE_AT = 8
+# linux/netlink.h and RDMA_NL_GROUP_NOTIFY
+SOL_NETLINK, ADD_MEMBERSHIP, NOTIFY_GROUP = 270, 1, 4
 # The counters of a port take a page of at most 8 KiB; the parts of a list of devices are longer.
 REPLY_BYTES = 65_536
 MAX_PARTS = 256
@@ -64,7 +66,7 @@ class Socket(Protocol):
         """Close the socket."""
 
 
-def connect() -> Socket:
+def connect() -> socket.socket:
     """A socket to the RDMA part of the kernel. Raises OSError."""
     opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_RDMA)
     # what is not there after `send` never comes
@@ -348,6 +350,49 @@ class PortMessage:
             raise OSError(errno.EINVAL, f"the reply is that of {reply.device}:{reply.port}")
         self.layout = Layout(data, reply, *self._names)
         return self.layout.values(self.layout.unpack(data))
+
+
+class Monitor:
+    """Hears when a device comes, goes or gets another name, on kernels that tell (`RDMA_NLDEV_CMD_MONITOR`)."""
+
+    def __init__(self) -> None:
+        """Listen. Raises OSError where the kernel does not tell."""
+        self._socket = connect()
+        try:
+            self._socket.setsockopt(SOL_NETLINK, ADD_MEMBERSHIP, NOTIFY_GROUP)
+        except OSError:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when there is news."""
+        return self._socket.fileno()
+
+    def hear(self) -> bool:
+        """Whether there is news; a lost message is news too. Raises OSError."""
+        heard, message = False, bytearray(1)
+        for _ in range(MAX_PARTS):
+            try:
+                self._socket.recv_into(message)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+            heard = True
+        return heard
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+
+
+def open_monitor() -> Monitor | None:
+    """A monitor; None where the kernel does not tell, so that devices are only listed from time to time."""
+    try:
+        return Monitor()
+    except OSError:
+        return None
 
 
 def read_port(device: str, port: int, connect: Callable[[], Socket] = connect) -> dict[str, int]:
