@@ -17,6 +17,7 @@ class Fault(NamedTuple):
 
 
 SAMPLER = "exporter/ibpulse/agent/sampler/"
+SYSFS = "exporter/ibpulse/agent/sysfs/"
 RING = "exporter/ibpulse/core/ring/"
 STATISTICS = "exporter/ibpulse/core/statistics/"
 AGGREGATOR = "exporter/ibpulse/agent/aggregator/"
@@ -42,6 +43,22 @@ PLANTED = (
         "if False:",
         "constant traffic has peaks on a device whose reads are slow",
         ("tests/sampler/test_steady_times.py",),
+    ),
+    Fault(
+        "steady-stale-reply",
+        SAMPLER + "steady.py",
+        "got[1] != sequence or ",
+        "",
+        "after a reply that nobody took, a port shows its traffic a sample late, for ever",
+        ("tests/sampler/test_loop_messages.py",),
+    ),
+    Fault(
+        "netlink-renamed-device",
+        SYSFS + "netlink.py",
+        "if (reply.device, reply.device_index, reply.port) != (self._device, index, self._port):",
+        "if False:",
+        "a renamed device is sampled under its old name",
+        ("tests/sysfs/test_netlink.py", "tests/sampler/test_loop_messages.py"),
     ),
     Fault(
         "loop-another-device",

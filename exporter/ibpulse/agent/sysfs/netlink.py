@@ -359,6 +359,8 @@ class Monitor:
         """Listen. Raises OSError where the kernel does not tell."""
         self._socket = connect()
         try:
+            # a socket without an address hears nothing
+            self._socket.bind((0, 0))
             self._socket.setsockopt(SOL_NETLINK, ADD_MEMBERSHIP, NOTIFY_GROUP)
         except OSError:
             self._socket.close()

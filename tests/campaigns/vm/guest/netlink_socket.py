@@ -12,19 +12,20 @@ from ibpulse.agent.sysfs.netlink import Link, PortMessage, connect
 def fill(device: str) -> dict[str, object]:
     """Ask ever again without taking a reply, until the socket has no room; then ask as the sampler does."""
     opened = connect()
-    assert isinstance(opened, socket.socket)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
     link = Link(lambda: opened)
     port = PortMessage(device, 1, ("sent_bytes",), ("rcvd_bytes",))
     port.resolve(link)
-    failed = 0
-    for _ in range(200):
-        try:
+    error = 0
+    for _ in range(2):
+        for _ in range(200):
             link.send(port.request)
-        except OSError:
-            failed += 1
+        try:
+            link.receive(link.reply)
+        except OSError as refused:
+            error = refused.errno or 0
     port.ask(link)
-    return {"values": port.take(link), "failed": failed, "uncounted": len(port.request)}
+    return {"values": port.take(link), "error": error}
 
 
 if __name__ == "__main__":
