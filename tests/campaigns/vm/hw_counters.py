@@ -20,6 +20,8 @@ from tests.campaigns.vm.machine import Machine
 
 ON_MS, OFF_MS, CYCLES = 20, 20, 150
 WAVE_SECONDS = (ON_MS + OFF_MS) * CYCLES / 1000
+WAVE_HERTZ = 1000 / (ON_MS + OFF_MS)
+ATTEMPTS = 4
 ACTIVE_BYTES_PER_SECOND = 1e6
 HW_ONLY = ("env", "PYTHONPATH=/guest/hw_only")
 OPTIONS = ("--sampler.scheduler=fifo", "--slow.interval=2s", "--analysis.active-threshold=1MB/s", "--ring.dir=/run/hw")
@@ -82,7 +84,16 @@ def bin_truth(read: list[tuple[int, int]], first_ms: int, ticks: int) -> npt.NDA
 
 
 def send_wave(link: Link, daemon: Daemon) -> tuple[Wave, Wave]:
-    """What a daemon shows of a square wave, and what is true of it."""
+    """What a daemon shows of a square wave, and what is true of it; again if a busy host sent something else."""
+    for _ in range(ATTEMPTS):
+        shown, true = _send_wave(link, daemon)
+        print(f"shown {shown}\ntrue  {true}")
+        if abs(true.strongest_hertz - WAVE_HERTZ) < 0.5:
+            return shown, true
+    raise AssertionError(f"each of {ATTEMPTS} times this host was too busy to send the wave")
+
+
+def _send_wave(link: Link, daemon: Daemon) -> tuple[Wave, Wave]:
     machine = daemon.machine
     receiver, sender = link.start(Traffic(messages=10_000_000, message_bytes=4096), options=("-t", "16"))
     machine.wait_until(lambda: link.read_counter(SENDER, "port_xmit_data") > 100_000, "traffic flows")
@@ -95,7 +106,5 @@ def send_wave(link: Link, daemon: Daemon) -> tuple[Wave, Wave]:
     first_ms, last_ms = (runs[place][0] // 10_000_000 * 10 for place in (0, -1))
     rates = daemon.read_rates(SENDER, **{"from": str(first_ms), "to": str(last_ms)})
     truth = json.loads(machine.run("cat /tmp/truth.json").stdout)
-    shown = Wave.of(np.array([np.nan if rate is None else rate for rate in rates]))
-    true = Wave.of(bin_truth(truth, first_ms, (last_ms - first_ms) // 10))
-    print(f"shown {shown}\ntrue  {true}")
-    return shown, true
+    shown = np.array([np.nan if rate is None else rate for rate in rates])
+    return Wave.of(shown), Wave.of(bin_truth(truth, first_ms, (last_ms - first_ms) // 10))

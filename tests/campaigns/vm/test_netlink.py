@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.campaigns.vm.daemon import UNPRIVILEGED, Daemon
-from tests.campaigns.vm.hw_counters import OFF_MS, ON_MS, send_wave, serving, wait_for_interval
+from tests.campaigns.vm.hw_counters import WAVE_HERTZ, send_wave, serving, wait_for_interval
 from tests.campaigns.vm.link import RECEIVER, SENDER, Link, Traffic
 from tests.campaigns.vm.machine import Machine
 
@@ -26,7 +26,7 @@ def asking(machine: Machine, link_of_module: Link) -> Iterator[Daemon]:
 def test_a_square_wave_of_40_ms_is_seen_by_netlink(asking: Daemon, link_of_module: Link) -> None:
     wait_for_interval(asking, 0.01)
     shown, true = send_wave(link_of_module, asking)
-    assert shown.strongest_hertz == pytest.approx(1000 / (ON_MS + OFF_MS), abs=0.5)
+    assert shown.strongest_hertz == pytest.approx(WAVE_HERTZ, abs=0.5)
     assert shown.mean == pytest.approx(true.mean, rel=0.2)
     assert shown.duty == pytest.approx(true.duty, abs=0.2)
     assert shown.cv == pytest.approx(true.cv, abs=0.3)
