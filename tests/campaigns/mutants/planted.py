@@ -70,7 +70,7 @@ PLANTED = (
     ),
     Fault(
         "starvation-late",
-        SAMPLER + "starvation.py",
+        SAMPLER + "adaptive.py",
         " - (now.late - before.late)",
         "",
         "a device is slow and keeps its interval, because the sampler wakes late",
