@@ -1,7 +1,8 @@
-"""`python -m bench.netlink`: the CPU time of a sample by netlink and from files, on real devices in a virtual machine.
+"""`python -m bench.netlink`: the CPU time of a sample by netlink, beside files and a C program that sends the same.
 
-The machine's processor is emulated: its times mean nothing, their ratios within one run do. Requires what `make
-campaign-vm` requires, and a C compiler.
+First with messages of NETLINK_ROUTE on this machine, then on real devices in the virtual machine of `make campaign-vm`
+(not with `--here`), whose processor is emulated: it slows Python more than C, and only the ratios of the ways to each
+other mean something. Requires a C compiler.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -27,12 +29,23 @@ def put(machine: Machine, content: bytes, path: str) -> None:
     machine.run(f"echo {base64.b64encode(content).decode()} | base64 -d > {path} && chmod 755 {path}")
 
 
-def main() -> None:
-    """Print the table."""
-    with tempfile.TemporaryDirectory() as folder, Machine(build_image()) as machine:
-        program = Path(folder, "netlink")
-        source = HERE / "netlink.c"
-        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-std=gnu11", "-o", str(program), str(source)], check=True)
+def show(where: str, ports: int, found: dict[str, list[float]]) -> None:
+    """Print a table."""
+    print(f"{where}, {ports} ports: CPU per port and sample, and the ratio to the C program")
+    for way, times in found.items():
+        print(f"  {way:12} {median(times) / ports / 1000:7.2f} us  {ratio_of(times, found['C'])}", flush=True)
+
+
+def measure_here(program: Path) -> None:
+    """With messages of NETLINK_ROUTE."""
+    for ports in PORTS:
+        command = [sys.executable, "-m", "bench.netlink_loops", str(program), str(ports), str(ROUNDS), str(SECONDS)]
+        show("here", ports, json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
+
+
+def measure_devices(program: Path) -> None:
+    """On real devices."""
+    with Machine(build_image()) as machine:
         put(machine, program.read_bytes(), "/tmp/netlink")
         put(machine, (HERE / "netlink_loops.py").read_bytes(), "/tmp/netlink_loops.py")
         for number in range(max(PORTS)):
@@ -40,10 +53,18 @@ def main() -> None:
             machine.run(f"rdma link add rxe{number} type rxe netdev left{number}")
         for ports in PORTS:
             command = f"python3 /tmp/netlink_loops.py /tmp/netlink {ports} {ROUNDS} {SECONDS}"
-            found = json.loads(machine.run(command, timeout_seconds=600).stdout)
-            print(f"{ports} ports: emulated CPU per port and sample, and the ratio to the C program")
-            for way, times in found.items():
-                print(f"  {way:12} {median(times) / ports / 1000:7.1f} us  {ratio_of(times, found['C'])}")
+            show("emulated", ports, json.loads(machine.run(command, timeout_seconds=600).stdout))
+
+
+def main() -> None:
+    """Print the tables."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "netlink")
+        source = HERE / "netlink.c"
+        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-std=gnu11", "-o", str(program), str(source)], check=True)
+        measure_here(program)
+        if "--here" not in sys.argv:
+            measure_devices(program)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -339,3 +340,57 @@ def test_only_a_mounted_sysfs_is_the_kernels(kind: str, tmp_path: Path) -> None:
     assert is_kernel_tree(tmp_path, mounts) == (kind == "sysfs")
     assert not is_kernel_tree(tmp_path / "missing", mounts)
     assert not is_kernel_tree(tmp_path, tmp_path / "missing")
+
+
+class NewsSocket:
+    """A socket whose messages the test gives; an error in their place is raised."""
+
+    def __init__(self, messages: list[bytes | int]) -> None:
+        self.messages = messages
+        self.groups: list[tuple[int, int, int]] = []
+        self.bound = self.closed = False
+
+    def bind(self, address: tuple[int, int]) -> None:
+        self.bound = True
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        assert self.bound, "a socket without an address hears nothing"
+        if not self.messages:
+            raise OSError(errno.EINVAL, "no such group")
+        self.groups.append((level, option, value))
+
+    def recv_into(self, buffer: bytearray) -> int:
+        if not self.messages:
+            raise BlockingIOError
+        message = self.messages.pop(0)
+        if isinstance(message, int):
+            raise OSError(message, os.strerror(message))
+        return len(message)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@for_each(
+    {
+        "three at once": ([b"1", b"2", b"3"], [True, False]),
+        "lost": ([errno.ENOBUFS], [True, False]),
+        "endless": ([b"1"] * (netlink.MAX_PARTS + 1), [True, True, False]),
+    }
+)
+def test_news_of_devices_are_heard(messages: list[bytes | int], heard: list[bool], monkeypatch: Any) -> None:
+    opened = NewsSocket(list(messages))
+    monkeypatch.setattr(netlink, "connect", lambda: opened)
+    monitor = netlink.open_monitor()
+    assert monitor is not None
+    assert opened.groups == [(270, 1, 4)]
+    assert [monitor.hear() for _ in heard] == heard
+    monitor.close()
+    assert opened.closed
+
+
+def test_a_kernel_without_news_is_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = NewsSocket([])
+    monkeypatch.setattr(netlink, "connect", lambda: opened)
+    assert netlink.open_monitor() is None
+    assert opened.closed

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
-from ibpulse.agent.sysfs.netlink import Layout, Link, PortMessage, Socket, connect
+from ibpulse.agent.sysfs.netlink import SHORT_SEQUENCES, Layout, Link, PortMessage, Socket, connect
 from ibpulse.base.clocks import Clock
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
@@ -211,15 +211,15 @@ class SampledPort:
             descriptors = tuple(descriptor for file in self.files for descriptor in file.descriptors)
             return descriptors if len(descriptors) == len(self.files) else None
         layout = self.message.message.layout
-        return layout if layout is not None and len(layout.transmit) == len(layout.receive) == 1 else None
+        return layout if layout is not None and layout.is_pair else None
 
 
 # Number of the device, byte index of the slot's records, the descriptors to transmit and to receive, the port itself.
 FastEntry = tuple[int, int, int, int, SampledPort]
-# Number of the device, byte index of the slot's records, the request, what is expected of the reply, the places of the
-# bytes transmitted and received in it, the port itself.
+# Number of the device, byte index of the slot's records, the request, the size of the reply, what unpacks it, its head
+# and the names of its counters, whether the first is received, the port itself.
 MessageEntry = tuple[
-    int, int, bytearray, int, Callable[[bytearray], tuple[Any, ...]], Callable[[Any], Any], Any, int, int, SampledPort
+    int, int, bytes, int, Callable[[bytearray], tuple[Any, ...]], bytes, bytes, bytes, bool, SampledPort
 ]
 
 
@@ -244,8 +244,9 @@ class Loop:
         self.stride = 1
         self.fast: list[FastEntry] = []
         """The ports that are due at every tick and have one open file per direction, none failing, by device."""
-        self.messages: list[MessageEntry] = []
-        """The ports that are due at every tick and are read by netlink, with a counter per direction, none failing."""
+        self.messages: tuple[list[MessageEntry], list[MessageEntry]] = ([], [])
+        """The ports that are due at every tick and are read by netlink, with a counter per direction, none failing; for
+        even and for odd ticks, see `netlink.SHORT_SEQUENCES`."""
         self.slow: list[SampledPort] = []
         """The others that are due at every tick."""
         self.strided: list[SampledPort] = []
@@ -290,14 +291,16 @@ class Loop:
         ports = sorted(self._ports.values(), key=lambda port: (port.device_number, port.planned.slot))
         frequent = [port for port in ports if port.planned.stride == 1]
         self.strided = [port for port in ports if port.planned.stride > 1]
-        self.fast, self.messages, self.slow = [], [], []
+        self.fast, self.messages, self.slow = [], ([], []), []
         for port in frequent:
             whole, position = port.find_whole(), (port.device_number, port.record_bytes)
             if isinstance(whole, Layout):
                 assert port.message is not None
-                expected = whole.size, whole.unpack, whole.constant, whole.known
-                places = whole.transmit[0], whole.receive[0]
-                self.messages.append((*position, port.message.message.request, *expected, *places, port))
+                form = whole.size, whole.unpack
+                for entries, sequence in zip(self.messages, SHORT_SEQUENCES, strict=True):
+                    request = port.message.message.with_sequence(sequence)
+                    known = whole.head(sequence), *whole.names, whole.is_swapped
+                    entries.append((*position, request, *form, *known, port))
             elif whole:
                 transmit, receive = whole
                 self.fast.append((*position, transmit, receive, port))
@@ -319,7 +322,7 @@ class Loop:
         began = self.clock.monotonic_ns()
         words[lane + at.L_BEGUN] = tick
         words[lane + at.L_HEARTBEAT_NS] = began
-        fast = [*(entry[-1] for entry in self.fast), *(entry[-1] for entry in self.messages)]
+        fast = [*(entry[-1] for entry in self.fast), *(entry[-1] for entry in self.messages[0])]
         frequent, strided = [*fast, *self.slow], self.strided
         read = self.read_ports(frequent, tick)
         ended = self.read_ports(strided, tick) if strided else read

@@ -11,7 +11,6 @@ import struct
 
 from ibpulse.agent.sampler.deadlines import TORN_NS, USUAL_GROWTH, TickClock
 from ibpulse.agent.sampler.loop import MAX_READ, READ_BYTES, Loop
-from ibpulse.agent.sysfs.netlink import MAX_SEQUENCE, NUMBER, SEQUENCE_AT
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -28,7 +27,8 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
     A port that is read by netlink takes a message in place of the files; both its counters were read while it was sent.
     """
     words, buffer, pack = ring.words, loop.buffer, loop.pack
-    fast, messages, slow, strided = loop.fast, loop.messages, loop.slow, loop.strided
+    fast, slow, strided = loop.fast, loop.slow, loop.strided
+    messages, others = loop.messages
     now, wall, sleep, pread = loop.clock.monotonic_ns, loop.clock.time_ns, loop.clock.sleep, loop.pread
     begin = at.lane_at(lane)
     wanted_at, heartbeat_at, device_at = begin + at.L_PLAN_WANTED, begin + at.L_HEARTBEAT_NS, begin + at.L_DEVICE
@@ -41,7 +41,7 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
     slot, mark, left = tick % capacity, tick | 1 << at.STRIDE_SHIFT, -tick % (SECOND_NS // interval)
     link = loop.link
     if link is not None:
-        send, receive_into, reply, number = link.send, link.receive, link.reply, NUMBER.pack_into
+        send, receive_into, reply = link.send, link.receive, link.reply
     late_ns: list[int] = []
     duration_ns: list[int] = []
     # other lists of ports: one of them fails, or works again
@@ -79,30 +79,26 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
                 before = after
             except (OSError, ValueError, struct.error):
                 before = loop.read_ports([port], tick)
-        if messages and link is not None:
-            sequence = link.sequence & MAX_SEQUENCE
-            for device, records, request, size, unpack, constant, known, transmit_at, receive_at, port in messages:
+        if messages:
+            entries = others if tick & 1 else messages
+            for device, records, request, size, unpack, head, first, second, swapped, port in entries:
                 words[device_at] = device
-                sequence += 1
                 try:
-                    number(request, SEQUENCE_AT, sequence)
                     send(request)
                     between = now()
                     if receive_into(reply) != size:
                         raise ValueError
-                    got = unpack(reply)
-                    if got[1] != sequence or constant(got) != known:
+                    begins, one, transmit, two, receive = unpack(reply)
+                    if begins != head or one != first or two != second:
                         raise ValueError
-                    transmit, receive = got[transmit_at], got[receive_at]
+                    if swapped:
+                        transmit, receive = receive, transmit
                     if between - before > longest:
                         transmit, receive = loop.doubt(port, (before, between, before), (transmit, receive))
                     pack(buffer, records + record, before, between, before, transmit, receive, mark)
                     before = now()
                 except (OSError, ValueError, struct.error):
-                    link.sequence = sequence
                     before = loop.read_ports([port], tick)
-                    sequence = link.sequence
-            link.sequence = sequence
         if slow:
             before = loop.read_ports(slow, tick)
         read_ns = before

@@ -14,7 +14,6 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -38,6 +37,9 @@ SOL_NETLINK, ADD_MEMBERSHIP, NOTIFY_GROUP = 270, 1, 4
 REPLY_BYTES = 65_536
 MAX_PARTS = 256
 MAX_SEQUENCE = 0x7FFF_FFFF
+# Those of the short tick, at even and at odd ticks: its requests and what it expects are made once. A reply that nobody
+# took has the other one, and is not taken for a fresh one.
+SHORT_SEQUENCES = (1, 2)
 
 EXPLAINED = {
     errno.EPROTONOSUPPORT: "the kernel has no RDMA netlink: ib_core is not loaded, or this is a sandbox",
@@ -66,9 +68,9 @@ class Socket(Protocol):
         """Close the socket."""
 
 
-def connect() -> socket.socket:
-    """A socket to the RDMA part of the kernel. Raises OSError."""
-    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_RDMA)
+def connect(family: int = NETLINK_RDMA) -> socket.socket:
+    """A socket to a part of the kernel, that for RDMA. Raises OSError."""
+    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, family)
     # what is not there after `send` never comes
     opened.setblocking(False)
     return opened
@@ -177,8 +179,7 @@ def parse_port(data: memoryview) -> PortReply:
 class Layout:
     """The form of a port's replies, which stays the same while the set of counters does.
 
-    `unpack` gives the header's first half, the sequence number, everything up to the first counter, and for each byte
-    counter its name and its value; `constant` selects all but sequence number and values, which equal `known`.
+    `unpack` gives everything up to the first counter, and for each byte counter its name and its value.
     """
 
     def __init__(self, data: memoryview, reply: PortReply, transmit: Sequence[str], receive: Sequence[str]) -> None:
@@ -192,19 +193,34 @@ class Layout:
             raise OSError(errno.ENODATA, f"the reply has no counter {missing[0]}")
         self.size = len(data)
         places = sorted((reply.counters[name], name) for name in wanted)
-        at, form = reply.entries_at, f"=8sI{reply.entries_at - HEADER.size + 4}s"
+        at, form = reply.entries_at, f"={reply.entries_at}s"
         for counter, _ in places:
             form += f"{counter.entry_at - at}x{counter.value_at - counter.entry_at}sQ"
             at = counter.value_at + VALUE.size
         self.unpack = struct.Struct(form).unpack_from
+        got = self.unpack(data)
+        self.names = got[1::2]
+        self._head: bytes = got[0]
         order = [name for _, name in places]
-        self.constant = itemgetter(0, 2, *range(3, 3 + 2 * len(order), 2))
-        self.known = self.constant(self.unpack(data))
-        self.transmit, self.receive = ([4 + 2 * order.index(name) for name in names] for names in (transmit, receive))
+        self._transmit, self._receive = ([2 + 2 * order.index(name) for name in names] for names in (transmit, receive))
+
+    def head(self, sequence: int) -> bytes:
+        """What a reply to the request with this sequence number begins with."""
+        return self._head[:SEQUENCE_AT] + NUMBER.pack(sequence) + self._head[SEQUENCE_AT + NUMBER.size :]
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether one counter has all bytes of a direction."""
+        return len(self._transmit) == len(self._receive) == 1
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the first of a pair is received."""
+        return self._transmit > self._receive
 
     def values(self, got: Sequence[int]) -> tuple[int, int]:
         """The bytes transmitted and received, of a reply that was unpacked."""
-        return sum(got[place] for place in self.transmit), sum(got[place] for place in self.receive)
+        return sum(got[place] for place in self._transmit), sum(got[place] for place in self._receive)
 
 
 class Link:
@@ -252,7 +268,7 @@ class Link:
     def request(self, request: bytearray) -> None:
         """Send a request, with the next sequence number. Raises OSError."""
         self.drain()
-        self.sequence = (self.sequence & MAX_SEQUENCE) + 1
+        self.sequence = max(self.sequence & MAX_SEQUENCE, *SHORT_SEQUENCES) + 1
         NUMBER.pack_into(request, SEQUENCE_AT, self.sequence)
         self.send(request)
 
@@ -327,6 +343,10 @@ class PortMessage:
         NUMBER.pack_into(self.request, HEADER.size + ATTRIBUTE.size, index)
         self.layout = None
 
+    def with_sequence(self, sequence: int) -> bytes:
+        """The request with a sequence number."""
+        return bytes(self.request[:SEQUENCE_AT]) + NUMBER.pack(sequence) + bytes(self.request[SEQUENCE_AT + 4 :])
+
     def ask(self, link: Link) -> None:
         """Send the request; `take` then has the reply. Raises OSError."""
         link.request(self.request)
@@ -342,7 +362,7 @@ class PortMessage:
         layout = self.layout
         if layout is not None and layout.size == len(data):
             got = layout.unpack(data)
-            if layout.constant(got) == layout.known:
+            if got[0] == layout.head(link.sequence) and got[1::2] == layout.names:
                 return layout.values(got)
         reply = parse_port(data)
         index = NUMBER.unpack_from(self.request, HEADER.size + ATTRIBUTE.size)[0]
