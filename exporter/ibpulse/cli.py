@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from ibpulse import __version__
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import ConfigError, IbpulseError
 from ibpulse.base.text import escape_controls
 from ibpulse.commands import group_overview, overview
@@ -102,6 +102,7 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
     verb, rest = split_verb(words)
     parsed = parse(verb, rest)
     from ibpulse.agent.config.loading import resolve  # not for help
+    from ibpulse.commands.logs import set_up_log
 
     try:
         settings, origins = resolve(parsed.flags, environ)
@@ -110,14 +111,16 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if parsed.faults:
         raise ConfigError(parsed.faults)
     parsed.arguments.origins = origins
+    if "log" in verb.settings:
+        set_up_log(settings.log.level, settings.log.format)
     if verb.writes_files:
         # pyarrow reads it on import
-        os.environ.update(memory.ALLOCATOR)
-    with memory.bounded() if verb.reads_files else nullcontext():
+        os.environ.update(limits.ALLOCATOR)
+    with limits.bounded() if verb.reads_files else nullcontext():
         try:
             return verb.run(parsed.arguments, settings)
         except ModuleNotFoundError as error:
-            from ibpulse.base.missing_packages import how_to_install  # not for help
+            from ibpulse.base.installation import how_to_install  # not for help
 
             name = error.name or "a package"
             packages = ("httpx", "sniffio") if name == "httpx" else (name,)

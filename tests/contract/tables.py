@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ibpulse.agent.config.settings import describe
-from ibpulse.agent.metrics.error_counters import OTHER_COUNTERS
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
+from ibpulse.agent.metrics.ports import OTHER_COUNTERS
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser
 from ibpulse.core.metrics.row import Metric
-from ibpulse.gateway import gateway_metrics
+from ibpulse.gateway import metrics
 from tests.contract.goldens import Golden
 
 
@@ -32,7 +32,7 @@ def table_goldens(_: Path) -> list[Golden]:
         Golden("settings.txt", settings),
         Golden("options.txt", options),
         Golden("metrics.txt", dict(_metrics((*TABLE, *OTHER_COUNTERS)))),
-        Golden("gateway-metrics.txt", dict(_metrics(gateway_metrics.ROWS))),
+        Golden("gateway-metrics.txt", dict(_metrics(metrics.ROWS))),
     ]
 
 

@@ -28,7 +28,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ibpulse import cli
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import BenchmarkError, ConfigError, RecordingError
 from ibpulse.base.values import GivenText
 from ibpulse.core.recordings import Recording, RecordingWriter, load, save
@@ -36,8 +36,7 @@ from ibpulse.workbench.models.inputs import read_inputs, read_job_file
 from ibpulse.workbench.models.prediction import Prediction, predict
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.results import BenchmarkRun
-from ibpulse.workbench.recorder.counter_log import LogColumns, read_log
-from ibpulse.workbench.recorder.resampling import GridOptions, resample
+from ibpulse.workbench.recorder.counter_log import GridOptions, LogColumns, read_log, resample
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
 from tests.recordings.recordings import make_recording
 from tests.running import HANG_SECONDS
@@ -194,6 +193,6 @@ def examine(seed: int, first: int, count: int, folder: Path) -> dict[str, int]:
 if __name__ == "__main__":
     # a warning would be a line of a program on the screen of a user
     warnings.simplefilter("error", RuntimeWarning)
-    with tempfile.TemporaryDirectory() as name, memory.bounded():
+    with tempfile.TemporaryDirectory() as name, limits.bounded():
         seed, first, count = map(int, sys.argv[1:])
         json.dump(examine(seed, first, count, Path(name)), sys.stdout)

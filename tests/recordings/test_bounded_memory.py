@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.base import memory
-from ibpulse.core.recordings import Recording, save_pieces
+from ibpulse.base.limits import ALLOCATOR
+from ibpulse.core.recordings import Recording, save_pieces, scan
 from tests.recordings.recordings import START_NS, make_meta
 
 GIGABYTE = 10**9
@@ -60,73 +60,59 @@ def test_a_small_file_of_many_rows_ends_in_a_sentence(bomb: Path, tmp_path: Path
     assert "memory" in done.stderr
 
 
-def machine(root: Path, available_kb: int, group: str = "", **files: str) -> Path:
-    """The files of a machine with that much memory available, and of the process's cgroup."""
-    for name, text in {
-        "proc/meminfo": f"MemTotal:       99999999 kB\nMemAvailable:    {available_kb} kB\nHugePages_Total: 0\n",
-        "proc/self/cgroup": group,
-        **files,
-    }.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
+# all but the clock, which a test cannot wait for, and the sampler, which is a process of its own
+RECORDER = """
+import sys
+from pathlib import Path
+import numpy as np
+from ibpulse.workbench.recorder.sampler_source import HISTORY_SECONDS
+from ibpulse.core.recordings.from_ring import RingFollower
+from ibpulse.workbench.recorder.session import Recorder, RecorderOptions
+from ibpulse.core.recordings import RecordedPort, RecordingMeta, RecordingWriter
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
+
+MS = 1_000_000
+path = Path(sys.argv[1])
+ports = tuple(RecordedPort(f"mlx5_{number}", 1, 50e9) for number in range(8))
+meta = RecordingMeta("node7", MS, ports, "record")
+ring = RingFile.create(path.with_suffix(".ring"), MS, HISTORY_SECONDS * 1000)
+ring.begin_segment(1, 0)
+slots = [ring.assign(str(port.id), 4, 1) for port in ports]
+now_ns = 0
+follower = RingFollower(RingReader(ring), meta, 2, lambda: now_ns)
+writer = RecordingWriter(path, meta)
+recorder = Recorder(writer, meta, RecorderOptions(600 * 10**9))
+words = np.frombuffer(ring.words, dtype=np.uint64)
+counters = np.zeros((8, 2, 1))
+rng = np.random.default_rng(0)
+for first in range(1, 601_000, 500):
+    # noise is the worst case: it does not compress
+    ticks = np.arange(first, first + 500)
+    moved = np.rint(rng.gamma(1, 1.25e6, (8, 2, 500)))
+    sums = counters + moved.cumsum(axis=2)
+    counters = sums[:, :, -1:]
+    for slot, pair in zip(slots, sums, strict=True):
+        begin = at.records_at(slot, ring.capacity)
+        view = words[begin : begin + ring.capacity * at.RECORD_WORDS].reshape(ring.capacity, at.RECORD_WORDS)
+        before = ticks * MS + rng.integers(0, 50_000, 500)
+        stamps = [before, before + 1000, before + 2000]
+        view[ticks % ring.capacity] = np.stack([*stamps, *pair, ticks | 1 << at.STRIDE_SHIFT], axis=1).astype(np.uint64)
+    ring.words[at.lane_at(0) + at.L_TICK] = int(ticks[-1])
+    now_ns = int(ticks[-1]) * MS
+    recorder.add(follower.read())
+assert recorder.done and recorder.progress().kept_ratio == 1
+writer.close(*recorder.active_ticks)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
 
 
-def test_three_quarters_of_the_available_memory_can_be_spared(tmp_path: Path) -> None:
-    assert memory.spare_bytes(machine(tmp_path, 4_000_000)) == 3_072_000_000
-
-
-@pytest.mark.parametrize("inside", [False, True], ids=["on the host", "in a container"])
-def test_the_limit_of_the_cgroup_counts_without_the_cache_that_the_kernel_can_drop(
-    tmp_path: Path, inside: bool
-) -> None:
-    folder = "sys/fs/cgroup/" + ("" if inside else "system.slice/pod7/")
-    files = {
-        f"{folder}memory.max": "1000000000\n",
-        f"{folder}memory.current": "500000000\n",
-        f"{folder}memory.stat": "anon 200000000\ninactive_file 100000000\n",
-    }
-    # in a container, the path may be that on the host
-    root = machine(tmp_path, 4_000_000, "0::/system.slice/pod7/app\n", **files)
-    assert memory.spare_bytes(root) == 450_000_000
-
-
-def test_the_limit_of_a_cgroup_of_version_1_counts(tmp_path: Path) -> None:
-    folder = "sys/fs/cgroup/memory/docker/7"
-    files = {
-        f"{folder}/memory.limit_in_bytes": "1000000000\n",
-        f"{folder}/memory.usage_in_bytes": "600000000\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        "sys/fs/cgroup/memory/memory.usage_in_bytes": "9000000000\n",
-    }
-    root = machine(tmp_path, 4_000_000, "4:memory:/docker/7\n1:cpu:/docker/8\n0::/\n", **files)
-    assert memory.spare_bytes(root) == 300_000_000
-
-
-def test_what_a_process_can_take_includes_all_cache_of_its_cgroup(tmp_path: Path) -> None:
-    folder = "sys/fs/cgroup/system.slice/pod7/"
-    files = {
-        f"{folder}memory.max": "1000000000\n",
-        f"{folder}memory.current": "900000000\n",
-        f"{folder}memory.stat": "anon 200000000\ninactive_file 100000000\nactive_file 50000000\nshmem 400000000\n",
-    }
-    assert memory.left_in_cgroups(machine(tmp_path, 4_000_000, "0::/system.slice/pod7\n", **files)) == 250_000_000
-    assert memory.left_in_cgroups(machine(tmp_path / "free", 4_000_000, "0::/\n")) is None
-
-
-def test_a_full_machine_spares_nothing_and_an_unknown_one_everything(tmp_path: Path) -> None:
-    assert memory.spare_bytes(machine(tmp_path / "full", 0)) == 0
-    assert memory.spare_bytes(tmp_path / "unknown") > 2**60
-
-
-def test_what_exceeds_the_bound_is_a_memory_error_and_the_bound_is_gone_afterwards(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(memory, "spare_bytes", lambda: 100_000_000)
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    with memory.bounded():
-        assert np.ones(50_000_000, np.uint8).all()
-        with pytest.raises(MemoryError):
-            np.ones(memory.LIBRARIES_BYTES + memory.THREAD_BYTES * CPUS + GIGABYTE, np.uint8)
-    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+@pytest.mark.real("process")
+def test_ten_minutes_at_a_millisecond_stay_under_150_megabytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    command = [sys.executable, "-c", RECORDER, str(path)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **ALLOCATOR})
+    assert child.returncode == 0, child.stderr
+    assert int(child.stdout) * 1024 < 150e6
+    assert sum(piece.ticks for piece in scan(path)) == 600_000

@@ -15,18 +15,17 @@ import pytest
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.stream.hub import Feed
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import Feed, describe_second
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.window import WindowHead
-from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.answers.samples import WindowHead
+from ibpulse.core.client.transport import NodeArray
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.core.recordings.from_ring import line_rates, read_pieces
 from ibpulse.core.ring import layout as at
-from ibpulse.core.statistics.span_statistics import find_lines
+from ibpulse.core.statistics.span import find_lines
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.run import PictureNode, choose_scale, take_run
 from ibpulse.workbench.reports.span import ReportOptions, choose_window

@@ -18,7 +18,7 @@ from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, ports_at_begin, read_pieces
-from ibpulse.core.statistics.node_statistics import line_rate
+from ibpulse.core.statistics.sums import line_rate
 from ibpulse.workbench.reports.comparison import assemble
 from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.reports.table import remarks
@@ -224,7 +224,7 @@ def test_a_rate_that_is_assumed_is_said_while_it_is(tmp_path: Path, caplog: pyte
     assert [each for each in caplog.messages if "never known" in each] == [text]
 
 
-def test_a_report_says_which_rates_it_assumes(tmp_path: Path) -> None:
+def test_a_report_names_assumed_rates(tmp_path: Path) -> None:
     run = run_of(record(story(tmp_path, down=NEVER), tmp_path / "a.parquet"))
     assert run.assumed_rates == (DOWN,)
     said = [remark for remark in remarks(assemble([run], ReportOptions())) if "never known" in remark]

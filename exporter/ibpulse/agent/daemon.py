@@ -19,20 +19,20 @@ import uvloop
 from ibpulse import __version__
 from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.recorder import WriteCapture
-from ibpulse.agent.node.current_snapshot import CurrentSnapshot
+from ibpulse.agent.node.node import CurrentSnapshot
 from ibpulse.agent.node.wiring import make_node
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.base import memory, owned_files
+from ibpulse.base import limits, owned_files
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import call_all
 from ibpulse.base.errors import RingError
-from ibpulse.base.open_files import require_open_files
-from ibpulse.base.own_command import own_command
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.host_names import HostCheck
-from ibpulse.core.http.server import plain, serve
+from ibpulse.base.installation import own_command
+from ibpulse.base.limits import require_open_files
+from ibpulse.core.http.access import HostCheck
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.web import WebCounts
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def run_daemon(settings: Settings) -> int:
     allowed = require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
     if allowed < OPEN_FILES:
         log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
-    memory.keep_freed()
+    limits.keep_freed()
     for name in LATE_IMPORTS:
         importlib.import_module(name)
     with (
@@ -256,8 +256,7 @@ class Daemon:
 
     async def _serve(self) -> None:
         address = self._settings.web.listen_address
-        tls = self._web_config.tls if self._web_config else plain
-        server = await serve(create_app(self.parts), address.host, address.port, tls=tls)
+        server = await serve(create_app(self.parts), address.host, address.port, web_config=self._web_config)
         self._announce(server.host, server.port)
         # what was built so far is never garbage: keep the collector from walking it
         gc.collect()
@@ -278,7 +277,7 @@ class Daemon:
             __version__,
             len(slots),
             " to ".join(every),
-            "https" if self._web_config and self._web_config.tls() else "http",
+            "https" if self._web_config and self._web_config.rules.tls else "http",
             shown,
             port,
         )

@@ -1,6 +1,6 @@
 """Recordings: samples of many ports over a time, as a value and as a file.
 
-recording   the value; neither pyarrow nor pydantic. recorded_jobs: its jobs
+recording   the value, with its events and jobs; neither pyarrow nor pydantic
 file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
 from_ring   samples and events of a ring
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ibpulse.base.late_names import late_names
+from ibpulse.base.installation import late_names
 from ibpulse.core.recordings.recording import RecordedPort, Recording, RecordingMeta, concatenate
 
 if TYPE_CHECKING:

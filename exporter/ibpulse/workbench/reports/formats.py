@@ -15,7 +15,7 @@ from ibpulse.base.document import Section, align_rows, wrap
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord
 from ibpulse.core.statistics.steps.phase import Phase
 from ibpulse.workbench.reports.comparison import Changes, Report, look_next, steps_json
 from ibpulse.workbench.reports.run import Run
@@ -223,11 +223,7 @@ class PagePicture:
 
 
 def render_page(report: Report, picture: PagePicture | None = None) -> str:
-    """The report as HTML, with a picture below the heading if there is one.
-
-    Raises:
-        RecordingError: jinja2 is not installed.
-    """
+    """The report as HTML, with a picture below the heading if there is one."""
     return document.render_page(
         ", ".join(report.names),
         TEMPLATE,
