@@ -58,9 +58,10 @@ def test_a_device_moved_to_another_namespace_leaves_the_others(exclusive: None, 
 def test_devices_of_another_namespace_are_read_from_sysfs(exclusive: None, machine: Machine) -> None:
     """Its /sys is that of the first namespace, as in a pod; netlink shows only the devices of its own."""
     doctor = f"env PYTHONPATH=/guest/hw_only {' '.join(UNPRIVILEGED)} ibpulse doctor --no-look --check resolution"
-    commands = f"unshare --net {doctor}", doctor
-    there, here = (
-        " ".join(machine.run(command, check=False, timeout_seconds=240).stdout.split()) for command in commands
-    )
-    assert "not read by netlink: the device belongs to another network namespace" in there
-    assert "read by netlink, which asks the device at each request" in here
+    said = {
+        "not read by netlink: the device belongs to another network namespace": f"unshare --net {doctor}",
+        "read by netlink, which asks the device at each request": doctor,
+    }
+    for text, command in said.items():
+        outcome = machine.run(command, check=False, timeout_seconds=240)
+        assert text in " ".join(outcome.stdout.split()), outcome
