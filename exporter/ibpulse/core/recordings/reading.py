@@ -7,6 +7,7 @@ million equal rows.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,6 +68,11 @@ def load(path: Path, first: int = 0, end: int | None = None) -> Recording:
     _check_memory(path, end - first, len(extent.meta.ports))
     with _as_recording_error(path):
         return concatenate(list(_cut(scan(path), first, end)))
+
+
+def scan_part(path: Path, first: int = 0, end: int | None = None) -> Iterator[Recording]:
+    """The samples from index `first` to before `end` of the recording in a file, as contiguous pieces."""
+    return _cut(scan(path), first, sys.maxsize if end is None else end)
 
 
 def _cut(pieces: Iterator[Recording], first: int, end: int) -> Iterator[Recording]:
