@@ -1,8 +1,8 @@
 """Measures how often the interval of a change between two runs covers the truth, with correlated steps.
 
-`python -m bench.step_change_coverage [--pairs N]` prints the table of docs/report.md. Steps follow an AR(1) process;
-both runs have the same mean, so the true change is 0. The columns for fixed blocks are plain percentiles of a circular
-block bootstrap, computed here without ibpulse.
+`python -m bench.step_change_coverage [--pairs N]` prints the table of docs/report-reference.md. Steps follow an AR(1)
+process; both runs have the same mean, so the true change is 0. The columns for fixed blocks are plain percentiles of a
+circular block bootstrap, computed here without ibpulse.
 """
 
 from __future__ import annotations

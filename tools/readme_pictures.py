@@ -1,9 +1,8 @@
-"""`python -m tools.readme_pictures docs/pictures`: the pictures that README.md has and no other page.
+"""`python -m tools.readme_pictures docs/pictures`: the picture that README.md has and no other page.
 
 `minute.png` shows one minute as scraped every 15 s and every 10 ms. The traffic is that of the simulated
 mixture-of-experts run with an idle rail, exact to the byte: the left half divides the bytes between two scrapes by
-15 s, as `rate()` does, and the right half those between two samples by 10 ms. `small-*.png` are the upper parts of
-other pictures.
+15 s, as `rate()` does, and the right half those between two samples by 10 ms.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from ibpulse.core.arrays import Floats
 from ibpulse.workbench.pictures.panels import (
@@ -40,15 +38,6 @@ CLOSE_UP = (20.0, 24.01)
 
 
 THEME = "light"
-SHOWN = {
-    "live": "live-dense-dark.png",
-    "fleet": "boards/fleet-dark-1440.png",
-    "incident": "heatmap-incident.png",
-    "runs": "heatmap-dense-moe.png",
-    "top": "top.png",
-}
-"""The pictures that the README shows small."""
-SMALL_WIDTH, SMALL_HEIGHT = 360, 203
 
 
 def bandwidth(interval_ns: int) -> Floats:
@@ -109,19 +98,9 @@ def _title(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontsize=LARGE - 1)
 
 
-def make_small(picture: Path, output: Path) -> None:
-    """The upper part of a picture, as wide as the README shows it."""
-    with Image.open(picture) as whole:
-        upper = whole.convert("RGB").crop((0, 0, whole.width, round(whole.width * SMALL_HEIGHT / SMALL_WIDTH)))
-        upper.resize((SMALL_WIDTH, SMALL_HEIGHT), Image.Resampling.LANCZOS).save(output, optimize=True)
-
-
 def main(words: Sequence[str]) -> int:
-    """Write the pictures into the directory that the one word names, which has the large ones."""
-    pictures = Path(words[0])
-    save_figure(draw(THEMES[THEME]), pictures / "minute.png", THEME)
-    for name, picture in SHOWN.items():
-        make_small(pictures / picture, pictures / f"small-{name}.png")
+    """Write the picture into the directory that the one word names."""
+    save_figure(draw(THEMES[THEME]), Path(words[0]) / "minute.png", THEME)
     return 0
 
 

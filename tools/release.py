@@ -28,8 +28,6 @@ ARCHIVES = {
 }
 """The files in each archive, by its name."""
 NOTES = "notes.md"
-ADDRESS = "https://HOST/OWNER/ibpulse"
-"""What README.md has instead of the address of the repository."""
 
 
 def files_of(patterns: Iterable[str]) -> list[Path]:
@@ -67,7 +65,6 @@ def absolute(text: str, repository: str, tag: str) -> str:
         kind = "raw" if found["mark"] else "blob"
         return f"{found['mark']}[{found['text']}]({repository}/{kind}/{tag}/{found['target']})"
 
-    text = text.replace(ADDRESS, repository)
     return re.sub(r"(?P<mark>!?)\[(?P<text>[^\]]*)\]\((?P<target>(?!https?://|#)[^)]+)\)", address, text)
 
 

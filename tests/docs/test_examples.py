@@ -20,7 +20,8 @@ from tests.datasets.test_from_nodes import served
 from tests.docs.pages import PAGES, ROOT, name
 from tests.web.rings import full_node
 
-RUN = ("docs/fleet.md", "docs/recording-format.md", "docs/captures.md")
+DATASET = ROOT / "docs/fleet-dataset.md"
+RUN = (name(DATASET), "docs/recording-format.md", "docs/captures.md")
 """The pages with examples that read files."""
 ASKS = "docs/api.md"
 """The page with examples that ask a daemon."""
@@ -81,7 +82,7 @@ def test_every_example_in_python_runs(page: str, here: Path, monkeypatch: pytest
 def test_the_answers_are_right(here: Path) -> None:
     """The late node is the first one of both measures, and the busiest tenth of a second is busy all the time."""
     with duckdb.connect() as database:
-        answers = [database.execute(statement).fetchall() for statement in statements(ROOT / "docs" / "fleet.md")]
+        answers = [database.execute(statement).fetchall() for statement in statements(DATASET)]
         by_capture = database.execute(statements(ROOT / "docs" / "recording-format.md")[0]).fetchall()
     _, own, against_peers, shares, at_once, bounds, missing = answers
     assert (own[0][0], own[0][2]) == ("gpu-3", pytest.approx(6, abs=0.2))

@@ -173,12 +173,6 @@ def test_an_event_of_a_device_concerns_its_ports(subject: str, asked: str, expec
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
 
 
-def test_the_table_of_kinds_is_that_of_the_program() -> None:
-    section = PAGE.partition("## Kinds")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \| (a port|a device|the node) \|$", section, re.MULTILINE)
-    assert [(kind, meaning) for kind, meaning, _ in rows] == list(KINDS.items())
-
-
 def test_the_file_is_described_as_it_is_written() -> None:
     assert f"are in the file `{NAME}` in" in PAGE
     assert f"\n{HEAD.decode()}{VERSION}\n" in PAGE

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ibpulse.workbench.models.catalogue import MODELS, NODES
-from ibpulse.workbench.models.inputs import KEYS
-from tests.docs.pages import ROOT
 
 PUBLISHED = {
     "llama-3.1-8b": (8.030e9, 8.030e9),
@@ -40,9 +38,3 @@ def test_usable_rates_of_nodes() -> None:
 def test_peak_operations_of_nodes() -> None:
     peaks = {name: node.operations_per_second / 1e12 for name, node in NODES.items()}
     assert peaks == {"dgx-a100": 312, "dgx-h100": 989, "h800": 989, "dgx-b200": 2250}
-
-
-def test_the_page_lists_every_input() -> None:
-    page = (ROOT / "docs/models.md").read_text()
-    for key in KEYS.values():
-        assert f"| `{key.name}` | {key.default or '-'} | {key.sentence.rstrip('.')} |" in page, key.name

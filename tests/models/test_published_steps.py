@@ -23,7 +23,7 @@ A100, H100 = 312e12, 989e12
 
 @dataclass(frozen=True, slots=True)
 class PublishedStep:
-    """A published job as a row of docs/models.md: its figures, the inputs of `ibpulse model`, and the step.
+    """A published job as a row of docs/model-formulas.md: its figures, the inputs of `ibpulse model`, and the step.
 
     `seconds` is None where no time of a step is published; `derived` is then the step that follows from other published
     figures, with 6 operations per parameter and token, 8 with recomputation.
@@ -296,13 +296,13 @@ def test_bytes_of_a_published_expert_parallel_job(more: dict[str, Any], low: flo
 
 
 def test_the_page_has_published_and_predicted_steps() -> None:
-    page = (ROOT / "docs/models.md").read_text()
+    page = (ROOT / "docs/model-formulas.md").read_text()
     for row in PUBLISHED:
         assert page_row(row) in page
 
 
 def page_row(row: PublishedStep) -> str:
-    """The row of docs/models.md; a time in brackets is not published itself."""
+    """The row of docs/model-formulas.md; a time in brackets is not published itself."""
     seconds, found = row.seconds or row.derived, step(row.texts).seconds
     assert seconds is not None
     errors = [f"{100 * (one / seconds - 1):+.1f}" for one in (found.low, found.high)]

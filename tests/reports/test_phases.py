@@ -32,7 +32,7 @@ from tests.reports.recordings import (
 
 GB = 1e9
 RAILS = 3
-DOCS = Path(__file__).parents[2] / "docs/report.md"
+DOCS = Path(__file__).parents[2] / "docs/report-reference.md"
 STORAGE = "mlx5_3:1"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.sampler.loop import REST_NS, CounterFile
+from ibpulse.agent.sampler.plan import PlannedPort
 from ibpulse.core.ring import layout as at
 
 SECOND = 1_000_000_000
@@ -18,7 +19,7 @@ SECOND = 1_000_000_000
 def counter(tmp_path: Path) -> Iterator[CounterFile]:
     path = tmp_path / "counter"
     path.write_text("9\n")
-    made = CounterFile((str(path),))
+    made = CounterFile(PlannedPort(0, "mlx5_0", (), ()), (str(path),))
     yield made
     made.close()
 
@@ -60,7 +61,8 @@ def test_the_file_of_another_device_is_not_read(tmp_path: Path) -> None:
     folder = tmp_path / "mlx5_0"
     folder.mkdir()
     (folder / "counter").write_text("9\n")
-    counter = CounterFile((str(folder / "counter"),), folder=str(folder), inode=folder.stat().st_ino)
+    planned = PlannedPort(0, "mlx5_0", (), (), folder=str(folder), inode=folder.stat().st_ino)
+    counter = CounterFile(planned, (str(folder / "counter"),))
     assert read(counter, SECOND) == 9
     counter.close()
     folder.rename(tmp_path / "mlx5_1")

@@ -129,7 +129,7 @@ def test_a_bad_port_does_not_hide_the_others(tree: Tree, ring: RingFile, answeri
 def test_a_read_that_fails_once_is_repeated_immediately(ring: RingFile, answering: PlannedPort) -> None:
     sampling = Sampling(ring, answering)
     sampling.sample(2)
-    held = sampling.loop._ports[answering].transmit.descriptors
+    held = sampling.loop._ports[answering].files[0].descriptors
     fast, held[0] = held[0], os.dup(held[0])
     os.close(fast)
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_a_port_that_fails_again_after_its_pause_stays_paused(tree: Tree, ring: 
     planned = tree.planned(ring, "mlx5_0")
     sampling = Sampling(ring, planned)
     sampling.sample(FAILURES_BEFORE_REST)
-    sampling.loop._ports[planned].transmit.rest_until_ns = 1
+    sampling.loop._ports[planned].files[0].rest_until_ns = 1
     sampling.sample()
     assert sampling.word(planned.slot, at.S_STATUS) == at.LEFT_ALONE
     assert sampling.word(planned.slot, at.S_ERRORS) == FAILURES_BEFORE_REST + 1
@@ -168,7 +168,7 @@ def test_a_port_whose_files_recover_is_read_and_reported(tree: Tree, ring: RingF
     sampling = Sampling(ring, planned)
     sampling.sample(FAILURES_BEFORE_REST)
     tree.write("mlx5_0", 44, 55)
-    sampling.loop._ports[planned].transmit.rest_until_ns = 1
+    sampling.loop._ports[planned].files[0].rest_until_ns = 1
     for _ in range(3):
         sampling.sample()
         assert sampling.last(planned.slot) == [44, 55]
@@ -278,7 +278,7 @@ def test_a_sum_is_unread_while_one_of_its_files_is_missing(tree: Tree, ring: Rin
     for _ in range(3):
         sampling.sample()
         assert sampling.last(answering.slot) == [at.ABSENT, 222]
-        sampling.loop._ports[planned].transmit.rest_until_ns = 0
+        sampling.loop._ports[planned].files[0].rest_until_ns = 0
     assert not any(target.endswith("port_xmit_data") for target in open_files(tree.root).values())
 
 
@@ -406,6 +406,6 @@ def test_ten_thousand_failing_ticks_leave_no_memory_behind(tree: Tree, ring: Rin
     sampling.sample(100)
     before = sys.getallocatedblocks()
     for _ in range(10_000):
-        sampling.loop._ports[planned].transmit.rest_until_ns = 0
+        sampling.loop._ports[planned].files[0].rest_until_ns = 0
         sampling.sample()
     assert sys.getallocatedblocks() - before < 300

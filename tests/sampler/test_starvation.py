@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.sampler import kernel
-from ibpulse.agent.sampler.starvation import Starvation
+from ibpulse.agent.sampler.adaptive import Starvation
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 

@@ -139,7 +139,7 @@ def test_a_late_wake_up_ends_it_without_a_sample(steady: Steady) -> None:
 
 def test_reads_that_take_longer_than_usual_end_it_after_the_tick(steady: Steady) -> None:
     """A read of 0.1 ms is no reason to doubt its value, but the next one may not follow too soon."""
-    gate = Gate(str(steady.loop.fast[0][-1].transmit.paths[0]).partition("/class")[0], ("port_xmit_data",))
+    gate = Gate(str(steady.loop.fast[0][-1].files[0].paths[0]).partition("/class")[0], ("port_xmit_data",))
     gate.delay_ns = 100_000
     steady.at_tick(20, lambda: steady.world.gates.update(mlx5_0=[gate]))
     assert steady.run() == 19

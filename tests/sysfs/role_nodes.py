@@ -1,4 +1,4 @@
-"""Nodes of which an experienced person can say what each port is for, with that answer. docs/topology.md lists them."""
+"""Nodes of which an experienced person can say what each port is for. docs/topology.md lists some of them."""
 
 from __future__ import annotations
 

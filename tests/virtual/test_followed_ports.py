@@ -110,3 +110,26 @@ def test_a_device_that_is_created_during_a_scan_did_not_appear_before(node: Node
     node.followed.take_scan(node.inventory.scan(), begun_ns)
     node.followed.note({}, ())
     assert_appeared(node, created_ns)
+
+
+def test_a_device_that_the_kernel_announces_is_dated_by_it(node: Node) -> None:
+    node.poll()
+    node.clock.sleep(0.5)
+    unchanged_ns = node.clock.time_ns()
+    created_ns = node.create("mlx5_1")
+    node.followed.hurry(unchanged_ns)
+    assert node.poll_until_outdated() < 0.1
+    node.scan()
+    assert_appeared(node, created_ns)
+    (event,) = node.appeared()
+    assert event.time_ns - event.uncertainty_ns == unchanged_ns
+
+
+def test_a_second_announcement_does_not_date_what_came_with_the_first(node: Node) -> None:
+    unchanged_ns = node.clock.time_ns()
+    created_ns = node.create("mlx5_1")
+    node.followed.hurry(unchanged_ns)
+    node.clock.sleep(0.1)
+    node.followed.hurry(node.clock.time_ns())
+    node.scan()
+    assert_appeared(node, created_ns)

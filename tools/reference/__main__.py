@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS, Setting
+from ibpulse.agent.sysfs import kinds, pcie
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions, setting_rows
+from ibpulse.core.events import event
 from ibpulse.workbench.simulate.faults import FAULTS
+from tools.grafana import recording_rules
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metric_pages import counters_markdown, metrics_markdown
-from tools.reference.overlap_rules_page import overlap_rules_markdown
 from tools.reference.packages_picture import packages_svg
+from tools.reference.workbench_pages import model_inputs_markdown, overlap_rules_markdown, report_rows_markdown
 
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
 _EXIT_CODES = """\
@@ -38,6 +41,18 @@ certain it is. [alerts.md](../alerts.md) lists severities, labels and the time u
   `kubectl exec` runs the program itself.
 - Commands marked *on the node* need a login there. `mlxlink`, `ibdiagnet`, `perfquery` and `py-spy` are no part of
   ibpulse."""
+
+_RECORDED = """\
+# Recorded series
+
+What `dashboards/rules/ibpulse-recording.yaml` records, by group. [scale.md](scale.md#recording-rules) has the cost of
+each group, [job-joins.md](job-joins.md#recording-rules) describes the series of jobs."""
+
+_KINDS = {
+    "Events": event.KINDS,
+    "Devices": kinds.KINDS,
+    "Verdicts on PCIe links": pcie.WORDS,
+}
 
 
 def configuration_markdown() -> str:
@@ -63,6 +78,38 @@ def runbooks_markdown() -> str:
     """docs/runbooks/README.md: the list of runbooks, from the alerts."""
     runbooks = "\n".join(f"- [{alert.name}]({alert.name}.md): {alert.summary}" for alert in ALERTS)
     return "\n\n".join([WRITTEN_BY, _RUNBOOKS, runbooks]) + "\n"
+
+
+def recorded_series_markdown() -> str:
+    """docs/recorded-series.md: every series of the recording rules, by group."""
+    tables = [
+        "\n".join(
+            [
+                f"## {name}\n",
+                "| series | meaning |",
+                "|---|---|",
+                *(f"| `{rule.record}` | {rule.text} |" for rule in group),
+            ]
+        )
+        for name, group in recording_rules.GROUPS.items()
+    ]
+    return "\n\n".join([WRITTEN_BY, _RECORDED, *tables]) + "\n"
+
+
+def kinds_markdown() -> str:
+    """docs/kinds.md: what the words of events, devices and PCIe links mean."""
+    sections = [
+        "\n".join(
+            [
+                f"## {title}\n",
+                "| word | meaning |",
+                "|---|---|",
+                *(f"| `{word}` | {text} |" for word, text in table.items()),
+            ]
+        )
+        for title, table in _KINDS.items()
+    ]
+    return "\n\n".join([WRITTEN_BY, "# Kinds of events and devices", *sections]) + "\n"
 
 
 def write(directory: Path) -> None:
@@ -147,10 +194,14 @@ Flags override environment variables, which override the file, which overrides t
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_markdown,
     "cli.md": cli_markdown,
-    "metrics.md": metrics_markdown,
-    "counters.md": counters_markdown,
+    "metrics.md": lambda: f"{WRITTEN_BY}\n\n{metrics_markdown()}",
+    "counters.md": lambda: f"{WRITTEN_BY}\n\n{counters_markdown()}",
     "doctor.md": doctor_markdown,
     "overlap-rules.md": lambda: overlap_rules_markdown(WRITTEN_BY),
+    "kinds.md": kinds_markdown,
+    "recorded-series.md": recorded_series_markdown,
+    "model-inputs.md": lambda: model_inputs_markdown(WRITTEN_BY),
+    "report-rows.md": lambda: report_rows_markdown(WRITTEN_BY),
     "runbooks/README.md": runbooks_markdown,
     "pictures/packages.svg": packages_svg,
 }

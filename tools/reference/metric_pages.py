@@ -470,9 +470,27 @@ _BYTES = """\
 ## Which files count bytes
 
 The samples come from the first row of this table that fits the driver of the port and whose files can all be read.
-Because the kernel caches `hw_counters/` for `lifespan`, ports that have their bytes there are sampled every 50 ms by
-default. Files whose names speak of bytes, but that are in no row, are not sampled, because ibpulse does not know what
-they include; `ibpulse doctor` names them.
+Files whose names speak of bytes, but that are in no row, are not sampled, because ibpulse does not know what they
+include; `ibpulse doctor` names them.
+
+There are two ways to the counters:
+
+- **Files** of `counters/` are computed by the device at every read.
+- **Netlink** for rows in `hw_counters/`. The kernel caches these files for `lifespan` and up to a jiffy more, so that
+  samples of 10 ms would show 0, 2x, 0, 2x. `RDMA_NLDEV_CMD_STAT_GET` asks the device for all of them at once, for any
+  user, also in a pod. ibpulse asks for each port with one message per sample; both directions are of the same instant,
+  and the error counters of the port come with such messages too.
+
+Where netlink is refused, the files of `hw_counters/` remain: such a port is sampled every 50 ms by default, and doctor
+says why. The usual reasons are a sandbox or a service that does not allow `AF_NETLINK` sockets, devices that belong to
+another network namespace (exclusive mode), and counters that do not fit into one reply (hfi1). Broadcom's `tx_bytes`
+change once a second either way, and stay with the files.
+
+**What it costs the device.** A fresh value is one or more commands of its firmware, except for soft-RoCE. The time of
+each reading is measured, and a port whose readings take long is sampled less often, as any slow one. A node with more
+than 16 such ports asks each of them less often from the start, every 20 ms for the 32 devices of the largest EFA
+instances. `ports.sources=netlink=rdmap*` asks these ports every `sampler.interval` all the same, and
+`ports.sources=sysfs=rdmap*` never asks. `ibpulse_port_sampling_interval_seconds` is the interval that is kept.
 
 The names were compared with the drivers of Linux 6.12 and 7.3, for ionic of 6.18, with AMD Pensando's firmware, and
 with the erdma driver that Alibaba publishes. hns, cxgb4 and rxe before Linux 7.2 count packets only; siw, qedr, usnic

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ibpulse.agent.config import Settings
 
 EVERY_SETTING = ("path", "sampler", "ring", "ports", "analysis", "slow", "topology", "jobs", "web", "capture", "log")
-PORTS = ("ports.include", "ports.exclude", "ports.roles")
+PORTS = ("ports.include", "ports.exclude", "ports.roles", "ports.sources")
 SAMPLING = ("path", "sampler.interval", "sampler.scheduler", "sampler.cpu", *PORTS, "topology", "slow.interval")
 """Settings read by a verb that samples this node itself."""
 GATEWAY_WEB = ("web.listen-address", "web.config.file", "web.hosts")

@@ -15,6 +15,9 @@ CAPTURE_ORIGINS = ("api", "alertmanager", *CAPTURE_RULES)
 
 COMPUTE, STORAGE, MANAGEMENT, UNKNOWN_ROLE = ROLES = ("compute", "storage", "management", "unknown")
 
+BYTE_WAYS = NETLINK, SYSFS = ("netlink", "sysfs")
+"""How byte counters of `hw_counters` are read."""
+
 JOB_SOURCES = ("file", "slurm-map", "slurm-cgroup", "kubernetes-cgroup")
 """Who names jobs; of two that name the same job, the earlier one decides what it holds."""
 JOB_BASES = ("all-gpus", "gpus", "devices", "alone")
@@ -47,6 +50,10 @@ class ByteSource:
 
     `scale` is bytes per count. `refresh_seconds` is the longest time for which the kernel or the device may return a
     cached value; 0 means that every read queries the device. `note` describes doubts about the source, or is empty.
+
+    With `netlink`, one message has the counters of these files instead, fresh at every request. Otherwise `refusal`
+    says why not, as the end of a sentence; it is empty where netlink is no way. Two samples are at least
+    `pause_seconds` apart, for the sake of the device.
     """
 
     name: str
@@ -55,6 +62,9 @@ class ByteSource:
     scale: int
     refresh_seconds: float = 0.0
     note: str = ""
+    netlink: bool = False
+    refusal: str = ""
+    pause_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ class Fault(NamedTuple):
 
 
 SAMPLER = "exporter/ibpulse/agent/sampler/"
+SYSFS = "exporter/ibpulse/agent/sysfs/"
 RING = "exporter/ibpulse/core/ring/"
 STATISTICS = "exporter/ibpulse/core/statistics/"
 AGGREGATOR = "exporter/ibpulse/agent/aggregator/"
@@ -44,6 +45,22 @@ PLANTED = (
         ("tests/sampler/test_steady_times.py",),
     ),
     Fault(
+        "steady-stale-reply",
+        SAMPLER + "steady.py",
+        "others if tick & 1 else messages",
+        "messages",
+        "after a reply that nobody took, a port shows its traffic a sample late, for ever",
+        ("tests/sampler/test_loop_messages.py",),
+    ),
+    Fault(
+        "netlink-renamed-device",
+        SYSFS + "netlink.py",
+        "if (reply.device, reply.device_index, reply.port) != (self._device, index, self._port):",
+        "if False:",
+        "a renamed device is sampled under its old name",
+        ("tests/sysfs/test_netlink.py", "tests/sampler/test_loop_messages.py"),
+    ),
+    Fault(
         "loop-another-device",
         SAMPLER + "loop.py",
         "if self._inode and self._folder.stat().st_ino != self._inode:",
@@ -53,7 +70,7 @@ PLANTED = (
     ),
     Fault(
         "starvation-late",
-        SAMPLER + "starvation.py",
+        SAMPLER + "adaptive.py",
         " - (now.late - before.late)",
         "",
         "a device is slow and keeps its interval, because the sampler wakes late",

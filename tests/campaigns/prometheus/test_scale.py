@@ -115,15 +115,3 @@ def test_the_page_says_what_each_group_reads() -> None:
 def test_no_group_reads_more_than_the_page_allows() -> None:
     assert max(groups(4).values()) * 4000 <= MAX_PER_GROUP
     assert f"{MAX_PER_GROUP:,}" in PAGE
-
-
-def recordings_table() -> str:
-    """The recordings about nodes and the fleet, as the page has them."""
-    lines = ["| series | meaning |", "|---|---|"]
-    for name in ("ibpulse-nodes", "ibpulse-days", "ibpulse-fleet", "ibpulse-boards"):
-        lines += [f"| `{rule.record}` | {rule.text} |" for rule in recording_rules.GROUPS[name]]
-    return "\n".join(lines) + "\n"
-
-
-def test_the_page_lists_every_recording_about_nodes_and_the_fleet() -> None:
-    assert recordings_table() in PAGE, "docs/scale.md: the table of recordings differs; it is:\n" + recordings_table()

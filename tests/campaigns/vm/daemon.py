@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.campaigns.vm.machine import Machine, Program
 
-WEB_PORT = 10055
+# Of the daemon that all tests share, and of another one beside it.
+WEB_PORT, OTHER_WEB_PORT = 10055, 10056
 # The machine's one emulated processor computes the traffic too: a sampler without precedence misses many ticks.
 MAY_USE_FIFO = ("prlimit", "--rtprio=10")
 # nobody, without capabilities and without a way to get any
@@ -25,11 +26,14 @@ HTTP_SECONDS = 120
 class Daemon:
     """A running daemon."""
 
-    def __init__(self, machine: Machine, options: Sequence[str]) -> None:
-        """Start it and wait until it is ready."""
-        self.machine = machine
+    def __init__(
+        self, machine: Machine, options: Sequence[str], port: int = WEB_PORT, within: Sequence[str] = ()
+    ) -> None:
+        """Start it on this port, by the command `within` if there is one, and wait until it is ready."""
+        self.machine, self.port = machine, port
+        serve = ["ibpulse", "serve", f"--web.listen-address=:{port}", *options]
         self.program: Program = machine.start(
-            [*MAY_USE_FIFO, *UNPRIVILEGED, "ibpulse", "serve", *options], "/tmp/ibpulse.log"
+            [*within, *MAY_USE_FIFO, *UNPRIVILEGED, *serve], f"/tmp/ibpulse-{port}.log"
         )
         machine.wait_until(self.is_ready, "ibpulse is ready", 90)
 
@@ -44,7 +48,7 @@ class Daemon:
 
     def fetch(self, path: str, **query: str) -> bytes:
         """Body of an answer."""
-        url = f"{self.machine.address(WEB_PORT)}{path}?{urllib.parse.urlencode(query)}"
+        url = f"{self.machine.address(self.port)}{path}?{urllib.parse.urlencode(query)}"
         try:
             with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as response:
                 body: bytes = response.read()

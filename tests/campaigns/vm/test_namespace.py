@@ -13,7 +13,7 @@ from tests.campaigns.vm.machine import Machine, Program
 
 pytestmark = [pytest.mark.timeout(600)]
 
-PORT = 10056
+PORT = 10057
 FETCH = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())"
 LOG = "/tmp/namespace.log"
 

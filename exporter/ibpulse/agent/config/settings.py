@@ -52,7 +52,7 @@ from ibpulse.core.defaults import (
     SCAN_INTERVAL_NS,
     TRAFFIC_WINDOW_NS,
 )
-from ibpulse.core.model import ROLES
+from ibpulse.core.model import BYTE_WAYS, ROLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,6 +217,7 @@ _PORT = matching(
 )
 PORTS = many(_PORT)
 ROLE_PORTS = lists_by_word("ROLE", _PORT, *ROLES)
+PORT_SOURCES = lists_by_word("SOURCE", _PORT, *BYTE_WAYS)
 NODES = many(
     matching(
         "NAME",
@@ -294,6 +295,13 @@ class PortSettings:
         "Ports by role (compute, storage, management or unknown), such as storage=mlx5_1,mlx5_7; see docs/topology.md "
         "for the roles of other ports.",
         shown="chosen automatically",
+    )
+    sources: dict[str, tuple[str, ...]] = setting(
+        PORT_SOURCES,
+        "",
+        "How counters in hw_counters are read, such as sysfs=rdmap*: by netlink, every sampler.interval on nodes "
+        "with many devices too, or from sysfs, less often; see docs/counters.md.",
+        shown="netlink where the kernel answers, less often on nodes with over 16 such ports",
     )
     expected_rails: int | None = setting(
         RAILS, "", "Number of rails this node should have, 0 to 256.", shown="the most rails ibpulse has evidence of"

@@ -308,6 +308,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
         yield passed(
             str(port.id),
             f"counts bytes in {_short(port.source.transmit)} and {_short(port.source.receive)}, "
+            f"{'read by netlink, ' if port.source.netlink else ''}"
             f"in units of {count_text(port.source.scale, 'byte')}; "
             f"it has {sentence_list(there) or 'no readable counter folder'}.",
         )

@@ -22,10 +22,10 @@ from ibpulse.agent.doctor.ports import FLAPS, REQUESTS
 from ibpulse.agent.doctor.samples import WHOLE_SECONDS
 from ibpulse.agent.doctor.tree import find_renamed, silent_devices
 from ibpulse.agent.sampler.loop import MAX_READ
-from ibpulse.agent.sampler.sampling_interval import BUSY_SHARE, stride_for
+from ibpulse.agent.sampler.sampling_interval import BUSY_SHARE, stride_of_source
 from ibpulse.agent.sysfs.byte_counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
 from ibpulse.base.text import count_text, errno_text, moment_text, names_text, rate_text, sentence_list, time_text
-from ibpulse.base.units import GRID_NS, format_duration
+from ibpulse.base.units import GRID_NS, SECOND_NS, format_duration
 from ibpulse.core.model import ByteSource, Port, PortId
 from ibpulse.core.statistics.rates import stands_still
 
@@ -127,6 +127,8 @@ def check_resolution(facts: Facts) -> Iterator[Finding]:
 def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Folders) -> Finding:
     one = sampling.ports.get(port.id) if sampling else None
     lifespan = f" (lifespan {folders.lifespan_ms} ms)" if folders.lifespan_ms is not None else ""
+    if port.source is not None and port.source.netlink:
+        return _judge_message(port.id, port.source, sampling, one)
     cached = port.source is not None and any(f"/{HW_COUNTERS}/" in path for path in port.source.transmit)
     if cached and port.source and _is_slow_device(port.source, folders):
         return _judge_slow_device(
@@ -135,6 +137,7 @@ def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Fold
     by_cache = (
         "Its byte counters are in hw_counters, which the kernel refreshes at most every "
         f"{time_text(port.source.refresh_seconds)}{lifespan}."
+        + (f" They are not read by netlink: {port.source.refusal}." if port.source.refusal else "")
         if cached and port.source
         else ""
     )
@@ -159,6 +162,29 @@ def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Fold
     if one.resolution_seconds is None:
         return passed(str(port.id), "carries too little traffic to measure how often its counters change.")
     return passed(str(port.id), f"has counters that change with every sample, each {time_text(planned)}.")
+
+
+def _judge_message(
+    port: PortId, source: ByteSource, sampling: SamplingResult | None, one: PortSamples | None
+) -> Finding:
+    """A port whose counters are asked for by netlink."""
+    how = "Its byte counters are in hw_counters, and are read by netlink, which asks the device at each request."
+    if sampling is None or one is None:
+        return passed(str(port), how)
+    planned = one.stride * sampling.interval_ns / SECOND_NS
+    cost = f" A reading takes {time_text(one.reads.p50)}, {time_text(one.reads.p99)} at p99." if one.reads else ""
+    changes = "" if one.resolution_seconds is None else f" They change every {time_text(one.resolution_seconds)}."
+    sentence = f"is sampled every {time_text(planned)}. {how}{cost}{changes}"
+    if one.resolution_seconds is not None and stands_still(one.resolution_seconds, planned):
+        return warned(
+            str(port),
+            sentence,
+            "Bursts shorter than that cannot be seen, and no finer statistics are computed for this port.",
+            ASK_FOR_FIRMWARE,
+        )
+    if source.pause_seconds * SECOND_NS > sampling.interval_ns:
+        sentence += " It is not asked more often, because this node has many such ports; ports.sources changes that."
+    return passed(str(port), sentence)
 
 
 def _is_slow_device(source: ByteSource, folders: Folders) -> bool:
@@ -326,7 +352,7 @@ def _find_lengthened(facts: Facts, sampling: SamplingResult) -> Iterator[Finding
     """Ports that the sampler reads less often than planned because their reads are slow."""
     for port in facts.fabric.ports:
         one = sampling.ports.get(port.id)
-        if one and port.source and one.stride > stride_for(port.source.refresh_seconds, sampling.interval_ns):
+        if one and port.source and one.stride > stride_of_source(port.source, sampling.interval_ns):
             yield warned(
                 str(port.id),
                 f"is sampled only every {time_text(one.stride * sampling.interval_ns / 1e9)}, as its reads are slow.",

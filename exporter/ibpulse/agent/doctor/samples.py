@@ -177,8 +177,8 @@ def _measure_reads(records: npt.NDArray[np.uint64]) -> Reads | None:
     if not len(records):
         return None
     stamps = records[:, at.R_BEFORE : at.R_AFTER + 1].astype(np.int64)
-    single = np.diff(stamps, axis=1).ravel() / SECOND_NS
-    both = (stamps[:, 2] - stamps[:, 0]) / SECOND_NS
+    single = np.abs(np.diff(stamps, axis=1)).ravel() / SECOND_NS
+    both = np.ptp(stamps, axis=1) / SECOND_NS
     p50, p99 = np.quantile(single, (0.5, 0.99))
     return Reads(len(single), float(p50), float(p99), float(single.max()), float(np.quantile(both, 0.99)))
 

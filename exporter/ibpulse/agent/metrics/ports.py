@@ -125,7 +125,8 @@ _PORT_ROWS = (
     ),
     SAMPLED.gauge(
         "ibpulse_port_sampling_interval_seconds",
-        "Time between two samples of the port. Longer than the sampler's interval for counters that the kernel caches.",
+        "Time between two samples of the port. Longer than the sampler's interval for slow devices, for counters that "
+        "the kernel caches, and for many devices that are asked by netlink.",
         lambda port: port.sampling_interval_seconds,
         "seconds",
     ),

@@ -23,6 +23,7 @@ from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.links import StatePoller
+from ibpulse.agent.sysfs.netlink import is_kernel_tree, open_monitor, read_port
 from ibpulse.agent.sysfs.overrides import read_overrides
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
@@ -50,14 +51,17 @@ def make_inventory(
     """
     ports = settings.ports
     overrides = read_overrides(settings.topology.file)
+    root = Path(settings.path.sysfs)
     return Inventory(
-        Path(settings.path.sysfs),
+        root,
         ports.include,
         ports.exclude,
         ports.roles,
         counters=counters,
         overrides=overrides,
         errors=errors,
+        ask=read_port if is_kernel_tree(root) else None,
+        sources=ports.sources,
     )
 
 
@@ -128,7 +132,8 @@ def make_node(
     inventory = make_inventory(settings, settings.slow.counters, errors)
     states = StatePoller(Path(settings.path.sysfs), errors=errors, clock=clock)
     options = supervisor_options(settings)
-    supervisor = Supervisor(ring, inventory, options, events, states, errors, clock, start_process)
+    monitor = open_monitor() if is_kernel_tree(Path(settings.path.sysfs)) else None
+    supervisor = Supervisor(ring, inventory, options, events, states, errors, clock, start_process, monitor)
     jobs = make_job_watch(settings, events, reader, errors, clock)
     recorder = FlightRecorder(reader, capture_options(settings), clock, events, errors, jobs, write_capture)
     return Node(

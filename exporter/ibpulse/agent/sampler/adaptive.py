@@ -5,21 +5,74 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.agent.sampler.plan import PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.sampling_interval import Cost, SamplingInterval, find_intervals
-from ibpulse.agent.sampler.starvation import Starvation
 from ibpulse.base.text import milliseconds
 from ibpulse.core.arrays import Floats
 from ibpulse.core.model import DeviceReads
 from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import read_planned, rows_by_stride
+
+# A lane is starved if its reads spent more than this fraction of their time waiting for the processor. On mlx5 a worker
+# of the kernel, which starves like the sampler, sends the command of each read, so their waits are about equal.
+STARVED_SHARE = 1 / 3
+
+
+class _Times(NamedTuple):
+    """Times of a sampler process since its start (ns): waiting for the processor, waking late, and reading."""
+
+    process: int
+    waited: int
+    late: int
+    reading: int
+
+
+class Starvation:
+    """Compares what each lane's process has waited with the time that its reads took, from one look to the next.
+
+    It tells a sampler that did not get the processor from a device that answers slowly: both make reads long and use no
+    CPU, but a read that waits for its device sleeps, and one that was preempted, or woken and not run, is in a queue of
+    the scheduler, which measures that time. Nothing is read in the hot loop.
+    """
+
+    def __init__(self, ring: RingFile) -> None:
+        self._ring = ring
+        self._last: dict[int, _Times] = {}
+
+    def look(self) -> frozenset[int]:
+        """The lanes whose reads waited for the processor since the last look."""
+        found = {lane: times for lane in range(at.LANE_COUNT) if (times := self._read(lane)) is not None}
+        starved = {lane for lane, times in found.items() if _is_starved(self._last.get(lane), times)}
+        self._last = found
+        return frozenset(starved)
+
+    def _read(self, lane: int) -> _Times | None:
+        begin, words = at.lane_at(lane), self._ring.words
+        process = words[begin + at.L_PID]
+        waited = kernel.runqueue_wait_ns(process) if process else None
+        if waited is None:
+            return None
+        late = words[begin + at.L_LATENESS_SUM_NS] + words[begin + at.L_OVERSLEPT_NS]
+        return _Times(process, waited, late, words[begin + at.L_DURATION_SUM_NS])
+
+
+def _is_starved(before: _Times | None, now: _Times) -> bool:
+    if before is None or before.process != now.process:
+        return False
+    # late wake-ups are waiting, too, but delay no read
+    in_reads = now.waited - before.waited - (now.late - before.late)
+    return in_reads > STARVED_SHARE * (now.reading - before.reading)
+
 
 # A read time only counts as lasting if it holds in each of this many parts of the span.
 PARTS = 3
@@ -74,11 +127,13 @@ def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last
     block = read_planned(reader, [port.slot for port in ports], stride, PARTS * samples, last_tick)
     present = block.present.reshape(len(ports), PARTS, samples)
     stamps = block.records[:, :, at.R_BEFORE : at.R_AFTER + 1].astype(np.float64)
-    reads = np.diff(stamps, axis=2).reshape(*present.shape, 2)
+    reads = np.abs(np.diff(stamps, axis=2)).reshape(*present.shape, 2)
+    # of a message both intervals are the same one
+    ticks = np.ptp(stamps, axis=2).reshape(present.shape)
     # lower than any measured value
     reads[~present] = -1.0
     count = np.count_nonzero(present, axis=2)
-    mean = np.where(present, reads.sum(axis=3), 0.0).sum(axis=2) / np.maximum(count, 1)
+    mean = np.where(present, ticks, 0.0).sum(axis=2) / np.maximum(count, 1)
     each = np.sort(reads.reshape(*present.shape[:2], -1), axis=2)
     parts = np.stack([_quantile(each, 2 * count, LONG_READ_QUANTILE), mean], axis=2)
     parts[count < MIN_SAMPLES] = np.nan

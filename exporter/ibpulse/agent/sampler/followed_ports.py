@@ -19,6 +19,8 @@ from ibpulse.core.ring.reader import RingReader
 NOTE_SECONDS = 1.0
 # after new readings, none come for about this long
 PAUSE_SECONDS = 0.8
+# A device that the kernel announces may still be listed for a moment, or not yet: so long after, listings are frequent.
+ANNOUNCED_SECONDS = 2.0
 # healthy links answer within milliseconds
 FIRST_READING_SECONDS = 0.25
 
@@ -42,7 +44,7 @@ class FollowedPorts:
         self._listed: tuple[frozenset[str], frozenset[PortId]] = (frozenset(), frozenset())
         self._listing: frozenset[str] = frozenset()
         self._listed_ns = self._scanned_ns = 0
-        self._noted_at = self._poll_at = 0.0
+        self._noted_at = self._poll_at = self._hurried_at = 0.0
         self._begun = False
 
     def begin_scan(self) -> int:
@@ -72,7 +74,10 @@ class FollowedPorts:
     def poll(self) -> bool:
         """Take new readings; whether `note` is due. Call it several times a second."""
         now, fresh = self._clock.monotonic(), False
-        if self._states is not None and now >= self._poll_at:
+        hurried = now - self._hurried_at < ANNOUNCED_SECONDS
+        if self._states is not None and (hurried or now >= self._poll_at):
+            if hurried:
+                self._states.list_devices()
             readings = self._states.poll()
             self._follow_listing(self._states)
             fresh, self._readings = readings is not self._readings, readings
@@ -82,6 +87,13 @@ class FollowedPorts:
             return False
         self._join()
         return True
+
+    def hurry(self, unchanged_ns: int) -> None:
+        """The kernel says that devices have come or gone, but not before the wall time `unchanged_ns`."""
+        now = self._clock.monotonic()
+        if not self.outdated and now - self._hurried_at > ANNOUNCED_SECONDS:
+            self._watch.confirm(unchanged_ns)
+        self._hurried_at = now
 
     def note(self, slots: Mapping[str, int], silent_devices: Collection[str]) -> None:
         """Record the changes since the last call; `slots` gives the slots of ports in the ring.

@@ -11,11 +11,14 @@ import math
 import os
 import struct
 import time
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sysfs.netlink import SHORT_SEQUENCES, Layout, Link, PortMessage, Socket, connect
 from ibpulse.base.clocks import Clock
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
@@ -34,58 +37,48 @@ REFUSED = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM, 
 VANISHED = frozenset({errno.ENODEV, errno.ENXIO, errno.ENOENT, errno.ESTALE})
 
 
+NOT_UNDERSTOOD = OSError(errno.EBADMSG, "not understood")
+
 Pread = Callable[[int, int, int], bytes]
 
 
-class CounterFile:
-    """The counter files of one direction of a port, with their handling of failures.
+class Source(ABC):
+    """What counters of a port are read from, with its handling of failures.
 
-    `folder` and `inode` are as in `PlannedPort`.
+    `planned` tells of which device; another one may have its name by now.
     """
 
-    def __init__(self, paths: tuple[str, ...], pread: Pread = os.pread, folder: str = "", inode: int = 0) -> None:
-        self.paths = paths
-        self._folder, self._inode = Path(folder), inode
-        self._pread = pread
-        self.descriptors: list[int] = []
+    def __init__(self, planned: PlannedPort) -> None:
+        self._folder, self._inode = Path(planned.folder), planned.inode
         self.failures = 0
         self.rest_until_ns = 0
         self.vanished = False
 
+    @abstractmethod
     def open(self) -> None:
-        """Open all files; raises OSError, also if another device has the name by now."""
-        self.close()
-        try:
-            for path in self.paths:
-                self.descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            # open files stay with their device through a renaming, so they are the right ones if they are now
-            if self._inode and self._folder.stat().st_ino != self._inode:
-                raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-        except OSError:
-            # with only some of the files open, a partial sum would pass for the counter
-            self.close()
-            raise
+        """Open it; raises OSError, also if another device has the name by now."""
 
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether it can be read at once."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Close the descriptors."""
-        while self.descriptors:
-            os.close(self.descriptors.pop())
+        """Close it."""
 
     def prepare(self, now_ns: int) -> None:
-        """Open the files unless they are open or paused, so that opening does not count towards the read time."""
-        if not self.descriptors and now_ns >= self.rest_until_ns:
+        """Open it unless it is open or paused, so that opening does not count towards the read time."""
+        if not self.is_open() and now_ns >= self.rest_until_ns:
             self.open()
 
-    def read(self, now_ns: int) -> int:
-        """The counter, or ABSENT while the files are paused or not open. Raises OSError or ValueError."""
-        if now_ns < self.rest_until_ns or not self.descriptors:
-            return at.ABSENT
-        value = sum(int(self._pread(descriptor, READ_BYTES, 0)) for descriptor in self.descriptors)
-        if not 0 <= value < at.ABSENT:
-            raise ValueError(value)
+    def rests(self, now_ns: int) -> bool:
+        """Whether it is paused or not open."""
+        return now_ns < self.rest_until_ns or not self.is_open()
+
+    def succeed(self) -> None:
+        """Record a read."""
         self.failures = self.rest_until_ns = 0
         self.vanished = False
-        return value
 
     def fail(self, number: int, now_ns: int) -> None:
         """Record a failed read: after several in a row, reads are paused, for a minute if they are refused."""
@@ -99,40 +92,161 @@ class CounterFile:
             rest = REST_NS if number in REFUSED else min(REST_NS, SECOND_NS << doublings)
             self.rest_until_ns = now_ns + rest
 
+    def _check_device(self) -> None:
+        # what was opened stays with its device through a renaming, so it is the right one if the name is its own now
+        if self._inode and self._folder.stat().st_ino != self._inode:
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+
+class CounterFile(Source):
+    """The counter files of one direction of a port."""
+
+    def __init__(self, planned: PlannedPort, paths: tuple[str, ...], pread: Pread = os.pread) -> None:
+        super().__init__(planned)
+        self.paths = paths
+        self._pread = pread
+        self.descriptors: list[int] = []
+
+    def open(self) -> None:
+        """Open all files. Raises OSError."""
+        self.close()
+        try:
+            for path in self.paths:
+                self.descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            self._check_device()
+        except OSError:
+            # with only some of the files open, a partial sum would pass for the counter
+            self.close()
+            raise
+
+    def is_open(self) -> bool:
+        """Whether the files are open."""
+        return bool(self.descriptors)
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
+    def read(self, now_ns: int) -> int:
+        """The counter, or ABSENT while the files are paused or not open. Raises OSError or ValueError."""
+        if self.rests(now_ns):
+            return at.ABSENT
+        value = sum(int(self._pread(descriptor, READ_BYTES, 0)) for descriptor in self.descriptors)
+        if not 0 <= value < at.ABSENT:
+            raise ValueError(value)
+        self.succeed()
+        return value
+
+
+class CounterMessage(Source):
+    """The counters of both directions of a port, which one message has.
+
+    `get_link` returns the connection that all messages share, or raises OSError.
+    """
+
+    def __init__(self, planned: PlannedPort, get_link: Callable[[], Link]) -> None:
+        super().__init__(planned)
+        self._get_link = get_link
+        self._link: Link | None = None
+        names = (tuple(Path(path).name for path in paths) for paths in (planned.transmit, planned.receive))
+        self.message = PortMessage(planned.device, planned.message, *names)
+
+    def open(self) -> None:
+        """Find the device's index. Raises OSError or ValueError."""
+        self.close()
+        link = self._get_link()
+        self.message.resolve(link)
+        self._check_device()
+        self._link = link
+
+    def is_open(self) -> bool:
+        """Whether the index is known."""
+        return self._link is not None
+
+    def close(self) -> None:
+        """Forget the index; the connection belongs to all ports."""
+        self._link = None
+
+    def ask(self, now_ns: int) -> bool:
+        """Let the kernel ask the device; false while that is paused. Raises OSError or ValueError."""
+        if self.rests(now_ns):
+            return False
+        assert self._link is not None
+        self.message.ask(self._link)
+        return True
+
+    def take(self) -> tuple[int, int]:
+        """Both counters as they were during the last `ask`. Raises OSError or ValueError."""
+        assert self._link is not None
+        values = self.message.take(self._link)
+        if max(values) >= at.ABSENT:
+            raise ValueError(values)
+        self.succeed()
+        return values
+
 
 class SampledPort:
     """A port of the plan: its two counters and the position of its records."""
 
-    def __init__(self, planned: PlannedPort, device_number: int, capacity: int, pread: Pread = os.pread) -> None:
+    def __init__(self, planned: PlannedPort, capacity: int, pread: Pread, get_link: Callable[[], Link]) -> None:
         self.planned = planned
-        self.device_number = device_number
+        self.device_number = 0
         self.slot_words = at.slot_at(planned.slot)
         self.record_bytes = at.records_at(planned.slot, capacity) * at.WORD
-        self.transmit = CounterFile(planned.transmit, pread, planned.folder, planned.inode)
-        self.receive = CounterFile(planned.receive, pread, planned.folder, planned.inode)
-        self.files = (self.transmit, self.receive)
+        self.files: tuple[CounterFile, ...] = ()
+        self.message: CounterMessage | None = None
+        if planned.message:
+            self.message = CounterMessage(planned, get_link)
+        else:
+            self.files = tuple(CounterFile(planned, paths, pread) for paths in (planned.transmit, planned.receive))
+        self.sources: tuple[Source, ...] = self.files or (self.message,)  # type: ignore[assignment]
         self.read_ns = 0
 
-    def is_whole(self) -> bool:
-        """Whether the fast path can read it: one open file per direction, none failing."""
-        return all(len(file.descriptors) == 1 and not file.failures for file in self.files)
+    def find_whole(self) -> tuple[int, ...] | Layout | None:
+        """What the fast path reads: an open file, or a place in the reply, per direction; None if one fails."""
+        if any(source.failures or not source.is_open() for source in self.sources):
+            return None
+        if self.message is None:
+            descriptors = tuple(descriptor for file in self.files for descriptor in file.descriptors)
+            return descriptors if len(descriptors) == len(self.files) else None
+        layout = self.message.message.layout
+        return layout if layout is not None and layout.is_pair else None
 
 
 # Number of the device, byte index of the slot's records, the descriptors to transmit and to receive, the port itself.
 FastEntry = tuple[int, int, int, int, SampledPort]
+# Number of the device, byte index of the slot's records, the request, the size of the reply, what unpacks it, its head
+# and the names of its counters, whether the first is received, the port itself.
+MessageEntry = tuple[
+    int, int, bytes, int, Callable[[bytearray], tuple[Any, ...]], bytes, bytes, bytes, bool, SampledPort
+]
 
 
 class Loop:
     """The ports of a plan, and a full tick over all of them; `steady` has the short one."""
 
-    def __init__(self, ring: RingFile, lane: int, clock: Clock = time, pread: Pread = os.pread) -> None:
+    def __init__(
+        self,
+        ring: RingFile,
+        lane: int,
+        clock: Clock = time,
+        pread: Pread = os.pread,
+        connect: Callable[[], Socket] = connect,
+    ) -> None:
         self.clock, self.pread = clock, pread
+        self._connect = connect
+        self.link: Link | None = None
+        """The connection for all ports that are read by netlink; None without one."""
         self._ring = ring
         self._lane = at.lane_at(lane)
         self._ports: dict[PlannedPort, SampledPort] = {}
         self.stride = 1
         self.fast: list[FastEntry] = []
         """The ports that are due at every tick and have one open file per direction, none failing, by device."""
+        self.messages: tuple[list[MessageEntry], list[MessageEntry]] = ([], [])
+        """The ports that are due at every tick and are read by netlink, with a counter per direction, none failing; for
+        even and for odd ticks, see `netlink.SHORT_SEQUENCES`."""
         self.slow: list[SampledPort] = []
         """The others that are due at every tick."""
         self.strided: list[SampledPort] = []
@@ -149,15 +263,25 @@ class Loop:
         """
         numbers = {device: number for number, device in enumerate(plan.devices(), 1)}
         for planned in self._ports.keys() - set(plan.ports):
-            for file in self._ports.pop(planned).files:
-                file.close()
+            for source in self._ports.pop(planned).sources:
+                source.close()
         for planned in plan.ports:
-            port = self._ports.setdefault(planned, SampledPort(planned, 0, self._ring.capacity, self.pread))
+            port = self._ports.setdefault(
+                planned, SampledPort(planned, self._ring.capacity, self.pread, self._get_link)
+            )
             port.device_number = numbers[planned.device]
-            for file in port.files:
-                if file.vanished:
+            for source in port.sources:
+                if source.vanished:
                     # a new plan means that the fabric changed: the device may have come back
-                    file.rest_until_ns = 0
+                    source.rest_until_ns = 0
+            if port.message is not None:
+                # its device may have another index
+                port.message.close()
+        if self.link is not None:
+            self.link.indices.clear()
+            if not any(port.message for port in self._ports.values()):
+                self.link.close()
+                self.link = None
         # ports are only due at multiples of this
         self.stride = math.gcd(*(planned.stride for planned in plan.ports)) or 1
         self._sort()
@@ -167,12 +291,27 @@ class Loop:
         ports = sorted(self._ports.values(), key=lambda port: (port.device_number, port.planned.slot))
         frequent = [port for port in ports if port.planned.stride == 1]
         self.strided = [port for port in ports if port.planned.stride > 1]
-        self.slow = [port for port in frequent if not port.is_whole()]
-        self.fast = [
-            (port.device_number, port.record_bytes, port.transmit.descriptors[0], port.receive.descriptors[0], port)
-            for port in frequent
-            if port.is_whole()
-        ]
+        self.fast, self.messages, self.slow = [], ([], []), []
+        for port in frequent:
+            whole, position = port.find_whole(), (port.device_number, port.record_bytes)
+            if isinstance(whole, Layout):
+                assert port.message is not None
+                form = whole.size, whole.unpack
+                for entries, sequence in zip(self.messages, SHORT_SEQUENCES, strict=True):
+                    request = port.message.message.with_sequence(sequence)
+                    known = whole.head(sequence), *whole.names, whole.is_swapped
+                    entries.append((*position, request, *form, *known, port))
+            elif whole:
+                transmit, receive = whole
+                self.fast.append((*position, transmit, receive, port))
+            else:
+                self.slow.append(port)
+
+    def _get_link(self) -> Link:
+        """The connection, made when it is first needed. Raises OSError."""
+        if self.link is None:
+            self.link = Link(self._connect)
+        return self.link
 
     def sample(self, tick: int, late_ns: int) -> int:
         """Read every port that is due at this tick, which started `late_ns` after its deadline.
@@ -183,7 +322,8 @@ class Loop:
         began = self.clock.monotonic_ns()
         words[lane + at.L_BEGUN] = tick
         words[lane + at.L_HEARTBEAT_NS] = began
-        frequent, strided = [*(entry[-1] for entry in self.fast), *self.slow], self.strided
+        fast = [*(entry[-1] for entry in self.fast), *(entry[-1] for entry in self.messages[0])]
+        frequent, strided = [*fast, *self.slow], self.strided
         read = self.read_ports(frequent, tick)
         ended = self.read_ports(strided, tick) if strided else read
         words[lane + at.L_DEVICE] = 0
@@ -202,9 +342,9 @@ class Loop:
             if tick % stride or (stride > 1 and self._is_too_soon(port, self.clock.monotonic_ns())):
                 continue
             words[self._lane + at.L_DEVICE] = port.device_number
-            whole = port.is_whole()
+            whole = port.find_whole()
             self._read_port(port, tick)
-            changed |= port.is_whole() != whole
+            changed |= port.find_whole() != whole
         if changed:
             self._sort()
         return self.clock.monotonic_ns()
@@ -221,14 +361,19 @@ class Loop:
 
     def _read_port(self, port: SampledPort, tick: int) -> None:
         """Read each direction by itself, so that one bad file does not hide the other."""
-        for file in port.files:
-            self._prepare_file(port, file)
-        before = self.clock.monotonic_ns()
-        transmit = self._read_file(port, port.transmit, before)
-        between = self.clock.monotonic_ns()
-        receive = self._read_file(port, port.receive, between)
-        after = port.read_ns = self.clock.monotonic_ns()
-        self._note_status(port, after)
+        for source in port.sources:
+            try:
+                source.prepare(self.clock.monotonic_ns())
+            except OSError as error:
+                self._fail(port, source, error)
+            except ValueError:
+                self._fail(port, source, NOT_UNDERSTOOD)
+        if port.message is None:
+            before, between, after, transmit, receive = self._read_files(port)
+        else:
+            before, between, after, transmit, receive = self._read_message(port, port.message)
+        port.read_ns = self.clock.monotonic_ns()
+        self._note_status(port, port.read_ns)
         if transmit == receive == at.ABSENT:
             return
         # the record keeps its timestamps even if a read took too long
@@ -237,12 +382,40 @@ class Loop:
         mark = tick | port.planned.stride << at.STRIDE_SHIFT
         self.pack(self.buffer, record, before, between, after, transmit, receive, mark)
 
+    def _read_files(self, port: SampledPort) -> tuple[int, int, int, int, int]:
+        """The instants before, between and after the reads, and the counters of each direction."""
+        sent, received = port.files
+        before = self.clock.monotonic_ns()
+        transmit = self._read_file(port, sent, before)
+        between = self.clock.monotonic_ns()
+        receive = self._read_file(port, received, between)
+        return before, between, self.clock.monotonic_ns(), transmit, receive
+
+    def _read_message(self, port: SampledPort, source: CounterMessage) -> tuple[int, int, int, int, int]:
+        """The same of a message: both counters were read between the first two instants, and the third is the first."""
+        before = between = self.clock.monotonic_ns()
+        values = at.ABSENT, at.ABSENT
+        try:
+            if source.ask(before):
+                between = self.clock.monotonic_ns()
+                values = source.take()
+        except OSError as error:
+            if error.errno == errno.EINVAL and source.failures == 0:
+                # the kernel's answer if no device has the index: find it before the next read
+                source.close()
+                self._get_link().indices.clear()
+            self._fail(port, source, error)
+        except ValueError:
+            self._fail(port, source, NOT_UNDERSTOOD)
+        return before, between, before, *values
+
     def doubt(self, port: SampledPort, instants: tuple[int, int, int], values: tuple[int, int]) -> tuple[int, int]:
         """Both counters, ABSENT for a read that took too long."""
         before, between, after = instants
         longest = port.planned.stride * self._longest_read_ns
         transmit = values[0] if between - before <= longest else at.ABSENT
-        receive = values[1] if after - between <= longest else at.ABSENT
+        # of a message, `after` is `before`
+        receive = values[1] if abs(after - between) <= longest else at.ABSENT
         if (transmit, receive) != values:
             self._ring.words[port.slot_words + at.S_UNCERTAIN] += 1
         return transmit, receive
@@ -250,18 +423,12 @@ class Loop:
     def _note_status(self, port: SampledPort, now_ns: int) -> None:
         """Update the status of the port; a few failures, not enough to pause a file, do not change it."""
         status = port.slot_words + at.S_STATUS
-        if any(file.vanished for file in port.files):
+        if any(source.vanished for source in port.sources):
             self._ring.words[status] = at.GONE
-        elif any(file.rest_until_ns > now_ns for file in port.files):
+        elif any(source.rest_until_ns > now_ns for source in port.sources):
             self._ring.words[status] = at.LEFT_ALONE
-        elif not any(file.failures for file in port.files):
+        elif not any(source.failures for source in port.sources):
             self._ring.words[status] = at.OK
-
-    def _prepare_file(self, port: SampledPort, file: CounterFile) -> None:
-        try:
-            file.prepare(self.clock.monotonic_ns())
-        except OSError as error:
-            self._fail(port, file, error)
 
     def _read_file(self, port: SampledPort, file: CounterFile, now_ns: int) -> int:
         try:
@@ -269,16 +436,17 @@ class Loop:
         except OSError as error:
             self._fail(port, file, error)
         except ValueError:
-            self._fail(port, file, OSError(errno.EBADMSG, "not a number"))
+            self._fail(port, file, NOT_UNDERSTOOD)
         return at.ABSENT
 
-    def _fail(self, port: SampledPort, file: CounterFile, error: OSError) -> None:
+    def _fail(self, port: SampledPort, source: Source, error: OSError) -> None:
         number = error.errno or errno.EIO
-        file.fail(number, self.clock.monotonic_ns())
+        source.fail(number, self.clock.monotonic_ns())
         words = self._ring.words
         words[port.slot_words + at.S_ERRORS] += 1
         words[port.slot_words + at.S_LAST_ERRNO] = number
-        if file.vanished:
+        # the scan finds out whether a port that netlink refuses has to be read from files
+        if source.vanished or (source is port.message and source.failures == FAILURES_BEFORE_REST):
             words[at.H_RESCAN] += 1
 
     def count_times(self, late_ns: Sequence[int], duration_ns: Sequence[int]) -> None:

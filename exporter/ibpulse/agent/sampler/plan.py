@@ -20,7 +20,8 @@ BLOCK_BYTES = 512
 class PlannedPort(NamedTuple):
     """One port: its slot in the ring, its device, the files to sum per direction, and the ticks between samples.
 
-    The files are those of the device only while its directory `folder` has this inode; 0 if that is unknown.
+    The files are those of the device only while its directory `folder` has this inode; 0 if that is unknown. If
+    `message` is not 0, their counters are asked for by netlink instead, at the port of this number.
     """
 
     slot: int
@@ -30,6 +31,7 @@ class PlannedPort(NamedTuple):
     stride: int = 1
     folder: str = ""
     inode: int = 0
+    message: int = 0
 
 
 class Plan(NamedTuple):

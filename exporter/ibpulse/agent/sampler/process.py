@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ibpulse.agent.sampler import kernel
@@ -21,6 +22,7 @@ from ibpulse.agent.sampler.deadlines import TickClock
 from ibpulse.agent.sampler.loop import Loop, Pread
 from ibpulse.agent.sampler.plan import STOP, Plan, plan_path, read_plan
 from ibpulse.agent.sampler.steady import sample_steadily
+from ibpulse.agent.sysfs.netlink import Socket, connect
 from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import IbpulseError, SamplerError
 from ibpulse.base.units import SECOND_NS
@@ -38,7 +40,14 @@ EXIT_ORPHAN, EXIT_CLOCK_STEP, EXIT_NO_RING = 3, 4, 5
 class SamplerProcess:
     """One run of the sampler on a lane of a ring."""
 
-    def __init__(self, ring: RingFile, lane: int, clock: Clock = time, pread: Pread = os.pread) -> None:
+    def __init__(
+        self,
+        ring: RingFile,
+        lane: int,
+        clock: Clock = time,
+        pread: Pread = os.pread,
+        connect: Callable[[], Socket] = connect,
+    ) -> None:
         self._ring = ring
         self._time = clock
         self._lane = lane
@@ -62,7 +71,7 @@ class SamplerProcess:
         self._overslept_before_ns = ring.words[self._words + at.L_OVERSLEPT_NS]
         if lane == MAIN_LANE and ring.last_shift() is None:
             ring.begin_segment(self._clock.tick + 1, self._clock.shift)
-        self._loop = Loop(ring, lane, clock, pread)
+        self._loop = Loop(ring, lane, clock, pread, connect)
         self._apply(plan)
 
     def _ask_kernel(self, plan: Plan) -> None:

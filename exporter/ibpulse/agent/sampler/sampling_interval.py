@@ -11,6 +11,7 @@ from functools import cache
 
 from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.base.units import SECOND_NS
+from ibpulse.core.model import ByteSource
 
 # Sampling three times slower than the refresh prevents aliasing with a cached counter.
 STRIDE_PER_REFRESH = 3
@@ -58,6 +59,12 @@ def stride_for(refresh_seconds: float, interval_ns: int) -> int:
     `sysfs.counters` notes that at the source.
     """
     return stride_above(STRIDE_PER_REFRESH * refresh_seconds * SECOND_NS / interval_ns, interval_ns)
+
+
+def stride_of_source(source: ByteSource, interval_ns: int) -> int:
+    """Ticks between two samples of a source, for its refresh interval and for the sake of its device."""
+    pause = stride_above(source.pause_seconds * SECOND_NS / interval_ns, interval_ns)
+    return max(stride_for(source.refresh_seconds, interval_ns), pause)
 
 
 def stride_above(ticks: float, interval_ns: int) -> int:

@@ -24,9 +24,11 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
     last tick, and so is what is returned.
 
     Per tick it reads the clocks four times; per fast port it reads the clock twice, two files, and stores one record.
+    A port that is read by netlink takes a message in place of the files; both its counters were read while it was sent.
     """
     words, buffer, pack = ring.words, loop.buffer, loop.pack
     fast, slow, strided = loop.fast, loop.slow, loop.strided
+    messages, others = loop.messages
     now, wall, sleep, pread = loop.clock.monotonic_ns, loop.clock.time_ns, loop.clock.sleep, loop.pread
     begin = at.lane_at(lane)
     wanted_at, heartbeat_at, device_at = begin + at.L_PLAN_WANTED, begin + at.L_HEARTBEAT_NS, begin + at.L_DEVICE
@@ -37,10 +39,13 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
     tick, began, offset, usual = clock.tick, clock.began_ns, clock.offset_ns, clock.usual_ns
     deadline = (tick - clock.shift) * interval - offset
     slot, mark, left = tick % capacity, tick | 1 << at.STRIDE_SHIFT, -tick % (SECOND_NS // interval)
+    link = loop.link
+    if link is not None:
+        send, receive_into, reply = link.send, link.receive, link.reply
     late_ns: list[int] = []
     duration_ns: list[int] = []
     # other lists of ports: one of them fails, or works again
-    while left and words[wanted_at] == plan and loop.fast is fast and (fast or slow):
+    while left and words[wanted_at] == plan and loop.fast is fast and (fast or messages or slow):
         took = read_ns - began
         drift = wall() - (instant := now()) - offset
         deadline += interval - drift
@@ -74,6 +79,26 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
                 before = after
             except (OSError, ValueError, struct.error):
                 before = loop.read_ports([port], tick)
+        if messages:
+            entries = others if tick & 1 else messages
+            for device, records, request, size, unpack, head, first, second, swapped, port in entries:
+                words[device_at] = device
+                try:
+                    send(request)
+                    between = now()
+                    if receive_into(reply) != size:
+                        raise ValueError
+                    begins, one, transmit, two, receive = unpack(reply)
+                    if begins != head or one != first or two != second:
+                        raise ValueError
+                    if swapped:
+                        transmit, receive = receive, transmit
+                    if between - before > longest:
+                        transmit, receive = loop.doubt(port, (before, between, before), (transmit, receive))
+                    pack(buffer, records + record, before, between, before, transmit, receive, mark)
+                    before = now()
+                except (OSError, ValueError, struct.error):
+                    before = loop.read_ports([port], tick)
         if slow:
             before = loop.read_ports(slow, tick)
         read_ns = before

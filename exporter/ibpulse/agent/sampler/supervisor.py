@@ -30,9 +30,10 @@ from ibpulse.agent.sampler.lane import (
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.quarantine import Quarantine, start_or_log
-from ibpulse.agent.sampler.sampling_interval import stride_for
+from ibpulse.agent.sampler.sampling_interval import stride_of_source
 from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.agent.sysfs.links import StatePoller
+from ibpulse.agent.sysfs.netlink import Monitor
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads, seconds_until_beat
 from ibpulse.base.errors import RingError
@@ -91,7 +92,7 @@ class Supervisor:
 
     Changes of the ports, of quarantine and of the wall clock go to `events`. `states` reads the state of the links more
     often than the inventory; without it, a change is noticed at the next scan. `errors` counts exceptions; none ends a
-    running supervisor.
+    running supervisor. `monitor` hears of devices that come and go; it is closed at the end.
     """
 
     def __init__(
@@ -104,7 +105,9 @@ class Supervisor:
         errors: InternalErrors | None = None,
         clock: Clock = time,
         start_process: StartProcess = start_sampler,
+        monitor: Monitor | None = None,
     ) -> None:
+        self._monitor, self._looked_ns = monitor, (0, 0)
         self._ring, self._inventory, self._options, self._clock = ring, inventory, options, clock
         self.slots: dict[str, int] = {}
         self.events = EventLog(interval_ns=ring.interval_ns) if events is None else events
@@ -157,11 +160,16 @@ class Supervisor:
 
     async def run(self) -> None:
         """Monitor the processes and follow the fabric until cancelled; then stop the processes."""
+        if self._monitor is not None:
+            asyncio.get_running_loop().add_reader(self._monitor.fileno(), self._hear)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
                 tasks.create_task(self._follow_fabric())
         finally:
+            if self._monitor is not None:
+                asyncio.get_running_loop().remove_reader(self._monitor.fileno())
+                self._monitor.close()
             self._stop()
 
     def health(self) -> SamplerHealth:
@@ -201,6 +209,21 @@ class Supervisor:
                 if self._gone_ports() and self._clock.monotonic() >= reopen_after:
                     self._replan(force=True)
                     reopen_after = self._clock.monotonic() + self._options.scan_seconds
+
+    def _hear(self) -> None:
+        """Scan at once when devices have come or gone."""
+        assert self._monitor is not None
+        with self._errors.boundary("fabric", "monitor"):
+            try:
+                heard = self._monitor.hear()
+            except OSError:
+                # it would be called again and again
+                asyncio.get_running_loop().remove_reader(self._monitor.fileno())
+                raise
+            if heard:
+                # had there been news when the event loop last looked but one, it would have been heard then
+                self._followed.hurry(self._looked_ns[0])
+                self._rescan_wanted.set()
 
     async def _scan(self) -> None:
         first, before, loop = not self._scanned, set(self.slots), asyncio.get_running_loop()
@@ -291,7 +314,7 @@ class Supervisor:
 
     def _stride_of_source(self, port: Port) -> int:
         assert port.source is not None
-        return stride_for(port.source.refresh_seconds, self._ring.interval_ns)
+        return stride_of_source(port.source, self._ring.interval_ns)
 
     def _plan_port(self, port: Port) -> PlannedPort:
         assert port.source is not None
@@ -309,7 +332,14 @@ class Supervisor:
             self._replaced.add(port.id.device)
             self._note_replaced(port, before, seen_ns)
         return PlannedPort(
-            slot, port.id.device, source.transmit, source.receive, stride, port.device.folder, port.device.inode
+            slot,
+            port.id.device,
+            source.transmit,
+            source.receive,
+            stride,
+            port.device.folder,
+            port.device.inode,
+            port.id.port if source.netlink else 0,
         )
 
     def _note_replaced(self, port: Port, before: DeviceIdentity, seen_ns: int) -> None:
@@ -352,6 +382,7 @@ class Supervisor:
         }
         check_at = 0.0
         while True:
+            self._looked_ns = self._looked_ns[1], self._clock.time_ns()
             self._stall, now = self._main.poll(), self._clock.monotonic()
             if now >= check_at or not self._main.moves or self._quarantine.devices:
                 check_at = now + CHECK_SECONDS

@@ -1,6 +1,8 @@
-"""Finds the files that count a port's bytes, using a table of known drivers.
+"""Finds what counts a port's bytes, using a table of known drivers: files, or the message with the same counters.
 
-Each file is read once when a port is new; from then on the sampler reads it.
+Each file is read once when a port is new; from then on the sampler reads it. Counters of `hw_counters` are asked for by
+netlink, because the files show them as they were up to `lifespan` ago; see `netlink`. Where that is refused, the files
+remain, and are read less often.
 
 Only files of `ports/<n>` are read. A pod's own sysfs has neither `counters` nor `hw_counters` there, and reading the
 device's own `hw_counters`, which it may still show, can crash some kernels.
@@ -15,12 +17,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from ibpulse.agent.sysfs.files import ReadFault, list_names, parse_count, read_text, read_value
 from ibpulse.base.text import sentence_list
 from ibpulse.base.units import WORD_BYTES
-from ibpulse.core.model import ByteSource
+from ibpulse.core.model import ByteSource, Port, PortId
 
 COUNTERS = "counters"
 HW_COUNTERS = "hw_counters"
@@ -43,6 +46,10 @@ BROADCOM = frozenset({"bnxt_en", "bnxt_re"})
 SOFT_ROCE = "rdma_rxe"
 EFA = "efa"
 BROADCOM_DMA_SECONDS = 1.0
+
+# A fresh value is one or more commands of the device's firmware, or of the host's. So many are asked of a node: that of
+# 16 ports every 10 ms, of the 32 EFA devices of the largest instances every 20 ms.
+MAX_COMMANDS_PER_SECOND = 1600
 
 # Why a port has no source although no read failed.
 NO_BYTES = "no file of this port counts bytes."
@@ -167,11 +174,16 @@ def _name_bytes(port_folder: str, driver: str) -> str:
     return f"its driver{f' {driver}' if driver else ''} names bytes in {shown}, but {UNKNOWN_BYTES}"
 
 
-def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:
+def may_ask(row: ByteCounterRow) -> bool:
+    """Whether netlink gives fresher counters than the files of the row."""
+    return row.folder == HW_COUNTERS and not row.device_refresh_seconds
+
+
+def build_source(row: ByteCounterRow, port_folder: str, netlink: bool = False, refusal: str = "") -> ByteSource:
     """The byte source of a row at `port_folder`, with the current refresh time of the kernel's cache."""
     folder = os.path.join(port_folder, row.folder)
     refresh_seconds = 0.0
-    if row.folder == HW_COUNTERS:
+    if row.folder == HW_COUNTERS and not netlink:
         refresh_seconds = read_lifespan_seconds(folder) + JIFFY_SECONDS
     seldom = SELDOM_NOTE.format(seconds=refresh_seconds) if refresh_seconds > SELDOM_SECONDS else ""
     return ByteSource(
@@ -181,7 +193,28 @@ def build_source(row: ByteCounterRow, port_folder: str) -> ByteSource:
         scale=row.scale,
         refresh_seconds=max(refresh_seconds, row.device_refresh_seconds),
         note=" ".join(filter(None, (row.note, seldom))),
+        netlink=netlink,
+        refusal=refusal,
     )
+
+
+def spare_devices(ports: Sequence[Port], patient: Collection[PortId]) -> list[Port]:
+    """The ports, of which those read by netlink are asked less often if the node has many; except for the `patient`.
+
+    Soft-RoCE has no device that could be kept busy.
+    """
+    spared = {
+        port.id
+        for port in ports
+        if port.source and port.source.netlink and port.identity.driver != SOFT_ROCE and port.id not in patient
+    }
+    pause_seconds = len(spared) / MAX_COMMANDS_PER_SECOND
+    return [
+        replace(port, source=replace(port.source, pause_seconds=pause_seconds))
+        if port.source and port.id in spared
+        else port
+        for port in ports
+    ]
 
 
 def read_lifespan_seconds(folder: str) -> float:

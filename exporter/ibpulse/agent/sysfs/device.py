@@ -14,15 +14,25 @@ instead). Only its first port is kept, because otherwise its traffic would count
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ibpulse.agent.sysfs.byte_counters import COUNTERS, HW_COUNTERS, SOFT_ROCE, ByteCounterRow, build_source, choose_row
+from ibpulse.agent.sysfs.byte_counters import (
+    COUNTERS,
+    HW_COUNTERS,
+    SOFT_ROCE,
+    ByteCounterRow,
+    build_source,
+    choose_row,
+    may_ask,
+)
 from ibpulse.agent.sysfs.error_counters import CounterReader, CounterSet
 from ibpulse.agent.sysfs.files import (
+    SHORTAGE,
     ReadFault,
     Text,
     is_utf8,
@@ -34,6 +44,7 @@ from ibpulse.agent.sysfs.files import (
     read_text,
     read_value,
 )
+from ibpulse.agent.sysfs.netlink import explain
 from ibpulse.agent.sysfs.pcie import find_function_folder
 from ibpulse.agent.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
 from ibpulse.core.model import MAX_PORT_NUMBER, DeviceIdentity, Port, PortId, PortIdentity, PortReadings
@@ -47,6 +58,14 @@ QUICK_RETRIES = 3
 ACTIVE = "4"
 # a node GUID has 19 characters; together with an inode, both fit into a slot of the ring
 MAX_GUID, MAX_FUNCTION = 32, 40
+
+
+Ask = Callable[[str, int], dict[str, int]]
+"""All `hw_counters` of a port by name, by netlink, as `netlink.read_port`; raises OSError."""
+
+
+def ask_nothing(_: PortId) -> None:
+    """The `Ask` of ports that netlink does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +157,7 @@ class PortReader:
     """Reads one port of one device, and caches everything that rarely changes.
 
     A changed inode of a counter folder means a new port with the same name. `counters` reads the port's error counters;
-    None before the first read.
+    None before the first read. With `ask`, counters of `hw_counters` are asked for by netlink where that works.
     """
 
     def __init__(
@@ -148,8 +167,13 @@ class PortReader:
         port_id: PortId,
         facts: DeviceFacts,
         counter_set: CounterSet = "none",
+        ask: Ask | None = None,
     ) -> None:
         self.counters: CounterReader | None = None
+        self._ask = ask
+        # what netlink said last and in the view: empty if it answered, None if it was not asked
+        self._refusal: str | None = None
+        self._shown: str | None = None
         self._counter_set = counter_set
         self._id = port_id
         self._facts = facts
@@ -179,16 +203,37 @@ class PortReader:
         if state.fault is ReadFault.MISSING:
             return None
         seen = (state.text, read_text(self._first_ndev).text if self._link_layer == ETHERNET else "")
-        retries = 0 < self._failures <= QUICK_RETRIES
+        retries = 0 < self._failures <= QUICK_RETRIES or self._refusal != self._shown
         if self._view is None or seen != self._seen or retries or scan - self._refreshed_at >= REFRESH_SCANS:
             self._view = self._refresh(state, incarnation)
             self._seen, self._refreshed_at = seen, scan
         return self._view
 
+    def read_counters(self) -> PortReadings | None:
+        """The error counters, None before the first `read`; a message that has the bytes has them too."""
+        return self.counters.read(self._ask_counters()) if self.counters is not None else None
+
+    def _ask_counters(self) -> Mapping[str, int]:
+        """All `hw_counters` by netlink; none if they are not asked for, or `_refusal` says why."""
+        if self._ask is None or self._row is None or not may_ask(self._row):
+            return {}
+        self._refusal = ""
+        try:
+            found = self._ask(self._id.device, self._id.port)
+            if not found.keys() >= {*self._row.transmit, *self._row.receive}:
+                raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
+        except OSError as error:
+            if error.errno in SHORTAGE:
+                raise
+            self._refusal = explain(error)
+            return {}
+        return found
+
     def _start_anew(self, incarnation: tuple[int | None, int | None]) -> None:
         self._incarnation = incarnation
         self._view = None
         self._row = None
+        self._refusal = None
         self._failures = 0
         self._link_layer = read_value(self._folder, "link_layer")
         self._rate_text = ""
@@ -213,6 +258,9 @@ class PortReader:
         if self._row is None:
             self._row, problem = choose_row(self._folder, self._facts.identity.driver)
             problems += filter(None, [problem])
+        if self._refusal is None:
+            self._ask_counters()
+        self._shown = self._refusal
         rate: float | None = None
         remarks: tuple[str, ...] = ()
         if active:
@@ -229,7 +277,9 @@ class PortReader:
             active=active,
             state=word,
             rate_bytes_per_second=rate,
-            source=build_source(self._row, self._folder) if self._row else None,
+            source=build_source(self._row, self._folder, self._refusal == "", self._refusal or "")
+            if self._row
+            else None,
             problem=" ".join(problems),
         )
         return PortView(port, folders[0] is not None, folders[1] is not None, remarks, bond)
@@ -275,12 +325,13 @@ class Selection:
 
     def admits_port(self, port: PortId) -> bool:
         """Whether the port is read."""
-        if _match_any(self.exclude, port):
+        if match_any(self.exclude, port):
             return False
-        return not self.include or _match_any(self.include, port)
+        return not self.include or match_any(self.include, port)
 
 
-def _match_any(patterns: Sequence[str], port: PortId) -> bool:
+def match_any(patterns: Sequence[str], port: PortId) -> bool:
+    """Whether one of the patterns matches the port."""
     return any(match_port(pattern, port) for pattern in patterns)
 
 
@@ -314,11 +365,22 @@ class DeviceCounters:
 
 
 class DeviceReader:
-    """Reads one device repeatedly; caches everything that cannot change while its directory exists."""
+    """Reads one device repeatedly; caches everything that cannot change while its directory exists.
 
-    def __init__(self, sysfs: str, name: str, selection: Selection, counter_set: CounterSet = "none") -> None:
+    `ask_for` is the `Ask` of each port, or None.
+    """
+
+    def __init__(
+        self,
+        sysfs: str,
+        name: str,
+        selection: Selection,
+        counter_set: CounterSet = "none",
+        ask_for: Callable[[PortId], Ask | None] = ask_nothing,
+    ) -> None:
         self._name = name
         self._counter_set = counter_set
+        self._ask_for = ask_for
         self._selection = selection
         self._net_folder = os.path.join(sysfs, "class", "net")
         self._folder = os.path.join(sysfs, "class", "infiniband", name)
@@ -348,9 +410,7 @@ class DeviceReader:
             )
         numbers = [number for number in kept if number <= MAX_PORT_NUMBER]
         self._ports = {
-            number: self._ports.get(number)
-            or PortReader(self._net_folder, self._folder, PortId(self._name, number), self._facts, self._counter_set)
-            for number in numbers
+            number: self._ports.get(number) or self._make_port(PortId(self._name, number)) for number in numbers
         }
         views = (reader.read(scan) for reader in self._ports.values())
         ports = tuple(view for view in views if view)
@@ -359,9 +419,10 @@ class DeviceReader:
 
     def read_counters(self) -> DeviceCounters:
         """The error counters of the ports that the last `read` found."""
-        readers = [reader.counters for reader in self._ports.values() if reader.counters is not None]
-        ports = tuple(reader.read() for reader in readers)
-        remarks = tuple(
-            (str(port.port), reader.remark) for port, reader in zip(ports, readers, strict=True) if reader.remark
-        )
-        return DeviceCounters(ports, remarks)
+        read = [(reader.read_counters(), reader.counters) for reader in self._ports.values()]
+        known = [(port, counters) for port, counters in read if port is not None and counters is not None]
+        remarks = tuple((str(port.port), counters.remark) for port, counters in known if counters.remark)
+        return DeviceCounters(tuple(port for port, _ in known), remarks)
+
+    def _make_port(self, port: PortId) -> PortReader:
+        return PortReader(self._net_folder, self._folder, port, self._facts, self._counter_set, self._ask_for(port))

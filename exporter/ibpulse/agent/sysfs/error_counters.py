@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from ibpulse.agent.sysfs.byte_counters import BROADCOM, COUNTERS, EFA, HW_COUNTERS, SOFT_ROCE
-from ibpulse.agent.sysfs.files import ReadFault, Text, list_names, parse_count, read_text
+from ibpulse.agent.sysfs.files import ALL_ONES, ReadFault, Text, list_names, parse_count, read_text
 from ibpulse.agent.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.base.units import SECOND_NS, WORD_BYTES
 from ibpulse.core.model import CounterReading, PortId, PortReadings
@@ -50,6 +50,7 @@ TRIES = 3
 FIRST_PAUSE_NS = 60 * SECOND_NS
 MAX_PAUSE_NS = 600 * SECOND_NS
 SLOW_READ_NS = SECOND_NS
+NO_MESSAGE: Mapping[str, int] = {}
 
 
 def counter_name(stem: str) -> str:
@@ -314,6 +315,13 @@ class _Trouble:
     again_ns: int = 0
 
 
+def _take(wanted: Wanted, count: int, taken_ns: int) -> list[CounterReading]:
+    """The reading of a counter; none of one that is read only for its side effect."""
+    if not wanted.name:
+        return []
+    return [CounterReading(wanted.name, wanted.file, count * wanted.scale, taken_ns, count == wanted.full)]
+
+
 class CounterReader:
     """Reads the chosen counters of the port at `folder`; the first read lists the files.
 
@@ -343,12 +351,19 @@ class CounterReader:
         self._wanted: tuple[Wanted, ...] | None = None
         self._troubles: dict[str, _Trouble] = {}
 
-    def read(self) -> PortReadings:
-        """The counters that can be read now; none if the device has disappeared."""
+    def read(self, message: Mapping[str, int] = NO_MESSAGE) -> PortReadings:
+        """The counters that can be read now; none if the device has disappeared.
+
+        `message` has the counters of `hw_counters` that were just asked for, so that their files need not be read.
+        """
+        message_ns = self._clock() if message else 0
         if self._wanted is None:
             self._wanted = self._choose()
         readings: list[CounterReading] = []
         for wanted in self._wanted:
+            if wanted.folder == HW_COUNTERS and (asked := message.get(wanted.file, ALL_ONES)) < ALL_ONES:
+                readings += _take(wanted, asked, message_ns)
+                continue
             path = os.path.join(self._folders[wanted.folder], wanted.file)
             before = self._clock()
             trouble = self._troubles.get(path)
@@ -366,9 +381,7 @@ class CounterReader:
                 self._note_trouble(path, wanted, text, after)
             else:
                 self._troubles.pop(path, None)
-                if wanted.name:
-                    value, taken_ns = count * wanted.scale, (before + after) // 2
-                    readings.append(CounterReading(wanted.name, wanted.file, value, taken_ns, count == wanted.full))
+                readings += _take(wanted, count, (before + after) // 2)
             if after - before > SLOW_READ_NS:
                 break
         if not any(trouble.times >= TRIES for trouble in self._troubles.values()):

@@ -6,6 +6,7 @@ the status of its own device. The files of GPUs cannot hang.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ibpulse.agent.sysfs import kinds
-from ibpulse.agent.sysfs.device import DeviceCounters, DeviceReader, DeviceView, Selection, find_name_fault
+from ibpulse.agent.sysfs.byte_counters import spare_devices
+from ibpulse.agent.sysfs.device import (
+    Ask,
+    DeviceCounters,
+    DeviceReader,
+    DeviceView,
+    Selection,
+    find_name_fault,
+    match_any,
+)
 from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.agent.sysfs.expected_rails import RailFunctions
 from ibpulse.agent.sysfs.files import SHORTAGE, list_names, read_value
@@ -24,7 +34,19 @@ from ibpulse.agent.sysfs.roles import SLOW_TWIN, RoleRule, find_slow_twins
 from ibpulse.base.deadline import RepeatedRead, RepeatedReads, join_all
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import NAMED_SUBJECTS, count_text, first_names, group_remarks, natural_key
-from ibpulse.core.model import COMPUTE, DeviceIdentity, DevicePlace, Fabric, Gpu, PcieLink, Port, PortId, Topology
+from ibpulse.core.model import (
+    COMPUTE,
+    NETLINK,
+    SYSFS,
+    DeviceIdentity,
+    DevicePlace,
+    Fabric,
+    Gpu,
+    PcieLink,
+    Port,
+    PortId,
+    Topology,
+)
 
 FRESH_SCANS = 3
 # scans between two reads of the PCIe files: a minute at the default scan interval, and at least ten seconds
@@ -81,7 +103,9 @@ class Inventory:
 
     `include` and `exclude` are patterns as in `device`; no file of an excluded device is ever opened. `roles` lists
     patterns too, by role; other ports get their roles automatically. `counters` selects the error counters. `overrides`
-    replace the location of single devices. `errors` counts unexpected exceptions. Not thread-safe.
+    replace the location of single devices. `errors` counts unexpected exceptions. `ask` asks the kernel for counters by
+    netlink, where the tree is the kernel's own; `sources` lists patterns by the way in which their counters are read.
+    Not thread-safe.
     """
 
     def __init__(
@@ -94,7 +118,10 @@ class Inventory:
         counters: CounterSet = "none",
         overrides: Mapping[str, Override] | None = None,
         errors: InternalErrors | None = None,
+        ask: Ask | None = None,
+        sources: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
+        self._ask, self._sources = ask, sources or {}
         self._errors = errors or InternalErrors()
         self._sysfs = os.path.abspath(root)
         self._class_folder = os.path.join(self._sysfs, "class", "infiniband")
@@ -162,7 +189,11 @@ class Inventory:
         return replace(fabric, notices=(*refused, *fabric.notices)) if refused else fabric
 
     def _make_device_read(self, name: str) -> _DeviceRead:
-        return _DeviceRead(name, DeviceReader(self._sysfs, name, self._selection, self._counters), self._errors)
+        reader = DeviceReader(self._sysfs, name, self._selection, self._counters, self._ask_for)
+        return _DeviceRead(name, reader, self._errors)
+
+    def _ask_for(self, port: PortId) -> Ask | None:
+        return _refuse if self._ask and match_any(self._sources.get(SYSFS, ()), port) else self._ask
 
     def _make_path_read(self, name: str) -> _PathRead:
         return _PathRead(name, os.path.join(self._class_folder, name), self._errors)
@@ -174,6 +205,8 @@ class Inventory:
         identities = identify_devices(views)
         port_views = [port_view for view in shown for port_view in view.ports]
         found = [placed[each.port.id] for each in port_views]
+        patient = [port.id for port in found if match_any(self._sources.get(NETLINK, ()), port.id)]
+        found = spare_devices(found, patient)
         ports, role_remarks = self._roles.assign(
             [replace(port, device=identities[port.id.device]) for port in found], topology
         )
@@ -238,6 +271,10 @@ class Inventory:
             self._paths.read_again(view.name)
             path = None
         return path or DevicePath(view.function, ""), not read.answered
+
+
+def _refuse(_device: str, _port: int) -> dict[str, int]:
+    raise OSError(errno.ECANCELED, "ports.sources chooses sysfs")
 
 
 class _DeviceRead(RepeatedRead[DeviceView]):

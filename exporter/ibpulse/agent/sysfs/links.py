@@ -258,13 +258,14 @@ class StatePoller:
 
     def _begin_round(self) -> None:
         with self._errors.boundary("fabric", "listing"):
-            self._list_devices()
+            self.list_devices()
         idle = [device for device in self._devices.values() if not device.is_busy_since(math.inf)]
         if idle:
             self._worker = self._worker or _Worker()
             self._worker.begin(idle)
 
-    def _list_devices(self) -> None:
+    def list_devices(self) -> None:
+        """List all devices now, and not only at the beginning of the next round."""
         begun_ns = self._clock.time_ns()
         try:
             # the directory belongs to no device, so this cannot hang

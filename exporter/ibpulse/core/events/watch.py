@@ -191,6 +191,10 @@ class PortWatch:
             for kept in (self._ports, self._problems, self._seen_ns, self._since, self._totals):
                 kept.pop(name, None)
 
+    def confirm(self, listed_ns: int) -> None:
+        """The node's ports were also those of the last call at this wall time."""
+        self._listed_ns = max(self._listed_ns, listed_ns)
+
     def known_ports(self) -> tuple[KnownPort, ...]:
         """The ports that exist, and those that disappeared within the history, in natural order."""
         found = []

@@ -12,7 +12,9 @@ the tick, is wall time in intervals. A step of the wall clock begins a new segme
 but ticks stay continuous.
 
 One record is `before, between, after, transmit, receive, tick`: the monotonic clock (ns) before the first read,
-between the two and after the second, and the raw counters. `ABSENT` marks a counter that was not read.
+between the two and after the second, and the raw counters. `ABSENT` marks a counter that was not read. If one message
+had both counters, they were read between `before` and `between`, and `after` is `before`: so each counter lies in the
+middle of two neighbouring instants either way.
 The upper bits of the last word hold the stride at which the port was sampled, because the stride may change over time.
 A record with a different tick than expected is missing data. A writer first stores the tick in its lane's `L_BEGUN`;
 then it zeroes each record, fills it, and writes the record's tick last. A reader that copies records and reads

@@ -45,7 +45,7 @@ class Block:
 
     def uncertainty_ns(self) -> npt.NDArray[np.int64]:
         """Half the duration of each read, i.e. the maximum error of `time_ns`: int64 (ports, 2, ticks)."""
-        return np.ascontiguousarray((np.diff(self.stamps(), axis=2) >> 1).transpose(0, 2, 1))
+        return np.ascontiguousarray((np.abs(np.diff(self.stamps(), axis=2)) >> 1).transpose(0, 2, 1))
 
     def counters(self) -> npt.NDArray[np.uint64]:
         """Raw counters, transmit then receive: uint64 (ports, 2, ticks)."""

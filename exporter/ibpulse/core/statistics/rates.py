@@ -197,9 +197,10 @@ def increase(
 class Timing:
     """What `rates` needs to judge them.
 
-    `stamps` (ports, ticks, 3) are the monotonic ns before, between and after the two reads, `lines` the line rates of
-    the ports, and `first_tick` the tick of the first column. Unless `exact`, uncertainties are only computed where some
-    are above 1 %. Ticks are `interval_ns` apart; with 0, no sample is short.
+    `stamps` (ports, ticks, 3) are the monotonic ns before, between and after the two reads, the third equal to the
+    first if both counters were read at once; `lines` are the line rates of the ports, and `first_tick` the tick of the
+    first column. Unless `exact`, uncertainties are only computed where some are above 1 %. Ticks are `interval_ns`
+    apart; with 0, no sample is short.
     """
 
     stamps: npt.NDArray[np.int64]
@@ -216,11 +217,11 @@ class Timing:
 
     def widths_ns(self) -> npt.NDArray[np.int64]:
         """Duration of each read: (ports, 2, ticks)."""
-        return np.ascontiguousarray(np.diff(self.stamps, axis=2).transpose(0, 2, 1))
+        return np.ascontiguousarray(np.abs(np.diff(self.stamps, axis=2)).transpose(0, 2, 1))
 
     def certain(self, elapsed_ns: npt.NDArray[np.int64], nominal_ns: int) -> bool:
         """Whether every rate over these times, which should be `nominal_ns`, is clearly certain to 1 %."""
-        longest = int((self.stamps[:, :, 2] - self.stamps[:, :, 0]).max(initial=0))
+        longest = int((self.stamps[:, :, 1:].max(axis=2) - self.stamps[:, :, 0]).max(initial=0))
         least = int(elapsed_ns.min(initial=2**62))
         return not self.exact and (longest + max(0, nominal_ns - least)) * STEPS < SURE_STEPS * least
 

@@ -181,7 +181,7 @@ def _fast_series(
         rate[bad] = np.nan
     if nominal_ns is None:
         return SeriesDraft(RateSeries(out, out))
-    ends = _find_uncertain(elapsed, instants[1] - instants[0], least, nominal_ns)
+    ends = _find_uncertain(elapsed, np.maximum(times[1], times[2]) - times[0], least, nominal_ns)
     return _with_reads(RateSeries(out, out), times, ends, nominal_ns)
 
 
@@ -233,7 +233,7 @@ def _with_reads(series: RateSeries, times: Counts, ends: Rows, nominal_ns: int) 
     """The draft of a series with the samples at `ends` that are uncertain by more than 1 %; `times` is (3, ticks)."""
     if len(ends):
         last, before = times.take(ends, axis=1), times.take(ends - 1, axis=1)
-        widths = last[1:] - last[:-1] + before[1:] - before[:-1]
+        widths = np.abs(last[1:] - last[:-1]) + np.abs(before[1:] - before[:-1])
         elapsed = ((last[1:] + last[:-1]) >> 1) - ((before[1:] + before[:-1]) >> 1)
         doubts = widths * (STEPS // 2) + np.maximum(nominal_ns - elapsed, 0) * STEPS
         ends = ends[(doubts >= SURE_STEPS * elapsed).any(axis=0)]
@@ -249,7 +249,7 @@ def _certain_part(rates: Singles, reads: Counts, nominal_ns: int) -> Singles:
     `rates` (2, 2, samples) are, for each direction, those of the samples before and of the samples themselves; `reads`
     is as in `UnsureSamples`.
     """
-    widths, middles = reads[1:] - reads[:-1], (reads[1:] + reads[:-1]) >> 1
+    widths, middles = np.abs(reads[1:] - reads[:-1]), (reads[1:] + reads[:-1]) >> 1
     elapsed = middles[:, 1:] - middles[:, :-1]
     steps = uncertainty_steps(widths[:, 1] + widths[:, 2], elapsed[:, 1], nominal_ns)
     pairs = Pairs(rates.swapaxes(1, 2), elapsed.swapaxes(1, 2), widths[:, 0] + widths[:, 2])
@@ -314,7 +314,7 @@ def common_rates(
     places = np.flatnonzero(touched)
     tick = places % ticks
     offset = (times[tick] - time_ns.ravel()[places]) / SECOND_NS
-    widths = (np.diff(stamps, axis=2) / SECOND_NS).swapaxes(1, 2).ravel()
+    widths = (np.abs(np.diff(stamps, axis=2)) / SECOND_NS).swapaxes(1, 2).ravel()
     moved = np.zeros(rates.size)
     moved[places] = _moved_bytes(offset, places, tick, rates.ravel(), seconds.ravel(), widths)
     old = rates.ravel()[ends]
@@ -396,10 +396,10 @@ def plain_peaks(
     rates: Floats = moved.astype(np.float64) * scale[:, None, None] * float(SECOND_NS) / elapsed
     if (rates.max(axis=(1, 2)) > [line.lowest for line in lines]).any():
         return None
-    longest = int((stamps[:, 2] - stamps[:, 0]).max())
+    longest = int((np.maximum(stamps[:, 1], stamps[:, 2]) - stamps[:, 0]).max())
     if (longest + max(0, interval_ns - least)) * STEPS < SURE_STEPS * least:
         return rates
-    widths = stamps[:, 1:] - stamps[:, :-1]
+    widths = np.abs(stamps[:, 1:] - stamps[:, :-1])
     steps = uncertainty_steps(widths[..., 1:] + widths[..., :-1], elapsed, interval_ns)
     row, way, place = np.nonzero(steps > SURE_STEPS)
     if not len(row):

@@ -281,7 +281,7 @@ def _given(file: YamlFile, name: str, line: int, node: yaml.Node) -> GivenText:
     shown = escape_controls(name)
     texts = texts_of(node)
     if name not in KEYS:
-        file.refuse(line, f"{shown}: no such key; {advice(name, KEYS, 'docs/models.md lists all keys')}")
+        file.refuse(line, f"{shown}: no such key; {advice(name, KEYS, 'docs/model-inputs.md lists all keys')}")
     elif texts is None:
         file.refuse(line, f"{shown}: not a single value; write it like {shown}: 8")
     text = texts if isinstance(texts, str) else ",".join(texts or ())

@@ -94,7 +94,7 @@ def span_query(last: str | None, start: Time | None, end: Time | None) -> list[t
 
 
 class RunReport:
-    """Statistics of recordings side by side; changes are relative to the first one. docs/report.md explains the rows.
+    """Statistics of recordings side by side; changes are relative to the first one. docs/report-rows.md has the rows.
 
     `str(report)` is the text that `ibpulse report` prints.
     """
@@ -108,7 +108,7 @@ class RunReport:
         return self._report.names
 
     def value(self, key: str, recording: int = 0) -> float | int | str | tuple[str, ...] | None:
-        """A statistic by its key in docs/report.md, in base units; None if unknown.
+        """A statistic by its key in docs/report-rows.md, in base units; None if unknown.
 
         Raises:
             KeyError: there is no such statistic.

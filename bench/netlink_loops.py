@@ -1,0 +1,161 @@
+"""Runs the sampler's loop on ports that are read in several ways, and the C program, in turns.
+
+`netlink_loops.py PROGRAM PORTS ROUNDS SECONDS` prints one JSON object: for each way, the CPU nanoseconds per tick of
+each round. The ports are those of soft-RoCE devices, in the virtual machine of `tests/campaigns/vm`. Without such
+devices, each port is the loopback interface of NETLINK_ROUTE: another message of a kernel, of about the same length.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ibpulse.agent.sampler import kernel
+from ibpulse.agent.sampler.deadlines import TickClock
+from ibpulse.agent.sampler.loop import Loop
+from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.steady import sample_steadily
+from ibpulse.agent.sysfs.netlink import (
+    HEADER,
+    NETLINK_RDMA,
+    REQUEST,
+    SHORT_SEQUENCES,
+    Counter,
+    Layout,
+    Link,
+    PortMessage,
+    PortReply,
+    attributes,
+    connect,
+    parse_port,
+)
+from ibpulse.core.ring import layout as at
+from ibpulse.core.ring.file import RingFile
+
+INTERVAL_NS = 10_000_000
+# linux/rtnetlink.h, linux/if_link.h
+NETLINK_ROUTE, RTM_GETLINK, IFLA_STATS64 = 0, 18, 23
+WAYS = {
+    "netlink": ("hw_counters", "sent_bytes", "rcvd_bytes", 1),
+    "hw_counters": ("hw_counters", "sent_bytes", "rcvd_bytes", 0),
+    "counters": ("counters", "port_xmit_data", "port_rcv_data", 0),
+}
+
+
+def make_run(path: Path, planned: list[PlannedPort]) -> tuple[Callable[[float], float], Loop]:
+    """A function that samples for some seconds and returns the CPU nanoseconds per tick, and its loop."""
+    ring = RingFile.create(path, INTERVAL_NS, 3000)
+    loop = Loop(ring, 0)
+    loop.apply(Plan(1, os.getpid(), ports=tuple(planned)))
+    lane = at.lane_at(0)
+    ring.words[lane + at.L_PLAN_WANTED] = ring.words[lane + at.L_PLAN_APPLIED] = 1
+    ring.begin_segment(1, 0)
+
+    def run(seconds: float) -> float:
+        clock, read_ns = TickClock(INTERVAL_NS), 0
+        ticks, begun, end = ring.words[lane + at.L_TICKS], time.process_time_ns(), time.monotonic() + seconds
+        while time.monotonic() < end:
+            late_ns = clock.wait(read_ns)
+            read_ns = loop.sample(clock.tick, late_ns)
+            read_ns = sample_steadily(ring, 0, loop, clock, read_ns)
+        assert len(planned) in (len(loop.messages[0]), len(loop.fast))
+        return (time.process_time_ns() - begun) / (ring.words[lane + at.L_TICKS] - ticks)
+
+    return run, loop
+
+
+def make_loop(folder: Path, way: str, ports: int) -> Callable[[float], float]:
+    """That function for ports of soft-RoCE devices that are read in one way."""
+    counters, transmit, receive, message = WAYS[way]
+    planned = []
+    for number in range(ports):
+        files = Path(f"/sys/class/infiniband/rxe{number}/ports/1", counters)
+        paths = (str(files / transmit),), (str(files / receive),)
+        planned.append(PlannedPort(number, f"rxe{number}", *paths, message=message))
+    return make_run(folder / way, planned)[0]
+
+
+def make_standing_in(folder: Path, ports: int) -> tuple[Callable[[float], float], list[str]]:
+    """The same with loopback interfaces, and the arguments of the C program for them."""
+    link = Link(lambda: connect(NETLINK_ROUTE))
+    body = struct.pack("=BxHiII", 0, 0, socket.if_nametoindex("lo"), 0, 0)
+    request = bytearray(HEADER.pack(HEADER.size + len(body), RTM_GETLINK, REQUEST, 0, 0) + body)
+    link.request(request)
+    reply = memoryview(link.reply)[: link.receive(link.reply)]
+    places = next(begin for kind, begin, _ in attributes(reply, 32, len(reply)) if kind == IFLA_STATS64)
+    # received and transmitted packets, then bytes
+    counters = {name: Counter(places + at, places + at, 0) for name, at in (("rx", 16), ("tx", 24))}
+    layout = Layout(reply, PortReply("lo", 1, 1, 32, counters), ("tx",), ("rx",))
+    run, loop = make_run(folder / "lo", [PlannedPort(each, f"lo{each}", (), ()) for each in range(ports)])
+    loop.link = link
+    standing = [(port, layout) for port in loop.slow]
+    loop.slow = []
+    for entries, sequence in zip(loop.messages, SHORT_SEQUENCES, strict=True):
+        sent = bytes(request[:8]) + struct.pack("=I", sequence) + bytes(request[12:])
+        known = layout.head(sequence), *layout.names, layout.is_swapped
+        entries += [
+            (port.device_number, port.record_bytes, sent, layout.size, layout.unpack, *known, port)
+            for port, layout in standing
+        ]
+    # the full tick would ask for RDMA devices
+    loop.sample = lambda tick, late_ns: time.monotonic_ns()  # type: ignore[method-assign]
+    return run, [str(NETLINK_ROUTE), str(places + 24), str(places + 16), *[request.hex()] * ports]
+
+
+def make_program(program: str, arguments: list[str]) -> Callable[[float], float]:
+    """The same of the C program."""
+
+    def run(seconds: float) -> float:
+        command = [program, str(INTERVAL_NS), str(seconds), *arguments]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        return float(found["cpu_ns"] / found["ticks"])
+
+    return run
+
+
+def find_arguments(ports: int) -> list[str]:
+    """Those of the C program for the ports of soft-RoCE devices."""
+    link = Link()
+    requests, places = [], []
+    for number in range(ports):
+        message = PortMessage(f"rxe{number}", 1, ("sent_bytes",), ("rcvd_bytes",))
+        message.resolve(link)
+        message.ask(link)
+        reply = parse_port(link.take_port())
+        places = [str(reply.counters[name].value_at) for name in ("sent_bytes", "rcvd_bytes")]
+        requests.append(message.request.hex())
+    return [str(NETLINK_RDMA), *places, *requests]
+
+
+def main(program: str, ports: int, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """The CPU nanoseconds per tick of each way and round."""
+    kernel.sharpen_timers()
+    gc.disable()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        if Path("/sys/class/infiniband/rxe0").exists():
+            ways, arguments = {way: make_loop(Path(folder), way, ports) for way in WAYS}, find_arguments(ports)
+        else:
+            standing, arguments = make_standing_in(Path(folder), ports)
+            ways = {"netlink": standing}
+        ways["C"] = make_program(program, arguments)
+        for run in ways.values():
+            run(0.2)
+        gc.freeze()
+        found: dict[str, list[float]] = {way: [] for way in ways}
+        for number in range(rounds):
+            for way in ways if number % 2 else reversed(ways):
+                found[way].append(ways[way](seconds))
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(sys.argv[1], *map(int, sys.argv[2:4]), float(sys.argv[4]))))
