@@ -69,10 +69,13 @@ class Service:
     def child_pids(self) -> list[int]:
         """The processes whose parent is the daemon; none if it has ended."""
         try:
-            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+            return [
+                int(pid)
+                for file in Path(f"/proc/{self.pid}/task").glob("*/children")
+                for pid in file.read_text().split()
+            ]
         except OSError:
             return []
-        return [int(pid) for pid in children.split()]
 
     def descriptors(self) -> int:
         """Open file descriptors of the main process; 0 if it has ended."""

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -21,12 +22,12 @@ from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.recorder import WriteCapture
 from ibpulse.agent.node.current_snapshot import CurrentSnapshot
 from ibpulse.agent.node.wiring import make_node
-from ibpulse.agent.sampler.lane import StartProcess, start_sampler
+from ibpulse.agent.sampler.lane import Process, StartProcess, start_sampler
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base import memory, owned_files
 from ibpulse.base.clocks import Clock
-from ibpulse.base.deadline import call_all
+from ibpulse.base.deadline import call_all, yield_to_others
 from ibpulse.base.errors import RingError
 from ibpulse.base.open_files import require_open_files
 from ibpulse.base.own_command import own_command
@@ -34,6 +35,7 @@ from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.host_names import HostCheck
 from ibpulse.core.http.server import plain, serve
 from ibpulse.core.metrics.web import WebCounts
+from ibpulse.core.ring.file import RingFile
 
 log = logging.getLogger(__name__)
 # 320 connections, five files of each link of 256 ports, and the rest
@@ -47,6 +49,8 @@ CAPTURES_SECONDS = 2.0
 # Stopping takes less, unless something hangs that cannot be cancelled.
 STOP_SECONDS = 5.0
 LOG_SECONDS = 0.2
+# of all threads except the one that starts samplers: requests do not take the processor from the sampler
+SERVING_NICENESS = 5
 # between two looks whether the directory of the ring is still there
 DIRECTORY_SECONDS = 1.0
 LOCK = "lock"
@@ -66,10 +70,18 @@ def run_daemon(settings: Settings) -> int:
         importlib.import_module(name)
     with (
         closing(HeldDirectory(Path(settings.ring.dir))) as directory,
+        ThreadPoolExecutor(1, "start") as starter,
         closing(LastResort()) as last_resort,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(Daemon(settings, directory, last_resort).run())
+        # begins the thread: a process has the niceness of the thread that starts it, and so has a thread
+        starter.submit(os.getpid).result()
+        yield_to_others(SERVING_NICENESS)
+
+        def start(ring: RingFile, lane: int) -> Process:
+            return starter.submit(start_sampler, ring, lane).result()
+
+        return runner.run(Daemon(settings, directory, last_resort, start_process=start).run())
 
 
 def least_open_files(sysfs: Path) -> int:
