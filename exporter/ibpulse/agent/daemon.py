@@ -27,7 +27,7 @@ from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base import memory, owned_files
 from ibpulse.base.clocks import Clock
-from ibpulse.base.deadline import call_all, yield_to_others
+from ibpulse.base.deadline import yield_to_others
 from ibpulse.base.errors import RingError
 from ibpulse.base.open_files import require_open_files
 from ibpulse.base.own_command import own_command
@@ -47,8 +47,7 @@ LATE_IMPORTS = ("numpy.fft", "anyio._backends._asyncio")
 # A disk that hangs delays the start no longer than this.
 CAPTURES_SECONDS = 2.0
 # Stopping takes less, unless something hangs that cannot be cancelled.
-STOP_SECONDS = 5.0
-LOG_SECONDS = 0.2
+STOP_SECONDS = 4.8
 # of all threads except the one that starts samplers: requests do not take the processor from the sampler
 SERVING_NICENESS = 5
 # between two looks whether the directory of the ring is still there
@@ -158,7 +157,7 @@ class LastResort:
 
     def arm(self, code: int) -> None:
         """Begin to count; `code` is the exit code."""
-        self._timer = threading.Timer(STOP_SECONDS - LOG_SECONDS, self._end, (code,))
+        self._timer = threading.Timer(STOP_SECONDS, self._end, (code,))
         self._timer.daemon = True
         self._timer.start()
 
@@ -169,9 +168,10 @@ class LastResort:
 
     @staticmethod
     def _end(code: int) -> None:
-        said = f"stopping takes longer than {STOP_SECONDS:g} s; ending without waiting for the rest"
-        # a program that reads the log may hang as well
-        call_all({"log": lambda: log.error("%s", said)}, LOG_SECONDS)
+        with suppress(OSError):
+            # a program that reads the log may hang as well
+            os.set_blocking(2, False)
+            os.write(2, b"stopping takes longer than %g s; ending without waiting for the rest\n" % STOP_SECONDS)
         os._exit(code)
 
 
