@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bench.faults.client_faults import CLIENT_FAULTS
 from bench.faults.device_faults import ABSENCES, HANGS, HOSTILE_NAMES, LIES, REFUSALS
 from bench.faults.job_faults import JOB_FAULTS
-from bench.faults.machine_faults import CLOCK_STEPS, DESCRIPTORS, FULL_FILE_SYSTEMS, PROCESSES
+from bench.faults.machine_faults import CLOCK_STEPS, FULL_FILE_SYSTEMS, PROCESSES
 from bench.faults.plan import Fault
 from bench.faults.testbed import Testbed
 
@@ -18,7 +18,6 @@ KINDS: Mapping[str, tuple[Fault, ...]] = {
     "links go down and devices vanish": ABSENCES,
     "names turn hostile": HOSTILE_NAMES,
     "file systems fill up": FULL_FILE_SYSTEMS,
-    "descriptors run out": DESCRIPTORS,
     "processes are killed or stopped": PROCESSES,
     "the wall clock steps": CLOCK_STEPS,
     "clients misbehave": CLIENT_FAULTS,

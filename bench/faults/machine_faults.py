@@ -1,23 +1,19 @@
-"""File systems that fill up, descriptors that run out, processes that are killed or stopped, and a clock that jumps."""
+"""File systems that fill up, processes that are killed or stopped, and a clock that jumps."""
 
 from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from urllib.parse import urlsplit
 
 from bench.faults.device_faults import ruled
 from bench.faults.plan import START_SECONDS, Effect, Fault
 from bench.faults.testbed import Testbed
 
 BLOCK = bytes(1 << 20)
-SPARE_DESCRIPTORS = 2
 # the supervisor notices a silent sampler after one second and a dead one at once; a new one takes its time to start
 RESTARTED = Effect(lost_seconds=4.0)
 
@@ -49,32 +45,6 @@ def write_until_full(descriptor: int, block: bytes) -> None:
 def filled_and_changed(testbed: Testbed, device: str) -> Iterator[None]:
     """The file system of the ring is full when a device vanishes."""
     with filled(testbed, device, "ring"), ruled(testbed, device, vanished=True):
-        yield
-
-
-@contextmanager
-def without_descriptors(testbed: Testbed, device: str) -> Iterator[None]:
-    """The main process has a few descriptors left, and idle connections take them."""
-    service, what = testbed.service, resource.RLIMIT_NOFILE
-    pid, before = service.pid, resource.prlimit(service.pid, what)
-    address = urlsplit(service.url)
-    with ExitStack() as stack:
-        resource.prlimit(pid, what, (service.descriptors() + SPARE_DESCRIPTORS, before[1]))
-        try:
-            for _ in range(2 * SPARE_DESCRIPTORS):
-                stack.enter_context(socket.create_connection((address.hostname or "", address.port or 0), 5.0))
-            yield
-        finally:
-            try:
-                resource.prlimit(pid, what, before)
-            except ProcessLookupError:
-                pass  # it has ended, which the invariants report
-
-
-@contextmanager
-def without_descriptors_and_changed(testbed: Testbed, device: str) -> Iterator[None]:
-    """No descriptor is left when a device vanishes."""
-    with without_descriptors(testbed, device), ruled(testbed, device, vanished=True):
         yield
 
 
@@ -116,7 +86,6 @@ def _no_mounts(testbed: Testbed) -> str:
 STEPPED = Effect(lost_seconds=2.0, settle_seconds=6.0)
 FULL_RING = partial(filled, name="ring")
 FULL_DISK = partial(filled, name="captures")
-NO_DESCRIPTORS = Effect(silences=True)
 
 FULL_FILE_SYSTEMS = (
     Fault("the disk of the captures is full", FULL_DISK, resource="disk", why_not=_no_mounts),
@@ -127,16 +96,6 @@ FULL_FILE_SYSTEMS = (
         hits_device=True,
         resource="memory",
         why_not=_no_mounts,
-    ),
-)
-DESCRIPTORS = (
-    Fault("descriptors run out", without_descriptors, NO_DESCRIPTORS, resource="daemon"),
-    Fault(
-        "descriptors run out and a device vanishes",
-        without_descriptors_and_changed,
-        NO_DESCRIPTORS,
-        hits_device=True,
-        resource="daemon",
     ),
 )
 PROCESSES = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
-import importlib
 import logging
 import os
 import signal
@@ -31,6 +30,7 @@ from ibpulse.base.deadline import yield_to_others
 from ibpulse.base.errors import RingError
 from ibpulse.base.open_files import require_open_files
 from ibpulse.base.own_command import own_command
+from ibpulse.core.http.admission import MAX_CONNECTIONS, SPARE_CONNECTIONS
 from ibpulse.core.http.auth.reload import WebConfigReloader
 from ibpulse.core.http.host_names import HostCheck
 from ibpulse.core.http.server import plain, serve
@@ -38,12 +38,10 @@ from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.ring.file import RingFile
 
 log = logging.getLogger(__name__)
-# 320 connections, five files of each link of 256 ports, and the rest
+# for ports that come later
 OPEN_FILES = 2048
-# measured: with 8 ports, captures fail below 72, and below 64 the web server does not start
-MIN_OPEN_FILES, OPEN_FILES_PER_PORT = 40, 4
-# Imported by libraries at the first use, when there may be no descriptor for it.
-LATE_IMPORTS = ("numpy.fft", "anyio._backends._asyncio")
+# measured: with 8 ports and no connection, captures fail below 72, and below 64 the web server does not start
+MIN_OPEN_FILES, OPEN_FILES_PER_PORT = 40 + MAX_CONNECTIONS + SPARE_CONNECTIONS, 5
 # A disk that hangs delays the start no longer than this.
 CAPTURES_SECONDS = 2.0
 # Stopping takes less, unless something hangs that cannot be cancelled.
@@ -61,12 +59,8 @@ def run_daemon(settings: Settings) -> int:
     Raises:
         IbpulseError: the daemon cannot start.
     """
-    allowed = require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
-    if allowed < OPEN_FILES:
-        log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
+    require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
     memory.keep_freed()
-    for name in LATE_IMPORTS:
-        importlib.import_module(name)
     with (
         closing(HeldDirectory(Path(settings.ring.dir))) as directory,
         ThreadPoolExecutor(1, "start") as starter,
@@ -84,7 +78,7 @@ def run_daemon(settings: Settings) -> int:
 
 
 def least_open_files(sysfs: Path) -> int:
-    """The number of open files with which the ports of this node are sampled, served and captured."""
+    """The number of open files with which this node is sampled, served and captured, whatever clients do."""
     return MIN_OPEN_FILES + OPEN_FILES_PER_PORT * sum(1 for _ in sysfs.glob("class/infiniband/*/ports/*"))
 
 

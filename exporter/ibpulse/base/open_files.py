@@ -20,7 +20,7 @@ def allow_open_files(count: int) -> int:
     return wanted
 
 
-def require_open_files(count: int, least: int) -> int:
+def require_open_files(count: int, least: int) -> None:
     """The same; fewer than `least` are too few to work with.
 
     Raises:
@@ -32,4 +32,3 @@ def require_open_files(count: int, least: int) -> int:
             f"the limit of open files is {allowed}, but at least {least} are needed here: raise it to {count} "
             "(LimitNOFILE=, ulimit -n)"
         )
-    return allowed

@@ -50,20 +50,6 @@ def test_two_minutes_of_faults_violate_nothing(place: Path) -> None:
 
 
 @needs_fuse
-def test_a_device_that_hangs_while_no_descriptor_is_left_holds_no_other_up(place: Path) -> None:
-    exhausted, hang = choose(["descriptors run out", "reads hang"])
-    episode = (Occurrence(exhausted, "", 0.0, 9.0), Occurrence(hang, "mlx5_3", 1.0, 9.0))
-    lines: list[str] = []
-    with prepared(place) as testbed:
-        with Load(testbed) as load:
-            campaign = Campaign(testbed, load, lambda: episode, seed=0, say=lines.append)
-            campaign.run(5.0, warm_up_seconds=3.0)
-        campaign.stop()
-    assert len(campaign.outcome.happened) == 2
-    assert campaign.outcome.violations == [], "\n".join(lines)
-
-
-@needs_fuse
 def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -> None:
     lines: list[str] = []
     with prepared(place) as testbed:

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from ibpulse.agent.sysfs.files import SHORTAGE
 from ibpulse.base import owned_files
 from ibpulse.base.text import natural_key
 from ibpulse.core.jobs.claims import Found
@@ -50,9 +49,6 @@ class Cgroups:
         """Paths of the directories in a folder with names of this form, in natural order, at most `MAX_CHOSEN`.
 
         Links are not followed. Empty if the folder cannot be listed.
-
-        Raises:
-            OSError: this process has no descriptor left.
         """
         found = [name for name in self._list_all(folder) if names.fullmatch(name)]
         if len(found) > MAX_CHOSEN:
@@ -60,11 +56,7 @@ class Cgroups:
         return [folder / name for name in sorted(found, key=natural_key)[:MAX_CHOSEN]]
 
     def others(self, folder: Path, names: re.Pattern[str]) -> list[Path]:
-        """Paths of the directories in a folder whose names are not of this form, in natural order.
-
-        Raises:
-            OSError: this process has no descriptor left.
-        """
+        """Paths of the directories in a folder whose names are not of this form, in natural order."""
         found = [name for name in self._list_all(folder) if not names.fullmatch(name)]
         return [folder / name for name in sorted(found, key=natural_key)]
 
@@ -72,9 +64,6 @@ class Cgroups:
         """Paths of all directories below a folder with names of this form, without those below one of them.
 
         Left out are the cgroups that a user made, and those of sessions.
-
-        Raises:
-            OSError: this process has no descriptor left.
         """
         owners = {0, os.geteuid(), *(each.st_uid for each in _status(root))}
         pending = deque([(str(root), 0)])
@@ -101,8 +90,6 @@ class Cgroups:
                 ]
                 more = next(entries, None) is not None
         except OSError as error:
-            if error.errno in SHORTAGE:
-                raise
             if error.errno not in VANISHED:
                 self.fault = self.fault or CLOSED.format(folder=folder, reason=error.strerror)
             return []
@@ -115,11 +102,7 @@ class Cgroups:
         self.fault = self.fault or MANY.format(folder=folder, most=most)
 
     def read(self, folder: Path, name: str) -> str:
-        """The text of a cgroup's file, at most `MAX_BYTES` of it; empty if it cannot be read.
-
-        Raises:
-            OSError: this process has no descriptor left.
-        """
+        """The text of a cgroup's file, at most `MAX_BYTES` of it; empty if it cannot be read."""
         if self._is_late(folder):
             return ""
         try:
@@ -128,9 +111,7 @@ class Cgroups:
                 return os.read(descriptor, MAX_BYTES).decode(errors="replace")
             finally:
                 os.close(descriptor)
-        except OSError as error:
-            if error.errno in SHORTAGE:
-                raise
+        except OSError:
             return ""
 
     def finish(self, found: Found) -> Found:

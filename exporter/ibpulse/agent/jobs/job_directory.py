@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ibpulse.agent.sysfs.files import SHORTAGE
 from ibpulse.base import owned_files
 from ibpulse.base.text import escape_controls, group_remarks, natural_key
 from ibpulse.core.jobs.claims import MAX_TEXT, Found
@@ -20,6 +19,8 @@ MAX_LISTED = 10_000
 MAX_SECONDS = 1.0
 # a file system that fails says nothing about the jobs
 FAILING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNABORTED, errno.EHOSTDOWN)
+# nor does a want of descriptors
+FAILING += (errno.EMFILE, errno.ENFILE)
 STALE = "it is older than the last boot of this node, so its job has ended: remove it."
 
 
@@ -52,11 +53,7 @@ class JobDirectory:
     """
 
     def __init__(self, directory: Path, form: Form, seconds: float = MAX_SECONDS) -> None:
-        """Read the directory.
-
-        Raises:
-            OSError: this process has no descriptor left.
-        """
+        """Read the directory."""
         self.files: list[SmallFile] = []
         self.remarks: list[tuple[str, str]] = []
         self.exists = self.readable = self.whole = True
@@ -105,8 +102,6 @@ class JobDirectory:
         self._refusal = f"{self._directory} {reason}; showing the jobs known before."
 
     def _refuse(self, error: OSError) -> None:
-        if error.errno in SHORTAGE:
-            raise error
         if error.errno in FAILING:
             self._give_up(f"cannot be read: {error.strerror}")
             return
@@ -129,7 +124,7 @@ class JobDirectory:
             try:
                 self._read_file(name, descriptor)
             except OSError as error:
-                if error.errno in (*SHORTAGE, *FAILING):
+                if error.errno in FAILING:
                     raise
                 # a file that was removed meanwhile is no fault
                 if error.strerror != os.strerror(errno.ENOENT):

@@ -23,11 +23,7 @@ _DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 def read_job_documents(directory: Path, booted_ns: int, boot_id: str) -> Found:
-    """The jobs that documents in a directory describe; `booted_ns` and `boot_id` are those of the last boot.
-
-    Raises:
-        OSError: this process has no descriptor left.
-    """
+    """The jobs that documents in a directory describe; `booted_ns` and `boot_id` are those of the last boot."""
     read = JobDirectory(directory, FORM)
     if not read.exists:
         return ABSENT

@@ -34,11 +34,7 @@ NO_PLACE = "a kubelet runs on this node, but below {root} are no cgroups of pods
 
 
 def read_pod_cgroups(root: Path, seconds: float = MAX_SECONDS) -> Found:
-    """The pods below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing.
-
-    Raises:
-        OSError: this process has no descriptor left.
-    """
+    """The pods below the root of the cgroups, usually `/sys/fs/cgroup`, read within `seconds` of computing."""
     cgroups = Cgroups(seconds)
     # in version 1, only one controller knows of RDMA
     for base in (root, root / "rdma", *(root / name for name in CONTROLLERS)):

@@ -50,9 +50,6 @@ def read_slurm_cgroups(
 
     A job whose cgroup has its SLUID gets its number as id where a title in `proc` tells it. `numbers` keeps these from
     one reading to the next, so that a job has one id.
-
-    Raises:
-        OSError: this process has no descriptor left.
     """
     cgroups = Cgroups(seconds)
     return cgroups.finish(_read(cgroups, root, _Numbers(cgroups, {} if numbers is None else numbers, proc)))

@@ -26,11 +26,7 @@ ODD_LINE = "it holds something that is not the id of a job, so jobs may be missi
 
 
 def read_slurm_mapping(directory: Path, booted_ns: int) -> Found:
-    """The jobs in a mapping directory, with the indexes of their GPUs; `booted_ns` is the wall time of the last boot.
-
-    Raises:
-        OSError: this process has no descriptor left.
-    """
+    """The jobs in a mapping directory, with the indexes of their GPUs; `booted_ns` is the wall time of the boot."""
     read = JobDirectory(directory, FORM)
     if not read.exists:
         return ABSENT
