@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.base import owned_files
 from ibpulse.base.owned_files import (
     default_directory,
     find_directories,
@@ -176,16 +175,6 @@ def test_a_directory_with_a_group_of_others_is_not(tmp_path: Path) -> None:
     os.chown(tmp_path, -1, USER)
     tmp_path.chmod(0o770)
     assert make_directory(tmp_path) == tmp_path / ME
-
-
-@needs_other_users
-def test_files_may_belong_to_another_user_if_the_file_system_says_so(
-    shared: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An NFS server maps root, or everybody, to a user of its own."""
-    monkeypatch.setattr(owned_files, "_owner_of_new_files", lambda _: USER)
-    given = folder_of(USER, shared / "given", 0o755)
-    assert make_directory(given) == given
 
 
 # the default

@@ -118,8 +118,6 @@ def _choose(given: Path, *, make: bool) -> Path:
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(given))
     user = os.geteuid()
-    if make and status.st_uid not in (0, user):
-        user = _owner_of_new_files(path)
     if _is_private(status, user):
         return path
     if status.st_uid not in (0, user):
@@ -139,21 +137,6 @@ def _resolve(given: Path) -> Path:
         if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
             raise PermissionError(errno.EPERM, f"{path} is a symbolic link of user {status.st_uid}", str(given))
     return Path(os.path.realpath(given))
-
-
-def _owner_of_new_files(directory: Path) -> int:
-    """The user that owns the files of this process there: a network file system may give them to another one."""
-    path = directory / f".{NAME}-{os.urandom(8).hex()}"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o600)
-    except OSError:
-        return os.geteuid()
-    try:
-        return os.fstat(descriptor).st_uid
-    finally:
-        os.close(descriptor)
-        with suppress(OSError):
-            path.unlink()
 
 
 def _is_private(status: os.stat_result, user: int) -> bool:
