@@ -31,8 +31,6 @@ MAX_HEAD_BYTES = 65_536
 UNREAD_SECONDS = 20.0
 # in a crowd, and after a refused request
 SHORT_KEEP_ALIVE_SECONDS = 5
-# of `struct tcp_info` in linux/tcp.h
-BYTES_ACKED_AT = 120
 CLOSE = {"Connection": "close"}
 
 _malformed = problem_response(400, "The request is not valid HTTP/1.1.", headers=CLOSE)
@@ -67,7 +65,7 @@ class Connection(HttpToolsProtocol):
         # whether data came that cannot be read as requests; no more is read
         self._refused = False
         self._read_at = time.monotonic()
-        self._unread_bytes = self._read_bytes = 0
+        self._unread_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         """Start, or disconnect a client whose certificate has no allowed name."""
@@ -148,18 +146,16 @@ class Connection(HttpToolsProtocol):
 
         A system takes data until its buffers are full; from then on the client has to read.
         """
-        connected = self._place.socket
         try:
-            unread_bytes = self.transport.get_write_buffer_size() + _unsent_bytes(connected)
-            read_bytes = _acknowledged_bytes(connected) if unread_bytes else self._read_bytes
+            unread_bytes = self.transport.get_write_buffer_size() + _unsent_bytes(self._place.socket)
         except (OSError, ValueError):
             # already closed
             return
-        if not unread_bytes or unread_bytes < self._unread_bytes or read_bytes != self._read_bytes:
+        if not unread_bytes or unread_bytes < self._unread_bytes:
             self._read_at = time.monotonic()
         elif time.monotonic() - self._read_at >= UNREAD_SECONDS:
             self.transport.abort()
-        self._unread_bytes, self._read_bytes = unread_bytes, read_bytes
+        self._unread_bytes = unread_bytes
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._answering = cycle
@@ -208,8 +204,3 @@ def _unsent_bytes(connected: socket.socket) -> int:
     """Bytes in the system's send queue that the client's system has not acknowledged (SIOCOUTQ)."""
     (count,) = struct.unpack("=i", fcntl.ioctl(connected, termios.TIOCOUTQ, bytes(4)))
     return int(count)
-
-
-def _acknowledged_bytes(connected: socket.socket) -> int:
-    information = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_ACKED_AT + 8)
-    return int(struct.unpack_from("=Q", information, BYTES_ACKED_AT)[0])
