@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base import memory, owned_files
 from ibpulse.base.clocks import Clock
-from ibpulse.base.deadline import yield_to_others
+from ibpulse.base.deadline import DaemonThreads, yield_to_others
 from ibpulse.base.errors import RingError
 from ibpulse.base.open_files import require_open_files
 from ibpulse.base.own_command import own_command
@@ -63,11 +62,11 @@ def run_daemon(settings: Settings) -> int:
     memory.keep_freed()
     with (
         closing(HeldDirectory(Path(settings.ring.dir))) as directory,
-        ThreadPoolExecutor(1, "start") as starter,
         closing(LastResort()) as last_resort,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        # begins the thread: a process has the niceness of the thread that starts it, and so has a thread
+        # a process has the niceness of the thread that starts it, and ends with it; so this one begins now and stays
+        starter = DaemonThreads(1, "start", idle_seconds=None)
         starter.submit(os.getpid).result()
         yield_to_others(SERVING_NICENESS)
 
