@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
-from ibpulse.base.text import escape_controls, show
+from ibpulse.base.text import show
 from ibpulse.base.values import GivenText, advice
 from ibpulse.base.yaml import YamlFile, is_empty, is_mapping, texts_of
 from ibpulse.workbench.models.catalogue import (
@@ -90,14 +90,11 @@ def _refuse(place: object, problem: str) -> NoReturn:
 
 def _csv_rows(path: Path) -> list[LoadRow]:
     file = ForeignFile(path, ConfigError, access="check the path and its permissions")
-    text = file.read_text(MAX_TABLE_BYTES, "give fewer rows")
+    text = file.read_text(MAX_TABLE_BYTES, "give fewer rows", MAX_CELLS)
     try:
         lines = [(at, line) for at, line in enumerate(csv.reader(io.StringIO(text)), 1) if any(map(str.strip, line))]
     except csv.Error as error:
         _refuse(path, f"is not CSV: {error}; write {TABLE_EXAMPLE}")
-    cells = sum(len(line) for _, line in lines)
-    if cells > MAX_CELLS:
-        _refuse(path, f"has {cells} values, more than {MAX_CELLS}; give fewer rows")
     names: Sequence[str] = ()
     if lines and not _is_number(lines[0][1][-1]):
         names = [name.strip().lower() for name in lines.pop(0)[1]]
@@ -126,7 +123,7 @@ def _row(place: str, layer: str, names: Sequence[str], values: Sequence[str]) ->
         elif name not in WINDOWS:
             load = float(value) if _is_number(value) else math.nan
             if not 0 <= load <= MAX_LOAD:
-                _refuse(place, f"{escape_controls(show(value))} is not a load; give a number from 0 to {MAX_LOAD:g}")
+                _refuse(place, f"{show(value)} is not a load; give a number from 0 to {MAX_LOAD:g}")
             loads.append(load)
     if len(loads) < 2:
         _refuse(place, f"has {len(loads)} loads; give those of two or more experts")
@@ -177,14 +174,13 @@ def read_job_file(path: Path) -> JobFile:
 
 
 def _given(file: YamlFile, name: str, line: int, node: yaml.Node) -> GivenText:
-    shown = escape_controls(name)
     texts = texts_of(node)
     if name not in KEYS:
-        file.refuse(line, f"{shown}: no such key; {advice(name, KEYS, 'docs/models.md lists all keys')}")
+        file.refuse(line, f"{name}: no such key; {advice(name, KEYS, 'docs/models.md lists all keys')}")
     elif texts is None:
-        file.refuse(line, f"{shown}: not a single value; write it like {shown}: 8")
+        file.refuse(line, f"{name}: not a single value; write it like {name}: 8")
     text = texts if isinstance(texts, str) else ",".join(texts or ())
-    return GivenText(text, f"{file.path}:{line}: {shown}")
+    return GivenText(text, f"{file.path}:{line}: {name}")
 
 
 @dataclass(frozen=True, slots=True)
