@@ -65,8 +65,8 @@ class DaemonThreads(Executor):
     """Runs calls in at most `size` threads, in the order in which they were submitted.
 
     Unlike those of a `ThreadPoolExecutor` or of `asyncio.to_thread`, the threads are daemon threads: neither the end of
-    the event loop nor that of the process waits for them. `initialize` is called first in each thread. Unused threads end
-    after `idle_seconds`, if given.
+    the event loop nor that of the process waits for them. `initialize` is called first in each thread. Unused threads
+    end after `idle_seconds`, if given.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.base.errors import ConfigError, DatasetError
 from ibpulse.base.missing_packages import how_to_install
-from ibpulse.base.text import count_text, escape_controls, file_size_text, moment_text, names_text, percent, split_lines
+from ibpulse.base.text import count_text, file_size_text, moment_text, names_text, percent, split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings.file_format import pa
 from ibpulse.workbench.fleet.dataset import FILES, MISSING, DatasetStore, Part, make_table
@@ -148,7 +148,7 @@ def write_missing(store: DatasetStore, spans: Iterable[MissingSpan]) -> None:
         DatasetError: they cannot be written.
     """
     for span in spans:
-        reason = escape_controls(span.reason)[:MAX_REASON]
+        reason = span.reason[:MAX_REASON]
         row = {"from_ns": [span.part.start_ns], "to_ns": [span.to_ns], "reason": [reason]}
         store.write_table(MISSING, span.part, make_table(MISSING, row))
         log.warning("%s: %s", span.part.node, reason)
@@ -165,7 +165,7 @@ class CollectionResult:
 
     def add_problem(self, sentence: str) -> None:
         """Record and log a problem."""
-        log.warning("%s", escape_controls(sentence))
+        log.warning("%s", sentence)
         self.problems.append(sentence)
 
     def describe(self) -> str:

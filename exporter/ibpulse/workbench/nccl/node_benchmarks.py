@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ibpulse.agent.doctor.facts import BenchmarkFacts
-from ibpulse.base.text import escape_controls, link_rate_text, names_text, percent, statistic_text
+from ibpulse.base.text import link_rate_text, names_text, percent, statistic_text
 from ibpulse.core.model import Fabric
 from ibpulse.core.recordings import RecordedPort
 from ibpulse.workbench.nccl.grades import GradedResult, KnownHardware, find_suspects, grade
@@ -18,7 +18,7 @@ def judge_benchmarks(runs: Iterable[BenchmarkRun], fabric: Fabric) -> tuple[Benc
 
 
 def _judge_run(run: BenchmarkRun, fabric: Fabric) -> BenchmarkFacts:
-    hardware, name = _hardware(fabric), escape_controls(run.path.name)
+    hardware, name = _hardware(fabric), run.path.name
     rows = [grade(run, row, hardware) for row in run.measurements]
     graded = [one for one in rows if one.grade]
     if not graded:
