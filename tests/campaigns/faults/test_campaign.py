@@ -154,13 +154,13 @@ def test_the_table_counts_faults_by_kind_and_adds_up_what_was_lost() -> None:
     assert "skipped: the daemon is stopped: no" in table
     assert "devices hang or are slow 2" in table
     assert "processes are killed or stopped 1" in table
-    assert "clients misbehave 0" in table
-    assert table[-5:] == [
-        "seed 3: 3 faults, 1 violations",
-        "data lost beyond the faulty devices: 1.75 s",
-        "at the start: 70.0 MB, 30 descriptors; at the end: 71.5 MB, 31 descriptors",
-        "aggregated 88 of 90 s in 2 lives of the daemon",
-        "the daemon ended within 0.5 s",
+    assert "clients and nodes misbehave 0" in table
+    assert outcome.line() == (
+        "seed 3: 3 faults, 1 violations; 1.75 s lost beyond the faulty devices, 88 of 90 s aggregated in 2 lives, "
+        "ended within 0.5 s, 70.0 MB, 30 descriptors at the start and 71.5 MB, 31 descriptors at the end"
+    )
+    assert [*outcome.records("0.2.0")] == [
+        "| Violation of *healthy* by reads hang: 503 | campaign | `make campaign-faults SEED=3` | 0.2.0 |"
     ]
 
 
