@@ -22,7 +22,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from ibpulse.base.open_files import allow_open_files
+from ibpulse.base.limits import allow_open_files
 from tests import ROOT
 from tests.programs import missing
 

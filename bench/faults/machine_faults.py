@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from bench.faults.plan import ALONE, START_SECONDS, Effect, Fault
 from bench.faults.testbed import Testbed
 
 BLOCK = bytes(1 << 20)
+PAUSE_SECONDS = 0.05
 VERSION_BYTE = 8
 # of version 1, because only there a process can be moved in and out whatever else the cgroups hold
 MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
@@ -112,6 +114,8 @@ def restarted(testbed: Testbed, device: str, flags: tuple[str, ...]) -> Iterator
         service.more_flags = before
         service.wait_until_listening()
         _send(service.pid, signal.SIGKILL)
+        while service.url:
+            time.sleep(PAUSE_SECONDS)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from ibpulse import __version__
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import ConfigError, IbpulseError
 from ibpulse.base.text import escape_controls
 from ibpulse.commands import group_overview, overview
@@ -112,12 +112,12 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
     parsed.arguments.origins = origins
     if verb.writes_files:
         # pyarrow reads it on import
-        os.environ.update(memory.ALLOCATOR)
-    with memory.bounded() if verb.reads_files else nullcontext():
+        os.environ.update(limits.ALLOCATOR)
+    with limits.bounded() if verb.reads_files else nullcontext():
         try:
             return verb.run(parsed.arguments, settings)
         except ModuleNotFoundError as error:
-            from ibpulse.base.missing_packages import how_to_install  # not for help
+            from ibpulse.base.installation import how_to_install  # not for help
 
             name = error.name or "a package"
             packages = ("httpx", "sniffio") if name == "httpx" else (name,)

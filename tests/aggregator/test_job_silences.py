@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.aggregator.snapshot import JobSnapshot, LastTraffic
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import PortId
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square
 

@@ -13,7 +13,7 @@ from ibpulse.agent.aggregator.port_totals import PortTable
 from ibpulse.agent.aggregator.rail_balance import RecentRates
 from ibpulse.agent.aggregator.snapshot import JobSnapshot
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.spans import RingPort
 from tests.aggregator.rings import MS, Ring, Traffic, constant, port, square

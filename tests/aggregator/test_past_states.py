@@ -10,7 +10,7 @@ import pytest
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, summarize
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.events import PortHistory
-from ibpulse.core.jobs.job_history import JobPorts
+from ibpulse.core.jobs import JobPorts
 from ibpulse.core.model import Port, PortState
 from tests.aggregator.rings import RATE, Ring, constant, port, update
 

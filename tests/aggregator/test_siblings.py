@@ -9,11 +9,9 @@ import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot, summarize
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import RailStatistics
-from ibpulse.core.answers.summary import Summary
+from ibpulse.core.answers.summary import RailStatistics, Summary
 from ibpulse.core.events import Event, PortHistory
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob
 from ibpulse.core.model import PortId
 from tests.aggregator.rings import Ring, Traffic, constant, port
 

@@ -18,7 +18,7 @@ from ibpulse.agent.aggregator.last_minute import (
     search_next,
 )
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.spans import place_ports
 from tests.aggregator.rings import Ring, constant, port, square

@@ -18,7 +18,7 @@ def test_columns_are_aligned_and_indented_below_their_title() -> None:
     )
 
 
-def test_other_columns_may_be_on_the_left_and_no_line_ends_in_spaces() -> None:
+def test_columns_align_left_without_trailing_spaces() -> None:
     section = Section("", ("size", "why"), [("1", "a"), ("100", "longer")], left=(1,))
     assert render_text([section]) == "size  why\n   1  a\n 100  longer\n"
 
@@ -33,7 +33,7 @@ def test_control_characters_of_names_are_escaped() -> None:
     assert "\x1b" not in render_json("version", {"name": "\x1b"})
 
 
-def test_a_page_shows_the_sections_and_escapes_what_is_in_them() -> None:
+def test_a_page_escapes_its_sections() -> None:
     hostile = Section("<b>", ("rail",), [("<i>",)], ["<u>"])
     page = render_page("<s>", warnings=["<q>"], picture="", picture_text="", sections=[TABLE, hostile])
     assert page.count("<table>") == 2
@@ -48,7 +48,7 @@ class Point:
     y: float
 
 
-def test_json_begins_with_versions_and_has_null_for_what_is_not_a_number() -> None:
+def test_json_has_versions_and_null_for_nan() -> None:
     text = render_json("ibpulse_report_version", {"points": (Point(1.0, float("nan")), Point(float("inf"), 2.0))})
     assert list(json.loads(text)) == ["ibpulse_report_version", "ibpulse_version", "points"]
     assert json.loads(text)["points"] == [{"x": 1.0, "y": None}, {"x": None, "y": 2.0}]

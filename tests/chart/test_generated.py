@@ -71,7 +71,7 @@ def test_what_cannot_be_written_is_said(
     assert said in capsys.readouterr().err
 
 
-def test_a_release_names_its_image_by_digest_and_changes_nothing_else(checkout: Path) -> None:
+def test_a_release_only_sets_the_image_digest(checkout: Path) -> None:
     path = checkout / "helm" / "ibpulse" / "values.yaml"
     before = path.read_text().splitlines()
     assert __main__.main([str(checkout), f"{NAME}@{DIGEST}"]) == 0
@@ -97,7 +97,7 @@ def test_the_packaged_chart_of_a_release_installs_that_image(checkout: Path) -> 
 
 @pytest.mark.needs("helm")
 @pytest.mark.real("process")
-def test_the_chart_of_a_release_names_its_home_and_its_runbooks(checkout: Path) -> None:
+def test_a_released_chart_names_home_and_runbooks(checkout: Path) -> None:
     repository = "https://host.example/team/ibpulse"
     assert __main__.main([str(checkout), f"{NAME}@{DIGEST}", repository, "v1.2.3"]) == 0
     chart = yaml.safe_load((checkout / "helm/ibpulse/Chart.yaml").read_text())
@@ -133,9 +133,7 @@ def test_an_image_without_registry_or_digest_is_refused(
     assert (checkout / "helm/ibpulse/values.yaml").read_text() == before
 
 
-def test_an_image_is_not_written_where_its_place_is_not_certain(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_ambiguous_digest_is_not_written(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = checkout / "helm/ibpulse/values.yaml"
     path.write_text(path.read_text() + "other:\n  digest: 1\n")
     assert __main__.main([str(checkout), f"{NAME}@{DIGEST}"]) == 1
@@ -175,7 +173,7 @@ def test_names_of_thresholds_are_written_as_values_of_charts_are() -> None:
 
 
 @pytest.mark.real("process")
-def test_the_chart_is_written_with_nothing_but_what_the_program_itself_needs() -> None:
+def test_the_chart_needs_no_developer_tools() -> None:
     """A release writes it where the tools of developers are not installed."""
     blocked = "import sys; sys.modules['grafana_foundation_sdk'] = None; import tools.chart.__main__"
     subprocess.run([sys.executable, "-c", blocked], cwd=ROOT, check=True)

@@ -11,7 +11,7 @@ import pytest
 
 from ibpulse.agent.config.loading import load
 from ibpulse.agent.daemon import HeldDirectory, InUseError, least_open_files, run_daemon
-from ibpulse.base import open_files
+from ibpulse.base import limits
 from ibpulse.base.errors import ConfigError, IbpulseError, RingError
 from ibpulse.workbench.demo_nodes import find_ports
 
@@ -70,12 +70,12 @@ def test_too_few_open_files_are_refused_before_anything_is_sampled(
     for number in range(3):
         (tmp_path / "sys/class/infiniband" / f"mlx5_{number}" / "ports/1").mkdir(parents=True)
     least = least_open_files(tmp_path / "sys")
-    monkeypatch.setattr(open_files, "allow_open_files", lambda count: least - 1)
+    monkeypatch.setattr(limits, "allow_open_files", lambda count: least - 1)
     settings = load({"path.sysfs": [str(tmp_path / "sys")], "ring.dir": [str(tmp_path / "ring")]}, {})
     said = f"the limit of open files is {least - 1}, but at least {least} are needed here: raise it to 2048"
     with pytest.raises(IbpulseError, match=said) as found:
         run_daemon(settings)
     assert found.value.exit_code == 1
     assert not (tmp_path / "ring").exists()
-    monkeypatch.setattr(open_files, "allow_open_files", lambda count: least)
-    open_files.require_open_files(2048, least)
+    monkeypatch.setattr(limits, "allow_open_files", lambda count: least)
+    limits.require_open_files(2048, least)

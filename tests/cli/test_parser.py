@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from ibpulse.agent.config.declaration import Setting
-from ibpulse.agent.config.settings import ROWS, describe
+from ibpulse.agent.config.settings import ROWS, Setting, describe
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import RATIO
 from ibpulse.commands import VERBS, Verb, group_overview, overview

@@ -46,16 +46,14 @@ def test_a_window_of_somebody_else_is_refused(server: Canned) -> None:
 
 @pytest.mark.parametrize("ask", [ask_ports, lambda connection: connection.ask_window([])])
 @pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b"{}", b'{"interval_seconds": "x"}'])
-def test_another_service_is_told_from_ibpulse(
-    server: Canned, ask: Callable[[DaemonConnection], object], body: bytes
-) -> None:
+def test_another_service_is_recognised(server: Canned, ask: Callable[[DaemonConnection], object], body: bytes) -> None:
     for path in ("/api/v1/ports", "/api/v1/window"):
         server.answer(path, body)
     with pytest.raises(DaemonError, match="is this an ibpulse daemon of a compatible version"):
         ask(DaemonConnection(server.url))
 
 
-def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
+def test_ports_with_unknown_members_are_read(server: Canned) -> None:
     unknown = port_of(active=False, state="DOWN", rate_bytes_per_second=None, source=None)
     server.answer("/api/v1/ports", ports_of(unknown, port_of("mlx5_1", colour="green")))
     answer = ask_ports(DaemonConnection(server.url))
@@ -66,7 +64,7 @@ def test_ports_are_read_with_what_is_not_known(server: Canned) -> None:
     assert (second.id, second.source.resolution_seconds, second.rate_bytes_per_second) == (("mlx5_1", 1), 0.01, 5e10)
 
 
-def test_a_port_says_since_when_it_is_in_its_state(server: Canned) -> None:
+def test_a_port_has_the_begin_of_its_state(server: Canned) -> None:
     gone = {"state": "disappeared", "since": "2025-11-21T00:00:00.250Z"}
     server.answer("/api/v1/ports", ports_of(port_of(**gone), port_of(state="DOWN"), port_of(since="yesterday")))
     first, *others = ask_ports(DaemonConnection(server.url)).ports

@@ -22,7 +22,7 @@ def faults(flags: dict[str, list[str]], environ: dict[str, str]) -> tuple[str, .
     return refusal.value.faults
 
 
-def test_a_flag_goes_before_the_environment_the_environment_before_the_file_the_file_before_the_default(
+def test_flags_override_environment_and_file(
     tmp_path: Path,
 ) -> None:
     path, flags = save(tmp_path, "sampler:\n  interval: 20ms\n  history: 6m\nslow: {interval: 7s}\n")
@@ -42,7 +42,7 @@ def test_the_last_of_a_repeated_flag_stands() -> None:
     assert load({"sampler.interval": ["2ms", "5ms"]}, {}).sampler.interval == 5_000_000
 
 
-def test_a_list_stands_in_place_of_the_list_of_a_lower_source(tmp_path: Path) -> None:
+def test_a_list_replaces_that_of_a_lower_source(tmp_path: Path) -> None:
     _, flags = save(tmp_path, "ports: {include: [a, b], exclude: 'c,d', roles: null}\n")
     ports = load({**flags, "ports.include": ["e"]}, {}).ports
     assert (ports.include, ports.exclude, ports.roles) == (("e",), ("c", "d"), {})
@@ -51,7 +51,7 @@ def test_a_list_stands_in_place_of_the_list_of_a_lower_source(tmp_path: Path) ->
 STORAGE = {"storage": ("mlx5_1", "mlx5_7"), "compute": ("mlx5_0:1",)}
 
 
-def test_roles_are_a_mapping_in_the_file_and_a_list_elsewhere(tmp_path: Path) -> None:
+def test_roles_may_be_a_mapping_or_a_list(tmp_path: Path) -> None:
     path, flags = save(tmp_path, "ports:\n  roles: {storage: [mlx5_1, mlx5_7], compute: 'mlx5_0:1'}\n")
     given = load(flags, {})
     assert given.ports.roles == STORAGE
@@ -71,7 +71,7 @@ def test_the_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
     assert load({}, {"IBPULSE_CONFIG__FILE": path}).sampler.interval == 20_000_000
 
 
-def test_the_file_of_the_flag_goes_before_the_file_of_the_environment(tmp_path: Path) -> None:
+def test_the_flags_file_overrides_the_environments(tmp_path: Path) -> None:
     _, flags = save(tmp_path, "sampler: {interval: 20ms}\n")
     assert load(flags, {"IBPULSE_CONFIG__FILE": "/nowhere"}).sampler.interval == 20_000_000
 
@@ -100,7 +100,7 @@ def test_all_faults_of_all_sources_are_told_in_one_run(tmp_path: Path) -> None:
     )
 
 
-def test_a_rule_is_silent_while_one_of_its_settings_is_at_fault() -> None:
+def test_a_rule_ignores_invalid_settings() -> None:
     assert faults({"sampler.history": ["1s"], "analysis.traffic-window": ["10m"]}, {}) == (
         "flag --sampler.history: 1s is out of bounds; choose 10s to 1h",
     )
@@ -111,7 +111,7 @@ def test_the_default_traffic_window_is_cut_to_the_history() -> None:
     assert settings.analysis.traffic_window == 20 * 10**9
 
 
-def test_a_traffic_window_that_is_given_and_longer_than_the_history_is_refused() -> None:
+def test_a_window_beyond_the_history_is_refused() -> None:
     flags = {"sampler.history": ["20s"], "analysis.traffic-window": ["30s"]}
     assert faults(flags, {}) == (
         "flag --sampler.history: 20s is shorter than analysis.traffic-window; "

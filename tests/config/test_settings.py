@@ -1,4 +1,4 @@
-"""The table and the checked settings name the same things; captures and statistics fit the node."""
+"""Every setting: its kind, its default and its declaration."""
 
 from __future__ import annotations
 
@@ -8,27 +8,32 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
+import ibpulse.agent.config
+from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import find_capture_directory, load
-from ibpulse.agent.config.settings import CONFIG_FILE, GROUP_TYPES, GROUPS, ROWS, CaptureSettings, describe
-from ibpulse.agent.flightrecorder.rules import RULES
+from ibpulse.agent.config.settings import (
+    GROUP_TYPES,
+    ROWS,
+    CaptureSettings,
+    ListenAddress,
+    describe,
+)
 from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.flightrecorder.triggers import RULES
 from ibpulse.agent.node.wiring import aggregator_options
 from ibpulse.base.errors import ConfigError
-from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.base.units import GRID_NS, MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.core.statistics.saturation import MoeSaturationOptions
 from ibpulse.core.statistics.signature import SignatureOptions
 from tests.tables import for_each
 
 
-def test_every_row_of_the_table_has_a_checked_field_and_every_field_a_row() -> None:
+def test_rows_and_fields_correspond() -> None:
     found = [(group, field.name) for group, kind in GROUP_TYPES.items() for field in fields(kind)]
     assert found == [(entry.group, entry.field) for entry in ROWS]
-
-
-def test_every_group_is_described() -> None:
-    assert list(GROUPS) == list(dict.fromkeys(entry.group for entry in ROWS))
-    assert all(GROUPS.values())
 
 
 def test_fields_are_named_like_their_settings() -> None:
@@ -45,11 +50,7 @@ def test_what_a_setting_writes_it_reads_back() -> None:
         assert entry.kind.parse(text) == value
 
 
-def test_the_description_begins_with_the_file_and_has_every_row() -> None:
-    assert describe() == (CONFIG_FILE, *ROWS)
-
-
-def test_every_setting_has_a_help_sentence_and_a_default_to_show() -> None:
+def test_every_setting_has_help_and_default() -> None:
     for entry in describe():
         assert entry.sentence.endswith(".")
         assert entry.default_text
@@ -62,7 +63,7 @@ def capture(**texts: str) -> CaptureSettings:
     return load(flags, {}).capture
 
 
-def faults(**texts: str) -> str:
+def capture_fault(**texts: str) -> str:
     with pytest.raises(ConfigError) as caught:
         capture(**texts)
     return str(caught.value)
@@ -84,7 +85,7 @@ def test_the_defaults_fit_a_short_history() -> None:
 
 
 def test_what_is_given_must_fit_the_history() -> None:
-    assert faults(before="4m55s", after="6s") == (
+    assert capture_fault(before="4m55s", after="6s") == (
         "flag --capture.before: 4m55s with capture.after, 6s, exceeds sampler.history, 5m; "
         "raise sampler.history to 5m1s or shorten the capture"
     )
@@ -94,12 +95,14 @@ def test_rules_are_chosen_by_name() -> None:
     assert capture(rules="rail-lost,step-slower").rules == ("rail-lost", "step-slower")
     assert capture(rules="none").rules == capture(rules="").rules == ()
     known = "choose traffic-stalled, rail-lost, moe-saturation, step-slower or none"
-    assert faults(rules="dead") == f"flag --capture.rules: unknown value 'dead'; {known}"
+    assert capture_fault(rules="dead") == f"flag --capture.rules: unknown value 'dead'; {known}"
 
 
 def test_names_of_the_node_are_names() -> None:
     assert capture(node="gpu7,gpu7.example.org").node == ("gpu7", "gpu7.example.org")
-    assert "'gpu 7' is not a node name; write it like gpu-node-7 or gpu-node-7.example.org" in faults(node="gpu 7")
+    assert "'gpu 7' is not a node name; write it like gpu-node-7 or gpu-node-7.example.org" in capture_fault(
+        node="gpu 7"
+    )
 
 
 def test_what_is_written_is_taken_back(tmp_path: Path) -> None:
@@ -147,3 +150,123 @@ def test_windows_longer_than_the_history_are_dropped(history: str, seconds: tupl
 def test_timescales_that_are_no_multiple_of_the_interval_are_dropped(interval: str, ms: tuple[int, ...]) -> None:
     options = aggregator_options(load({"sampler.interval": [interval]}, {}))
     assert options.timescales_ns == tuple(scale * MILLISECOND_NS for scale in ms)
+
+
+def faults(name: str, *texts: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as refusal:
+        load({name: list(texts)}, {})
+    return refusal.value.faults
+
+
+REFUSALS = [
+    ("path.sysfs", "", "the path is empty; give a path or remove the setting"),
+    ("sampler.interval", "7ms", "7ms does not divide one second; the nearest that do are 5ms and 8ms"),
+    ("sampler.interval", "1500us", "1ms500us does not divide one second; the nearest that do are 1ms and 2ms"),
+    ("sampler.interval", "500us", "500us does not divide one second; the nearest that do are 1ms and 2ms"),
+    ("sampler.interval", "2s", "2s does not divide one second; the nearest that do are 500ms and 1s"),
+    ("sampler.history", "9s", "9s is out of bounds; choose 10s to 1h"),
+    ("sampler.scheduler", "rr", "unknown value 'rr'; choose other or fifo"),
+    ("sampler.cpu", "8192", "8192 is out of bounds; choose 0 to 8191, or leave it empty for no pinning"),
+    (
+        "ports.include",
+        "mlx5_0:1:2",
+        "'mlx5_0:1:2' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*",
+    ),
+    ("ports.exclude", "a,,b", "'' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("ports.include", "../x", "'../x' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("ports.roles", "mlx5_1", "'mlx5_1' has no role; write it like compute=mlx5_1"),
+    ("ports.roles", "disk=mlx5_1", "unknown role 'disk'; choose compute, storage, management, unknown"),
+    (
+        "ports.roles",
+        "storage=mlx5_1,mlx5_7,compute=mlx5_7",
+        "mlx5_7: the same port is given for storage and compute; give each port once",
+    ),
+    (
+        "ports.roles",
+        "compute=mlx5_*,storage=mlx5_7",
+        "mlx5_* and mlx5_7: the same port is given for compute and storage; give each port once",
+    ),
+    ("ports.roles", "storage=", "'' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*"),
+    ("ports.expected-rails", "257", "257 is out of bounds; choose 0 to 256, or leave it empty to count them"),
+    (
+        "analysis.active-threshold",
+        "1Gb/s",
+        "1Gb/s has the unknown unit Gb/s; rates count bytes: use one of TB/s, GB/s, MB/s, kB/s, B/s",
+    ),
+    ("analysis.moe-saturation-duty", "1.1", "1.1 is out of bounds; choose 0 to 1"),
+    ("slow.interval", "100ms", "100ms is out of bounds; choose 1s to 10m"),
+    (
+        "web.listen-address",
+        "10055",
+        "'10055' is not an address; write it like :10055, 127.0.0.1:10055 or [::1]:10055",
+    ),
+    (
+        "web.listen-address",
+        "::1:10055",
+        "'::1:10055' is not an address; write it like :10055, 127.0.0.1:10055 or [::1]:10055",
+    ),
+    ("web.listen-address", ":65536", "port 65536 in ':65536' is out of range; use 1 to 65535, or 0 for any free port"),
+    (
+        "web.hosts",
+        "node7:10055",
+        "'node7:10055' is not a host name; write it without a port, like gpu-node-7.example.org, or *",
+    ),
+    ("web.hosts", "a, b c", "'b c' is not a host name; write it without a port, like gpu-node-7.example.org, or *"),
+    ("log.level", "loud", "unknown value 'loud'; choose debug, info, warning or error"),
+]
+
+
+@for_each(REFUSALS)
+def test_an_invalid_value_is_refused_with_the_remedy(name: str, text: str, sentence: str) -> None:
+    assert faults(name, text) == (f"flag --{name}: {sentence}",)
+
+
+def test_every_fault_of_a_list_is_reported() -> None:
+    assert faults("ports.include", "../x", "mlx5_0", "a:b:c") == (
+        "flag --ports.include: '../x' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*",
+        "flag --ports.include: 'a:b:c' is not a port; write a device or a port, like mlx5_0, mlx5_0:1 or mlx5_*",
+    )
+
+
+@for_each(GRID_NS)
+def test_every_interval_of_the_grid_is_taken(period_ns: int) -> None:
+    assert period_ns == load({"sampler.interval": [format_duration(period_ns)]}, {}).sampler.interval
+
+
+@given(st.integers(min_value=1, max_value=10**9))
+def test_the_grid_divides_a_second_in_milliseconds(period_ns: int) -> None:
+    assert (period_ns in GRID_NS) == (period_ns % 10**6 == 0 and 10**9 % period_ns == 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        (":10055", "", 10055),
+        ("127.0.0.1:9000", "127.0.0.1", 9000),
+        ("[::1]:10055", "::1", 10055),
+        ("node7.example:1", "node7.example", 1),
+        ("localhost:0", "localhost", 0),
+    ],
+)
+def test_addresses_are_taken_apart_and_written_back(text: str, host: str, port: int) -> None:
+    address = load({"web.listen-address": [text]}, {}).web.listen_address
+    assert address == ListenAddress(host, port)
+    assert str(address) == text
+
+
+@for_each(["[::]:10055", "[::0]:10055", "[0:0:0:0:0:0:0:0]:10055"])
+def test_every_address_of_ipv6_is_every_address(text: str) -> None:
+    assert load({"web.listen-address": [text]}, {}).web.listen_address == ListenAddress("", 10055)
+
+
+def test_only_the_environment_that_is_handed_over_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SAMPLER", '{"interval": "1ms"}')
+    monkeypatch.setenv("IBPULSE_SAMPLER__INTERVAL", "1ms")
+    made = load({"ring.dir": [str(tmp_path)]}, {})
+    assert isinstance(made, Settings)
+    assert made.sampler.interval == 10_000_000
+
+
+def test_the_room_offers_nothing_else_by_name() -> None:
+    with pytest.raises(AttributeError, match=r"module 'ibpulse\.agent\.config' has no attribute 'secrets'"):
+        _ = ibpulse.agent.config.secrets

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from ibpulse.gateway import job_captures
+from ibpulse.gateway import captures
 from tests.contract.files import describe_parquet
 from tests.contract.goldens import Golden, digest
 from tests.contract.surroundings import surroundings
@@ -118,7 +118,7 @@ def answer_goldens(folder: Path) -> list[Golden]:
 
 def _of_fleet(fleet: Fleet) -> Iterable[Golden]:
     node = fleet.nodes[0]
-    fleet.world.patch(job_captures, "secrets", SimpleNamespace(token_hex=lambda count: "5e" * count))
+    fleet.world.patch(captures, "secrets", SimpleNamespace(token_hex=lambda count: "5e" * count))
     fleet.run(6)
     node.fault({"link-flap": ["mlx5_1"]})
     fleet.run(4)

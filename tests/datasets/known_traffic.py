@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ibpulse.core.arrays import Floats
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 
 START_NS = 1_763_683_200 * 10**9

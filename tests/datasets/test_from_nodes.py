@@ -20,11 +20,9 @@ from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.client.transport import HttpPeer
 from ibpulse.core.http.server import serve
 from ibpulse.core.recordings import Recording, load
-from ibpulse.gateway.nodes import nodes
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import PolledNode
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes import requests
+from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
+from ibpulse.gateway.nodes.table import PolledNode
 from ibpulse.workbench.fleet import from_nodes
 from ibpulse.workbench.fleet.collection import CollectionResult
 from ibpulse.workbench.fleet.dataset import FILES, MISSING, RAW, DatasetStore, Part
@@ -68,7 +66,7 @@ class Fleet:
         path = self.directory / "nodes.json"
         entries = [{"targets": [url], "labels": {"node": name, "rack": "r1"}} for name, url in urls.items()]
         path.write_text(json.dumps(entries))
-        return await self.collect_from(Discovery([(parse_source(str(path)), NodeConfigFile())]), wanted)
+        return await self.collect_from(Discovery([parse_source(str(path))]), wanted)
 
     async def collect_from(self, discovery: Discovery, wanted: NodeCollection = SPAN) -> CollectionResult:
         self.store.begin()
@@ -91,7 +89,7 @@ class Fleet:
 @pytest.fixture(autouse=True)
 def no_node_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is: nodes of the test answer in its own process."""
-    for get in (HttpPeer.get, nodes.Node.get):
+    for get in (HttpPeer.get, requests.Node.get):
         monkeypatch.setitem(get.__kwdefaults__, "seconds", HANG_SECONDS)
     monkeypatch.setattr(from_nodes, "ANSWER_SECONDS", HANG_SECONDS)
 
@@ -179,7 +177,7 @@ async def test_unknown_jobs_are_named_with_running_ones(
 
 async def test_daemons_are_refused_as_gateways(fleet: Fleet, node: Node) -> None:
     async with served(create_app(node.parts())) as url:
-        result = await fleet.collect_from(Discovery([(GatewaySource(url, NodeConfigFile()), NodeConfigFile())]))
+        result = await fleet.collect_from(Discovery([GatewaySource(url, NodeConfigFile())]))
     assert result.problems == [f"{url}: has no list of nodes, so it is no gateway; give the address of one"]
 
 
@@ -191,7 +189,7 @@ async def test_gateways_pass_samples_on(fleet: Fleet, node: Node, tmp_path: Path
         await gateway.list(a=url, gone=DEAD)
         place = await stack.enter_async_context(gateway.served())
         config = NodeConfigFile()
-        result = await fleet.collect_from(Discovery([(GatewaySource(place, config), config)]))
+        result = await fleet.collect_from(Discovery([GatewaySource(place, config)], config))
     assert [one.part for one in result.written] == [Part("", "a", START_NS)]
     check_samples(fleet.raw(Part("", "a", START_NS)), node, 1, 799)
     (row,) = fleet.rows(FILES)

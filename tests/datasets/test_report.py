@@ -13,7 +13,7 @@ from PIL import Image
 
 from bench.synthetic_dataset import RailPlan
 from bench.synthetic_fleet import START_NS, SyntheticFleet
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.units import SECOND_NS
 from ibpulse.cli import main
 from ibpulse.workbench.fleet.collection import MissingSpan, write_missing
@@ -210,13 +210,6 @@ def test_leaving_early_needs_a_known_clock() -> None:
     assert named_by(findings("leaves0", [leaving], clocks={}), "fewer-steps") == []
 
 
-def test_unknown_slow_clocks_make_nobody_first() -> None:
-    stopped = plan(stop_ms=dict.fromkeys(range(6), 5900.0), clocks_ms={3: -80.0}, ring=True)
-    found = findings("slow", [stopped], clocks={})
-    assert "first is not known: their clocks are not known" in found[0].sentence
-    assert named_by(found, "stall") == [()]
-
-
 def test_many_ends_apart_are_one_sentence() -> None:
     found = findings("scattered", [plan(stage_ms={node: 30.0 * node for node in range(6)})])
     (apart,) = (one for one in found if one.kind == "ends-apart")
@@ -341,7 +334,7 @@ def test_too_many_rows_are_refused_before_reading(
 def test_spans_beyond_spare_memory_are_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "spare_bytes", lambda: 10_000)
+    monkeypatch.setattr(limits, "spare_bytes", lambda: 10_000)
     status, _, error = run(capsys, "report", str(busy_dataset()))
     assert status == 1
     assert re.search(r"takes \d+ kB of memory at once, more than the 10 kB that can be spared; choose", error), error

@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from ibpulse.commands.gateway import LISTEN_ADDRESS
-from ibpulse.gateway.nodes.target_sources import FileSource, parse_source
+from ibpulse.gateway.nodes.discovery import FileSource, parse_source
 from tests.tables import for_each
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.web.events import MAX_IN_LOOP
 from ibpulse.agent.web.parts import WebLimits
-from ibpulse.agent.web.routes import events_route
-from ibpulse.base import memory
-from ibpulse.core.answers import events
-from ibpulse.core.http import admission, connection, server
-from ibpulse.core.http.auth import access, passwords
+from ibpulse.base import limits
+from ibpulse.core.answers.events import MAX_EVENTS
+from ibpulse.core.http import access, admission, connection, passwords, server
 from ibpulse.core.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
 from ibpulse.workbench.recorder import counter_log, resampling
 from tests.docs.pages import ROOT
@@ -48,8 +47,8 @@ BOUNDS = {
         "pending captures": str(CaptureOptions(Path(), "").max_pending),
         f"concurrent wide windows (over {WebLimits().wide_values:,} values read or returned)": WIDE,
         "concurrent summaries": WIDE,
-        f"concurrent answers with more than {events_route.MAX_IN_LOOP:,} events": WIDE,
-        "events in one response": f"{events.MAX_EVENTS:,}",
+        f"concurrent answers with more than {MAX_IN_LOOP:,} events": WIDE,
+        "events in one response": f"{MAX_EVENTS:,}",
         "viewers of the stream": str(WebLimits().max_viewers),
         "a viewer whose network takes no data for this long": UNREAD,
         "length of the query string": f"{WebLimits().max_query_bytes:,} bytes",
@@ -71,10 +70,10 @@ def test_the_memory_of_an_hour_follows_from_the_bounds() -> None:
     page = (ROOT / "docs/security.md").read_text()
     ticks = 3600 * 100
     assert f"sampling time | {round(ticks * (8 * ROW_BYTES + TICK_BYTES), -7) // 10**6} MB |" in page
-    assert f"{memory.LIBRARIES_BYTES // 10**6} MB and {memory.THREAD_BYTES // 10**6} MB per CPU" in " ".join(
+    assert f"{limits.LIBRARIES_BYTES // 10**6} MB and {limits.THREAD_BYTES // 10**6} MB per CPU" in " ".join(
         page.split()
     )
-    assert memory.SHARE == 0.75
+    assert limits.SHARE == 0.75
 
 
 def test_the_example_of_a_refusal_has_the_default_bound() -> None:

@@ -13,9 +13,8 @@ import pytest
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.recordings import save
-from ibpulse.workbench.fleet.collection import MissingSpan, write_missing
+from ibpulse.workbench.fleet.collection import MissingSpan, collect_files, write_missing
 from ibpulse.workbench.fleet.dataset import DatasetStore, Part
-from ibpulse.workbench.fleet.from_files import collect_files
 from tests.datasets.known_traffic import INTERVAL_NS, RATE, START_NS, Node, Pipeline, save_nodes
 from tests.datasets.test_from_nodes import served
 from tests.docs.pages import PAGES, ROOT, name

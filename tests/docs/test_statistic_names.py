@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.metrics.metric_table import TABLE, rows_of
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import describe_second
 from ibpulse.workbench.simulate.workloads import DENSE
 from tests.aggregator.rings import Ring, port
 from tests.docs.pages import ROOT
@@ -60,9 +60,7 @@ def test_the_table_is_there() -> None:
 
 
 @pytest.mark.parametrize(("metric", "summary", "report"), ROWS, ids=str)
-def test_each_view_has_the_statistic_by_its_name_and_says_the_same(
-    views: Views, metric: str, summary: str, report: str
-) -> None:
+def test_every_view_gives_the_same_number(views: Views, metric: str, summary: str, report: str) -> None:
     in_summary, in_stream, in_report, families = views
     assert metric in {row.name for row in TABLE}
     assert metric in families

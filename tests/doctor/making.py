@@ -26,8 +26,8 @@ from ibpulse.agent.doctor.facts import (
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.sysfs.overrides import Override
-from ibpulse.base.kernel_clock import ClockState
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.base.clocks import ClockState
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortId, PortIdentity, SamplerHealth, Topology
 
 MS = 1_000_000
@@ -161,7 +161,7 @@ def make_facts(
 
 
 def troubles(facts: Facts) -> list[Finding]:
-    """All findings that are a problem."""
+    """All findings that are not OK."""
     return [finding for finding in examine(facts) if finding.level not in (Level.OK, Level.SKIP)]
 
 
@@ -170,6 +170,14 @@ def only_trouble(facts: Facts) -> Finding:
     found = troubles(facts)
     assert len(found) == 1, found
     return found[0]
+
+
+def assert_only(facts: Facts, expected: str) -> None:
+    """One finding is not OK: level, check, subject and sentence begin as expected; after ` ~ ` comes advice."""
+    finding = only_trouble(facts)
+    line, _, advice = expected.partition(" ~ ")
+    assert f"{finding.level.name} {finding.topic} {finding.subject}: {finding.sentence}".startswith(line), finding
+    assert advice in f"{finding.meaning} {finding.advice}", finding
 
 
 def sentences(facts: Facts, check: str) -> list[str]:

@@ -1,33 +1,57 @@
-"""What is said of the samples: cost, ticks, resolution, resets, flaps, balance, full counters."""
+"""What doctor says of samples, benchmark results and the events of a running daemon."""
 
 from __future__ import annotations
 
 import errno
+import json
+import os
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ibpulse.agent.doctor import Level, examine
-from ibpulse.agent.doctor.facts import Counts, Folders, Reads
+from ibpulse.agent.doctor import Finding, Level, examine
+from ibpulse.agent.doctor.facts import Counts, EventFacts, Facts, Folders, Reads
 from ibpulse.agent.doctor.sample_checks import find_shortest_interval
-from ibpulse.base.units import GRID_NS
-from ibpulse.core.answers.statistics import RailStatistics
-from ibpulse.core.model import ByteSource, Fabric
-from tests.doctor.making import MS, make_facts, make_port, make_port_samples, only_trouble, sentences, troubles
+from ibpulse.agent.doctor.samples import read_event_facts
+from ibpulse.base.units import SECOND_NS
+from ibpulse.cli import main
+from ibpulse.core.answers.summary import RailStatistics
+from ibpulse.core.events import Event
+from ibpulse.core.events.event import state_to_json
+from ibpulse.core.events.log import EventFile
+from ibpulse.core.model import ByteSource, DevicePlace, Fabric, Port, PortState, Topology
+from ibpulse.workbench.nccl.grades import judge_benchmarks
+from ibpulse.workbench.nccl.results import BenchmarkRun, Measurement
+from tests.doctor.making import (
+    MS,
+    assert_only,
+    make_card,
+    make_facts,
+    make_port,
+    make_port_samples,
+    only_trouble,
+    sentences,
+    troubles,
+)
+from tests.nccl.benchmark_writers import nccl_json
+from tests.tables import for_each
 
 RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
-SILENT = RailStatistics(rail_share_ratio=0.0, rail_idle=True, rail_slow=False)
 HW_FOLDER = "/sys/class/infiniband/rdmap0/ports/1/hw_counters"
 HW_SOURCE = ByteSource("hw_bytes", (f"{HW_FOLDER}/tx_bytes",), (f"{HW_FOLDER}/rx_bytes",), 1, refresh_seconds=0.014)
+EFA = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=HW_SOURCE)
+BNXT = make_port("bnxt_re0", identity={"driver": "bnxt_en"}, source=replace(HW_SOURCE, refresh_seconds=1.0))
+NOT_ASKED: dict[str, Any] = {"no_sampling": "sampling was not requested", "options": {"sample": False}}
+REQUESTS = "hw_counters/rx_write_requests"
 
 
-def test_every_interval_divides_a_second() -> None:
-    assert GRID_NS[:6] == (MS, 2 * MS, 4 * MS, 5 * MS, 8 * MS, 10 * MS)
-    assert GRID_NS[-1] == 1000 * MS
+# samples
 
 
-@pytest.mark.parametrize(
-    ("read", "tick", "expected"),
+@for_each(
     [
         (1e-6, 16e-6, MS),
         # a read of 150 µs fits a tenth of 2 ms
@@ -36,270 +60,436 @@ def test_every_interval_divides_a_second() -> None:
         (150e-6, 2.4e-3, 5 * MS),
         (0.9e-3, 7e-3, 20 * MS),
         (0.2, 0.2, None),
-    ],
+    ]
 )
 def test_the_shortest_reliable_interval_holds_every_read(read: float, tick: float, expected: int | None) -> None:
     assert find_shortest_interval(read, tick) == expected
 
 
-def slow_reads(factor: float) -> Reads:
-    return Reads(700, 1e-6 * factor, 10e-6 * factor, 50e-6 * factor, 20e-6 * factor)
+def sampled(*, rail: str = "mlx5_1", counts: Counts | None = None, **changes: Any) -> Facts:
+    """Two rails, with the samples and the counts of one of them changed."""
+    return make_facts(samples={rail: make_port_samples(**changes)}, counts={rail: counts} if counts else None)
 
 
-def test_the_cost_of_reads_is_told() -> None:
-    assert sentences(make_facts(), "reads") == [
-        ": One read takes 1 µs (median), 10 µs (p99, on mlx5_0:1), 50 µs (maximum); "
-        "all reads of a sample take 40 µs (p99). The shortest reliable interval is 1ms."
-    ]
+def slow_reads(factor: float) -> dict[str, Any]:
+    return {"reads": Reads(700, 1e-6 * factor, 10e-6 * factor, 50e-6 * factor, 20e-6 * factor)}
 
 
-def test_an_interval_that_is_too_short_is_a_warning_with_the_right_one() -> None:
-    slow = make_port_samples(reads=slow_reads(120))
-    finding = only_trouble(make_facts(samples={"mlx5_0": slow, "mlx5_1": slow}))
-    assert finding.sentence.endswith("The shortest reliable interval is 20ms, but sampler.interval is 10ms.")
-    assert finding.advice == "Set sampler.interval to 20ms."
+def all_slow(factor: float) -> Facts:
+    slow = make_port_samples(**slow_reads(factor))
+    return make_facts(samples={"mlx5_0": slow, "mlx5_1": slow})
 
 
-def test_reads_too_slow_for_any_interval_are_said_so() -> None:
-    slow = make_port_samples(reads=slow_reads(20_000))
-    finding = only_trouble(make_facts(samples={"mlx5_0": slow, "mlx5_1": slow}))
-    assert "longer than 1s" in finding.sentence
-
-
-def test_one_slow_card_among_others_is_named() -> None:
-    rails = [make_port(f"mlx5_{number}") for number in range(4)]
-    facts = make_facts(rails, samples={"mlx5_2": make_port_samples(reads=slow_reads(30))})
-    finding = only_trouble(facts)
-    assert (finding.subject, finding.topic) == ("mlx5_2:1", "reads")
-    assert finding.sentence == "has slow reads: 300 µs at p99, compared with 10 µs on the other ports."
-
-
-def test_a_port_that_the_sampler_reads_more_seldom_is_named() -> None:
-    finding = only_trouble(make_facts(samples={"mlx5_1": make_port_samples(stride=2, resolution_seconds=0.02)}))
-    assert finding.sentence == "is sampled only every 20 ms, as its reads are slow."
-
-
-def test_a_look_without_reads_tells_no_cost() -> None:
-    facts = make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(reads=None)})
-    assert sentences(facts, "reads") == []
-
-
-def test_lost_ticks_are_a_warning() -> None:
-    finding = only_trouble(make_facts(sampling={"missed_ticks": 50}))
-    assert (
-        finding.sentence
-        == "350 of 400 samples captured; median wake-up delay up to 100 µs; p99 wake-up delay up to 1 ms."
-    )
-
-
-def test_lateness_that_nobody_knows_is_left_out() -> None:
-    facts = make_facts(sampling={"lateness_p50": None, "lateness_p99": None})
-    assert sentences(facts, "ticks") == [": 350 of 350 samples captured."]
-    assert sentences(make_facts(sampling={"ticks": 0}), "ticks") == []
-
-
-def test_counters_that_are_refreshed_seldom_are_a_warning() -> None:
-    finding = only_trouble(make_facts(samples={"mlx5_1": make_port_samples(resolution_seconds=0.1)}))
-    assert (finding.subject, finding.topic) == ("mlx5_1:1", "resolution")
-    assert finding.sentence == "is sampled every 10 ms, but its counters are refreshed only every 100 ms."
-
-
-def test_a_resolution_that_nobody_knows_is_told() -> None:
-    facts = make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(resolution_seconds=None)})
-    assert sentences(facts, "resolution") == [
-        "mlx5_0:1: carries too little traffic to measure how often its counters change."
-    ]
-
-
-def test_without_a_look_the_resolution_is_not_known() -> None:
-    facts = make_facts([RAILS[0]], no_sampling="sampling was not requested", options={"sample": False})
-    assert sentences(facts, "resolution") == ["mlx5_0:1: was not sampled; how often its counters change is unknown."]
-    assert troubles(facts) == []
-
-
-def test_cached_counters_say_how_fine_they_are() -> None:
-    port = make_port("rdmap0", identity={"driver": "efa", "link_layer": "Unknown"}, source=HW_SOURCE)
-    samples = make_port_samples(stride=5, resolution_seconds=0.05)
-    finding = only_trouble(make_facts([port], samples={"rdmap0": samples}))
-    assert finding.sentence == (
-        "is sampled every 50 ms. Its byte counters are in hw_counters, which the kernel refreshes at most every 14 ms "
-        "(lifespan 10 ms)."
-    )
-    assert "lifespan" in finding.advice
-    still = make_facts([port], no_sampling="sampling was not requested", options={"sample": False})
-    assert sentences(still, "resolution")[0].startswith("rdmap0:1: Its byte counters are in hw_counters")
-
-
-def test_lifespan_is_not_blamed_for_a_device_that_is_slow_itself() -> None:
-    port = make_port("bnxt_re0", identity={"driver": "bnxt_en"}, source=replace(HW_SOURCE, refresh_seconds=1.0))
-    finding = only_trouble(
-        make_facts([port], samples={"bnxt_re0": make_port_samples(stride=100, resolution_seconds=None)})
-    )
-    assert finding.sentence == "is sampled every 1 s. The device itself updates its counters every 1 s."
-    assert "one sample can miss an update that the next one then includes" in finding.meaning
-    assert "lifespan" not in finding.advice
-    still = make_facts(
-        [port], tree={"folders": {}}, no_sampling="sampling was not requested", options={"sample": False}
-    )
-    assert sentences(still, "resolution") == ["bnxt_re0:1: The device itself updates its counters every 1 s."]
-
-
-def test_a_long_lifespan_is_blamed() -> None:
-    port = make_port("rdmap0", identity={"driver": "efa"}, source=replace(HW_SOURCE, refresh_seconds=1.004))
-    folders = {port.id: Folders(False, True, 1000)}
-    samples = make_port_samples(stride=100, resolution_seconds=None)
-    assert "lifespan" in only_trouble(make_facts([port], tree={"folders": folders}, samples={"rdmap0": samples})).advice
-
-
-def test_a_reset_is_a_warning() -> None:
-    facts = make_facts(samples={"mlx5_1": make_port_samples(resets=1)})
-    assert only_trouble(facts).sentence == "was reset: its counters dropped once in the last 4 s."
-    facts = make_facts(samples={"mlx5_1": make_port_samples(resets=3)})
-    assert "dropped 3 times" in only_trouble(facts).sentence
-
-
-def test_reads_that_fail_are_a_failure_with_the_error() -> None:
-    facts = make_facts(samples={"mlx5_1": make_port_samples(errors=6, last_errno=errno.EINVAL, left_alone=True)})
-    finding = only_trouble(facts)
-    assert finding.level is Level.FAIL
-    assert finding.sentence == ("has failing reads: EINVAL (Invalid argument); the sampler retries it once a minute.")
-
-
-def test_a_port_without_a_sample_is_a_failure() -> None:
-    nothing = make_port_samples(samples=0, reads=None, rates=None, standing=None, resolution_seconds=None)
-    assert only_trouble(make_facts(samples={"mlx5_1": nothing})).sentence == "produced no sample in 3.5 s."
-
-
-def test_a_node_that_could_not_be_sampled_is_a_failure() -> None:
-    finding = only_trouble(make_facts(no_sampling="ring /x has no room"))
-    assert (finding.level, finding.sentence) == (Level.FAIL, "Sampling failed: ring /x has no room.")
-
-
-def test_who_sampled_is_told() -> None:
-    assert "by the running daemon." in sentences(make_facts(sampling={"by_daemon": True}), "counting")[0]
-    assert "by doctor itself." in sentences(make_facts(), "counting")[0]
-
-
-def test_a_link_that_flaps_is_a_warning() -> None:
-    down = replace(RAILS[1], active=False, state="DOWN")
-    facts = make_facts()
+def flapping() -> Facts:
+    facts, down = make_facts(), replace(RAILS[1], active=False, state="DOWN")
     assert facts.sampling is not None
     fabrics = tuple(Fabric((RAILS[0], port), topology=facts.fabric.topology) for port in (RAILS[1], down, RAILS[1]))
-    finding = only_trouble(replace(facts, sampling=replace(facts.sampling, fabrics=fabrics)))
-    assert finding.sentence == "flapped while doctor was running: ACTIVE then DOWN then ACTIVE."
+    return replace(facts, sampling=replace(facts.sampling, fabrics=fabrics))
 
 
-def test_a_flap_between_two_scans_is_seen_in_its_counter() -> None:
-    counts = {"mlx5_1": Counts({"counters/link_downed": 3}, {"counters/link_downed": 4})}
-    assert only_trouble(make_facts(counts=counts)).sentence == (
-        "flapped while doctor was running: counters/link_downed rose."
-    )
-
-
-def test_an_idle_rail_is_a_warning() -> None:
-    facts = make_facts(
-        samples={"mlx5_1": make_port_samples(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)}
-    )
-    finding = only_trouble(facts)
-    assert (finding.level, finding.subject) == (Level.WARN, "mlx5_1:1")
-    assert finding.sentence == "is idle: it carries 0 GB/s; the median of the other rails is 40.0 GB/s."
-
-
-def test_an_idle_rail_without_requests_to_compare_may_be_stuck() -> None:
-    silent = make_port_samples(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)
-    facts = make_facts(samples={"mlx5_1": silent}, counts={"mlx5_1": Counts({}, {"counters/symbol_error": 0})})
-    assert only_trouble(facts).sentence.endswith(
-        "Its counters may also be stuck; this port has no other counter to tell the two apart."
-    )
-
-
-def test_a_rail_that_stands_still_while_requests_come_is_stuck() -> None:
-    silent = make_port_samples(rates=(0.0, 0.0), standing=SILENT, resolution_seconds=None)
-    name = "hw_counters/rx_write_requests"
-    facts = make_facts(samples={"mlx5_1": silent}, counts={"mlx5_1": Counts({name: 100}, {name: 5100})})
-    finding = only_trouble(facts)
-    assert finding.level is Level.FAIL
-    assert finding.sentence == "has stuck byte counters: they do not change, although it received 5000 requests."
-
-
-def test_a_slow_rail_is_a_warning() -> None:
-    slow = make_port_samples(
-        rates=(10e9, 10e9), standing=RailStatistics(rail_share_ratio=0.3, rail_idle=False, rail_slow=True)
-    )
-    assert only_trouble(make_facts(samples={"mlx5_1": slow})).sentence == (
-        "is slow: it carries 20.0 GB/s; the median of the other rails is 40.0 GB/s."
-    )
-
-
-def test_a_slow_rail_is_shown_with_the_rails_of_its_job() -> None:
-    slow = make_port_samples(
-        rates=(10e9, 10e9), standing=RailStatistics(rail_share_ratio=0.3, rail_idle=False, rail_slow=True)
-    )
+def two_jobs() -> Facts:
+    """A slow rail, and two rails of another job that carry little."""
     little = make_port_samples(rates=(1e9, 1e9))
     ports = tuple(make_port(f"mlx5_{number}") for number in range(4))
     owners = dict.fromkeys((port.id for port in ports[2:]), frozenset({("slurm", "7")}))
-    samples = {"mlx5_1": slow, "mlx5_2": little, "mlx5_3": little}
-    assert only_trouble(make_facts(ports, samples=samples, sampling={"owners": owners})).sentence == (
-        "is slow: it carries 20.0 GB/s; the median of the other rails is 40.0 GB/s."
-    )
+    samples = {"mlx5_1": make_port_samples(**SLOW), "mlx5_2": little, "mlx5_3": little}
+    return make_facts(ports, samples=samples, sampling={"owners": owners})
 
 
-def test_balance_is_not_judged_without_traffic() -> None:
-    still = make_port_samples(rates=(0.0, 0.0), standing=None, resolution_seconds=None)
-    facts = make_facts(samples={"mlx5_0": still, "mlx5_1": still})
-    assert sentences(facts, "balance") == [": The rails carry no traffic, so their balance is unknown."]
+NOTHING: dict[str, Any] = dict.fromkeys(("reads", "rates", "standing", "resolution_seconds")) | {"samples": 0}
+IDLE: dict[str, Any] = {
+    "rates": (0.0, 0.0),
+    "standing": RailStatistics(rail_share_ratio=0.0, rail_idle=True, rail_slow=False),
+    "resolution_seconds": None,
+}
+SLOW: dict[str, Any] = {
+    "rates": (10e9, 10e9),
+    "standing": RailStatistics(rail_share_ratio=0.3, rail_idle=False, rail_slow=True),
+}
+IS_IDLE = "WARN balance mlx5_1:1: is idle: it carries 0 GB/s; the median of the other rails is 40.0 GB/s."
+IS_SLOW = "WARN balance mlx5_1:1: is slow: it carries 20.0 GB/s; the median of the other rails is 40.0 GB/s."
 
 
-def test_even_rails_say_how_much_they_carry() -> None:
-    facts = make_facts(samples={"mlx5_1": make_port_samples(rates=(21e9, 20e9))})
-    assert sentences(facts, "balance") == [": 2 rails carry 40.0 GB/s to 41.0 GB/s each (both directions)."]
-    facts = make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(rates=None)})
-    assert sentences(facts, "balance") == []
-
-
-def test_full_counters_are_a_warning() -> None:
-    full = Counts({}, {"counters/port_xmit_wait": 2**32 - 1}, ("counters/port_xmit_wait", "counters/link_downed"))
-    finding = only_trouble(make_facts(counts={"mlx5_0": full}))
-    assert finding.sentence == ("has counters at their maximum: link_downed, port_xmit_wait.")
-
-
-def test_how_many_counters_were_looked_at_is_told() -> None:
-    assert sentences(make_facts(), "saturation") == [": None of 4 counters is at its maximum."]
-    assert sentences(make_facts(counts={"mlx5_0": Counts(), "mlx5_1": Counts()}), "saturation") == []
-
-
-def test_files_that_refuse_are_a_warning() -> None:
-    refused = Counts({}, {}, (), {"counters/VL15_dropped": "cannot be read: Invalid argument"})
-    finding = only_trouble(make_facts(counts={"mlx5_1": refused}))
-    assert finding.sentence == (
-        "has 1 counter without a value, such as counters/VL15_dropped, which cannot be read: Invalid argument."
-    )
-    assert "virtual function" not in finding.advice
-
-
-@pytest.mark.parametrize(("file", "judged"), [("counters/VL15_dropped", False), ("hw_counters/out_of_buffer", True)])
-def test_counters_of_the_physical_port_may_refuse_a_virtual_function(file: str, judged: bool) -> None:
-    port = make_port("mlx5_0", identity={"kind": "vf"})
-    facts = make_facts([port], counts={"mlx5_0": Counts({}, {}, (), {file: "cannot be read: Invalid argument"})})
-    assert bool(troubles(facts)) is judged
-    usual = "Invalid argument. This is normal on a virtual function; the daemon skips such files."
-    assert sentences(facts, "files")[-1].endswith(usual) is not judged
-
-
-def test_the_files_of_each_port_are_told() -> None:
-    port = replace(
-        make_port("irdma0"),
-        source=replace(HW_SOURCE, transmit=(f"{HW_FOLDER}/ip4OutOctets", f"{HW_FOLDER}/ip6OutOctets")),
-    )
-    facts = make_facts([RAILS[0], port], tree={"folders": {}})
-    assert [one.split(": ", 1)[1] for one in sentences(facts, "files")] == [
-        "counts bytes in counters/port_xmit_data and counters/port_rcv_data, in units of 4 bytes; "
-        "it has no readable counter folder.",
-        "counts bytes in hw_counters/ip4OutOctets + hw_counters/ip6OutOctets and hw_counters/rx_bytes, "
-        "in units of 1 byte; it has no readable counter folder.",
+@for_each(
+    [
+        ("FAIL counting : Sampling failed: ring /x has no room.", make_facts(no_sampling="ring /x has no room")),
+        ("WARN counting mlx5_1:1: was reset: its counters dropped once in the last 4 s.", sampled(resets=1)),
+        ("WARN counting mlx5_1:1: was reset: its counters dropped 3 times in the last 4 s.", sampled(resets=3)),
+        (
+            "FAIL counting mlx5_1:1: has failing reads: EINVAL (Invalid argument); the sampler retries it",
+            sampled(errors=6, last_errno=errno.EINVAL, left_alone=True),
+        ),
+        ("FAIL counting mlx5_1:1: produced no sample in 3.5 s.", sampled(**NOTHING)),
+        (
+            "WARN resolution mlx5_1:1: is sampled every 10 ms, but its counters are refreshed only every 100 ms.",
+            sampled(resolution_seconds=0.1),
+        ),
+        (
+            "WARN resolution rdmap0:1: is sampled every 50 ms. Its byte counters are in hw_counters, which the kernel "
+            "refreshes at most every 14 ms (lifespan 10 ms). ~ hw_counters/lifespan",
+            make_facts([EFA], samples={"rdmap0": make_port_samples(stride=5, resolution_seconds=0.05)}),
+        ),
+        (
+            "WARN resolution bnxt_re0:1: is sampled every 1 s. The device itself updates its counters every 1 s. "
+            "~ Ask the vendor for firmware",
+            make_facts([BNXT], samples={"bnxt_re0": make_port_samples(stride=100, resolution_seconds=None)}),
+        ),
+        (
+            "WARN resolution rdmap0:1: is sampled every 1 s. Its byte counters ~ hw_counters/lifespan",
+            make_facts(
+                [replace(EFA, source=replace(HW_SOURCE, refresh_seconds=1.004))],
+                tree={"folders": {EFA.id: Folders(False, True, 1000)}},
+                samples={"rdmap0": make_port_samples(stride=100, resolution_seconds=None)},
+            ),
+        ),
+        ("WARN links mlx5_1:1: flapped while doctor was running: ACTIVE then DOWN then ACTIVE.", flapping()),
+        (
+            "WARN links mlx5_1:1: flapped while doctor was running: counters/link_downed rose.",
+            sampled(counts=Counts({"counters/link_downed": 3}, {"counters/link_downed": 4})),
+        ),
+        (IS_IDLE, sampled(**IDLE)),
+        (
+            f"{IS_IDLE} Its counters may also be stuck; this port has no other counter to tell the two apart.",
+            sampled(counts=Counts({}, {"counters/symbol_error": 0}), **IDLE),
+        ),
+        (
+            "FAIL balance mlx5_1:1: has stuck byte counters: they do not change, although it received 5000 requests.",
+            sampled(counts=Counts({REQUESTS: 100}, {REQUESTS: 5100}), **IDLE),
+        ),
+        (IS_SLOW, sampled(**SLOW)),
+        (IS_SLOW, two_jobs()),
+        (
+            "WARN reads : One read takes 120 µs (median), 1.2 ms (p99, on mlx5_0:1), 6 ms (maximum); all reads of "
+            "a sample take 4.8 ms (p99). The shortest reliable interval is 20ms, but sampler.interval is 10ms. "
+            "~ Set sampler.interval to 20ms.",
+            all_slow(120),
+        ),
+        (
+            "WARN reads mlx5_2:1: has slow reads: 300 µs at p99, compared with 10 µs on the other ports.",
+            make_facts(
+                [make_port(f"mlx5_{number}") for number in range(4)],
+                samples={"mlx5_2": make_port_samples(**slow_reads(30))},
+            ),
+        ),
+        (
+            "WARN reads mlx5_1:1: is sampled only every 20 ms, as its reads are slow.",
+            sampled(stride=2, resolution_seconds=0.02),
+        ),
+        (
+            "WARN ticks : 350 of 400 samples captured; median wake-up delay up to 100 µs; p99 wake-up delay up to 1 ms",
+            make_facts(sampling={"missed_ticks": 50}),
+        ),
     ]
+)
+def test_a_fault_of_the_samples_is_the_only_finding(line: str, facts: Facts) -> None:
+    assert_only(facts, line)
 
 
-def test_the_checks_of_the_look_say_nothing_without_one() -> None:
-    facts = make_facts(no_sampling="sampling was not requested", options={"sample": False})
-    assert examine(facts, ["reads", "ticks", "counting", "links", "balance"]) == ()
+def test_reads_too_slow_for_any_interval_are_named() -> None:
+    assert "longer than 1s" in only_trouble(all_slow(20_000)).sentence
+
+
+STILL = make_port_samples(rates=(0.0, 0.0), standing=None, resolution_seconds=None)
+OF_NO_SAMPLES = "was not sampled; how often its counters change is unknown."
+
+
+@for_each(
+    [
+        (
+            "reads",
+            ": One read takes 1 µs (median), 10 µs (p99, on mlx5_0:1), 50 µs (maximum); "
+            "all reads of a sample take 40 µs (p99). The shortest reliable interval is 1ms.",
+            make_facts(),
+        ),
+        ("reads", None, make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(reads=None)})),
+        (
+            "ticks",
+            ": 350 of 350 samples captured.",
+            make_facts(sampling={"lateness_p50": None, "lateness_p99": None}),
+        ),
+        ("ticks", None, make_facts(sampling={"ticks": 0})),
+        (
+            "resolution",
+            "mlx5_0:1: carries too little traffic to measure how often its counters change.",
+            make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(resolution_seconds=None)}),
+        ),
+        ("resolution", f"mlx5_0:1: {OF_NO_SAMPLES}", make_facts([RAILS[0]], **NOT_ASKED)),
+        (
+            "resolution",
+            "rdmap0:1: Its byte counters are in hw_counters, which the kernel refreshes at most every 14 ms "
+            "(lifespan 10 ms).",
+            make_facts([EFA], **NOT_ASKED),
+        ),
+        (
+            "resolution",
+            "bnxt_re0:1: The device itself updates its counters every 1 s.",
+            make_facts([BNXT], tree={"folders": {}}, **NOT_ASKED),
+        ),
+        (
+            "counting",
+            ": 2 ports had no counter reset and no failed read in 3.5 s, sampled every 10ms by the running daemon.",
+            make_facts(sampling={"by_daemon": True}),
+        ),
+        (
+            "balance",
+            ": The rails carry no traffic, so their balance is unknown.",
+            make_facts(samples={"mlx5_0": STILL, "mlx5_1": STILL}),
+        ),
+        (
+            "balance",
+            ": 2 rails carry 40.0 GB/s to 41.0 GB/s each (both directions).",
+            sampled(rates=(21e9, 20e9)),
+        ),
+        ("balance", None, make_facts([RAILS[0]], samples={"mlx5_0": make_port_samples(rates=None)})),
+    ]
+)
+def test_samples_without_a_fault_are_described(check: str, sentence: str | None, facts: Facts) -> None:
+    assert sentences(facts, check) == ([] if sentence is None else [sentence])
+    assert troubles(facts) == []
+
+
+def test_checks_of_samples_are_silent_without_samples() -> None:
+    assert examine(make_facts(**NOT_ASKED), ["reads", "ticks", "counting", "links", "balance"]) == ()
+
+
+# events
+
+
+# 2025-11-21 00:00:00 UTC
+NOW_NS = 1_763_683_200 * SECOND_NS
+ACTIVE = PortState("ACTIVE", "LinkUp", True, 50e9, True)
+DOWN = replace(ACTIVE, state="DOWN", physical="Polling", active=False)
+HUNG = replace(ACTIVE, problem="hung")
+UNREADABLE = replace(ACTIVE, problem="unreadable")
+GUID = "b8ce:f603:00aa:bb02"
+AT = "2025-11-20 23:59:00 UTC"
+
+
+def event(kind: str, seconds_ago: float, subject: str = "mlx5_2:1", **members: Any) -> Event:
+    return Event(NOW_NS - int(seconds_ago * SECOND_NS), kind, subject, f"{subject}: because", **members)
+
+
+def gone(seconds_ago: float, subject: str = "mlx5_2:1") -> Event:
+    return event("disappeared", seconds_ago, subject, before=ACTIVE, details={"guid": GUID})
+
+
+def facts_with(*events: Event, **changes: Any) -> Facts:
+    return replace(make_facts(**changes), events=EventFacts(tuple(events), NOW_NS))
+
+
+def bare_card() -> Facts:
+    facts = facts_with(gone(60))
+    return replace(facts, tree=replace(facts.tree, cards=(*(facts.tree.cards or ()), make_card("0000:3d:00.0"))))
+
+
+def replaced(seconds: float, new: str, old: str) -> Event:
+    return replace(
+        event("replaced", seconds, "mlx5_1"), text=f"mlx5_1 is another device now: GUID {new} instead of {old}"
+    )
+
+
+GONE = "FAIL devices mlx5_2:1: disappeared at"
+RENAMED = (make_port("mlx5_0"), make_port("mlx5_9", identity={"guid": GUID}))
+UNREADABLE_EVENTS = (
+    event("unreadable", 60, "mlx5_1:1", before=ACTIVE, after=UNREADABLE),
+    event("rate-change", 30, "mlx5_1:1", before=UNREADABLE, after=UNREADABLE),
+)
+STARTED = {"ports": {"mlx5_1:1": state_to_json(UNREADABLE), "mlx5_0:1": state_to_json(ACTIVE)}}
+STEPS = (event("clock-step", 3601, ""), event("clock-step", 60, "", details={"seconds": -3.5}))
+
+
+@for_each(
+    [
+        (f"{GONE} {AT} and has not come back; the daemon sampled it earlier.", facts_with(gone(60))),
+        (f"{GONE} {AT}", facts_with(gone(60), sampling={"by_daemon": True, "remembered": ("mlx5_2:1",)})),
+        # forgotten after a day, except by the ring
+        (f"{GONE} 2025-11-19 23:59:59 UTC", facts_with(gone(86_401), sampling={"remembered": ("mlx5_2:1",)})),
+        (
+            "FAIL devices 0000:3d:00.0: is a card of the rails' model, but it has no RDMA device. "
+            f"The daemon sampled mlx5_2:1 until {AT}.",
+            bare_card(),
+        ),
+        (
+            f"WARN events mlx5_2:1: was renamed at {AT}: its GUID is now that of mlx5_9:1.",
+            facts_with(
+                gone(60),
+                event("appeared", 60, "mlx5_9:1", after=ACTIVE, details={"guid": GUID}),
+                ports=RENAMED,
+                sampling={"remembered": ("mlx5_2:1",)},
+            ),
+        ),
+        # another port of the same card is no new name
+        (GONE, facts_with(gone(60), ports=(make_port("mlx5_0"), make_port("mlx5_9", 2, identity={"guid": GUID})))),
+        (
+            f"WARN events mlx5_1: is another device since {AT}: GUID c instead of b.",
+            facts_with(replaced(90, "b", "a"), replaced(60, "c", "b")),
+        ),
+        (
+            f"WARN events mlx5_1:1: cannot be read by the daemon since {AT}: because.",
+            facts_with(*UNREADABLE_EVENTS),
+        ),
+        ("WARN events mlx5_1:1: cannot be read", facts_with(event("started", 60, "", details=STARTED))),
+        (
+            f"FAIL devices mlx5_1: has not answered since {AT}: reading one of its files timed out.",
+            facts_with(event("unreadable", 60, "mlx5_1:1", before=ACTIVE, after=HUNG), tree={"silent": ("mlx5_1",)}),
+        ),
+        (f"WARN events : The wall clock was stepped 1 time in the last hour, last at {AT}.", facts_with(*STEPS)),
+    ]
+)
+def test_a_fault_in_the_events_is_the_only_finding(line: str, facts: Facts) -> None:
+    assert_only(facts, line)
+
+
+@for_each(
+    [
+        facts_with(gone(60), event("appeared", 30, after=ACTIVE)),
+        facts_with(gone(60), event("appeared", 30, after=DOWN), event("link-up", 20, before=DOWN, after=ACTIVE)),
+        # there again for doctor, forgotten, excluded
+        facts_with(gone(60, "mlx5_1:1")),
+        facts_with(gone(86_401)),
+        facts_with(gone(60), options={"exclude": ("mlx5_2",)}),
+        facts_with(*UNREADABLE_EVENTS, event("readable", 10, "mlx5_1:1", before=UNREADABLE, after=ACTIVE)),
+        facts_with(STEPS[0]),
+    ]
+)
+def test_events_that_are_over_are_no_finding(facts: Facts) -> None:
+    assert troubles(facts) == []
+
+
+def downs(number: int, flaps: object = 0) -> list[Event]:
+    found = []
+    for each in range(number):
+        found.append(event("link-down", 600 - each * 60, "mlx5_1:1", before=ACTIVE, after=DOWN))
+        found.append(event("link-up", 590 - each * 60, "mlx5_1:1", before=DOWN, after=ACTIVE))
+    return found + [event("link-flap", 10, "mlx5_1:1", details={"link_downed": flaps})] * bool(flaps)
+
+
+@for_each(
+    [
+        (downs(1), "1 time", Level.OK),
+        (downs(2), "2 times", Level.OK),
+        (downs(3), "3 times", Level.WARN),
+        (downs(1, 2), "3 times", Level.WARN),
+        (downs(1, "many"), "2 times", Level.OK),
+        (downs(1, -5), "2 times", Level.OK),
+    ]
+)
+def test_links_that_went_down_are_counted(events: Sequence[Event], times: str, level: Level) -> None:
+    facts = facts_with(event("link-down", 3601, "mlx5_1:1", before=ACTIVE, after=DOWN), *events)
+    (sentence, *_) = sentences(facts, "events")
+    assert sentence.startswith(f"mlx5_1:1: went down {times} in the last hour, last at 2025-11-20 23:5")
+    assert [finding.level for finding in troubles(facts)] == [level] * (level is not Level.OK)
+
+
+def test_a_log_without_trouble_is_one_line(tmp_path: Path) -> None:
+    assert sentences(facts_with(event("started", 60, ""), event("capture", 5, "")), "events") == [
+        f": 2 events since {AT}."
+    ]
+    assert sentences(replace(make_facts(), events=read_event_facts(tmp_path)), "events") == [
+        ": The event log is empty."
+    ]
+    assert sentences(make_facts(), "events") == []
+
+
+def write(ring_dir: Path, *events: Event) -> None:
+    file = EventFile(ring_dir / "events")
+    file.open()
+    for each in events:
+        file.append(each)
+    file.close()
+
+
+def test_events_are_read_next_to_the_ring(tmp_path: Path) -> None:
+    events = (gone(60), event("appeared", 30, after=ACTIVE), gone(60, "mlx5_2"), gone(60, ""))
+    write(tmp_path, *events)
+    found = read_event_facts(tmp_path)
+    assert found.events == events
+    # subjects that are no port do not disappear
+    assert found.gone_ports() == {}
+
+
+def test_events_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    escape = "\033[2J\n"
+    write(tmp_path, gone(60, f"mlx5{escape}:1"), replace(gone(60), text=f"a{escape}b"), gone(60, "mlx5_3:x"))
+    (found,) = read_event_facts(tmp_path).events
+    assert (found.subject, found.text) == ("mlx5_2:1", "a?[2J?b")
+
+
+@for_each([lambda path: path.write_bytes(b"ibpulse-events 99\n"), os.mkfifo, os.mkdir])
+def test_a_log_that_cannot_be_read_is_a_warning(make: Any, tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    make(path)
+    assert_only(replace(make_facts(), events=read_event_facts(tmp_path)), f"WARN events : The event log {path} ")
+    path.rmdir() if path.is_dir() else path.unlink()
+
+
+# results of benchmarks
+
+
+EIGHT = tuple(make_port(f"mlx5_{place}") for place in range(8))
+
+
+def findings(
+    ports: tuple[Port, ...] = EIGHT, places: tuple[DevicePlace, ...] = (), rate: float = 360e9, **more: str
+) -> list[Finding]:
+    """Findings about an AllReduce of 8 GB over four such nodes, with a ring unless `more` says otherwise."""
+    row = replace(Measurement("all_reduce", 8 << 30, 0.05, None, rate, algorithm="ring"), **more)  # type: ignore[arg-type]
+    run = BenchmarkRun(Path("/secret/run.json"), "nccl-tests JSON", (row,), ranks=32, nodes=4)
+    topology = Topology(places, distances=((),) * len(places))
+    facts = make_facts(ports, fabric={"topology": topology})
+    return list(examine(replace(facts, benchmarks=judge_benchmarks([run], facts.fabric)), ["nccl"]))
+
+
+def test_nothing_is_said_without_a_file() -> None:
+    assert examine(make_facts(EIGHT), ["nccl"]) == ()
+
+
+@pytest.mark.parametrize(("rate", "word"), [(360e9, "good: 90.00 %"), (320e9, "fair: 80.00 %")])
+def test_a_result_that_is_not_poor_passes(rate: float, word: str) -> None:
+    (found,) = findings(rate=rate)
+    assert (found.level, found.subject) == (Level.OK, "run.json")
+    share = "of the network's 400.0 GB/s."
+    assert found.sentence == f"all_reduce of 8.590 GB at {rate / 1e9:.1f} GB/s is {word} {share}"
+
+
+def test_a_poor_result_names_what_topology_and_rates_show() -> None:
+    odd = replace(EIGHT[1], identity=replace(EIGHT[1].identity, gpu_distance="SYS"))
+    down = replace(EIGHT[2], active=False, state="DOWN", rate_bytes_per_second=None)
+    places = (DevicePlace("mlx5_3", pcie_bytes_per_second=31.5e9, pcie_max_bytes_per_second=63e9),)
+    (found,) = findings((EIGHT[0], odd, down, *EIGHT[3:]), places, rate=250e9)
+    assert found.level is Level.WARN
+    assert found.meaning == (
+        "Suspects, each a guess: mlx5_1:1: NUMA crossing (its nearest GPU is on another NUMA node (SYS)), "
+        "mlx5_2:1: link down (the link is DOWN) and mlx5_3:1: PCIe link (it carries 31.5 GB/s, the port 50 GB/s)."
+    )
+    assert "--against=RECORDING" in found.advice
+
+
+def test_a_result_below_the_bound_of_every_algorithm_is_poor() -> None:
+    """250 of 400 GB/s for a ring; a tree could reach 450."""
+    (poor,) = findings(rate=250e9, algorithm="")
+    assert (poor.level, "is poor: 62.50 %" in poor.sentence) == (Level.WARN, True)
+    (unknown,) = findings(rate=360e9, algorithm="")
+    assert (
+        unknown.level,
+        unknown.sentence.endswith("is not graded: algorithm unknown; `ibpulse nccl` takes --gpu-rate."),
+    ) == (
+        Level.OK,
+        True,
+    )
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_the_flag_reads_files_and_shows_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(nccl_json())
+    (tmp_path / "sys").mkdir()
+    words = ["doctor", f"--path.sysfs={tmp_path / 'sys'}", "--no-look", "--check=nccl", f"--nccl={path}"]
+    assert main([*words, "--format=json", f"--ring.dir={tmp_path / 'ring'}"], {}) == 0
+    output, errors = capsys.readouterr()
+    (found,) = json.loads(output)["findings"]
+    assert (found["topic"], found["level"], found["subject"]) == ("nccl", "OK", "run.json")
+    assert "hunter2" not in output + errors
+    path.write_text("hunter2")
+    assert main(words, {}) == 1
+    assert "hunter2" not in "".join(capsys.readouterr())

@@ -78,7 +78,7 @@ def flapping() -> Iterable[Event]:
         yield moved(11 + 2 * flap, "mlx5_0:1", DOWN, UP)
 
 
-def test_a_flapping_port_does_not_push_out_the_event_of_a_quiet_one(path: Path) -> None:
+def test_a_flapping_port_evicts_only_its_own_events(path: Path) -> None:
     log = opened(path)
     for event in flapping():
         log.add(event)
@@ -103,7 +103,7 @@ def test_of_ports_with_equally_many_events_the_oldest_event_goes() -> None:
 # questions
 
 
-def test_events_between_two_times_are_chosen_by_kind_and_port_and_sorted_by_time() -> None:
+def test_events_are_chosen_by_time_kind_and_port() -> None:
     log = EventLog()
     for number, subject, kind in ((5, "a:1", "link-down"), (9, "a", "quarantined"), (7, "b:1", "link-down")):
         log.add(numbered(number, subject, kind))
@@ -115,7 +115,7 @@ def test_events_between_two_times_are_chosen_by_kind_and_port_and_sorted_by_time
     assert [event.time_ns for event in log.between(0, 10, ("link-down",), "b")] == [7]
 
 
-def test_events_after_a_number_are_those_of_this_process_that_are_kept(path: Path) -> None:
+def test_events_after_a_number_are_of_this_process(path: Path) -> None:
     old = opened(path)
     for number in range(30):
         old.add(numbered(number))
@@ -143,7 +143,7 @@ def test_counts_are_of_this_process_and_name_every_kind(path: Path) -> None:
 
 
 @pytest.mark.real("process")
-def test_events_on_a_full_file_system_are_written_once_there_is_space(tiny_tmpfs: Path) -> None:
+def test_events_wait_for_space_on_a_full_disk(tiny_tmpfs: Path) -> None:
     path, ballast = tiny_tmpfs / "events", tiny_tmpfs / "ballast"
     log = opened(path)
     for number in range(100):
@@ -174,7 +174,7 @@ def fill_up(ballast: Path) -> None:
 
 
 @pytest.mark.real("process")
-def test_a_daemon_that_ends_while_the_disk_is_full_writes_what_fits(tiny_tmpfs: Path) -> None:
+def test_closing_on_a_full_disk_writes_what_fits(tiny_tmpfs: Path) -> None:
     path, ballast = tiny_tmpfs / "events", tiny_tmpfs / "ballast"
     log = opened(path)
     fill_up(ballast)
@@ -186,7 +186,7 @@ def test_a_daemon_that_ends_while_the_disk_is_full_writes_what_fits(tiny_tmpfs: 
 
 
 @pytest.mark.real("process")
-def test_a_daemon_that_starts_on_a_full_disk_writes_its_events_later(tiny_tmpfs: Path) -> None:
+def test_events_of_a_start_on_a_full_disk_come_later(tiny_tmpfs: Path) -> None:
     path, ballast = tiny_tmpfs / "events", tiny_tmpfs / "ballast"
     fill_up(ballast)
     log = opened(path)
@@ -265,7 +265,7 @@ def test_after_a_restart_the_history_is_as_before(path: Path) -> None:
     assert again.events() == log.events() == tuple(STORY)
 
 
-def test_in_a_new_ring_every_port_has_had_its_last_state_from_the_beginning(path: Path) -> None:
+def test_a_new_ring_begins_with_the_last_states(path: Path) -> None:
     log = opened(path)
     for event in STORY:
         log.add(event)
@@ -339,9 +339,7 @@ def read_along(path: Path, written: Synchronized[int], reads: Synchronized[int],
 
 
 @pytest.mark.real("process")
-def test_two_readers_see_whole_events_in_order_while_the_writer_appends_and_rewrites(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_readers_see_whole_events_in_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ibpulse.core.events.log.MAX_PER_KIND", KEPT)
     apart = multiprocessing.get_context("spawn")
     written, ended, reads = apart.Value("q", 0), apart.Value("b", 0), [apart.Value("q", 0) for _ in range(2)]

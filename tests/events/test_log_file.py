@@ -86,7 +86,7 @@ def test_what_was_written_is_there_after_opening_again(path: Path) -> None:
     assert read_events(path) == EVENTS
 
 
-def test_details_that_are_not_json_are_an_error_of_the_caller_and_leave_the_file_whole(path: Path) -> None:
+def test_details_that_are_not_json_are_refused(path: Path) -> None:
     file = EventFile(path)
     file.open()
     for value in (float("nan"), object()):
@@ -110,9 +110,7 @@ def whole_events(raw: bytes) -> list[Event]:
 
 
 @pytest.mark.parametrize("can_be_replaced", [True, False])
-def test_a_file_cut_off_at_any_byte_keeps_its_whole_events_and_is_continued(
-    tmp_path: Path, can_be_replaced: bool
-) -> None:
+def test_a_truncated_file_keeps_whole_events_and_continues(tmp_path: Path, can_be_replaced: bool) -> None:
     whole, more = text_of(EVENTS), [numbered(8), numbered(9)]
     for length in range(len(HEAD) - 1, len(whole) + 1):
         path = tmp_path / str(length) / "events"
@@ -162,7 +160,7 @@ while True:
 
 
 @pytest.mark.real("process")
-def test_a_writer_that_is_killed_loses_nothing_that_it_has_written(path: Path) -> None:
+def test_a_killed_writer_loses_nothing(path: Path) -> None:
     chance, written = random.Random(14), 0
     for _ in range(6):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as child:
@@ -183,7 +181,7 @@ def test_a_writer_that_is_killed_loses_nothing_that_it_has_written(path: Path) -
 # a full disk at any byte
 
 
-def test_a_disk_that_is_full_at_any_byte_of_a_record_leaves_the_file_whole(path: Path) -> None:
+def test_a_full_disk_never_leaves_half_a_record(path: Path) -> None:
     file = EventFile(path)
     file.open()
     assert file.append(EVENTS[0])
@@ -199,7 +197,7 @@ def test_a_disk_that_is_full_at_any_byte_of_a_record_leaves_the_file_whole(path:
     file.close()
 
 
-def test_a_disk_that_is_full_at_any_byte_of_a_new_file_leaves_the_old_one(path: Path) -> None:
+def test_a_full_disk_keeps_the_old_file(path: Path) -> None:
     file = EventFile(path)
     file.open()
     file.append(EVENTS[0])
@@ -214,7 +212,7 @@ def test_a_disk_that_is_full_at_any_byte_of_a_new_file_leaves_the_old_one(path: 
     file.close()
 
 
-def test_a_disk_without_space_for_a_new_file_has_the_old_one_continued(path: Path) -> None:
+def test_without_space_the_old_file_is_continued(path: Path) -> None:
     path.write_bytes(text_of(EVENTS[:2]) + b"0123")
     file = EventFile(path)
     with no_new_file(path):
@@ -290,7 +288,7 @@ def test_what_is_not_a_file_is_kept_aside_untouched(path: Path, kind: str) -> No
     file.close()
 
 
-def test_a_link_in_place_of_the_new_file_is_not_followed(path: Path) -> None:
+def test_a_link_at_the_new_file_is_not_followed(path: Path) -> None:
     other = path.with_name("other")
     other.write_text("precious")
     path.with_name("events.new").symlink_to(other)
@@ -300,7 +298,7 @@ def test_a_link_in_place_of_the_new_file_is_not_followed(path: Path) -> None:
     file.close()
 
 
-def test_a_directory_that_does_not_exist_leaves_the_events_in_memory(tmp_path: Path) -> None:
+def test_without_a_directory_events_stay_in_memory(tmp_path: Path) -> None:
     file = EventFile(tmp_path / "nothing" / "events")
     assert file.open() == []
     assert not file.append(EVENTS[0])

@@ -65,9 +65,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(STEPS, max_size=25), st.integers(0, TICKS), st.integers(0, TICKS))
-def test_every_question_is_answered_as_from_a_list_of_all_ticks(
-    steps: list[tuple[Any, ...]], first: int, end: int
-) -> None:
+def test_the_history_agrees_with_a_list_of_all_ticks(steps: list[tuple[Any, ...]], first: int, end: int) -> None:
     history, every = PortHistory(), EveryTick()
     for name, *arguments in steps:
         getattr(history, name)(*arguments)
@@ -107,7 +105,7 @@ def test_a_change_of_unknown_time_is_before_all_ticks() -> None:
     assert (history.at("mlx5_0:1", 0), history.since("mlx5_0:1")) == (UP, None)
 
 
-def test_a_port_that_disappeared_is_listed_until_the_history_has_moved_past_it() -> None:
+def test_a_lost_port_is_listed_while_history_has_it() -> None:
     history = PortHistory()
     history.begin("mlx5_0:1", UP)
     history.change("mlx5_0:1", 100, UP, None)
@@ -125,7 +123,7 @@ def test_a_long_history_that_is_forgotten_takes_no_memory() -> None:
     assert len(history.spans("mlx5_0:1", 0, 10_000)) == 11
 
 
-def test_while_the_tick_of_a_change_is_uncertain_the_higher_line_rate_counts() -> None:
+def test_an_uncertain_change_has_the_higher_rate() -> None:
     history, low, high = PortHistory(), replace(UP, rate_bytes_per_second=25e9), replace(UP, rate_bytes_per_second=50e9)
     history.change("mlx5_0:1", 100, low, high, 30)
     history.change("mlx5_0:1", 200, high, low, 40)
@@ -135,7 +133,7 @@ def test_while_the_tick_of_a_change_is_uncertain_the_higher_line_rate_counts() -
     assert line.lowest == 25e9
 
 
-def test_a_link_that_is_down_keeps_its_line_rate_and_an_unknown_one_sets_no_limit() -> None:
+def test_line_rate_of_down_and_unknown_links() -> None:
     history = PortHistory()
     history.change("mlx5_0:1", 100, UP, DOWN, 50)
     assert history.line_rate("mlx5_0:1", None) == LineRate((UP.rate_bytes_per_second or 0.0,))
@@ -149,7 +147,7 @@ def test_a_link_that_is_down_keeps_its_line_rate_and_an_unknown_one_sets_no_limi
         st.tuples(st.integers(1, 12), st.integers(0, 30), st.sampled_from([1.0, 2.0, 3.0, None])), max_size=12
     )
 )
-def test_the_line_rate_at_a_tick_is_the_highest_that_may_have_been_in_force(
+def test_the_line_rate_is_the_highest_possible(
     changes: list[tuple[int, int, float | None]],
 ) -> None:
     history, tick = PortHistory(), 50

@@ -89,7 +89,7 @@ def kinds(events: list[Event]) -> list[tuple[str, str]]:
     return [(event.kind, event.subject) for event in events]
 
 
-def test_a_node_that_is_seen_for_the_first_time_has_no_events_but_its_start(node: Node) -> None:
+def test_the_first_look_records_only_the_start(node: Node) -> None:
     assert node.see(port("mlx5_0:1"), port("mlx5_1:1", active=False)) == []
     (started,) = node.log.events()
     assert started.kind == "started"
@@ -104,7 +104,7 @@ def test_nothing_is_recorded_while_nothing_changes(node: Node) -> None:
     assert [node.see(port("mlx5_0:1")) for _ in range(5)] == [[]] * 5
 
 
-def test_a_link_that_goes_down_keeps_its_rate_and_comes_back(node: Node) -> None:
+def test_a_down_link_keeps_its_rate(node: Node) -> None:
     node.see(port("mlx5_0:1"))
     (down,) = node.see(SeenPort(port("mlx5_0:1", active=False), 0, physical="Polling"))
     (up,) = node.see(port("mlx5_0:1"))
@@ -120,7 +120,7 @@ def test_a_link_that_goes_down_keeps_its_rate_and_comes_back(node: Node) -> None
     assert node.log.history.at("mlx5_0:1", down.tick) == down.after
 
 
-def test_several_changes_at_once_are_several_events_that_follow_from_each_other(node: Node) -> None:
+def test_simultaneous_changes_are_consecutive_events(node: Node) -> None:
     node.see(port("mlx5_0:1"))
     events = node.see(
         SeenPort(port("mlx5_0:1", rate=NDR / 2, rail=False), 0, stride=5, problem="unreadable", reason="EINVAL")
@@ -179,7 +179,7 @@ def test_a_renamed_device_disappears_and_appears_with_the_same_guid(node: Node) 
     )
 
 
-def test_a_reading_of_open_files_does_not_show_that_a_renamed_device_exists(node: Node) -> None:
+def test_open_files_do_not_prove_a_name_exists(node: Node) -> None:
     node.begin_ns -= 100 * SECOND_NS
     node.see(port("mlx5_0:1"), port("mlx5_1:1"))
     listed_ns = node.begin_ns + 2 * SECOND_NS
@@ -217,7 +217,7 @@ def test_a_device_that_does_not_answer_has_not_disappeared(node: Node) -> None:
     assert back.kind == "readable"
 
 
-def test_a_change_of_the_role_is_an_event_with_both_roles(node: Node) -> None:
+def test_a_role_change_names_both_roles(node: Node) -> None:
     node.see(port("mlx5_0:1"))
     (event,) = node.see(replace(port("mlx5_0:1", rail=False), role="storage"))
     assert (event.kind, event.text) == ("role-change", "mlx5_0:1: role is storage, was compute")
@@ -238,7 +238,7 @@ def test_a_link_whose_state_cannot_be_read_is_not_down(node: Node) -> None:
     assert (event.after.active, event.after.state, event.after.rate_bytes_per_second) == (True, "ACTIVE", NDR)
 
 
-def test_a_problem_that_no_reading_shows_is_noticed_now_and_began_up_to_seconds_before(node: Node) -> None:
+def test_a_problem_without_a_reading_is_dated_now(node: Node) -> None:
     """Its time is not that of the last reading, which a device that hangs keeps."""
     old_ns = NOW_NS - 60 * SECOND_NS
     # the one before it was 61 s ago
@@ -257,7 +257,7 @@ def test_a_problem_that_no_reading_shows_is_noticed_now_and_began_up_to_seconds_
         assert node.watch.known_ports()[0].since_ns == event.time_ns
 
 
-def test_what_changed_while_no_daemon_ran_is_noticed_at_the_start(node: Node) -> None:
+def test_changes_without_a_daemon_are_noticed_at_start(node: Node) -> None:
     node.see(port("mlx5_0:1"), port("mlx5_1:1"), port("mlx5_2:1"))
     node.log.close()
     node.second += 60
@@ -281,7 +281,7 @@ def test_a_restart_without_a_change_records_the_start_alone(node: Node) -> None:
     assert [event.kind for event in node.log.events()] == ["started", "started"]
 
 
-def test_a_step_of_the_wall_clock_is_recorded_once_with_its_size(node: Node) -> None:
+def test_a_clock_step_is_recorded_once(node: Node) -> None:
     node.see(port("mlx5_0:1"))
     now = node.begin_ns // TICK_NS + 500
     node.ring.begin_segment(now, 300)
@@ -298,7 +298,7 @@ def test_resets_and_jumps_of_counters_are_events_of_their_ports(node: Node) -> N
     assert kinds(list(node.log.events())) == [("counter-reset", "mlx5_1:1"), ("counter-jump", "mlx5_0:1")]
 
 
-def test_a_problem_that_ends_before_the_link_is_read_again_ends_after_it_began(node: Node) -> None:
+def test_a_problem_never_ends_before_it_began(node: Node) -> None:
     """The newest reading of the link may be older than the hang: the event is then about now."""
     begin_ns = node.begin_ns - 100 * SECOND_NS
     healthy = SeenPort(port("mlx5_0:1"), begin_ns, previous_ns=begin_ns - SECOND_NS)
@@ -316,7 +316,7 @@ def test_a_problem_that_ends_before_the_link_is_read_again_ends_after_it_began(n
     assert state.problem == ""
 
 
-def test_the_end_of_a_problem_is_as_certain_as_the_last_look_at_it(node: Node) -> None:
+def test_the_end_of_a_problem_has_its_uncertainty(node: Node) -> None:
     begin_ns = node.begin_ns - 100 * SECOND_NS
     healthy = SeenPort(port("mlx5_0:1"), begin_ns, previous_ns=begin_ns - SECOND_NS)
     hung = replace(healthy, time_ns=begin_ns + SECOND_NS, previous_ns=0, problem="hung", link_known=False)
@@ -333,7 +333,7 @@ def test_the_end_of_a_problem_is_as_certain_as_the_last_look_at_it(node: Node) -
 
 
 @pytest.mark.parametrize("subject", ["mlx5_0", "", "mlx5_0:x", ":1", "a:b:1"])
-def test_states_of_what_is_no_port_do_not_stop_the_daemon(tmp_path: Path, subject: str) -> None:
+def test_invalid_port_names_do_not_stop_the_daemon(tmp_path: Path, subject: str) -> None:
     file = EventFile(tmp_path / "events")
     file.open()
     file.append(Event(1, "link-up", subject, "", after=PortState("ACTIVE", "", True)))
@@ -345,7 +345,7 @@ def test_states_of_what_is_no_port_do_not_stop_the_daemon(tmp_path: Path, subjec
     node.ring.close()
 
 
-def test_the_last_sample_of_an_earlier_daemon_is_dated_by_the_clock_of_its_segment(node: Node) -> None:
+def test_the_last_sample_is_dated_by_its_segment(node: Node) -> None:
     node.ring.begin_segment(101, -50)  # set forward by 50 intervals
     node.ring.words[lane_at(0) + L_TICK] = 200
     assert find_last_sign(node.log, node.reader) == 250 * TICK_NS
@@ -359,7 +359,7 @@ def test_an_active_link_that_cannot_be_read_keeps_its_rate() -> None:
     assert state_of(SeenPort(rateless, 0), before).rate_bytes_per_second is None
 
 
-def test_a_port_that_came_back_did_so_after_the_last_list_without_it(node: Node) -> None:
+def test_a_return_is_later_than_the_last_list_without_it(node: Node) -> None:
     node.see(port("mlx5_0:1"))
     for _ in range(3):
         node.see()
@@ -367,7 +367,7 @@ def test_a_port_that_came_back_did_so_after_the_last_list_without_it(node: Node)
     assert (back.kind, back.uncertainty_ns) == ("appeared", SECOND_NS)
 
 
-def test_a_renamed_device_disappears_no_later_than_its_new_name_appears(tmp_path: Path) -> None:
+def test_a_rename_disappears_before_it_appears(tmp_path: Path) -> None:
     """Its new name was read a while before anybody looks at what is missing."""
     node = Node(tmp_path, begin_ns=time.time_ns() // SECOND_NS * SECOND_NS - 60 * SECOND_NS)
     node.see(port("mlx5_0:1", guid="same"))

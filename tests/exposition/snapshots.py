@@ -14,7 +14,7 @@ from ibpulse.agent.sysfs.error_counters import CounterSet, choose_counters
 from ibpulse.base.internal_errors import PARTS
 from ibpulse.core.events import KINDS
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import (
     CAPTURE_ORIGINS,

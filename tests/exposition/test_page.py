@@ -17,7 +17,7 @@ from ibpulse.agent.metrics import job_rows
 from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
 from ibpulse.agent.metrics.page import render
 from ibpulse.agent.sysfs.error_counters import CounterSet
-from ibpulse.core.jobs.claims import MAX_JOBS as MAX_CONSIDERED
+from ibpulse.core.jobs import MAX_JOBS as MAX_CONSIDERED
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import read_families
 from ibpulse.core.metrics.text import compress, escape_label, format_number, process_registry

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.answers.node import PortsAnswer
 from ibpulse.core.model import PortIdentity, PortState
 from tests.fleet.hostile import Hostile
 

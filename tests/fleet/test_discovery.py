@@ -11,11 +11,17 @@ import pytest
 
 from ibpulse.base.errors import DiscoveryError
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.gateway.nodes import discovery, target_sources
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.nodes import Nodes
-from ibpulse.gateway.nodes.target_sources import DnsSource, FileSource, HttpSource, ServiceSource, parse_source
+from ibpulse.gateway.nodes import discovery
+from ibpulse.gateway.nodes.discovery import (
+    Discovery,
+    DnsSource,
+    FileSource,
+    HttpSource,
+    NodeConfigFile,
+    ServiceSource,
+    parse_source,
+)
+from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.targets import Target
 from tests.fleet.hostile import Hostile, never
 from tests.loop_clock import until
@@ -25,8 +31,7 @@ NODES = [{"targets": ["node1:1"], "labels": {"rack": "r1"}}]
 
 
 def discover(*texts: str) -> Discovery:
-    plain = NodeConfigFile()
-    return Discovery([(parse_source(text), plain) for text in texts])
+    return Discovery([parse_source(text) for text in texts])
 
 
 def urls(found: Discovery) -> dict[str, str]:
@@ -38,7 +43,7 @@ async def test_a_file_is_read_again_when_it_changes_and_stays_when_it_is_broken(
     path.write_text(json.dumps(NODES))
     found = discover(str(path))
     await found.refresh()
-    assert found.targets == (Target("node1", "http://node1:1", {"rack": "r1"}, str(path)),)
+    assert found.targets == (Target("node1", "http://node1:1", {"rack": "r1"}),)
     assert found.problems == ()
 
     path.write_text('[{"targets": ["node1:1", "node2:1"]}]')
@@ -145,7 +150,7 @@ async def test_the_server_of_a_list_gets_no_password_and_its_nodes_do(server: Ho
     server.answer("/list", json.dumps([{"targets": [server.url], "labels": {"node": "a"}}]).encode())
     server.answer("/x", b"1")
     (tmp_path / "nodes.yml").write_text("basic_auth: {username: ops, password: x}")
-    found = Discovery([(parse_source(f"{server.url}/list"), NodeConfigFile(tmp_path / "nodes.yml"))])
+    found = Discovery([parse_source(f"{server.url}/list")], NodeConfigFile(tmp_path / "nodes.yml"))
     await found.refresh()
     nodes = Nodes()
     nodes.update(found.targets, found.access)
@@ -222,22 +227,6 @@ async def test_of_two_nodes_with_one_name_that_of_the_first_source_counts(tmp_pa
     assert found.problems == (f"{tmp_path}/two.json: 'node1' is a node of an earlier source, which counts",)
 
 
-async def test_the_access_of_a_node_is_that_of_its_own_source(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.json").write_text(json.dumps([{"targets": [name]}]))
-    (tmp_path / "web.yml").write_text("basic_auth: {username: ops, password: x}")
-    config = NodeConfigFile(tmp_path / "web.yml")
-    sources = [parse_source(str(tmp_path / f"{name}.json")) for name in ("one", "two")]
-    found = Discovery([(sources[0], config), (sources[1], NodeConfigFile())])
-    await found.refresh()
-    assert [bool(found.access(target).authorization) for target in found.targets] == [True, False]
-
-
-async def test_one_source_has_one_access(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'dns\+a:1' is given twice; give each source of nodes once"):
-        discover("dns+a:1", "dns+a:1")
-
-
 async def test_a_fault_of_ours_is_logged_once_and_keeps_the_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -246,7 +235,7 @@ async def test_a_fault_of_ours_is_logged_once_and_keeps_the_nodes(
     found = discover(str(path))
     await found.refresh()
     path.write_text("[]")
-    monkeypatch.setattr(target_sources, "read_json", lambda *_: 1 // 0)
+    monkeypatch.setattr(discovery, "read_json", lambda *_: 1 // 0)
     await found.refresh()
     await found.refresh()
     assert [*urls(found)] == ["node1"]
@@ -263,7 +252,7 @@ async def test_a_fault_of_ours_does_not_end_the_reading(
     path.write_text("[")
     monkeypatch.setattr(discovery, "REFRESH_SECONDS", 0.05)
     errors = InternalErrors(parts=GATEWAY_PARTS)
-    found = Discovery([(parse_source(str(path)), NodeConfigFile())], errors)
+    found = Discovery([parse_source(str(path))], errors=errors)
     merge = found._merge
 
     def break_twice() -> None:

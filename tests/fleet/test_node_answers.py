@@ -17,18 +17,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.captures import CapturesAnswer
-from ibpulse.core.answers.clock import ClockAnswer
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.members import MAX_PORTS, AnswerPart
-from ibpulse.core.answers.ports import PortsAnswer, TopologyAnswer
-from ibpulse.core.answers.stream import StreamState
+from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
+from ibpulse.core.answers.samples import StreamState, WindowAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.answers.window import WindowAnswer
-from ibpulse.core.client.transport import PeerAnswer, read_answer
-from ibpulse.core.client.windows import read_array, read_window
-from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, jobs_of, ports_of, state_of
+from ibpulse.core.client.transport import PeerAnswer, read_answer, read_array, read_window
+from tests.fleet.small_answers import PORT, capture_of, captures_of, clock_of, events_of, ports_of, state_of
 from tests.tables import for_each
 from tests.web.event_logs import make_log
 from tests.web.rings import full_node
@@ -105,18 +101,12 @@ def test_unknown_members_are_dropped_and_sentences_escaped() -> None:
 @for_each(
     [
         ({"name": "mlx5\n0:1"}, "ports.0.name has control characters"),
-        ({"device": "\u202emlx"}, "ports.0.device has control characters"),
         ({"device": "x" * 257}, "ports.0.device 'xxx"),
         ({"port": "1"}, "ports.0.port '1' is not a whole number"),
-        ({"port": True}, "ports.0.port 'True' is not a whole number"),
         ({"port": 256}, "ports.0.port '256' is too large"),
-        ({"port": 10**400}, "ports.0.port "),
         ({"rail": 1}, "ports.0.rail '1' is not true or false"),
         ({"rate_bytes_per_second": -1}, "is too small"),
         ({"rate_bytes_per_second": float("nan")}, "ports.0.rate_bytes_per_second"),
-        ({"rate_bytes_per_second": float("inf")}, "ports.0.rate_bytes_per_second"),
-        ({"rate_bytes_per_second": 1e300}, "is too large"),
-        ({"identity": None}, "ports.0.identity"),
         ({"identity": {**PORT["identity"], "guid": {"a": 1}}}, "ports.0.identity.guid"),
     ]
 )
@@ -133,12 +123,6 @@ def test_an_interval_that_no_daemon_has_is_refused(seconds: float) -> None:
     body = json.dumps({"interval_seconds": seconds, "ports": []}).encode()
     with pytest.raises(DaemonError, match="interval_seconds"):
         read_answer(PortsAnswer, answered(body))
-
-
-def test_a_job_has_no_more_ports_than_a_node() -> None:
-    body = jobs_of({"ports": ["mlx5_0:1"] * 1025})
-    with pytest.raises(DaemonError, match=r"jobs\.0\.ports"):
-        read_answer(JobsAnswer, answered(body))
 
 
 @for_each(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.gateway.nodes import node_config
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes import discovery
+from ibpulse.gateway.nodes.discovery import NodeConfigFile
 from tests.web.certificates import make_authority, sign
 
 
@@ -157,7 +157,7 @@ def test_changed_passwords_are_read_and_broken_ones_ignored(tmp_path: Path) -> N
 
 def test_concurrent_reads_of_one_file_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load(tmp_path, "basic_auth: {username: ops, password: one}")
-    read, began, goes_on = node_config.read_node_config, threading.Event(), threading.Event()
+    read, began, goes_on = discovery.read_node_config, threading.Event(), threading.Event()
 
     def read_slowly(path: Path) -> object:
         began.set()
@@ -166,7 +166,7 @@ def test_concurrent_reads_of_one_file_agree(tmp_path: Path, monkeypatch: pytest.
 
     # the first one reads half of the file, and the second one the whole
     (tmp_path / "nodes.yml").write_text("basic_auth: {username: ops, pass")
-    monkeypatch.setattr(node_config, "read_node_config", read_slowly)
+    monkeypatch.setattr(discovery, "read_node_config", read_slowly)
     first = threading.Thread(target=config.poll)
     first.start()
     began.wait(60)

@@ -20,21 +20,15 @@ import pytest
 
 from ibpulse import __version__
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.core.answers.captures import CapturesAnswer
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
-from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.client.transport import HttpPeer, PeerAnswer
-from ibpulse.core.client.windows import read_array, read_window
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.gateway.nodes import node_table
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_figures import NodeFigures
-from ibpulse.gateway.nodes.node_table import NodeState, NodeTable, PolledNode
-from ibpulse.gateway.nodes.nodes import Node, Nodes, ask_node
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.core.client.transport import HttpPeer, PeerAnswer, read_array, read_window
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.gateway.nodes import table
+from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, parse_source
+from ibpulse.gateway.nodes.requests import Node, NodeFigures, Nodes, ask_node
+from ibpulse.gateway.nodes.table import NodeState, NodeTable, PolledNode
 from ibpulse.gateway.nodes.targets import Target
 from tests.clocks import GivenClock
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
@@ -64,7 +58,7 @@ class Fleet:
         self.secret = directory / "nodes.yml"
         self.secret.write_text("basic_auth: {username: ops, password: secret}")
         self.config = NodeConfigFile(self.secret)
-        self.discovery = Discovery([(parse_source(str(self.path)), self.config)], clock=LOOP_CLOCK)
+        self.discovery = Discovery([parse_source(str(self.path))], self.config, clock=LOOP_CLOCK)
         self.nodes = Nodes(partial(HttpPeer, clock=LOOP_CLOCK))
         self.errors = InternalErrors(parts=GATEWAY_PARTS)
         self.table = NodeTable(self.discovery, self.nodes, self.errors, LOOP_CLOCK)
@@ -96,7 +90,6 @@ async def test_nodes_are_up_with_ports_jobs_version_and_offset(fleet: Fleet, dae
         assert [port.name for port in row.ports.ports] == ["mlx5_0:1", "mlx5_1:1"]
         assert row.ports.simulated is True
         assert row.jobs is not None
-        assert row.figures.line_rate == 200e9
         assert row.figures.version == __version__
         assert row.clock is not None
         assert row.seen_ns is not None
@@ -126,18 +119,6 @@ async def test_corrected_passwords_are_used(fleet: Fleet, daemons: dict[str, Dae
     fleet.secret.write_text("basic_auth: {username: ops, password: secret}")
     await fleet.discovery.refresh()
     assert (await fleet.poll())["closed"].state == "up"
-
-
-async def test_silent_nodes_keep_answers_and_come_back(fleet: Fleet, daemons: dict[str, Daemon]) -> None:
-    await fleet.list(open=daemons["open"].url, frozen=daemons["frozen"].url)
-    before = (await fleet.poll())["frozen"]
-    daemons["frozen"].going_on.clear()
-    rows = await fleet.poll()
-    daemons["frozen"].going_on.set()
-    assert [row.name for row in fleet.table.rows()] == ["frozen", "open"]
-    assert (rows["frozen"].state, rows["frozen"].problem) == ("down", "no answer within 1 s")
-    assert (rows["frozen"].ports, rows["frozen"].seen_ns) == (before.ports, before.seen_ns)
-    assert (await fleet.poll())["frozen"].state == "up"
 
 
 HOSTILE: dict[str, tuple[Callable[[Hostile, str], None], str]] = {
@@ -292,7 +273,7 @@ async def test_bad_answers_and_gone_nodes_leave_no_memory(fleet: Fleet, caplog: 
 async def test_polls_are_spread_and_hung_nodes_asked_once(
     fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_table, "POLL_SECONDS", 0.4)
+    monkeypatch.setattr(table, "POLL_SECONDS", 0.4)
     loop = asyncio.get_running_loop()
     names = [f"n{number}" for number in range(8)]
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -339,7 +320,7 @@ async def test_internal_errors_end_neither_polls_nor_table(
 
     monkeypatch.setattr(PolledNode, "_read_figures", break_one)
     monkeypatch.setattr(fleet.table, "update", break_twice)
-    monkeypatch.setattr(node_table, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(table, "POLL_SECONDS", 0.05)
     task = asyncio.create_task(fleet.table.run())
     await until(lambda: fleet.errors.counts()["nodes"] >= 5 or task.done())
     rows = {row.name: (row.state, row.problem, row.kind) for row in fleet.table.rows()}
@@ -353,15 +334,6 @@ async def test_internal_errors_end_neither_polls_nor_table(
         "internal error in nodes: ZeroDivisionError; retrying",
         "internal error in nodes (b): ZeroDivisionError; retrying",
     ]
-
-
-async def test_ports_are_asked_of_all_nodes(fleet: Fleet, daemons: dict[str, Daemon], server: Hostile) -> None:
-    server.handlers["/api/v1/ports"] = never
-    await fleet.list(open=daemons["open"].url, closed=daemons["closed"].url, bad=server.url)
-    fleet.table.update()
-    found = await fleet.nodes.ask_all(fleet.nodes.all(), lambda node: ask_node(node, PortsAnswer, "/api/v1/ports"))
-    assert set(found.answers) == {"open", "closed"}
-    assert found.missing == {"bad": "no answer within 1 s"}
 
 
 KEY = ("slurm", "7")
@@ -425,9 +397,9 @@ def test_rails_are_idle_since_their_last_seen_traffic(
     answers = iter([("mlx5_0:1",), (), ("mlx5_0:1",), ("mlx5_0:1", "mlx5_1:1"), ()])
 
     async def ask(_: object) -> NodeFigures:
-        return NodeFigures("1.2.3", None, next(answers))
+        return NodeFigures("1.2.3", next(answers))
 
-    monkeypatch.setattr(node_table, "ask_figures", ask)
+    monkeypatch.setattr(table, "ask_figures", ask)
     found = []
     for _ in range(5):
         polled._polls = 0

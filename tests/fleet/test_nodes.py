@@ -10,9 +10,9 @@ import pytest
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.client.transport import MAX_CONNECTIONS, NodeAccess
-from ibpulse.gateway.nodes.nodes import MAX_PARALLEL, Node, Nodes
+from ibpulse.gateway.nodes.requests import MAX_PARALLEL, Node, Nodes
 from ibpulse.gateway.nodes.targets import Target
-from tests.fleet.hostile import Hostile, hostile, never
+from tests.fleet.hostile import Hostile, never
 from tests.loop_clock import pause, until
 
 PLAIN = NodeAccess()
@@ -40,7 +40,7 @@ async def test_answers_come_early_and_missing_nodes_have_reasons(server: Hostile
 
     server.handlers["/slow/x"], server.handlers["/hung/x"] = late, never
     server.answer("/quick/x", b"quick")
-    nodes.update(listed(server, "hung", "slow", "gone", "quick"), lambda _: PLAIN)
+    nodes.update(listed(server, "hung", "slow", "gone", "quick"), PLAIN)
     came = [(node.name, str(found)) async for node, found in nodes.ask_each(nodes.all(), ask, 0.7)]
     assert sorted(came[:2]) == [("gone", "it refuses with 404"), ("quick", "b'quick'")]
     assert came[2:] == [("slow", "b'late'"), ("hung", "no answer within the 0.7 s of the whole request")]
@@ -62,7 +62,7 @@ async def test_at_most_64_requests_run_in_parallel(server: Hostile, nodes: Nodes
 
     targets = listed(server, *(f"n{number}" for number in range(200)))
     server.handlers.update({f"/{target.name}/x": count for target in targets})
-    nodes.update(targets, lambda _: PLAIN)
+    nodes.update(targets, PLAIN)
     found = await nodes.ask_all(nodes.all(), lambda node: node.get("/x", seconds=60), 60)
     assert (len(found.answers), found.missing) == (200, {})
     assert most == MAX_PARALLEL
@@ -71,7 +71,7 @@ async def test_at_most_64_requests_run_in_parallel(server: Hostile, nodes: Nodes
 async def test_readers_that_leave_early_leave_no_tasks(server: Hostile, nodes: Nodes) -> None:
     server.handlers["/hung/x"] = never
     server.answer("/quick/x", b"quick")
-    nodes.update(listed(server, "hung", "quick"), lambda _: PLAIN)
+    nodes.update(listed(server, "hung", "quick"), PLAIN)
     each = nodes.ask_each(nodes.all(), ask)
     assert (await anext(each))[1] == b"quick"
     await each.aclose()
@@ -82,39 +82,24 @@ async def test_internal_errors_are_not_faults_of_nodes(server: Hostile, nodes: N
     async def broken(_: Node) -> bytes:
         raise ZeroDivisionError
 
-    nodes.update(listed(server, "a"), lambda _: PLAIN)
+    nodes.update(listed(server, "a"), PLAIN)
     with pytest.raises(ZeroDivisionError):
         await nodes.ask_all(nodes.all(), broken)
 
 
 async def test_unchanged_nodes_keep_their_connections(server: Hostile, nodes: Nodes) -> None:
     server.answer("/a/x", b"1")
-    nodes.update(listed(server, "a", "b"), lambda _: PLAIN)
+    nodes.update(listed(server, "a", "b"), PLAIN)
     first = nodes.get("a")
     assert first is not None
     await first.get("/x")
-    nodes.update([Target("a", f"{server.url}/a", {"rack": "r"})], lambda _: PLAIN)
+    nodes.update([Target("a", f"{server.url}/a", {"rack": "r"})], PLAIN)
     assert nodes.get("a") is first
     assert (first.target.labels, len(nodes), nodes.get("b")) == ({"rack": "r"}, 1, None)
     await first.get("/x")
     assert server.connections == 1
-    nodes.update(listed(server, "a"), lambda _: NodeAccess(authorization="Basic eDp5"))
+    nodes.update(listed(server, "a"), NodeAccess(authorization="Basic eDp5"))
     assert nodes.get("a") is not first
-
-
-async def test_credentials_go_only_to_the_nodes_of_their_source() -> None:
-    async with hostile() as ours, hostile() as theirs:
-        for server in (ours, theirs):
-            server.answer("/x", b"1")
-        access = {"ours": NodeAccess(authorization="Basic b3BzOng="), "theirs": PLAIN}
-        nodes = Nodes()
-        nodes.update(
-            [Target("a", ours.url, {}, "ours"), Target("b", theirs.url, {}, "theirs")], lambda t: access[t.source]
-        )
-        assert set((await nodes.ask_all(nodes.all(), ask)).answers) == {"a", "b"}
-        await nodes.close()
-    assert "Authorization: Basic b3BzOng=" in ours.asked[0]
-    assert "uthorization" not in theirs.asked[0]
 
 
 async def test_requests_count_once_by_outcome(server: Hostile, nodes: Nodes) -> None:
@@ -122,7 +107,7 @@ async def test_requests_count_once_by_outcome(server: Hostile, nodes: Nodes) -> 
     server.answer("/a/secret", b"", "text/html", "401 No")
     server.send("/a/broken", b"SSH\r\n\r\n")
     server.handlers["/a/hung"] = never
-    nodes.update(listed(server, "a"), lambda _: PLAIN)
+    nodes.update(listed(server, "a"), PLAIN)
     (node,) = nodes.all()
     outcomes = {"x": "answered", "secret": "refused", "gone": "bad-answer", "broken": "no-answer", "hung": "no-answer"}
     for path, outcome in outcomes.items():
@@ -140,7 +125,7 @@ async def test_streams_count_once_by_their_begin(server: Hostile, nodes: Nodes) 
 
     server.handlers["/a/x"] = broken_later
     server.answer("/a/empty", b"", "a/b")
-    nodes.update(listed(server, "a"), lambda _: PLAIN)
+    nodes.update(listed(server, "a"), PLAIN)
     (node,) = nodes.all()
     for path, outcome in {"x": "answered", "empty": "answered", "gone": "bad-answer"}.items():
         before = nodes.outcomes.copy()
@@ -155,7 +140,7 @@ async def test_streams_count_once_by_their_begin(server: Hostile, nodes: Nodes) 
 async def test_failures_free_their_places(server: Hostile, nodes: Nodes) -> None:
     server.handlers["/hung/x"] = never
     server.answer("/a/x", b"1")
-    nodes.update(listed(server, "hung", "a"), lambda _: PLAIN)
+    nodes.update(listed(server, "hung", "a"), PLAIN)
     hung = nodes.get("hung")
     assert hung is not None
     many = [asyncio.create_task(hung.get("/x", seconds=0.2)) for _ in range(150)]
@@ -167,7 +152,7 @@ async def test_failures_free_their_places(server: Hostile, nodes: Nodes) -> None
 async def test_hung_nodes_leave_places_to_others(server: Hostile, nodes: Nodes) -> None:
     server.handlers["/hung/x"] = never
     server.answer("/quick/x", b"quick")
-    nodes.update(listed(server, "hung", "quick"), lambda _: PLAIN)
+    nodes.update(listed(server, "hung", "quick"), PLAIN)
     hung, quick = nodes.get("hung"), nodes.get("quick")
     assert hung is not None
     assert quick is not None

@@ -15,8 +15,8 @@ import pytest
 from dns.resolver import Resolver
 
 from ibpulse.base.errors import DiscoveryError
-from ibpulse.gateway.nodes import target_sources
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes import discovery
+from ibpulse.gateway.nodes.discovery import parse_source
 from tests.tables import for_each
 
 NAME = "_http._tcp.ibpulse.test"
@@ -58,7 +58,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], list[str]]:
         with name_server(answer) as port:
             resolver = Resolver(configure=False)
             resolver.nameservers, resolver.port, resolver.lifetime = ["127.0.0.1"], port, 5
-            monkeypatch.setattr(target_sources, "Resolver", lambda: resolver)
+            monkeypatch.setattr(discovery, "Resolver", lambda: resolver)
             return [target.url for target in parse_source(f"dnssrv+{NAME}").read()]
 
     return asked
@@ -89,7 +89,7 @@ def test_a_lookup_without_records_gives_its_reason(
 def test_a_silent_name_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver = Resolver(configure=False)
     resolver.nameservers, resolver.lifetime = ["127.0.0.1"], 0
-    monkeypatch.setattr(target_sources, "Resolver", lambda: resolver)
+    monkeypatch.setattr(discovery, "Resolver", lambda: resolver)
     with pytest.raises(DiscoveryError, match="the name server does not answer"):
         parse_source(f"dnssrv+{NAME}").read()
 
@@ -121,7 +121,7 @@ threading.Thread(target=serve, daemon=True).start()
 SERVICES = """
 def answer(question):
     return message(record(b"\\x05node2\\x00", 2), record(b"\\x05node1\\x00", 1))
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.discovery import parse_source
 print([target.url for target in parse_source("dnssrv+_http._tcp.ibpulse.test").read()])
 """
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import describe_second
 from ibpulse.base.errors import DaemonError
-from ibpulse.core.answers.stream import StreamBatch, StreamGap, StreamSummary
-from ibpulse.core.http.stream import summary_event
-from ibpulse.gateway.nodes.stream_answers import read_events
+from ibpulse.core.answers.samples import StreamBatch, StreamGap, StreamSummary
+from ibpulse.core.http.stream import answer_event
+from ibpulse.gateway.nodes.requests import read_events
 from tests.aggregator.rings import Ring, port, update
 
 BATCH = {"start_ms": 1000, "megabytes_per_second": [[1, None], [0, 5]]}
@@ -38,7 +38,7 @@ async def test_events_are_the_same_however_they_are_cut(size: int) -> None:
 async def test_the_summary_before_the_first_search_for_a_step_is_read(tmp_path: Path) -> None:
     ring = Ring.create(tmp_path, port("mlx5_0:1"))
     second = describe_second(update(ring, Aggregator(ring.reader, AggregatorOptions()), 1))
-    (found,) = [each async for each in read_events(sent(summary_event(second), 1000))]
+    (found,) = [each async for each in read_events(sent(answer_event("summary", second), 1000))]
     assert found is not None
     assert found[2] == StreamSummary.model_validate_json(second.encode_given())
     assert second.node is not None

@@ -1,4 +1,4 @@
-"""Captures from the asking to the file, with a real ring; the wall clock is passed in.
+"""Captures from the request to the file, with a real ring; the wall clock is passed in.
 
 Tests that are marked real have the real writing process, the others write in this one.
 """
@@ -23,23 +23,24 @@ import pytest
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.config import load as load_settings
 from ibpulse.agent.flightrecorder import recorder as recorder_module
-from ibpulse.agent.flightrecorder.recorder import WRITER_BYTES, FlightRecorder, Pending, run_writer
-from ibpulse.agent.flightrecorder.rules import API, Trigger
+from ibpulse.agent.flightrecorder.recorder import WRITER_BYTES, FlightRecorder, KnownPorts, Pending, run_writer
 from ibpulse.agent.flightrecorder.store import CaptureOptions
+from ibpulse.agent.flightrecorder.triggers import API, Trigger
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
-from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.agent.node.wiring import capture_options
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import CaptureError, IbpulseError
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import job_details
+from ibpulse.core.jobs import Claim, PlacedJob, job_details
 from ibpulse.core.model import PortId, PortState
 from ibpulse.core.recordings import Recording, load
 from ibpulse.core.recordings.recorded_jobs import trace_holdings
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
+from ibpulse.workbench.simulate.workloads import ExpertParallel
 from tests.aggregator.rings import Ring, constant, port, square, update
+from tests.flightrecorder.played import Act, play
 from tests.ring.tiny import tiny_tmpfs
 from tests.running import HANG_SECONDS
 
@@ -136,7 +137,7 @@ def changed(ring: Ring, tick: int, subject: str, before: PortState | None, after
     return Event((tick * 2 + 1) * INTERVAL_NS // 2, kind, subject, "A.", 0, before, after, {}, tick, created)
 
 
-async def test_a_capture_has_the_states_of_its_window_and_what_changed_them(ring: Ring, tmp_path: Path) -> None:
+async def test_a_capture_has_states_and_their_events(ring: Ring, tmp_path: Path) -> None:
     events = EventLog()
     for name in ("mlx5_0:1", "mlx5_1:1"):
         events.history.begin(name, UP)
@@ -162,7 +163,7 @@ def job_event(ring: Ring, tick: int, kind: str, job: PlacedJob, ahead_ns: int = 
     return Event(tick * INTERVAL_NS + ahead_ns, kind, "", "", details=job_details(job), tick=tick, ring=created)
 
 
-async def test_a_capture_has_the_jobs_of_its_window_and_its_event_names_them(ring: Ring, tmp_path: Path) -> None:
+async def test_a_capture_and_its_event_name_the_jobs(ring: Ring, tmp_path: Path) -> None:
     events = EventLog()
     early, first, moved, later = map(placed, ("early", "1", "1", "late"), ("mlx5_0", "mlx5_0", "mlx5_1", "mlx5_0"))
     story = [(100, "job-began", early), (200, "job-began", first), (300, "job-ended", early)]
@@ -186,9 +187,7 @@ async def test_a_capture_has_the_jobs_of_its_window_and_its_event_names_them(rin
     assert recorder.jobs_of() == {str(pending.name): meta.jobs}
 
 
-async def test_the_jobs_in_the_event_of_a_capture_are_bounded_and_what_is_not_a_job_is_none(
-    ring: Ring, tmp_path: Path
-) -> None:
+async def test_jobs_in_the_event_are_bounded(ring: Ring, tmp_path: Path) -> None:
     events, ports = EventLog(), tuple(PortId(f"mlx5_{number}", 1) for number in range(100))
     view = JobsView(tuple(PlacedJob(Claim(str(number), "slurm", "file"), ports, "gpus") for number in range(20)))
     recorder = make_recorder(ring, tmp_path / "captures", events, jobs=view)
@@ -205,7 +204,7 @@ async def test_the_jobs_in_the_event_of_a_capture_are_bounded_and_what_is_not_a_
 
 
 @pytest.mark.parametrize(("ahead_seconds", "began"), [(3600, 350), (-3, 50)])
-async def test_a_capture_has_the_jobs_of_its_samples_when_the_clock_was_set(
+async def test_jobs_follow_samples_when_the_clock_is_set(
     ring: Ring, tmp_path: Path, ahead_seconds: int, began: int
 ) -> None:
     events, running, over = EventLog(), placed("1", "mlx5_0"), placed("2", "mlx5_1")
@@ -219,9 +218,7 @@ async def test_a_capture_has_the_jobs_of_its_samples_when_the_clock_was_set(
     assert other.ended_ns == 500 * INTERVAL_NS
 
 
-async def test_a_capture_of_a_node_whose_jobs_are_unknown_does_not_say_that_there_was_none(
-    ring: Ring, tmp_path: Path
-) -> None:
+async def test_unknown_jobs_are_not_no_jobs(ring: Ring, tmp_path: Path) -> None:
     for view, expected in ((JobsView(), False), (JobsView(()), True)):
         recorder = make_recorder(ring, tmp_path / str(expected), EventLog(), jobs=view)
         await taken(recorder, recorder.ask(TRIGGER))
@@ -237,7 +234,7 @@ async def test_a_capture_of_simulated_ports_says_so(ring: Ring, tmp_path: Path) 
     assert (await taken(simulated, simulated.ask(TRIGGER))).meta.simulated
 
 
-async def test_a_port_that_appeared_or_disappeared_in_the_window_says_so(ring: Ring, tmp_path: Path) -> None:
+async def test_ports_may_appear_and_disappear_within_a_capture(ring: Ring, tmp_path: Path) -> None:
     events = EventLog()
     events.add(changed(ring, 500, "mlx5_0:1", None, UP))
     events.history.begin("mlx5_1:1", UP)
@@ -249,7 +246,7 @@ async def test_a_port_that_appeared_or_disappeared_in_the_window_says_so(ring: R
     assert [capture.states.at("mlx5_1:1", tick - 401) for tick in (699, 700)] == [UP, None]
 
 
-async def test_events_keep_their_samples_when_the_clock_was_set_within_the_window(ring: Ring, tmp_path: Path) -> None:
+async def test_events_follow_samples_when_the_clock_is_set(ring: Ring, tmp_path: Path) -> None:
     events = EventLog()
     events.history.begin("mlx5_0:1", UP)
     late = replace(changed(ring, 700, "mlx5_0:1", UP, DOWN), time_ns=NOW_NS + 3600 * SECOND_NS)
@@ -389,7 +386,7 @@ async def test_no_capture_begins_without_room_for_its_writer(
     ring: Ring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(recorder_module, "run_writer", run_writer)
-    monkeypatch.setattr(memory, "left_in_cgroups", lambda: WRITER_BYTES - 1_000_000)
+    monkeypatch.setattr(limits, "left_in_cgroups", lambda: WRITER_BYTES - 1_000_000)
     recorder = make_recorder(ring, tmp_path / "captures")
     pending = recorder.ask(TRIGGER)
     await recorder.close()
@@ -401,9 +398,7 @@ async def test_no_capture_begins_without_room_for_its_writer(
 
 
 @pytest.mark.real("process")
-async def test_where_memory_is_short_the_writer_goes_and_not_the_daemon(
-    recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_kernel_kills_the_writer_first(recorder: FlightRecorder, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder.ask(TRIGGER)
     scores: list[str] = []
     communicate = Process.communicate
@@ -435,7 +430,7 @@ async def test_a_writer_that_takes_too_long_is_killed(
     assert list((tmp_path / "captures").iterdir()) == []
 
 
-async def test_an_exception_of_a_capture_is_counted_and_logged_with_its_trace(
+async def test_an_unexpected_exception_is_counted_and_logged(
     ring: Ring, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As a bug would be: the threads for the disk are gone."""
@@ -469,7 +464,7 @@ async def test_a_full_disk_is_an_error_and_nothing_else(
 
 
 @pytest.mark.real("process")
-async def test_a_disk_that_fills_up_under_the_writer_is_an_error_and_nothing_else(
+async def test_a_disk_that_fills_up_fails_one_capture(
     ring: Ring, tiny_tmpfs: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = make_recorder(ring, tiny_tmpfs / "captures")
@@ -493,7 +488,7 @@ def fill(path: Path) -> None:
             pass
 
 
-async def test_a_directory_that_cannot_be_created_is_logged_at_start_and_at_every_capture(
+async def test_an_impossible_directory_is_logged_at_every_capture(
     ring: Ring, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -549,3 +544,43 @@ async def test_a_ring_that_was_deleted_is_captured_all_the_same(ring: Ring, reco
     pending = recorder.ask(TRIGGER)
     await finished(recorder)
     assert load(recorder.store.path(pending.name)).ticks > 0
+
+
+WORKLOAD = ExpertParallel()
+
+
+def test_a_down_port_keeps_its_last_rate(tmp_path: Path) -> None:
+    book = KnownPorts(10_000)
+    for snapshot in play(tmp_path, Act(WORKLOAD, 5), Act(WORKLOAD, 5, down=(2,))):
+        book.update(snapshot)
+    ports = {port.device: port for port in book.since(1)}
+    assert len(ports) == 8
+    assert (ports["mlx5_2"].active, ports["mlx5_2"].state, ports["mlx5_2"].rate_bytes_per_second) == (
+        False,
+        "DOWN",
+        50e9,
+    )
+    assert (ports["mlx5_0"].active, ports["mlx5_0"].rail, ports["mlx5_0"].source) == (True, True, "words")
+    assert (ports["mlx5_0"].stride, ports["mlx5_0"].identity.link_layer) == (1, "InfiniBand")
+
+
+def test_the_ports_of_a_simulator_are_simulated(tmp_path: Path) -> None:
+    book = KnownPorts(10_000)
+    for snapshot in play(tmp_path, Act(WORKLOAD, 5)):
+        book.update(snapshot)
+        assert not book.simulated
+        book.update(replace(snapshot, fabric=replace(snapshot.fabric, simulated=True)))
+        assert book.simulated
+
+
+def test_a_lost_port_is_known_while_the_ring_has_it(tmp_path: Path) -> None:
+    book = KnownPorts(1000)
+    snapshots = list(play(tmp_path, Act(WORKLOAD, 5), Act(WORKLOAD, 20, gone=(2,))))
+    for snapshot in snapshots[:10]:
+        book.update(snapshot)
+    gone = [port for port in book.since(450) if port.device == "mlx5_2"]
+    assert [(port.state, port.active) for port in gone] == [("GONE", False)]
+    assert len(book.since(501)) == 7
+    for snapshot in snapshots[10:]:
+        book.update(snapshot)
+    assert len(book.since(1)) == 7

@@ -1,4 +1,4 @@
-"""The directory: what counts as a capture, what has to go for a new one, what a bad disk does."""
+"""The directory of captures: names, what has to go for a new one, and disks that fail."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, look_at
 from ibpulse.base.errors import CaptureError
-from ibpulse.core.capture_names import CaptureName, make_name
+from ibpulse.core.captures import CaptureName, make_name, parse_name
 from tests.other_users import USER, needs_other_users
 from tests.ring.tiny import tiny_tmpfs
 
@@ -45,7 +47,7 @@ def test_captures_are_listed_by_time_and_nothing_else_is(store: CaptureStore) ->
     assert [(each.name, each.size_bytes) for each in store.scan()] == [(early, 1000), (late, 1000)]
 
 
-def test_a_capture_that_goes_while_it_is_looked_at_is_not_listed(store: CaptureStore) -> None:
+def test_a_capture_removed_during_the_scan_is_skipped(store: CaptureStore) -> None:
     gone, stays = put(store, 1), put(store, 2)
     with os.scandir(store.directory) as entries:
         found = {entry.name: entry for entry in entries}
@@ -161,7 +163,7 @@ def test_a_read_only_directory_is_listed_and_not_written(read_only: CaptureStore
 
 
 @needs_other_users
-def test_a_directory_that_another_user_put_in_place_of_the_checked_one_is_refused(tmp_path: Path) -> None:
+def test_a_replaced_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "captures")
     store.prepare()
     name = put(store, 1)
@@ -182,3 +184,49 @@ def test_a_directory_that_another_user_put_in_place_of_the_checked_one_is_refuse
 def test_a_directory_that_vanishes_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="cannot be used: No such file or directory"):
         make_store(tmp_path / "missing").make_room(1)
+
+
+@given(st.integers(0, 250 * 10**9 * 10**9 // 30), st.text(max_size=80))
+def test_a_name_that_was_made_is_read_back(trigger_ns: int, reason: str) -> None:
+    name = make_name(trigger_ns, reason)
+    assert parse_name(str(name)) == name
+    assert name.trigger_ms == trigger_ns // 10**6
+
+
+def test_a_name_says_when_and_why() -> None:
+    name = str(make_name(1_763_683_203_030 * 10**6, "Before the Update: v2!"))
+    assert name.startswith("20251121T000003.030Z-Before-the-Update-v2-")
+    assert str(make_name(0, "!!!")).startswith("19700101T000000.000Z-capture-")
+
+
+def test_names_are_sorted_by_time_and_are_each_another() -> None:
+    early, late = make_name(10**18, "z"), make_name(10**18 + 10**6, "a")
+    assert sorted([late, early]) == [early, late]
+    assert make_name(0, "a") != make_name(0, "a")
+
+
+GOOD = "20251121T000003.030Z-rail-lost-1f6c0a2e.parquet"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "../" + GOOD,
+        "a/" + GOOD,
+        GOOD + ".tmp",
+        GOOD + "\n",
+        GOOD.upper(),
+        GOOD.replace("rail", "rail/../.."),
+        GOOD.replace("rail-lost", "-lost"),
+        GOOD.replace("1f6c0a2e", "1f6c0a2"),
+        GOOD.replace("20251121", "20251321"),
+        GOOD.replace("20251121", "２０２５1121"),
+        GOOD.replace("rail-lost", "x" * 65),
+        "..%2f" + GOOD,
+        GOOD.replace("rail", "\0"),
+    ],
+)
+def test_anything_else_is_no_name(text: str) -> None:
+    assert parse_name(GOOD) is not None
+    assert parse_name(text) is None

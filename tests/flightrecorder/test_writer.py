@@ -12,8 +12,7 @@ import pytest
 
 from ibpulse.agent.flightrecorder.writer import ROWS_AT_ONCE, Job, parse_job
 from ibpulse.core.events import Event
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob
 from ibpulse.core.model import PortIdentity, PortState
 from ibpulse.core.recordings import RecordedPort, RecordingMeta, load, scan
 from tests.aggregator.rings import Ring, constant, port

@@ -20,16 +20,14 @@ import yaml
 
 from ibpulse.base.clocks import Clock
 from ibpulse.core.client.transport import HttpPeer
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.text import process_registry
-from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import NodeTable
-from ibpulse.gateway.nodes.nodes import Nodes
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.discovery import Discovery, parse_source
+from ibpulse.gateway.nodes.requests import Nodes
+from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.service import create_gateway
 from tests.docs.pages import ROOT, blocks
 from tests.running import eventually
 
@@ -41,7 +39,7 @@ class Gateway:
 
     def __init__(self, directory: Path, web_config: Path | None = None, clock: Clock = time, **changes: Any) -> None:
         self.path = directory / "nodes.json"
-        self.discovery = Discovery([(parse_source(str(self.path)), NodeConfigFile())], clock=clock)
+        self.discovery = Discovery([parse_source(str(self.path))], clock=clock)
         self.nodes = Nodes(partial(HttpPeer, clock=clock))
         self.table = NodeTable(self.discovery, self.nodes, clock=clock)
         self.parts = GatewayParts(

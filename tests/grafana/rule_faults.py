@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.grafana.rule_courses import BEGIN, END, always, during, jumps, stopped
-from tests.grafana.rule_fleet import LINE_RATE, NO_JOB, Course, Node
+from tests.grafana.rule_fleet import BEGIN, END, LINE_RATE, NO_JOB, Course, Node, always, during, jumps, stopped
 
 P = "ibpulse_port_"
 JOB_SECONDS = "ibpulse_node_moe_saturated_seconds_total"

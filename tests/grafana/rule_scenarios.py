@@ -14,10 +14,9 @@ from typing import Any
 
 import yaml
 
-from tests.grafana.rule_courses import BEGIN, LAST, until
 from tests.grafana.rule_engine import SCRAPE_SECONDS, Found, Series, evaluate
 from tests.grafana.rule_faults import FAULTS, Fault
-from tests.grafana.rule_fleet import NO_JOB, Node
+from tests.grafana.rule_fleet import BEGIN, LAST, NO_JOB, Node, until
 from tools.grafana.rule_files import ALERT_FILE, RECORDING_FILE, resolve, rule_files
 
 MINUTES = LAST // 60

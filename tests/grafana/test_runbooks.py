@@ -7,7 +7,7 @@ from pathlib import Path
 
 import promql_parser as promql
 
-from tests.docs.pages import blocks, commands
+from tests.docs.pages import commands
 from tests.grafana.documents import selectors
 from tests.tables import for_each
 from tools.grafana.alerts import ALERTS, COMPONENTS, GROUPS
@@ -18,25 +18,6 @@ FOLDER = ROOT / "docs" / "runbooks"
 PAGES = sorted(FOLDER.glob("IBPulse*.md"))
 SECTIONS = ["What it means", "Is it maintenance?", "Queries", "Commands", "What to do", "How certain it is"]
 FACTS = ["Impact", "Drain", "Team"]
-TEAMS = {"fabric", "platform", "ML"}
-# kubectl runs these without looking into a container; all others are run by the node
-KUBECTL = {"get", "describe", "logs", "delete", "port-forward", "exec", "top"}
-NODE_PROGRAMS = {
-    *(
-        "cat",
-        "curl",
-        "dmesg",
-        "ibdiagnet",
-        "ls",
-        "lspci",
-        "mlxlink",
-        "nvidia-smi",
-        "perfquery",
-        "ps",
-        "py-spy",
-        "scontrol",
-    ),
-}
 
 by_page = for_each({page.stem: page for page in PAGES})
 
@@ -62,15 +43,7 @@ def test_every_runbook_has_the_same_form(page: Path) -> None:
         assert section.strip()
 
 
-@by_page
-def test_it_says_the_impact_in_one_sentence_or_two_whether_to_drain_and_which_team(page: Path) -> None:
-    said = facts(page)
-    assert len(said["Impact"]) < 160
-    assert re.match(r"(Yes|No|Not|Only|At|If)\b", said["Drain"])
-    assert set(re.findall(r"\w+", said["Team"])) & TEAMS
-
-
-def test_what_pages_someone_says_that_a_job_is_dead_or_blocked_and_the_instrument_that_none_is() -> None:
+def test_critical_runbooks_name_the_damage_to_jobs() -> None:
     for group, alerts in GROUPS.items():
         for alert in alerts:
             impact = facts(FOLDER / f"{alert.name}.md")["Impact"]
@@ -81,7 +54,7 @@ def test_what_pages_someone_says_that_a_job_is_dead_or_blocked_and_the_instrumen
 
 
 @by_page
-def test_every_query_parses_and_asks_for_series_and_labels_that_exist(page: Path) -> None:
+def test_every_query_names_existing_series_and_labels(page: Path) -> None:
     found = queries(page)
     assert found
     for query in found:
@@ -89,12 +62,6 @@ def test_every_query_parses_and_asks_for_series_and_labels_that_exist(page: Path
         for selector in selectors(query):
             known = {*labels_of(selector.name), *TARGET_LABELS}
             assert {matcher.name for matcher in selector.matchers.matchers} <= known, query
-
-
-@by_page
-def test_every_query_says_what_a_bad_value_looks_like(page: Path) -> None:
-    (block,) = re.findall(r"(?s)```promql\n(.*?)```", page.read_text())
-    assert all(part.startswith("# ") for part in block.split("\n\n"))
 
 
 @by_page
@@ -109,19 +76,6 @@ def test_what_runs_in_a_pod_is_in_the_image(page: Path) -> None:
     assert list(commands(page)) or "exec" not in page.read_text()
     directories = (ROOT / "helm/ibpulse/templates/_config.tpl").read_text()
     assert "config: /etc/ibpulse/config" in directories
-
-
-@by_page
-def test_every_command_is_one_of_kubectl_or_of_the_node(page: Path) -> None:
-    block = next(text for text in blocks(page) if text.startswith("NODE="))
-    for line in block.splitlines():
-        command = re.sub(r"^POD=\$\((.*)\)$", r"\1", line)
-        if re.match(r"NODE=", command):
-            continue
-        if command.startswith("kubectl"):
-            assert re.match(r"kubectl (-n ibpulse )?(\w[\w-]*)", command)[2] in KUBECTL, line  # type: ignore[index]
-        else:
-            assert command.split()[0] in NODE_PROGRAMS, line
 
 
 def test_no_runbook_is_left_of_an_alert_that_is_gone() -> None:

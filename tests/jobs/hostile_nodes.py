@@ -26,17 +26,15 @@ from typing import Annotated, Any
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from ibpulse.agent.jobs.job_sources import merge
-from ibpulse.agent.jobs.job_watch import JobsView
 from ibpulse.agent.jobs.owners import place_jobs
+from ibpulse.agent.jobs.sources import merge
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.events import Event
 from ibpulse.core.events.log import decode_event, encode_event
-from ibpulse.core.jobs.claims import Claim
-from ibpulse.core.jobs.job_history import job_details
+from ibpulse.core.jobs import Claim, job_details
 from ibpulse.core.model import Fabric
-from tests.jobs.case_pages import CaseView, Pages, pages_in
-from tests.jobs.job_nodes import ADDRESSES, UID, NodeTree, under
+from tests.jobs.job_nodes import ADDRESSES, UID, CaseView, NodeTree, Pages, pages_in, under
 from tests.recordings.damage import damage
 from tests.running import HANG_SECONDS
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ibpulse.agent.jobs.job_sources import Source, choose_sources
+import orjson
+
+from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
+from ibpulse.agent.jobs.sources import Source, choose_sources
+from ibpulse.agent.jobs.watch import JobsView
+from ibpulse.agent.metrics import job_rows
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.core.jobs.claims import Found
-from ibpulse.core.model import Fabric
+from ibpulse.agent.web.jobs import describe_jobs
+from ibpulse.core.jobs import Found
+from ibpulse.core.metrics.text import TextFormat, table_text
+from ibpulse.core.model import Fabric, Port
+from tests.exposition.snapshots import node as make_snapshot
 from tests.sysfs.machines import Machine
+from tests.web.rings import Node, full_node
 
 GPUS = 8
 ADDRESSES = tuple(f"0000:{number + 1}9:00.0" for number in range(GPUS))
@@ -84,3 +96,44 @@ class NodeTree:
     def read(self) -> Mapping[str, Found]:
         """What each source finds."""
         return {name: source() for name, source in self.sources().items()}
+
+
+@dataclass(frozen=True)
+class CaseView:
+    """What a daemon finds on the node of a case."""
+
+    jobs: JobsView
+    ports: tuple[Port, ...]
+    node: NodeTree
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Writes the pages; only the ports and the jobs of the snapshot matter, and these are replaced."""
+
+    base: Snapshot
+    ring: Node
+
+    def samples(self, view: CaseView) -> list[str]:
+        """The samples of the families of jobs in `/metrics`."""
+        ports = tuple(map(PortSnapshot, view.ports))
+        snapshot = replace(self.base, ports=ports, jobs=view.jobs.jobs, jobs_known=view.jobs.whole, job_statistics=())
+        text = table_text(job_rows.ROWS, snapshot, TextFormat.PROMETHEUS, ())
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
+    def answer(self, view: CaseView) -> dict[str, Any]:
+        """The answer of `/api/v1/jobs`, as a client parses it."""
+        found: dict[str, Any] = orjson.loads(describe_jobs(self.ring.parts(jobs=lambda: view.jobs)).encode())
+        return found
+
+
+@contextmanager
+def pages_in(folder: Path) -> Iterator[Pages]:
+    """Pages around a ring in a directory."""
+    (folder / "snapshot").mkdir()
+    (folder / "ring").mkdir()
+    ring = full_node(folder / "ring")
+    try:
+        yield Pages(make_snapshot(folder / "snapshot", 1), ring)
+    finally:
+        ring.ring.close()

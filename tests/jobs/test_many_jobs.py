@@ -1,4 +1,4 @@
-"""A node on which 200 short jobs an hour come and go beside a long one: memory, series, events are bounded and right.
+"""A node on which short jobs come and go beside a long one: memory and events are bounded and right.
 
 The clock is simulated; the mapping directory, its readings, the events and their file are real.
 """
@@ -10,34 +10,25 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.aggregator.job_totals import MAX_JOBS, JobTotals
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
-from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
-from ibpulse.agent.jobs.job_watch import JobWatch
-from ibpulse.agent.metrics import job_rows
+from ibpulse.agent.jobs.sources import JobSources, choose_sources
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.log import EventFile, read_events
-from ibpulse.core.jobs.job_history import trace_jobs
-from ibpulse.core.metrics.text import TextFormat, table_text
+from ibpulse.core.jobs import trace_jobs
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
-from tests.exposition.snapshots import node as make_snapshot
 from tests.jobs.job_nodes import GPUS, NodeTree
-from tests.jobs.test_job_watch import wait_for
+from tests.jobs.test_watch import wait_for
 
 SECONDS = 5.0
-JOBS_AN_HOUR = 200
-READINGS_AN_HOUR = int(3600 / SECONDS)
-# each of the last four GPUs runs one short job after another, for a minute each
-TURN_READINGS = READINGS_AN_HOUR * 4 // JOBS_AN_HOUR
+# each of the last four GPUs runs one short job after another
+TURN_READINGS = 4
 # events of a kind that a smaller log keeps
 KEPT = 50
 
@@ -47,13 +38,11 @@ class BusyNode:
 
     def __init__(self, root: Path) -> None:
         self.tree, self.now, self.readings, self.began = NodeTree(root / "node"), 0.0, 0, 0
-        self.turn_readings = TURN_READINGS
         self.fabric = self.tree.add_rails()
         self.tree.mapping.mkdir()
         self.ring = RingFile.open_or_create(root / "ring", 10_000_000, 30_000)
         self.ring.begin_segment(1, 0)
         self.reader = RingReader(self.ring)
-        self.totals = JobTotals(self.reader, AggregatorOptions())
         self.path = root / "events"
         self.start()
         self.read()
@@ -74,17 +63,16 @@ class BusyNode:
         self.watch.update(self.fabric)
         wait_for("jobs-slurm-map")
         self.watch.update(self.fabric)
-        self.totals.follow(self.watch.view.jobs or (), int(self.now))
 
     def turn(self) -> None:
         """The next reading, before which short jobs began and ended."""
         for gpu in range(4, GPUS):
-            at = (self.readings + (gpu - 4) * self.turn_readings // 4) % self.turn_readings
+            at = (self.readings + (gpu - 4) * TURN_READINGS // 4) % TURN_READINGS
             path = self.tree.mapping / str(gpu)
             if at == 0:
                 self.began += 1
                 self.tree.map(**{f"gpu{gpu}": f"short-{self.began}"})
-            elif at == self.turn_readings - 2:
+            elif at == TURN_READINGS - 2:
                 path.unlink(missing_ok=True)
         self.readings += 1
         self.read()
@@ -100,13 +88,6 @@ class BusyNode:
             states[f"{record.job.claim.id} {'running' if record.ended_ns is None else 'ended'}"] += 1
         return states
 
-    def samples(self, snapshot: Snapshot) -> list[str]:
-        """The samples of the families of jobs in `/metrics`."""
-        ports = tuple(map(PortSnapshot, self.fabric.ports))
-        made = replace(snapshot, ports=ports, jobs=self.watch.view.jobs, job_statistics=self.totals.snapshots())
-        text = table_text(job_rows.ROWS, made, TextFormat.PROMETHEUS, ())
-        return [line for line in text.splitlines() if not line.startswith("#")]
-
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[BusyNode]:
@@ -116,33 +97,11 @@ def node(tmp_path: Path) -> Iterator[BusyNode]:
     made.ring.close()
 
 
-def test_an_hour_of_200_short_jobs_is_one_begin_and_one_end_each(node: BusyNode, tmp_path: Path) -> None:
-    (tmp_path / "snapshot").mkdir()
-    snapshot = make_snapshot(tmp_path / "snapshot", 1)
-    most = 0
-    for _ in range(READINGS_AN_HOUR):
-        node.turn()
-        most = max(most, len(node.samples(snapshot)))
-    assert node.began >= JOBS_AN_HOUR
-    running = node.running()
-    assert {job.claim.id for job in node.watch.view.jobs or ()} == running
-    short = {f"short-{number}" for number in range(1, node.began + 1)}
-    assert node.records() == {
-        **{f"{job} running": 1 for job in running},
-        **{f"{job} ended": 1 for job in short - running},
-    }
-    counts = node.log.counts()
-    assert (counts["job-began"], counts["job-ended"]) == (node.began + 1, node.began + 1 - len(running))
-    # one job on each port, and five statistics of each job
-    assert most <= 1 + 2 * GPUS + 5 * min(MAX_JOBS, 5)
-
-
 def test_memory_and_events_are_bounded_however_many_jobs_there_were(
     node: BusyNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs that take ten seconds each, one after another on each GPU: more than the log keeps."""
     monkeypatch.setattr("ibpulse.core.events.log.MAX_PER_KIND", KEPT)
-    node.turn_readings = 4
     tracemalloc.start()
     for _ in range(KEPT * 3 // 2):
         node.turn()

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from ibpulse.agent.aggregator.job_totals import JobTotals
+from ibpulse.agent.aggregator.options import AggregatorOptions
 from ibpulse.agent.jobs.owners import count_owners, place_jobs
 from ibpulse.agent.sysfs.inventory import Inventory
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import DevicePlace, Gpu, PortId, Topology
-from tests.aggregator.rings import port
+from tests.aggregator.rings import Ring, port
+from tests.jobs.job_nodes import UID
 from tests.sysfs.machines import Machine
 from tests.sysfs.published import DGX_H100, DGX_H100_RAILS
+from tests.tables import for_each
 
 
 def gpus(*numbers: int, vendor: str = "0x10de") -> tuple[Gpu, ...]:
@@ -53,35 +57,85 @@ def test_every_gpu_of_a_dgx_h100_leads_to_its_own_rail(tmp_path: Path, number: i
     assert {port.device for port in second.ports} == {*DGX_H100_RAILS} - {DGX_H100_RAILS[number]}
 
 
+BOTH, NONE = ["a:1", "b:1"], ([], "")
+A, B = (["a:1"], "gpus"), (["b:1"], "gpus")
+FAR = topology(gpus(1, 2), a="SYS PIX", b="SYS SYS")
+NEAR = topology(gpus(1, 2), a="PIX PXB", b="PXB PIX")
+HIDDEN = topology((), a="", b="")
+MIXED = Topology(
+    (DevicePlace("a"), DevicePlace("b")),
+    (*gpus(1, vendor="0x1002"), *gpus(2, 3)),
+    (("SYS", "PIX", "SYS"), ("SYS", "SYS", "PIX")),
+)
+
+
+def document(name: str, *devices: str, gpus: tuple[int, ...] = ()) -> Claim:
+    return claim(name, *gpus, source="file", devices=devices)
+
+
+def pod(name: str, *devices: str) -> Claim:
+    return Claim(name, "kubernetes", "kubernetes-cgroup", devices=devices)
+
+
+@for_each(
+    {
+        "the nearer of two near rails": (NEAR, (claim("1", 0), claim("2", 1)), (A, B)),
+        **{
+            f"no rail at {word}": (
+                topology(gpus(1, 2), a=f"{word} PIX", b=f"{word} {word}"),
+                (claim("1", 0), claim("2", 1)),
+                (NONE, A),
+            )
+            for word in ("PHB", "NODE", "SYS", "-")
+        },
+        "all GPUs have all rails, also those near none": (
+            topology(gpus(1, 2), a="PIX PIX", b="SYS SYS"),
+            (claim("1", 0, 1), claim("2")),
+            ((BOTH, "all-gpus"), NONE),
+        ),
+        "alone": (PAIRS, (claim("1"),), ((BOTH, "alone"),)),
+        "alone with all GPUs": (PAIRS, (claim("1", 0, 1, 2, 3),), ((BOTH, "all-gpus"),)),
+        "alone with GPUs near no rail": (FAR, (claim("1", 0),), ((BOTH, "alone"),)),
+        "devices where no GPU leads to a rail": (FAR, (document("1", "b", gpus=(0,)),), ((["b:1"], "devices"),)),
+        "a pod that mounts storage over RDMA": (PAIRS, (pod("1", "s"),), (NONE,)),
+        "a pod with a device that is not sampled": (PAIRS, (pod("1", "x"),), (NONE,)),
+        "hidden GPUs, alone": (HIDDEN, (claim("1", 0),), ((BOTH, "alone"),)),
+        "hidden GPUs, not alone": (HIDDEN, (claim("1", 0), claim("2", 1)), (NONE, NONE)),
+        "all ports of a document's devices, the rails of a pod's": (
+            PAIRS,
+            (document("1", "s", "a"), pod("2", "s", "a")),
+            ((["a:1", "s:1", "s:2"], "devices"), (["a:1"], "devices")),
+        ),
+        "indexes count the GPUs of one vendor": (
+            MIXED,
+            (claim("1", 0), claim("2", 1)),
+            (A, B),
+        ),
+    }
+)
+def test_jobs_own_the_rails_that_they_hold(
+    places: Topology, claims: tuple[Claim, ...], expected: tuple[tuple[list[str], str], ...]
+) -> None:
+    found = place_jobs(claims, PORTS, places)
+    assert tuple(map(placed, found.jobs)) == expected
+    assert all("x, which this node does not have" in remark for remark in found.remarks)
+
+
 def test_two_jobs_on_one_port_are_counted() -> None:
     jobs = place_jobs((claim("1", 0), claim("2", 1), claim("3", 3)), PORTS, PAIRS).jobs
     assert [placed(job) for job in jobs] == [(["a:1"], "gpus"), (["a:1"], "gpus"), (["b:1"], "gpus")]
     assert count_owners(jobs) == {PortId("a", 1): 2, PortId("b", 1): 1}
 
 
-def test_a_rail_that_is_near_but_farther_than_another_is_not_the_gpus() -> None:
-    near = topology(gpus(1, 2), a="PIX PXB", b="PXB PIX")
-    first, second = place_jobs((claim("1", 0), claim("2", 1)), PORTS, near).jobs
-    assert (placed(first), placed(second)) == ((["a:1"], "gpus"), (["b:1"], "gpus"))
+def test_a_job_is_not_alone_if_there_may_be_others() -> None:
+    (only,) = place_jobs((claim("1"),), PORTS, PAIRS, whole=False).jobs
+    assert placed(only) == NONE
 
 
-@pytest.mark.parametrize("word", ["PHB", "NODE", "SYS", "-"])
-def test_a_gpu_without_a_near_rail_leads_to_none(word: str) -> None:
-    far = topology(gpus(1, 2), a=f"{word} PIX", b=f"{word} {word}")
-    first, _ = place_jobs((claim("1", 0), claim("2", 1)), PORTS, far).jobs
-    assert placed(first) == ([], "")
-
-
-def test_a_job_with_all_gpus_has_all_rails_also_those_near_none() -> None:
-    far = topology(gpus(1, 2), a="PIX PIX", b="SYS SYS")
-    first, second = place_jobs((claim("1", 0, 1), claim("2")), PORTS, far).jobs
-    assert (placed(first), placed(second)) == ((["a:1", "b:1"], "all-gpus"), ([], ""))
-
-
-@pytest.mark.parametrize("indexes", [(), (0, 1, 2, 3)])
-def test_a_job_alone_on_the_node_has_all_rails(indexes: tuple[int, ...]) -> None:
-    (job,) = place_jobs((claim("1", *indexes),), PORTS, PAIRS).jobs
-    assert placed(job) == (["a:1", "b:1"], "all-gpus" if indexes else "alone")
+def test_a_device_that_the_node_does_not_have_is_a_remark() -> None:
+    found = place_jobs((document("1", "x"),), PORTS, PAIRS)
+    assert [placed(job) for job in found.jobs] == [(BOTH, "alone")]
+    assert found.remarks == ("job 1: it holds x, which this node does not have.",)
 
 
 def test_the_end_of_another_job_changes_no_rail_of_a_job_whose_gpus_are_known() -> None:
@@ -97,53 +151,6 @@ def test_the_end_of_another_job_changes_no_port_of_a_job_whose_devices_are_known
     assert placed(both[0]) == (["a:1", "s:1", "s:2"], "devices")
 
 
-def test_devices_decide_where_no_gpu_leads_to_a_rail() -> None:
-    far = topology(gpus(1, 2), a="SYS PIX", b="SYS SYS")
-    (job,) = place_jobs((claim("1", 0, source="file", devices=("b",)),), PORTS, far).jobs
-    assert placed(job) == (["b:1"], "devices")
-
-
-def test_a_job_alone_whose_devices_the_node_does_not_have_has_all_rails_and_a_remark() -> None:
-    found = place_jobs((claim("1", source="file", devices=("x",)),), PORTS, PAIRS)
-    assert [placed(job) for job in found.jobs] == [(["a:1", "b:1"], "alone")]
-    assert found.remarks == ("job 1: it holds x, which this node does not have.",)
-
-
-def test_a_job_is_not_alone_if_there_may_be_others() -> None:
-    (only,) = place_jobs((claim("1"),), PORTS, PAIRS, whole=False).jobs
-    assert placed(only) == ([], "")
-
-
-@pytest.mark.parametrize("device", ["s", "x"])
-def test_a_pod_has_no_rail_that_it_has_not_open_also_alone(device: str) -> None:
-    """A pod that mounts storage over RDMA, and one with a device that is not sampled."""
-    (job,) = place_jobs((Claim("1", "kubernetes", "kubernetes-cgroup", devices=(device,)),), PORTS, PAIRS).jobs
-    assert placed(job) == ([], "")
-
-
-def test_a_job_alone_whose_gpus_are_near_no_rail_has_all_rails() -> None:
-    far = topology(gpus(1, 2), a="SYS PIX", b="SYS SYS")
-    (job,) = place_jobs((claim("1", 0),), PORTS, far).jobs
-    assert placed(job) == (["a:1", "b:1"], "alone")
-
-
-def test_on_a_node_whose_gpus_are_hidden_only_a_job_alone_has_rails() -> None:
-    hidden = topology((), a="", b="")
-    (alone,) = place_jobs((claim("1", 0),), PORTS, hidden).jobs
-    assert placed(alone) == (["a:1", "b:1"], "alone")
-    found = place_jobs((claim("1", 0), claim("2", 1)), PORTS, hidden)
-    assert [placed(job) for job in found.jobs] == [([], ""), ([], "")]
-    assert found.remarks == ()
-
-
-def test_devices_of_a_document_are_all_their_ports_and_those_of_a_pod_only_rails() -> None:
-    document = claim("1", source="file", devices=("s", "a"))
-    pod = Claim("2", "kubernetes", "kubernetes-cgroup", devices=("s", "a"))
-    first, second = place_jobs((document, pod), PORTS, PAIRS).jobs
-    assert placed(first) == (["a:1", "s:1", "s:2"], "devices")
-    assert placed(second) == (["a:1"], "devices")
-
-
 def test_what_the_node_does_not_have_is_one_sentence_per_job_and_kind() -> None:
     unknown = claim("1", *range(100), source="file", devices=tuple(f"x{number}" for number in range(64)))
     assert place_jobs((unknown,), PORTS, PAIRS).remarks == (
@@ -152,11 +159,16 @@ def test_what_the_node_does_not_have_is_one_sentence_per_job_and_kind() -> None:
     )
 
 
-def test_indexes_count_the_gpus_of_one_vendor() -> None:
-    mixed = Topology(
-        (DevicePlace("a"), DevicePlace("b")),
-        (*gpus(1, vendor="0x1002"), *gpus(2, 3)),
-        (("SYS", "PIX", "SYS"), ("SYS", "SYS", "PIX")),
-    )
-    first, second = place_jobs((claim("1", 0), claim("2", 1)), PORTS, mixed).jobs
-    assert (placed(first), placed(second)) == ((["a:1"], "gpus"), (["b:1"], "gpus"))
+def test_a_pod_that_opens_every_device_is_one_more_job_on_each_rail(tmp_path: Path) -> None:
+    mine = Claim("1", "slurm", "slurm-map", gpu_indexes=(0,))
+    greedy = Claim(UID, "kubernetes", "kubernetes-cgroup", devices=("a", "b", "s"))
+    ring = Ring.create(tmp_path, *PORTS)
+    totals = JobTotals(ring.reader, AggregatorOptions())
+    for claims, counts, with_statistics in (
+        ((mine, Claim("2", "slurm", "slurm-map", gpu_indexes=(2,))), [1, 1], ["1", "2"]),
+        ((mine, greedy), [2, 1], []),
+    ):
+        jobs = place_jobs(claims, PORTS, PAIRS).jobs
+        assert [count_owners(jobs)[port.id] for port in PORTS if port.rail] == counts
+        totals.follow(jobs, 1)
+        assert [job.job_id for job in totals.snapshots()] == with_statistics

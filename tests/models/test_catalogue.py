@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ibpulse.workbench.models.catalogue import MODELS, NODES
-from ibpulse.workbench.models.keys import KEYS
+from ibpulse.workbench.models.inputs import KEYS
 from tests.docs.pages import ROOT
 
 PUBLISHED = {

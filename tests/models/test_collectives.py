@@ -13,15 +13,13 @@ from ibpulse.workbench.models.collectives import (
     HIERARCHICAL,
     RING,
     RULES,
+    Bisection,
     Hardware,
     RankGroup,
-    dragonfly,
-    fat_tree,
     latency_seconds,
+    network_bisection,
     node_wire_bytes,
     nvlink_bytes,
-    rail_only,
-    torus,
 )
 from ibpulse.workbench.models.job import collective_flow
 from ibpulse.workbench.models.prediction import flow_seconds
@@ -97,20 +95,6 @@ def test_all_reduce_is_reduce_scatter_plus_all_gather(group: RankGroup) -> None:
         assert node_wire_bytes("all-reduce", algorithm, 1e9, group) == pytest.approx(halves)
 
 
-def test_a_ring_of_gradients_over_1024_gpus() -> None:
-    """175e9 parameters, fp32, one GPU per 50 GB/s NIC: 1.3986e12 bytes per rank, 27.97 s."""
-    sent = node_wire_bytes("all-reduce", RING, 4 * 175e9, RankGroup("dp", 1024, 1, 1))
-    assert sent == pytest.approx(1.3986e12, rel=1e-3)
-    assert sent / 50e9 == pytest.approx(27.97, rel=1e-3)
-
-
-@pytest.mark.parametrize(("stages", "milliseconds"), [(16, 219), (8, 437)])
-def test_model_parallelism_divides_the_gradients_of_a_rank(stages: int, milliseconds: float) -> None:
-    gradients = 4 * 175e9 / (8 * stages)
-    sent = node_wire_bytes("all-reduce", RING, gradients, RankGroup("dp", 1024, 1, 1))
-    assert sent / 50e9 * 1e3 == pytest.approx(milliseconds, abs=0.6)
-
-
 @pytest.mark.parametrize(
     ("size", "milliseconds", "bus"), [(2**20, 0.591, 3.5), (2**26, 0.937, 141), (2**30, 6.21, 341), (2**33, 45.6, 371)]
 )
@@ -169,6 +153,22 @@ def test_groups_that_do_not_fit_are_refused(size: int, stride: int) -> None:
 LINK = 50e9
 
 
+def fat_tree(hosts: int, link: float, oversubscription: float = 1.0) -> Bisection:
+    return network_bisection("fat-tree", hosts, 1, link, {"oversubscription": oversubscription})
+
+
+def rail_only(nodes: int, rails: int, link: float) -> Bisection:
+    return network_bisection("rail-only", nodes, rails, link, {})
+
+
+def torus(dimensions: tuple[int, ...], link: float) -> Bisection:
+    return network_bisection("torus", 1, 1, link, {"dimensions": dimensions})
+
+
+def dragonfly(groups: int, links: int, link: float) -> Bisection:
+    return network_bisection("dragonfly", 1, 1, link, {"groups": groups, "global-links": links})
+
+
 @pytest.mark.parametrize(
     ("found", "terabytes"),
     [
@@ -180,12 +180,8 @@ LINK = 50e9
         (rail_only(2_048, 8, LINK), 409.6),
     ],
 )
-def test_bisection_of_known_networks(found: object, terabytes: float) -> None:
-    assert found.bytes_per_second / 1e12 == pytest.approx(terabytes, rel=1e-3)  # type: ignore[attr-defined]
-
-
-def test_share_of_a_gpu_under_oversubscription() -> None:
-    assert fat_tree(24_576, LINK, 7).bytes_per_second / (24_576 / 2) / 1e9 == pytest.approx(7.1, abs=0.05)
+def test_bisection_of_known_networks(found: Bisection, terabytes: float) -> None:
+    assert found.bytes_per_second / 1e12 == pytest.approx(terabytes, rel=1e-3)
 
 
 @pytest.mark.parametrize("dimensions", [(4,), (4, 4), (2, 2), (6, 4, 2), (2, 8)])

@@ -11,21 +11,15 @@ from hypothesis import strategies as st
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import GivenText
 from ibpulse.workbench.models.catalogue import CLUSTERS, JOBS, MODELS, SAMPLED_JOBS
-from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file
-from ibpulse.workbench.models.keys import KEYS
-from ibpulse.workbench.models.prediction import predict
+from ibpulse.workbench.models.inputs import KEYS, JobFile, JobInputs, read_inputs, read_job_file
+from ibpulse.workbench.models.prediction import Utilisation, predict
 from ibpulse.workbench.models.report import assumptions
-from ibpulse.workbench.models.step import Utilisation
 
 LEAST = {"model": "qwen2.5-7b", "nodes": "2"}
 SHAPE = {"parameters": "7e9", "layers": "32", "hidden": "4096", "nodes": "2"}
 ROUTED = {
-    **SHAPE,
-    "experts": "64",
-    "experts-per-token": "6",
-    "moe-layers": "30",
-    "expert-parameters": "5e9",
-}
+    **SHAPE, "experts": "64", "experts-per-token": "6", "moe-layers": "30", "expert-parameters": "5e9",
+}  # fmt: skip
 
 
 def from_flags(texts: dict[str, str], file: JobFile | None = None) -> JobInputs:
@@ -54,39 +48,14 @@ def test_defaults_of_missing_inputs() -> None:
 def test_every_input_reaches_the_job() -> None:
     texts = {
         **LEAST,
-        "model": "mixtral-8x7b",
-        "node": "dgx-a100",
-        "nodes": "16",
-        "gpus-per-node": "4",
-        "rails": "2",
-        "rail-rate": "20GB/s",
-        "nvlink-rate": "200GB/s",
-        "tp": "2",
-        "cp": "2",
-        "pp": "4",
-        "ep": "4",
-        "etp": "1",
-        "virtual-stages": "2",
-        "sharding": "zero2",
-        "micro-batch": "2",
-        "global-batch": "64",
-        "sequence": "8192",
-        "algorithm": "ring",
-        "dispatch": "alltoall",
-        "recompute": "full",
-        "reduction": "once",
-        "gradient-bytes": "4",
-        "dispatch-bytes": "1.03",
-        "combine-bytes": "1",
-        "step": "2s",
-        "measured": "10GB",
-        "attention": "causal",
-        "prefetch": "2",
-        "units": "16",
-        "expert-loads": "1,2,3,4,5,6,7,8",
-        "network": "fat-tree",
+        "model": "mixtral-8x7b", "node": "dgx-a100", "nodes": "16", "gpus-per-node": "4", "rails": "2",
+        "rail-rate": "20GB/s", "nvlink-rate": "200GB/s", "tp": "2", "cp": "2", "pp": "4", "ep": "4", "etp": "1",
+        "virtual-stages": "2", "sharding": "zero2", "micro-batch": "2", "global-batch": "64", "sequence": "8192",
+        "algorithm": "ring", "dispatch": "alltoall", "recompute": "full", "reduction": "once", "gradient-bytes": "4",
+        "dispatch-bytes": "1.03", "combine-bytes": "1", "step": "2s", "measured": "10GB", "attention": "causal",
+        "prefetch": "2", "units": "16", "expert-loads": "1,2,3,4,5,6,7,8", "network": "fat-tree",
         "oversubscription": "7",
-    }
+    }  # fmt: skip
     inputs = from_flags(texts)
     job = inputs.job
     assert (job.nodes, job.node_gpus, job.tp, job.cp, job.pp, job.dp, job.ep) == (16, 4, 2, 2, 4, 4, 4)
@@ -106,21 +75,9 @@ def test_every_input_reaches_the_job() -> None:
     assert inputs.network is not None
     assert inputs.network.bytes_per_second == 16 * 2 * 20e9 / 14
     others = {
-        "job",
-        "cluster",
-        "shard-ranks",
-        "dimensions",
-        "groups",
-        "global-links",
-        "mfu",
-        "hfu",
-        "peak-share",
-        "kv-width",
-        "attention-width",
-        "vocabulary",
-        "tied",
-        *ROUTED,
-    }
+        "job", "cluster", "shard-ranks", "dimensions", "groups", "global-links", "mfu", "hfu", "peak-share",
+        "kv-width", "attention-width", "vocabulary", "tied", *ROUTED,
+    }  # fmt: skip
     assert set(texts) | others == set(KEYS)
 
 
@@ -296,12 +253,6 @@ def test_published_jobs_are_complete(name: str) -> None:
     assert len(timelines) == (1 if name in SAMPLED_JOBS else 0)
 
 
-def test_bytes_of_the_published_expert_parallel_job() -> None:
-    found = inputs(job="qwen3-30b-a3b-ep16")
-    rows = {row.source: row for row in predict(found.job, found.hardware, found.step).sources}
-    assert rows["experts"].gpu_bytes.low / 1e9 == pytest.approx(824.6, rel=1e-3)
-
-
 def test_files_and_flags_override_a_published_job() -> None:
     file = JobFile({"rails": GivenText("8", "job.yaml:1: rails"), "step": GivenText("2s", "job.yaml:2: step")})
     found = inputs(file, job="mixtral-8x7b-fsdp", step="3s", nodes="4")
@@ -327,13 +278,6 @@ def test_a_recording_has_the_lowest_precedence() -> None:
     found = read_inputs({**flags, "mfu": GivenText("0.4", "x")}, JobFile(), seen)
     assert (found.step.step_seconds, found.hardware.rails) == (None, 6)
     assert read_inputs({"job": GivenText("qwen2.5-7b-fsdp", "x")}, JobFile(), seen).hardware.rails == 7
-
-
-def test_an_unknown_job_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"flag --job: unknown value 'mixtral-8x7b-fsd'; did you mean mixtral-8x7b-fsdp[?]"
-    ):
-        inputs(job="mixtral-8x7b-fsd")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)

@@ -47,21 +47,3 @@ def test_impossible_routing_is_refused() -> None:
         distinct_nodes(4, 10, 2)
     with pytest.raises(ValueError, match="9 experts per token are more than the 8"):
         distinct_nodes(4, 8, 9)
-
-
-@pytest.mark.parametrize(("nodes", "independent"), [(2, 1.992), (4, 3.600), (8, 5.251)])
-def test_experts_are_drawn_without_replacement(nodes: int, independent: float) -> None:
-    """Independent draws, N (1 - (1 - 1/N)^k), would reach fewer nodes."""
-    assert nodes * (1 - (1 - 1 / nodes) ** 8) == pytest.approx(independent, abs=5e-4)
-    assert independent < distinct_nodes(nodes, 256, 8) < 1.01 * independent
-
-
-@pytest.mark.parametrize(("chosen", "share"), [(1, 0.635), (2, 0.869)])
-def test_documented_share_of_reached_gpus(chosen: int, share: float) -> None:
-    """64 tokens to the experts on 64 GPUs, as docs/models.md says: 1 - (1 - k/n)^64, and drawn at random."""
-    assert 1 - (1 - chosen / 64) ** 64 == pytest.approx(share, abs=1e-3)
-    random = np.random.default_rng(1)
-    drawn = [
-        len({gpu for _ in range(64) for gpu in random.choice(64, chosen, replace=False).tolist()}) for _ in range(400)
-    ]
-    assert share == pytest.approx(np.mean(drawn) / 64, abs=0.01)

@@ -16,34 +16,18 @@ from ibpulse.workbench.models.inputs import JobFile, read_inputs, read_job_file
 RUN: dict[str, Any] = {
     "_target_": "megatron.bridge.training.config.ConfigContainer",
     "model": {
-        "_target_": "megatron.bridge.models.qwen.Qwen3MoEModelProvider",
-        "num_layers": 48,
-        "hidden_size": 2048,
-        "num_attention_heads": 32,
-        "num_query_groups": 4,
-        "kv_channels": 128,
-        "ffn_hidden_size": 6144,
-        "moe_ffn_hidden_size": 768,
-        "num_moe_experts": 128,
-        "moe_router_topk": 8,
-        "moe_layer_freq": 1,
-        "vocab_size": 151936,
-        "share_embeddings_and_output_weights": False,
-        "gated_linear_unit": True,
-        "qk_layernorm": True,
-        "tensor_model_parallel_size": 1,
-        "pipeline_model_parallel_size": 1,
-        "context_parallel_size": 1,
-        "expert_model_parallel_size": 16,
-        "expert_tensor_parallel_size": 1,
-        "virtual_pipeline_model_parallel_size": None,
-        "moe_token_dispatcher_type": "alltoall",
-        "recompute_granularity": None,
-        "seq_length": 4096,
+        "_target_": "megatron.bridge.models.qwen.Qwen3MoEModelProvider", "num_layers": 48, "hidden_size": 2048,
+        "num_attention_heads": 32, "num_query_groups": 4, "kv_channels": 128, "ffn_hidden_size": 6144,
+        "moe_ffn_hidden_size": 768, "num_moe_experts": 128, "moe_router_topk": 8, "moe_layer_freq": 1,
+        "vocab_size": 151936, "share_embeddings_and_output_weights": False, "gated_linear_unit": True,
+        "qk_layernorm": True, "tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 1,
+        "context_parallel_size": 1, "expert_model_parallel_size": 16, "expert_tensor_parallel_size": 1,
+        "virtual_pipeline_model_parallel_size": None, "moe_token_dispatcher_type": "alltoall",
+        "recompute_granularity": None, "seq_length": 4096,
     },
     "train": {"global_batch_size": 1024, "micro_batch_size": 1},
     "ddp": {"use_distributed_optimizer": True, "grad_reduce_in_fp32": True},
-}
+}  # fmt: skip
 
 
 # of DeepSeek-V3, as Megatron-MoE-ModelZoo gives them

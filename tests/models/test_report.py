@@ -45,14 +45,6 @@ def test_the_published_runs(
     assert abs(ten["cv"]["high"] - cv) < 0.1
 
 
-def test_a_job_of_unknown_algorithm_has_a_range(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(["--model=qwen2.5-7b", "--nodes=2"], capsys)
-    assert found["node_bytes"]["high"] / found["node_bytes"]["low"] == pytest.approx(15 / 8)
-    assert found["step"] is None
-    assert found["samples"] == []
-    assert any(one.startswith("algorithm unknown") for one in found["assumptions"])
-
-
 def test_the_residual_is_measured_minus_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer([*DENSE, "--measured=39.5GB"], capsys)["residual"]
     assert found["measured_node_bytes"] == 39.5e9
@@ -90,24 +82,6 @@ def test_the_text_has_every_part(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "minimal routes do not exist",
     ):
         assert part in output, part
-
-
-def test_a_range_without_unknowns_is_one_number(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["model", *DENSE], {}) == 0
-    output = capsys.readouterr().out
-    assert "mean of a node: 136.0 GB/s sent, 272.0 GB/s sent and received\n" in output
-    assert "  parameters      all-gather     16      2  28.56 GB  3.570 GB  4.080 GB" in output
-
-
-def test_faults_are_a_line_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text("tp: many\n")
-    assert main(["model", str(path), "--pp=none"], {}) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        f"ibpulse: {path}:1: tp: 'many' is not a whole number; choose 1 to 10000000",
-        "ibpulse: flag --pp: 'none' is not a whole number; choose 1 to 10000",
-        "ibpulse: nodes: is missing; give --nodes, or nodes in the file",
-    ]
 
 
 def test_loads_that_are_all_zero_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

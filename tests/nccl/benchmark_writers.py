@@ -29,51 +29,32 @@ def nccl_text(
     ranks: int = 16,
     nodes: int = 2,
     sizes: tuple[int, ...] = SIZES,
-    old: bool = False,
-    per_iteration: bool = False,
-    stamps: bool = False,
-    cpu_time: bool = False,
-    checked: bool = True,
-    prefix: str = "",
-    blank_out_of_place: bool = False,
-    factor: float | None = None,
 ) -> str:
-    """What nccl-tests prints; `old`: without program, group, domain, `root`, and with `error`."""
-    factor = 2 * (ranks - 1) / ranks if factor is None else factor
-    lines = []
-    if not old:
-        lines += ["# nccl-tests version 2.19.6 nccl-headers=23007 nccl-library=23007"]
-        lines += [f"# Collective test starting: {program}"]
-    agg = "" if old else " agg iters: 1"
-    graph = "" if old else " graph: 0 unalign: 0"
-    lines += [
+    """What nccl-tests prints."""
+    factor = 2 * (ranks - 1) / ranks
+    lines = [
+        "# nccl-tests version 2.19.6 nccl-headers=23007 nccl-library=23007",
+        f"# Collective test starting: {program}",
         f"# nThread 1 nGpus 1 minBytes {sizes[0]} maxBytes {sizes[-1]} step: 2(factor) warmup iters: 1 iters: 20"
-        f"{agg} validation: 1{graph}",
+        " agg iters: 1 validation: 1 graph: 0 unalign: 0",
         "#",
         "# Using devices",
     ]
     for rank in range(ranks):
         host, bus = HOSTS[rank * nodes // ranks % 2] + str(rank * nodes // ranks), f"[0000:{rank:02x}:00]"
-        group = "" if old else " Group  0"
         lines.append(
-            f"#  Rank {rank:2d}{group} Pid {4000 + rank:6d} on {host:>10} device {rank % 8:2d} "
-            f"{'[0x0f]' if old else bus} NVIDIA H100"
+            f"#  Rank {rank:2d} Group  0 Pid {4000 + rank:6d} on {host:>10} device {rank % 8:2d} {bus} NVIDIA H100"
         )
-    time, wrong, root = "cputime" if cpu_time else "time", "error" if old else "#wrong", [] if old else ["root"]
-    half = [time, "algbw", "busbw", wrong, *(["i_min", "i_max", "i_p99", "i_cv%"] if per_iteration else [])]
-    columns = ["size", "count", "type", "redop", *root, *half, *half, *(["timestamp"] if stamps else [])]
-    lines += ["#", "#                out-of-place                       in-place", "#  " + "  ".join(columns)]
+    half = ["time", "algbw", "busbw", "#wrong"]
+    lines += ["#", "#                out-of-place                       in-place"]
+    lines += ["#  " + "  ".join(["size", "count", "type", "redop", "root", *half, *half])]
     lines += ["#  (B)  (elements)  (us)  (GB/s)  (GB/s)  (us)  (GB/s)  (GB/s)"]
     for size in sizes:
         seconds = size * factor / rate
-        values = [number(seconds * 1e6, 7), number(size / seconds / 1e9, 6), number(rate / 1e9, 6)]
-        half = [*values, "0" if checked else "N/A", *(["10.00", "20.00", "19.00", "3.00"] if per_iteration else [])]
-        body = "  ".join([f"{size:12d}", f"{size // 4:12d}", "   float", "   sum", *([] if old else ["    -1"])])
-        first = " " * 32 if blank_out_of_place else "  ".join(half)
-        lines.append(f"{body}  {first}  {'  '.join(half)}" + ("  2026-07-09 10:00:00" if stamps else ""))
+        values = [number(seconds * 1e6, 7), number(size / seconds / 1e9, 6), number(rate / 1e9, 6), "0"]
+        lines.append("  ".join([f"{size:12d}", f"{size // 4:12d}", "   float", "   sum", "    -1", *values, *values]))
     lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {rate / 1e9:g} ", "#"]
-    lines += [] if old else [f"# Collective test concluded: {program}"]
-    return "".join(f"{prefix}{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in [*lines, f"# Collective test concluded: {program}"])
 
 
 def nccl_document(

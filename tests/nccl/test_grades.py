@@ -9,9 +9,10 @@ import pytest
 from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import RecordedPort
 from ibpulse.workbench.nccl.grades import GPU_LINKS, NETWORK, KnownHardware, bound_of, find_suspects, grade
-from ibpulse.workbench.nccl.results import BenchmarkRun, Measurement
-from ibpulse.workbench.nccl.wire import (
+from ibpulse.workbench.nccl.results import (
     PROTOCOLS,
+    BenchmarkRun,
+    Measurement,
     bus_factor,
     collective_of_program,
     explain,
@@ -49,7 +50,7 @@ def test_trees_and_hierarchies_send_less(nodes: int, factor: float) -> None:
 
 @pytest.mark.parametrize(("nodes", "bound"), [(2, 90.0), (3, 69.0), (4, 62.0), (8, 54.0), (16, 50.8), (64, 48.7)])
 def test_the_bound_of_all_to_all(nodes: int, bound: float) -> None:
-    theory = bound_of(row("alltoall"), 8 * nodes, nodes, KnownHardware(rails=8, rail_rate=48e9))
+    theory = bound_of(row("alltoall"), 8 * nodes, nodes, KnownHardware(rails=8, rail_bytes_per_second=48e9))
     assert theory.low == theory.high == pytest.approx(bound * 1e9, abs=0.06e9)
 
 
@@ -92,7 +93,9 @@ def test_a_ratio_names_algorithm_and_protocol(ratio: float, names: list[str]) ->
 
 
 def test_the_slower_tier_is_the_bottleneck() -> None:
-    fast, slow = (KnownHardware(rails=8, rail_rate=50e9, gpu_rate=rate) for rate in (450e9, 200e9))
+    fast, slow = (
+        KnownHardware(rails=8, rail_bytes_per_second=50e9, gpu_bytes_per_second=rate) for rate in (450e9, 200e9)
+    )
     assert bound_of(row("all_gather", algorithm="ring"), 64, 8, fast).tier == NETWORK
     assert bound_of(row("all_gather", algorithm="ring"), 64, 8, fast).low == 400e9
     theory = bound_of(row("all_gather", algorithm="ring"), 64, 8, slow)
@@ -102,7 +105,10 @@ def test_the_slower_tier_is_the_bottleneck() -> None:
 def test_a_tree_is_bound_by_gpu_links() -> None:
     """A GPU sends 2 S (G-1)/G within its node, the bus bandwidth is 2 S (n-1)/n over the time."""
     theory = bound_of(
-        row("all_reduce", algorithm="tree"), 16, 2, KnownHardware(rails=8, rail_rate=50e9, gpu_rate=450e9)
+        row("all_reduce", algorithm="tree"),
+        16,
+        2,
+        KnownHardware(rails=8, rail_bytes_per_second=50e9, gpu_bytes_per_second=450e9),
     )
     assert (theory.tier, theory.low) == (GPU_LINKS, pytest.approx(450e9 * (15 / 16) / (7 / 8)))
 
@@ -113,13 +119,13 @@ def test_protocols_add_their_flags() -> None:
 
 def test_small_operations_have_no_grade() -> None:
     run = BenchmarkRun(Path("x"), "nccl-tests JSON", (row("all_reduce", size=999_999_999),), ranks=32, nodes=4)
-    result = grade(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9, algorithm="ring"))
+    result = grade(run, run.measurements[0], KnownHardware(rails=8, rail_bytes_per_second=50e9, algorithm="ring"))
     assert (result.grade, result.reason) == ("", "below 1 GB")
 
 
 def test_an_unknown_algorithm_gives_no_grade() -> None:
     run = BenchmarkRun(Path("x"), "nccl-tests JSON", (row("all_reduce"),), ranks=16, nodes=2)
-    result = grade(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9))
+    result = grade(run, run.measurements[0], KnownHardware(rails=8, rail_bytes_per_second=50e9))
     assert (result.theory.low, result.theory.high) == (400e9, pytest.approx(750e9))
     assert result.ratios == (pytest.approx(0.4), 0.75)
     assert (result.grade, result.reason) == ("", "algorithm unknown")
@@ -131,7 +137,7 @@ def test_an_unknown_algorithm_gives_no_grade() -> None:
 )
 def test_published_rates_have_their_grades(collective: str, nodes: int, bound: float, good: float, poor: float) -> None:
     """Rings over several nodes reach 350 to 375 of 400 GB/s, all-to-all 0.9 of its bound."""
-    hardware = KnownHardware(rails=8, rail_rate=50e9, algorithm="" if collective == "alltoall" else "ring")
+    hardware = KnownHardware(rails=8, rail_bytes_per_second=50e9, algorithm="" if collective == "alltoall" else "ring")
     for rate, expected in ((good, "good"), (poor, "poor")):
         run = BenchmarkRun(Path("x"), "nccl-tests text", (row(collective, rate * 1e9),), ranks=8 * nodes, nodes=nodes)
         result = grade(run, run.measurements[0], hardware)
@@ -142,7 +148,10 @@ def test_published_rates_have_their_grades(collective: str, nodes: int, bound: f
 @pytest.mark.parametrize(("rate", "expected"), [(360e9, "good"), (320e9, "fair"), (290e9, "poor"), (410e9, "")])
 def test_a_ring_over_four_nodes_is_graded(rate: float, expected: str) -> None:
     run = BenchmarkRun(Path("x"), "nccl-tests JSON", (row("all_reduce", rate),), ranks=32, nodes=4)
-    assert grade(run, run.measurements[0], KnownHardware(rails=8, rail_rate=50e9, algorithm="ring")).grade == expected
+    assert (
+        grade(run, run.measurements[0], KnownHardware(rails=8, rail_bytes_per_second=50e9, algorithm="ring")).grade
+        == expected
+    )
 
 
 def test_unknown_inputs_are_named() -> None:
@@ -150,7 +159,7 @@ def test_unknown_inputs_are_named() -> None:
     assert bound_of(row("all_reduce"), 16, 2, KnownHardware()).missing == ("--rails", "--rate")
     assert bound_of(row(""), 16, 2, KnownHardware()).missing == ("--collective",)
     assert bound_of(row("all_gather"), 8, 1, KnownHardware()).missing == ("--gpu-rate",)
-    inside = bound_of(row("all_reduce"), 8, 1, KnownHardware(gpu_rate=450e9))
+    inside = bound_of(row("all_reduce"), 8, 1, KnownHardware(gpu_bytes_per_second=450e9))
     assert (inside.low, inside.high, inside.tier) == (450e9, None, GPU_LINKS)
 
 

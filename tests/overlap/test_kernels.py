@@ -98,10 +98,7 @@ def test_kernels_resembling_communication_are_reported(name: str, told: bool) ->
 def test_added_patterns_match_the_whole_name() -> None:
     names = CommunicationNames(("collective::CollectiveMma",))
     assert names.library_of("void cutlass::Kernel<collective::CollectiveMma<int>>(int)") == ADDED
-    # names are remembered, long ones by their hash
-    assert [names.library_of("x" * 3000 + "my_all_reduce"), names.library_of("x" * 3000)] == ["", ""]
 
 
-def test_each_row_has_a_source_and_an_example() -> None:
-    assert all(row.source for row in TABLE)
-    assert {row.library for row in TABLE} == {library for library in NAMES.values() if library}
+def test_each_library_has_an_example() -> None:
+    assert set(TABLE) == {library for library in NAMES.values() if library}

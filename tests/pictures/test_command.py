@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.cli import main
 from ibpulse.core.recordings import Recording
 from ibpulse.workbench.pictures.run import keep_direction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ibpulse.workbench.models.step import StepTimeline, schedule_statistics
+from ibpulse.workbench.models.prediction import StepTimeline, schedule_statistics
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.steps import PredictedPicture, draw_predicted_steps, sample_timeline
 

@@ -28,7 +28,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ibpulse import cli
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import BenchmarkError, ConfigError, RecordingError
 from ibpulse.base.values import GivenText
 from ibpulse.core.recordings import Recording, RecordingWriter, load, save
@@ -194,6 +194,6 @@ def examine(seed: int, first: int, count: int, folder: Path) -> dict[str, int]:
 if __name__ == "__main__":
     # a warning would be a line of a program on the screen of a user
     warnings.simplefilter("error", RuntimeWarning)
-    with tempfile.TemporaryDirectory() as name, memory.bounded():
+    with tempfile.TemporaryDirectory() as name, limits.bounded():
         seed, first, count = map(int, sys.argv[1:])
         json.dump(examine(seed, first, count, Path(name)), sys.stdout)

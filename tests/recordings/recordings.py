@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ibpulse.core.events import KINDS, Event
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob
 from ibpulse.core.model import ROLES, PortId, PortIdentity, PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.recordings.recording import MAX_BYTES_PER_SECOND

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.base import memory
 from ibpulse.core.recordings import Recording, save_pieces
 from tests.recordings.recordings import START_NS, make_meta
 
@@ -58,75 +57,3 @@ def test_a_small_file_of_many_rows_ends_in_a_sentence(bomb: Path, tmp_path: Path
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert done.stderr.startswith("ibpulse: ")
     assert "memory" in done.stderr
-
-
-def machine(root: Path, available_kb: int, group: str = "", **files: str) -> Path:
-    """The files of a machine with that much memory available, and of the process's cgroup."""
-    for name, text in {
-        "proc/meminfo": f"MemTotal:       99999999 kB\nMemAvailable:    {available_kb} kB\nHugePages_Total: 0\n",
-        "proc/self/cgroup": group,
-        **files,
-    }.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
-def test_three_quarters_of_the_available_memory_can_be_spared(tmp_path: Path) -> None:
-    assert memory.spare_bytes(machine(tmp_path, 4_000_000)) == 3_072_000_000
-
-
-@pytest.mark.parametrize("inside", [False, True], ids=["on the host", "in a container"])
-def test_the_limit_of_the_cgroup_counts_without_the_cache_that_the_kernel_can_drop(
-    tmp_path: Path, inside: bool
-) -> None:
-    folder = "sys/fs/cgroup/" + ("" if inside else "system.slice/pod7/")
-    files = {
-        f"{folder}memory.max": "1000000000\n",
-        f"{folder}memory.current": "500000000\n",
-        f"{folder}memory.stat": "anon 200000000\ninactive_file 100000000\n",
-    }
-    # in a container, the path may be that on the host
-    root = machine(tmp_path, 4_000_000, "0::/system.slice/pod7/app\n", **files)
-    assert memory.spare_bytes(root) == 450_000_000
-
-
-def test_the_limit_of_a_cgroup_of_version_1_counts(tmp_path: Path) -> None:
-    folder = "sys/fs/cgroup/memory/docker/7"
-    files = {
-        f"{folder}/memory.limit_in_bytes": "1000000000\n",
-        f"{folder}/memory.usage_in_bytes": "600000000\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        "sys/fs/cgroup/memory/memory.usage_in_bytes": "9000000000\n",
-    }
-    root = machine(tmp_path, 4_000_000, "4:memory:/docker/7\n1:cpu:/docker/8\n0::/\n", **files)
-    assert memory.spare_bytes(root) == 300_000_000
-
-
-def test_what_a_process_can_take_includes_all_cache_of_its_cgroup(tmp_path: Path) -> None:
-    folder = "sys/fs/cgroup/system.slice/pod7/"
-    files = {
-        f"{folder}memory.max": "1000000000\n",
-        f"{folder}memory.current": "900000000\n",
-        f"{folder}memory.stat": "anon 200000000\ninactive_file 100000000\nactive_file 50000000\nshmem 400000000\n",
-    }
-    assert memory.left_in_cgroups(machine(tmp_path, 4_000_000, "0::/system.slice/pod7\n", **files)) == 250_000_000
-    assert memory.left_in_cgroups(machine(tmp_path / "free", 4_000_000, "0::/\n")) is None
-
-
-def test_a_full_machine_spares_nothing_and_an_unknown_one_everything(tmp_path: Path) -> None:
-    assert memory.spare_bytes(machine(tmp_path / "full", 0)) == 0
-    assert memory.spare_bytes(tmp_path / "unknown") > 2**60
-
-
-def test_what_exceeds_the_bound_is_a_memory_error_and_the_bound_is_gone_afterwards(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(memory, "spare_bytes", lambda: 100_000_000)
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    with memory.bounded():
-        assert np.ones(50_000_000, np.uint8).all()
-        with pytest.raises(MemoryError):
-            np.ones(memory.LIBRARIES_BYTES + memory.THREAD_BYTES * CPUS + GIGABYTE, np.uint8)
-    assert resource.getrlimit(resource.RLIMIT_DATA) == before

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import RecordingError
 from ibpulse.core.recordings import Recording, load, save
 from ibpulse.workbench.recorder import counter_log
@@ -404,7 +404,7 @@ def test_a_long_recording_with_hardly_any_data_is_refused(path: Path) -> None:
 
 
 def test_more_rows_than_fit_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "spare_bytes", lambda: 100)
+    monkeypatch.setattr(limits, "spare_bytes", lambda: 100)
     write(path, "time,sent,received", *[f"{second},1,1" for second in range(4)])
     assert refused(path) == (
         "takes more than 640 B of memory from row 4 on; 100 B can be spared; cut it into pieces, or use a machine with "

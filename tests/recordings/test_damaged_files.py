@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from ibpulse.base import memory
+from ibpulse.base import limits
 
 FILES = int(os.environ.get("FUZZ_FILES", "400"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
@@ -31,7 +31,7 @@ def test_a_damaged_file_is_read_or_refused_in_a_sentence() -> None:
         count = min(BATCH, FILES - first)
         command = [sys.executable, "-m", "tests.recordings.damage", str(SEED), str(first), str(count)]
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, **memory.ALLOCATOR}
+            command, capture_output=True, text=True, check=False, env={**os.environ, **limits.ALLOCATOR}
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         found = json.loads(done.stdout)

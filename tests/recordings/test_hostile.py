@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import RecordingError
 from ibpulse.core.recordings import RecordingWriter, load, read_meta, reading, save, scan
 from ibpulse.core.recordings.file_format import KEY
@@ -201,7 +201,7 @@ def test_a_recording_that_takes_too_much_memory_is_refused_and_a_part_of_it_is_n
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # two ports; a tenth of the recording fits
-    monkeypatch.setattr(memory, "spare_bytes", lambda: 50 * (2 * reading.ROW_BYTES + reading.TICK_BYTES))
+    monkeypatch.setattr(limits, "spare_bytes", lambda: 50 * (2 * reading.ROW_BYTES + reading.TICK_BYTES))
     with pytest.raises(
         RecordingError,
         match=r"has 500 samples of 2 ports to analyse, which takes 395 kB of memory; 39.5 kB can be spared; "

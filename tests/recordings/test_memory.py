@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.base.memory import ALLOCATOR
+from ibpulse.base.limits import ALLOCATOR
 from ibpulse.core.recordings import scan
 
 # all but the clock, which a test cannot wait for, and the sampler, which is a process of its own

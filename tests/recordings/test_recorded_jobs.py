@@ -12,8 +12,7 @@ import pytest
 from ibpulse.base.errors import DaemonError, RecordingError
 from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.core.events import Event
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import Holding, JobRecord, job_details, trace_jobs
+from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob, job_details, trace_jobs
 from ibpulse.core.model import PortId
 from ibpulse.core.recordings import Recording, RecordingWriter, load, read_meta, save
 from ibpulse.core.recordings.file_format import KEY

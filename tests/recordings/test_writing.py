@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ibpulse.base.errors import RecordingError
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.core.recordings import Recording, RecordingWriter, finish, load, read_meta, save
 from tests.recordings.recordings import make_meta, make_recording
 

@@ -10,7 +10,7 @@ import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.core.answers.summary import Summary
-from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.jobs import Holding, JobRecord
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.ring import layout as at
 from ibpulse.core.statistics.rates import rates

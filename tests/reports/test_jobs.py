@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from ibpulse.core.events import Event
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import Holding, JobRecord, job_details
+from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob, job_details
 from ibpulse.core.model import PortId
 from ibpulse.core.recordings import Recording
 from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text

@@ -15,11 +15,10 @@ import pytest
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.stream.hub import Feed
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import Feed, describe_second
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.window import WindowHead
-from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.answers.samples import WindowHead
+from ibpulse.core.client.transport import NodeArray
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.model import PortState

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.sampler.kernel import quota_cpus, throttled_periods
-from ibpulse.base.memory import left_in_cgroups
+from ibpulse.base.limits import left_in_cgroups
 
 V2 = "usage_usec 5300\nuser_usec 3000\nnr_periods 40\nnr_throttled 7\nthrottled_usec 812\n"
 V1 = "nr_periods 40\nnr_throttled 9\nthrottled_time 812\n"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ibpulse.agent.jobs.job_documents import read_job_documents
+from ibpulse.agent.jobs.files import read_job_documents
 from ibpulse.agent.jobs.owners import place_jobs
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError

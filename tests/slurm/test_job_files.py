@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from ibpulse.agent.jobs.files import read_slurm_mapping
 from ibpulse.agent.jobs.owners import find_gpus
-from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
 from ibpulse.core.model import Gpu, Topology
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from ibpulse.agent.config.declaration import ListenAddress
+from ibpulse.agent.config.settings import ListenAddress
 from ibpulse.base.errors import ConfigError, DaemonError
 from ibpulse.commands.top import NOTE_SECONDS, Notes, find_daemon, is_alone
 from ibpulse.workbench.top.driver import choose_marks, set_encoding

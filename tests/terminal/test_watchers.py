@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.agent.aggregator import AggregatorOptions
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.ports import PortAnswer
+from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.arrays import Singles
 from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.core.events import Event, EventLog, PortHistory

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ibpulse.core.answers.statistics import DirectionStatistics
-from ibpulse.core.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.core.answers.summary import DirectionStatistics, NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.core.events import Event
 from ibpulse.workbench.top.view import RailView, SamplerView, View
 

@@ -14,13 +14,11 @@ import httpx
 from prometheus_client import CollectorRegistry
 
 from ibpulse.core.client.transport import HttpPeer
-from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import NodeTable
-from ibpulse.gateway.nodes.nodes import Nodes
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.discovery import Discovery, parse_source
+from ibpulse.gateway.nodes.requests import Nodes
+from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.service import create_gateway
 from ibpulse.workbench.simulate.jobs import JOBS_FOLDER, share_job
 from ibpulse.workbench.simulate.workloads import make_workload
 from tests.virtual.asgi import App, AppTransport, Viewer
@@ -69,7 +67,7 @@ class Fleet:
         self.transport = AppTransport(self._find)
         peer = partial(HttpPeer, clock=self.clock, make_transport=lambda **_: AppTransport(self._find))
         self.parts = GatewayParts(
-            discovery=(discovery := Discovery([(parse_source(str(listed)), NodeConfigFile())], clock=self.clock)),
+            discovery=(discovery := Discovery([parse_source(str(listed))], clock=self.clock)),
             nodes=(nodes := Nodes(peer)),
             table=(table := NodeTable(discovery, nodes, clock=self.clock)),
             version="1.2.3",

@@ -29,7 +29,7 @@ from ibpulse.agent.daemon import Daemon, HeldDirectory
 from ibpulse.agent.flightrecorder.writer import Job, parse_job, write_capture
 from ibpulse.agent.web.app import create_app
 from ibpulse.base.units import WORD_BYTES
-from ibpulse.core import capture_names
+from ibpulse.core import captures
 from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.core.events import Event
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
@@ -124,9 +124,7 @@ class Node:
         if self._tree:
             self.world.trees.append(self._tree)
         ids = itertools.count(1)
-        self.world.patch(
-            capture_names, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}")
-        )
+        self.world.patch(captures, "secrets", SimpleNamespace(token_hex=lambda count: f"{next(ids):0{2 * count}x}"))
         self.samplers = Samplers(self.world, self.clock)
         self._gates: dict[str, Gate] = {}
         self._transport = AppTransport(lambda _: self.daemon.app if self.is_running() else None)

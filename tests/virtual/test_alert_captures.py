@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.test_alert_captures import PATH, alert
+from tests.gateway.test_alerts import PATH, alert
 from tests.tables import for_each
 from tests.virtual.fleet import Fleet
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.node.current_snapshot import BATCH_SECONDS, STALE_SECONDS, CurrentSnapshot
+from ibpulse.agent.node.node import BATCH_SECONDS, STALE_SECONDS, CurrentSnapshot
 from ibpulse.base.deadline import BEAT_SECONDS
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.events import EventLog
-from ibpulse.core.jobs.claims import PlacedJob
+from ibpulse.core.jobs import PlacedJob
 from ibpulse.core.model import CaptureCounts, Fabric, SamplerHealth
 from tests.aggregator.rings import Ring, constant, port
 from tests.virtual.clock import NodeClock, VirtualLoop

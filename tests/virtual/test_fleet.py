@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import orjson
@@ -59,42 +58,12 @@ def test_a_rail_that_goes_down_is_in_the_list(fleet: Fleet) -> None:
     assert row["problem_text"] == "mlx5_1:1 is not ACTIVE"
 
 
-def test_the_window_of_a_node_is_that_of_the_node_itself(fleet: Fleet) -> None:
-    params = {"last": "2s", "format": "json", "statistic": "mean"}
-    for name, node in zip(NAMES, fleet.nodes, strict=True):
-        # its answer takes no time
-        assert fleet.get(f"/node/{name}/api/v1/window", **params) == node.get("/api/v1/window", **params)
-
-
-def test_a_frame_for_grafana_is_passed_through(fleet: Fleet) -> None:
-    params = {"last": "2s", "format": "grafana", "unit": "ratio", "statistic": "max"}
-    for name, node in zip(NAMES, fleet.nodes, strict=True):
-        answer = fleet.ask(f"/node/{name}/api/v1/window", **params)
-        assert answer.headers["content-type"] == "application/json"
-        assert answer.content == node.ask("/api/v1/window", **params).content
-
-
 def test_only_the_node_itself_answers_with_csv(fleet: Fleet) -> None:
     answer = fleet.ask("/node/node-0/api/v1/window", last="2s", format="csv")
     assert (answer.status_code, answer.json()["detail"]) == (
         422,
         "format: only the node itself answers with csv; choose json, npy or grafana",
     )
-
-
-def test_the_stream_of_a_job_has_the_numbers_of_every_node(fleet: Fleet) -> None:
-    viewer = fleet.view("/api/v1/jobs/7/stream")
-    fleet.run(10)
-    shown = [orjson.loads(data) for data in viewer.events("summary")]
-    assert {round((later["end_ms"] - earlier["end_ms"]) / 1000) for earlier, later in pairwise(shown)} == {1}
-    assert (shown[-1]["job"]["nodes"], shown[-1]["job"]["answering"], shown[-1]["job"]["rails"]) == (3, 3, 6)
-    assert {row["node"]: row["clock"]["offset_ms"] for row in shown[-1]["rows"]} == {
-        "node-0": 0,
-        "node-1": 0,
-        "node-2": 12,
-    }
-    assert [row["step_period_seconds"] for row in shown[-1]["rows"]] == pytest.approx([0.315] * 3, rel=0.01)
-    assert viewer.events("dropped") == []
 
 
 def test_a_viewer_that_does_not_read_loses_the_oldest_batches_and_delays_nobody(fleet: Fleet) -> None:
@@ -111,14 +80,6 @@ def test_a_viewer_that_does_not_read_loses_the_oldest_batches_and_delays_nobody(
     kept = sum(len(slow.events(name)) for name in ("batch", "summary"))
     assert kept + dropped == sum(len(quick.events(name)) for name in ("batch", "summary"))
     assert len(slow.events("batch")) < batches
-
-
-def test_a_capture_of_a_job_is_taken_on_all_of_its_nodes(fleet: Fleet) -> None:
-    answer = fleet.post("/api/v1/jobs/7/captures", {"before": "2s", "after": "1s"})
-    assert answer.status_code == 202
-    assert [node["node"] for node in answer.json()["nodes"]] == list(NAMES)
-    fleet.run(3)
-    assert [len(list(node.captures.glob("*.parquet"))) for node in fleet.nodes] == [1, 1, 1]
 
 
 def test_two_runs_of_a_fleet_say_the_same(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.base.internal_errors import PARTS
-from ibpulse.core.http.auth import reload
+from ibpulse.core.http import reload
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from tests.fabrics import add_device

@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ import orjson
 import pytest
 
 from ibpulse.core.http.problems import ProblemError
-from ibpulse.gateway import job_hub
-from ibpulse.gateway.app import create_gateway
-from ibpulse.gateway.job_hub import JobHub, ViewKey
+from ibpulse.gateway import live
+from ibpulse.gateway.live import JobHub, ViewKey
 from tests.virtual.fleet import Fleet
 
 NODES = ("node-0", "node-1", "node-2", "node-3")
@@ -167,15 +165,8 @@ def test_an_archive_names_the_nodes_without_a_file(fleet: Fleet) -> None:
     ]
 
 
-def test_reading_gives_no_right_to_capture(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "app", create_gateway(replace(fleet.parts, allow_unauthenticated=False)))
-    assert of_job(fleet, "captures")["missing"] == []
-    for path in (f"{JOBS}/{JOB}/captures", "/api/v1/captures/alertmanager"):
-        assert fleet.post(path, {"version": "4", "alerts": []}).status_code == 403
-
-
 def test_rows_that_nobody_else_views_are_limited(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_hub, "MAX_VIEWED_ROWS", 9)
+    monkeypatch.setattr(live, "MAX_VIEWED_ROWS", 9)
     whole: ViewKey = (False, ())
     one, other, others_rails = ((False, ("node-1",)), (True, ("node-0",)), (True, ("node-1",)))
 

@@ -15,11 +15,9 @@ from tests.web.served import Files, Served
 
 # their clock is that of the loop; others have processes, threads, or the daemon's own loop
 CLOCK_LOOPS = {
-    "test_limits",
     "test_line_rate",
     "test_server",
     "test_stream",
-    "test_stream_of_job",
     "test_stream_states",
 }
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ibpulse.agent.jobs.job_watch import JobsView
+from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.jobs.claims import Claim, PlacedJob
-from ibpulse.core.jobs.job_history import job_details, trace_jobs
+from ibpulse.core.jobs import Claim, PlacedJob, job_details, trace_jobs
 from ibpulse.core.model import PortId, PortState
 from ibpulse.core.ring import layout as at
 from tests.web.rings import EPOCH, INTERVAL_NS, Node

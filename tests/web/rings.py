@@ -19,12 +19,10 @@ from prometheus_client import CollectorRegistry
 
 from ibpulse.agent.aggregator import AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.summary import summarize
-from ibpulse.agent.flightrecorder.alerts import AlertReceiver
-from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.flightrecorder.recorder import FlightRecorder
-from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions
+from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder
 from ibpulse.agent.flightrecorder.store import CaptureOptions
-from ibpulse.agent.jobs.job_watch import NOTHING, JobsView
+from ibpulse.agent.flightrecorder.triggers import AlertReceiver, LocalRules, RuleOptions
+from ibpulse.agent.jobs.watch import NOTHING, JobsView
 from ibpulse.agent.web.parts import WebLimits, WebParts
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import Summary

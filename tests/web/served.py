@@ -11,8 +11,8 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from ibpulse.core.http.auth.access import USER, AccessControl
-from ibpulse.core.http.auth.reload import WebConfigReloader
+from ibpulse.core.http.access import USER, AccessControl
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, serve
 from ibpulse.core.metrics.web import WebCounts
 from tests.web.certificates import Pair, make_authority, sign
@@ -66,7 +66,7 @@ class Served:
         self.server: WebServer
 
     async def __aenter__(self) -> Served:
-        self.server = await serve(AccessControl(say, self.web_config, 1000), "127.0.0.1", 0, tls=self.web_config.tls)
+        self.server = await serve(AccessControl(say, self.web_config, 1000), "127.0.0.1", 0, web_config=self.web_config)
         return self
 
     async def __aexit__(self, *_: object) -> None:

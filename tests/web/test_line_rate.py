@@ -224,7 +224,7 @@ def test_a_rate_that_is_assumed_is_said_while_it_is(tmp_path: Path, caplog: pyte
     assert [each for each in caplog.messages if "never known" in each] == [text]
 
 
-def test_a_report_says_which_rates_it_assumes(tmp_path: Path) -> None:
+def test_a_report_names_assumed_rates(tmp_path: Path) -> None:
     run = run_of(record(story(tmp_path, down=NEVER), tmp_path / "a.parquet"))
     assert run.assumed_rates == (DOWN,)
     said = [remark for remark in remarks(assemble([run], ReportOptions())) if "never known" in remark]

@@ -1,15 +1,20 @@
+"""TODO"""
+
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
+import zipfile
 from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
 from urllib.parse import urljoin
 
 import httpx
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from ibpulse.core.model import Fabric
+from tests.tables import for_each
 from tests.web.conftest import make_client
 from tests.web.rings import Node, port
 
@@ -42,16 +47,6 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-async def test_the_reference_needs_nothing_but_itself(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/api/docs")
-    page = Page(answer.text)
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert page.fetched == []
-    assert "script" not in page.tags
-    assert "url(" not in answer.text
-    assert "@import" not in answer.text
-
-
 async def test_the_live_page_needs_nothing_but_this_server(client: httpx.AsyncClient) -> None:
     answer = await client.get("/")
     page = Page(answer.text)
@@ -64,7 +59,7 @@ async def test_the_live_page_needs_nothing_but_this_server(client: httpx.AsyncCl
         assert "@import" not in found.text
 
 
-async def test_the_live_page_may_run_its_own_files_alone(client: httpx.AsyncClient) -> None:
+async def test_the_live_page_runs_only_its_own_files(client: httpx.AsyncClient) -> None:
     answer = await client.get("/")
     assert answer.headers["content-security-policy"] == (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -73,18 +68,6 @@ async def test_the_live_page_may_run_its_own_files_alone(client: httpx.AsyncClie
     assert not re.search(r"<[^>]* (style|on[a-z]+)=", answer.text)
     assert re.findall(r"<script[^>]*>[^<]+", answer.text) == []
     assert "<style" not in answer.text
-
-
-async def test_the_content_policy_of_the_reference_allows_its_own_style_alone(client: httpx.AsyncClient) -> None:
-    answer = await client.get("/api/docs")
-    policy = answer.headers["content-security-policy"]
-    style = re.search(r"<style>(.*?)</style>", answer.text, re.DOTALL)
-    assert style
-    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    assert policy == (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    assert not re.search(r"<[^>]* style=", answer.text)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -97,17 +80,6 @@ async def test_every_link_leads_somewhere(client: httpx.AsyncClient, path: str) 
         assert (await client.get(urljoin(path, link))).status_code == 200, link
 
 
-async def test_the_live_page_shows_the_ports_without_its_script(client: httpx.AsyncClient) -> None:
-    text = " ".join(Page((await client.get("/")).text).words)
-    assert "Traffic of every InfiniBand and RoCE port of this node, every 10 ms." in text
-    assert "Version 1.2.3" in text
-    assert 'hardware" hidden>SIMULATED' in (await client.get("/")).text
-    assert "mlx5_0:1 ACTIVE 400 Gb/s rail counters" in text
-    assert re.search(r"mlx5_9:1 DOWN\s+no file counts its bytes", text)
-    assert "One device has no counters: mlx5_9." in text
-    assert "Ready: every port was sampled." in text
-
-
 async def test_a_hostile_name_is_text(node: Node) -> None:
     evil = port("<script>alert(1)</script>:1")
     async with make_client(node.parts(fabric=lambda: Fabric((evil,), notices=("<b>",)))) as client:
@@ -117,52 +89,78 @@ async def test_a_hostile_name_is_text(node: Node) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;:1" in answer.text
 
 
-async def test_a_node_without_ports_says_so(node: Node) -> None:
-    async with make_client(node.parts(fabric=Fabric)) as client:
-        assert "No ports found." in (await client.get("/")).text
+ROOT = Path(__file__).parents[2]
+STATIC = files("ibpulse.core.http").joinpath("static")
+NAMES = sorted(entry.name for entry in STATIC.iterdir())
+SERVED = [name for name in NAMES if not name.endswith(".html")]
 
 
-async def test_the_reference_names_every_path_parameter_and_kind_of_problem(client: httpx.AsyncClient) -> None:
-    schema = (await client.get("/api/openapi.json")).json()
-    page = Page((await client.get("/api/docs")).text)
-    words = set(page.words)
-    for path, methods in schema["paths"].items():
-        for method, operation in methods.items():
-            assert f"{method.upper()} {path}" in words
-            assert {item["name"] for item in operation.get("parameters", [])} <= words
-    refused = await client.get("/api/v1/window?last=x")
-    assert refused.json()["type"].removeprefix("/api/docs#") in page.anchors
-    assert {"max | mean | min", "string, repeatable"} <= words
+async def test_a_file_is_served_with_its_type_and_a_tag(client: httpx.AsyncClient) -> None:
+    kinds = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+    faults = []
+    for name in SERVED:
+        answer = await client.get(f"/static/{name}")
+        wanted = {
+            "content-type": kinds[name.rpartition(".")[2]],
+            "cache-control": "no-cache",
+            "x-content-type-options": "nosniff",
+        }
+        found = {header: answer.headers[header] for header in wanted}
+        if (answer.content, found) != (STATIC.joinpath(name).read_bytes(), wanted):
+            faults.append(f"{name}: {len(answer.content)} bytes, {found}")
+    assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/metrics", "/api/v1/ports", "/api/v1/window", "/-/ready", "/nothing"])
-async def test_every_answer_carries_the_security_headers(client: httpx.AsyncClient, path: str) -> None:
-    headers = (await client.get(path)).headers
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
-    assert headers["cache-control"] == "no-store"
-    assert headers["content-security-policy"].startswith("default-src 'none'")
-    assert "server" not in headers
+async def test_unchanged_files_are_not_sent_again(client: httpx.AsyncClient) -> None:
+    tag = (await client.get("/static/main.js")).headers["etag"]
+    again = await client.get("/static/main.js", headers={"If-None-Match": f'"other", {tag}'})
+    changed = await client.get("/static/main.js", headers={"If-None-Match": '"other"'})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert changed.status_code == 200
 
 
-async def test_ports_are_described(client: httpx.AsyncClient) -> None:
-    found = (await client.get("/api/v1/ports")).json()
-    assert found["interval_seconds"] == 0.01
-    assert found["simulated"] is False
-    assert found["notices"] == ["One device has no counters: mlx5_9."]
-    first, _, dark = found["ports"]
-    assert first.pop("identity")["rate"] == "400 Gb/sec (4X NDR)"
-    assert first == {
-        "name": "mlx5_0:1",
-        "device": "mlx5_0",
-        "port": 1,
-        "state": "ACTIVE",
-        "since": None,
-        "active": True,
-        "rate_bytes_per_second": 50e9,
-        "rail": True,
-        "role": "compute",
-        "source": {"name": "counters", "resolution_seconds": 0.01, "note": ""},
-        "problem": "",
-    }
-    assert (dark["source"], dark["problem"], dark["rate_bytes_per_second"]) == (None, "no file counts its bytes", None)
+@pytest.mark.parametrize("wanted", ["bytes=0-3", "bytes=99999999-", "lines=1", "bytes=1-2,4-5"])
+async def test_parts_of_a_file_are_not_sent(client: httpx.AsyncClient, wanted: str) -> None:
+    answer = await client.get("/static/main.js", headers={"Range": wanted})
+    assert (answer.status_code, answer.content) == (200, STATIC.joinpath("main.js").read_bytes())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/",
+        "/static/.",
+        "/static/%2e%2e",
+        "/static//etc/passwd",
+        "/static/live.html",
+        "/static/..%2fpage.css",
+        "/static/../page.css",
+        "/static/.%00.js",
+        "/static/x/y.js",
+    ],
+)
+async def test_nothing_else_is_served(client: httpx.AsyncClient, path: str) -> None:
+    answer = await client.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+
+
+@for_each([name for name in NAMES if name.endswith(".js")])
+def test_a_module_imports_only_its_neighbours_and_is_small(name: str) -> None:
+    text = STATIC.joinpath(name).read_text(encoding="utf-8")
+    imported = re.findall(r'from "(.*?)"', text)
+    assert {place.removeprefix("./") for place in imported} <= set(NAMES)
+    assert text.startswith("// ")
+    assert text.count("\n") <= 300
+
+
+def test_no_file_names_another_host() -> None:
+    for name in NAMES:
+        hosts = set(re.findall(r"https?://([a-z0-9.-]+)", STATIC.joinpath(name).read_text(encoding="utf-8")))
+        assert hosts <= {"www.w3.org"}, name
+
+
+def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
+    wheel = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    assert {f"ibpulse/core/http/static/{name}" for name in NAMES} <= packed

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.base.errors import ConfigError
-from ibpulse.core.http import connection
+from ibpulse.core.http import access, connection
 from ibpulse.core.http import server as server_module
+from ibpulse.core.http.access import AccessControl
+from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import WebServer, bind, serve
-from tests.loop_clock import pause
+from tests.loop_clock import pause, until
 from tests.names import forget_invalid_names
+from tests.web.raw_client import Client
 from tests.web.rings import EPOCH, Node
 
 
 @pytest.fixture
-async def server(node: Node) -> AsyncIterator[WebServer]:
+async def node_server(node: Node) -> AsyncIterator[WebServer]:
     running = await serve(create_app(node.parts()), "127.0.0.1", 0)
     yield running
     await running.stop()
@@ -42,39 +51,14 @@ async def talk(server: WebServer, request: bytes) -> bytes:
         writer.close()
 
 
-async def test_a_window_crosses_a_real_socket(server: WebServer) -> None:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
+async def test_a_window_crosses_a_real_socket(node_server: WebServer) -> None:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{node_server.port}") as client:
         params = {"from": EPOCH * 10 + 10, "to": EPOCH * 10 + 3000, "format": "npy", "direction": "receive"}
         answer = await client.get("/api/v1/window", params=params)
         head = await client.head("/metrics")
     np.testing.assert_allclose(np.load(io.BytesIO(answer.content)), [[1e9] * 299, [2e9] * 299], rtol=1e-6)
     assert "server" not in answer.headers
     assert (head.status_code, head.content) == (200, b"")
-
-
-async def test_a_connection_serves_many_requests(server: WebServer) -> None:
-    asked = b"GET /-/ready HTTP/1.1\r\nHost: a\r\n\r\n"
-    last = b"GET /-/ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    answer = await talk(server, asked * 3 + last)
-    assert answer.count(b"HTTP/1.1 200 OK") == 4
-
-
-async def test_many_clients_at_once_are_all_answered(server: WebServer) -> None:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
-        answers = await asyncio.gather(*(client.get("/api/v1/window?last=1s") for _ in range(20)))
-    assert {answer.status_code for answer in answers} == {200}
-
-
-async def test_a_head_without_end_is_refused(server: WebServer) -> None:
-    answer = await talk(server, b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X-Filler: " + b"x" * 70_000)
-    assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large")
-    assert b'"detail":"The head of a request may be at most 65536 bytes long."' in answer
-
-
-async def test_a_long_head_that_comes_at_once_is_refused(server: WebServer) -> None:
-    answer = await talk(server, b"GET / HTTP/1.1\r\nHost: a\r\nX-Filler: " + b"x" * 70_000 + b"\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 431 ")
-    assert b"The head of a request may be at most 65536 bytes long." in answer
 
 
 async def test_a_head_that_never_comes_is_given_up(node: Node) -> None:
@@ -96,10 +80,6 @@ async def test_an_answer_may_take_longer_than_its_request() -> None:
     await running.stop()
 
 
-async def test_what_is_not_http_is_refused(server: WebServer) -> None:
-    assert (await talk(server, b"\x16\x03\x01 hello\r\n\r\n")).startswith(b"HTTP/1.1 400 Bad Request")
-
-
 async def test_signals_stay_with_the_command(node: Node) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     running = await serve(create_app(node.parts()), "127.0.0.1", 0)
@@ -107,34 +87,11 @@ async def test_signals_stay_with_the_command(node: Node) -> None:
     await running.stop()
 
 
-async def test_stopping_closes_the_socket(node: Node) -> None:
-    running = await serve(create_app(node.parts()), "127.0.0.1", 0)
-    await running.stop()
-    with pytest.raises(ConnectionRefusedError):
-        await talk(running, b"")
-    await running.wait()
-
-
-async def test_stopping_does_not_wait_for_a_request_without_end(caplog: pytest.LogCaptureFixture) -> None:
-    begun = asyncio.Event()
-
-    async def endless(_scope: object, _receive: object, _send: Callable[[dict], Awaitable[None]]) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    running = await serve(endless, "127.0.0.1", 0, shutdown_seconds=0)
-    talking = asyncio.create_task(talk(running, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
-    await begun.wait()
-    await running.stop()
-    assert b"200" not in await talking
-    assert "Cancel 1 running task(s), timeout graceful shutdown exceeded" in caplog.text
-
-
-async def test_an_address_in_use_is_a_fault_of_the_configuration(server: WebServer, node: Node) -> None:
+async def test_an_address_in_use_is_a_fault_of_the_configuration(node_server: WebServer, node: Node) -> None:
     with pytest.raises(ConfigError) as caught:
-        await serve(create_app(node.parts()), "127.0.0.1", server.port)
+        await serve(create_app(node.parts()), "127.0.0.1", node_server.port)
     assert caught.value.faults == (
-        f"web.listen-address: cannot listen on 127.0.0.1:{server.port}: Address already in use; "
+        f"web.listen-address: cannot listen on 127.0.0.1:{node_server.port}: Address already in use; "
         "stop the process that uses it, or choose another --web.listen-address",
     )
 
@@ -165,10 +122,286 @@ def test_no_host_is_every_address(monkeypatch: pytest.MonkeyPatch, dual: bool, h
         assert listener.family == (socket.AF_INET6 if dual else socket.AF_INET)
 
 
-async def test_a_server_that_cannot_start_says_why(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+async def test_a_failed_start_raises(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no loop")
 
-    monkeypatch.setattr(server_module, "Listener", fail)
+    monkeypatch.setattr(server_module._Server, "startup", fail)
     with pytest.raises(RuntimeError, match="no loop"):
         await serve(create_app(node.parts()), "127.0.0.1", 0)
+
+
+LIMIT = 100_000
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
+
+
+async def measure(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that answers with the length of the body."""
+    length = len(await Request(scope, receive).body())
+    await JSONResponse({"length": length})(scope, receive, send)
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, web_config: WebConfigReloader | None = None) -> AsyncIterator[WebServer]:
+    server = await serve(AccessControl(app, web_config, LIMIT), "127.0.0.1", 0)
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebServer]:
+    async with serving(measure) as running:
+        yield running
+
+
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(content), content)
+
+
+async def test_a_body_up_to_the_bound_arrives_whole(server: WebServer) -> None:
+    client = await Client.open(server)
+    for length in (0, 1, LIMIT):
+        await client.send(HEAD, b"Content-Length: %d\r\n\r\n" % length, b"x" * length)
+        assert (await client.answer())[2] == b'{"length":%d}' % length
+    await client.send(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", chunk(b"x" * (LIMIT - 1)), chunk(b"y"), chunk(b""))
+    assert (await client.answer())[2] == b'{"length":%d}' % LIMIT
+
+
+async def test_a_body_announced_too_long_is_refused_before_it_comes(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Content-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n")
+    status, headers, content = await client.answer()
+    assert (status, headers["connection"]) == (413, "close")
+    assert json.loads(content) == {
+        "type": "/api/docs#body-too-long",
+        "title": "Body too long",
+        "status": 413,
+        "detail": "A body may be at most 100000 bytes long.",
+        "bound": {"name": "max_body_bytes", "limit": LIMIT},
+    }
+    assert await client.ended()
+
+
+async def test_a_chunked_body_is_refused_once_it_grows_too_long(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", *[chunk(b"x" * 1000)] * 101)
+    assert (await client.answer())[0] == 413
+
+
+async def test_after_a_moderately_long_body_the_connection_goes_on(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Content-Length: %d\r\n\r\n" % (LIMIT + 1), b"x" * (LIMIT + 1))
+    status, headers, _ = await client.answer()
+    assert (status, "connection" in headers) == (413, False)
+    await client.send(HEAD, b"Content-Length: 1\r\n\r\nx")
+    assert (await client.answer())[2] == b'{"length":1}'
+
+
+async def test_a_body_without_end_is_broken_off(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Transfer-Encoding: chunked\r\n\r\n")
+    pieces = [chunk(b"x" * 10_000)] * 10_000
+    with pytest.raises(ConnectionError):
+        await client.send(*pieces)
+
+
+async def test_a_body_that_comes_too_slowly_is_refused(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(access, "DISCARD_SECONDS", 0.1)
+    client = await Client.open(server)
+    await client.send(HEAD, b"Content-Length: 10\r\n\r\nx")
+    status, headers, content = await client.answer()
+    assert (status, headers["connection"]) == (408, "close")
+    assert json.loads(content)["type"] == "/api/docs#body-too-slow"
+    assert await client.ended()
+
+
+async def test_a_body_may_come_with_any_method_and_is_out_of_the_way(server: WebServer) -> None:
+    client = await Client.open(server)
+    await client.send(
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    )
+    assert (await client.answer())[2] == b'{"length":5}'
+    assert (await client.answer())[2] == b'{"length":0}'
+
+
+async def test_a_disconnect_within_a_body_is_not_answered(server: WebServer, caplog: pytest.LogCaptureFixture) -> None:
+    client = await Client.open(server)
+    await client.send(HEAD, b"Content-Length: 10\r\n\r\nx")
+    client.writer.close()
+    other = await Client.open(server)
+    await other.send(HEAD, b"\r\n")
+    assert (await other.answer())[0] == 200
+    assert not caplog.records
+
+
+async def test_a_refused_request_with_a_body_leaves_the_connection_in_order(tmp_path: Path) -> None:
+    (tmp_path / "web.yml").write_text(
+        "basic_auth_users: {a: $2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG}\n"
+    )
+    async with serving(measure, WebConfigReloader(tmp_path / "web.yml")) as server:
+        client = await Client.open(server)
+        for _ in range(2):
+            await client.send(HEAD, b"Content-Length: 5\r\n\r\nhello")
+            assert (await client.answer())[0] == 401
+
+
+async def test_the_wait_for_hang_ups_goes_on_after_the_body() -> None:
+    seen: list[str] = []
+    read, done = asyncio.Event(), asyncio.Event()
+
+    async def listen(_scope: Scope, receive: Receive, _send: Send) -> None:
+        seen.append((await receive())["type"])
+        read.set()
+        seen.append((await receive())["type"])
+        done.set()
+
+    async with serving(listen) as server:
+        client = await Client.open(server)
+        await client.send(HEAD, b"Content-Length: 1\r\n\r\nx")
+        await read.wait()
+        client.writer.close()
+        await done.wait()
+    assert seen == ["http.request", "http.disconnect"]
+
+
+def use_loop_clock(patch: pytest.MonkeyPatch) -> None:
+    """Connections have the clock of the loop."""
+    patch.setattr(connection, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
+
+
+def unread(length: int) -> Callable[[Scope, Receive, Send], object]:
+    """An application with an answer of that length, in pieces."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def pieces() -> AsyncIterator[bytes]:
+            for _ in range(length // 65_536):
+                yield bytes(65_536)
+
+        await StreamingResponse(pieces())(scope, receive, send)
+
+    return app
+
+
+async def open_small(server: WebServer) -> Client:
+    """A client whose system takes little that it does not read."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(made, (server.host, server.port))
+    return Client(*await asyncio.open_connection(sock=made, limit=4096))
+
+
+async def only_connection(server: WebServer) -> Any:
+    """The protocol of the only client, once it is there."""
+    await until(lambda: server._server.server_state.connections)
+    (served,) = server._server.server_state.connections
+    return served
+
+
+async def test_a_client_that_never_reads_is_broken_off_and_costs_little_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_loop_clock(monkeypatch)
+    async with serving(unread(1 << 30)) as server:
+        client = await open_small(server)
+        client.reader._transport.pause_reading()
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        served, sizes = await only_connection(server), []
+        while server._server.server_state.connections:
+            sizes.append(served.transport.get_write_buffer_size())
+            await pause(0.5)
+    assert max(sizes) < 500_000
+
+
+async def test_a_client_that_reads_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_loop_clock(monkeypatch)
+    length = 256 * 65_536
+    most_seconds = connection.UNREAD_SECONDS / 4
+    async with serving(unread(length)) as server:
+        client = await open_small(server)
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        got = 0
+        while piece := await client.reader.read(65_536):
+            got += len(piece)
+            if got % 10 == 0:
+                await pause(most_seconds)
+        assert got > length
+
+
+@pytest.mark.parametrize("length", [30_000, 30_000_000])
+async def test_an_answer_that_is_left_unread_does_not_keep_a_closing_connection(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        (served,) = server._server.server_state.connections
+        served.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        await Response(bytes(length))(scope, receive, send)
+        unread_bytes.append(served.transport.get_write_buffer_size())
+
+    unread_bytes: list[int] = []
+    use_loop_clock(monkeypatch)
+    async with serving(answer) as server:
+        client = await open_small(server)
+        client.reader._transport.pause_reading()
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        await until(lambda: unread_bytes and not server._server.server_state.connections, 1.0)
+    assert unread_bytes[0] > 0
+
+
+async def test_when_descriptors_run_out_the_server_waits_and_goes_on(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server_module, "EXHAUSTED_SECONDS", 0.01)
+    real, failing = socket.socket.accept, [True]
+
+    def accept(listening: socket.socket) -> Any:
+        if failing:
+            failing.clear()
+            raise OSError(24, "Too many open files")
+        return real(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    for _ in range(3):
+        client = await Client.open(server)
+        await client.send(HEAD, b"\r\n")
+        assert (await client.answer())[0] == 200
+    assert "cannot accept a connection: Too many open files" in caplog.text
+
+
+async def test_stopping_does_not_wait_for_a_client_that_never_reads() -> None:
+    async with serving(Response(bytes(30_000_000))) as server:
+        client = await open_small(server)
+        client.reader._transport.pause_reading()
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        served = await only_connection(server)
+        await until(served.transport.get_write_buffer_size)
+        server._server.config.timeout_graceful_shutdown = 0
+        begin = asyncio.get_running_loop().time()
+        await server.stop()
+        assert asyncio.get_running_loop().time() - begin < 3
+        await until(lambda: not server._server.server_state.connections)
+
+
+async def test_stopping_is_quick_with_any_client() -> None:
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        async def pieces() -> AsyncIterator[bytes]:
+            while True:
+                yield b"x"
+                await pause(0.01)
+
+        await StreamingResponse(pieces())(scope, receive, send)
+
+    server = await serve(AccessControl(endless, None, LIMIT), "127.0.0.1", 0, shutdown_seconds=0)
+    clients = [await Client.open(server) for _ in range(4)]
+    for client, sent in zip(
+        clients, (b"", b"GET", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", HEAD + b"Content-Length: 9\r\n\r\n"), strict=True
+    ):
+        await client.send(sent)
+    await until(lambda: len(server._server.server_state.connections) == len(clients))
+    await asyncio.wait_for(server.stop(), 3)
+    for client in clients:
+        client.writer.close()
+    await until(lambda: not server._server.server_state.connections)

@@ -1,7 +1,10 @@
+"""The stream of a job has its ports and its numbers, and leaves the stream of the node as it is."""
+
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,21 +13,23 @@ from typing import Any
 import httpx
 import pytest
 
+from ibpulse.agent.web import stream
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebLimits, WebParts
-from ibpulse.agent.web.stream import hub
-from ibpulse.agent.web.stream.hub import Feed
-from ibpulse.agent.web.stream.messages import describe_second
+from ibpulse.agent.web.stream import Feed, describe_second
+from ibpulse.core.events import EventLog
+from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.server import serve
-from ibpulse.core.http.stream import Viewer
+from ibpulse.core.http.stream import Viewer, Viewers
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import Fabric
 from tests.exposition.snapshots import node as snapshot_of_a_node
 from tests.loop_clock import pause, until
 from tests.running import HANG_SECONDS
+from tests.web.event_logs import job_event, placed, view_jobs
 from tests.web.events import Event, Listener, listening
-from tests.web.rings import EPOCH, Node, fabric, make_node, port
+from tests.web.rings import EPOCH, Node, fabric, full_node, make_node, port
 
 MS = 10
 
@@ -55,39 +60,7 @@ async def settle(listener: Listener) -> None:
     assert (await listener.next()).name == "ports"
 
 
-async def test_the_stream_begins_with_what_it_is_about(node: Node) -> None:
-    async with served(node.parts()) as client, listening(client) as listener:
-        first = await listener.next()
-        assert listener.answer.headers["content-type"].startswith("text/event-stream")
-        assert listener.answer.headers["cache-control"] == "no-store"
-        assert listener.answer.headers["x-accel-buffering"] == "no"
-        assert "content-length" not in listener.answer.headers
-    assert first.name == "ports"
-    assert first.data == {
-        "version": "1.2.3",
-        "interval_ms": 10,
-        "history_ms": 40960,
-        "simulated": False,
-        "ports": [
-            {
-                "port": f"mlx5_{n}:1",
-                "rail": True,
-                "role": "compute",
-                "active": True,
-                "state": "ACTIVE",
-                "rate_bytes_per_second": 50e9,
-                "problem": "",
-                "problem_text": "",
-                "since_ms": None,
-                "states": [],
-            }
-            for n in (0, 1)
-        ],
-        "jobs": [],
-    }
-
-
-async def test_a_batch_holds_the_new_ticks_in_megabytes_and_null_in_holes(node: Node) -> None:
+async def test_a_batch_has_new_ticks_in_megabytes(node: Node) -> None:
     async with served(node.parts()) as client, listening(client) as listener:
         await settle(listener)
         begin = node.now_tick + 1
@@ -103,19 +76,7 @@ async def test_a_batch_holds_the_new_ticks_in_megabytes_and_null_in_holes(node: 
     assert rates[1][3:5] == [None, None]
 
 
-async def test_batches_follow_each_other_without_a_seam(node: Node) -> None:
-    async with served(node.parts()) as client, listening(client, "?every=100ms") as listener:
-        await settle(listener)
-        ends = [node.now_tick]
-        for _ in range(3):
-            advance(node, 7)
-            batch = await listener.next("batch")
-            assert batch.data["start_ms"] == (ends[-1] + 1) * MS
-            ends.append(last_tick(batch))
-    assert ends[-1] == node.now_tick
-
-
-async def test_a_viewer_that_comes_back_gets_what_it_missed(node: Node) -> None:
+async def test_a_reconnecting_viewer_gets_missed_batches(node: Node) -> None:
     seen = node.now_tick
     advance(node, 250)
     async with served(node.parts()) as client, listening(client, last=str(seen)) as listener:
@@ -135,7 +96,7 @@ async def test_from_is_an_instant_of_the_window_api(node: Node) -> None:
     assert len(batch.data["megabytes_per_second"][0]) == 50
 
 
-async def test_a_break_that_is_too_long_is_told_as_a_gap(tmp_path: Path) -> None:
+async def test_a_long_interruption_is_a_gap(tmp_path: Path) -> None:
     node = make_node(tmp_path, ("mlx5_0:1",), capacity=8192)
     node.run(EPOCH, 7000)
     node.now_tick = EPOCH + 6999
@@ -147,20 +108,13 @@ async def test_a_break_that_is_too_long_is_told_as_a_gap(tmp_path: Path) -> None
     assert batch.data["start_ms"] == oldest * MS
 
 
-async def test_no_more_is_resumed_than_the_ring_holds(tmp_path: Path) -> None:
+async def test_the_ring_limits_resumed_batches(tmp_path: Path) -> None:
     node = make_node(tmp_path, ("mlx5_0:1",), capacity=512)
     node.run(EPOCH, 700)
     node.now_tick = EPOCH + 699
     async with served(node.parts()) as client, listening(client, last=str(EPOCH)) as listener:
         gap = await listener.next("gap")
     assert gap.data["end_ms"] == (node.now_tick + 1 - 508) * MS
-
-
-async def test_an_id_of_the_future_begins_now(node: Node) -> None:
-    async with served(node.parts()) as client, listening(client, last=str(EPOCH * 2)) as listener:
-        await settle(listener)
-        advance(node, 5)
-        assert (await listener.next("batch")).data["start_ms"] == (node.now_tick - 4) * MS
 
 
 @pytest.mark.parametrize(
@@ -174,33 +128,42 @@ async def test_an_id_of_the_future_begins_now(node: Node) -> None:
         ("?from=2999999999999", "", "from: 2999999999999 is in the future; check both clocks"),
     ],
 )
-async def test_what_cannot_be_used_is_refused(client: httpx.AsyncClient, query: str, last: str, sentence: str) -> None:
+async def test_invalid_parameters_are_refused(client: httpx.AsyncClient, query: str, last: str, sentence: str) -> None:
     answer = await client.get(f"/api/v1/stream{query}", headers={"Last-Event-ID": last} if last else {})
     assert (answer.status_code, answer.json()["detail"]) == (422, sentence)
-
-
-async def test_one_viewer_more_than_may_is_refused_until_another_leaves(node: Node) -> None:
-    parts = node.parts(limits=WebLimits(max_viewers=2))
-    async with served(parts) as client, listening(client) as first:
-        await settle(first)
-        async with listening(client) as second:
-            await settle(second)
-            refused = await client.get("/api/v1/stream")
-        await until(lambda: parts.counts.stream_viewers == 1)
-        again = await _status(client)
-    assert again == 200
-    assert refused.status_code == 503
-    assert refused.headers["retry-after"] == "1"
-    assert refused.json()["type"] == "/api/docs#too-many-viewers"
-    assert refused.json()["bound"] == {"name": "max_viewers", "limit": 2}
-    assert refused.json()["detail"] == (
-        "2 viewers are connected to the stream, which is the maximum. Close a page, or poll /api/v1/window instead."
-    )
 
 
 async def _status(client: httpx.AsyncClient) -> int:
     async with client.stream("GET", "/api/v1/stream") as answer:
         return answer.status_code
+
+
+def test_viewers_give_way_and_are_counted() -> None:
+    counts, ending = WebCounts(), asyncio.Event()
+    viewers = Viewers(counts, 4, ending)
+
+    def join(client: str) -> Viewer:
+        viewers.make_room(client)
+        viewer = Viewer(iter(()), counts)
+        viewers.add(viewer, client)
+        return viewer
+
+    first = [join("a") for _ in range(4)]
+    with pytest.raises(ProblemError) as refusal:
+        join("a")
+    assert (refusal.value.status, refusal.value.members) == (503, {"bound": {"name": "max_viewers", "limit": 4}})
+    others = [join("b"), join("b")]
+    assert ([each._ended for each in first], [*viewers]) == ([False, False, True, True], [*first[:2], *others])
+    for client in "ab":
+        with pytest.raises(ProblemError):
+            join(client)
+    assert counts.stream_viewers == 4
+    for viewer in (*first, *others):
+        viewers.remove(viewer)
+    assert counts.stream_viewers == 0
+    ending.set()
+    with pytest.raises(ProblemError):
+        join("a")
 
 
 async def test_a_head_request_takes_no_place_and_ends(node: Node) -> None:
@@ -211,7 +174,7 @@ async def test_a_head_request_takes_no_place_and_ends(node: Node) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-async def test_nothing_runs_while_nobody_watches(node: Node) -> None:
+async def test_nothing_runs_without_viewers(node: Node) -> None:
     def tasks() -> list[str]:
         return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "stream"]
 
@@ -236,8 +199,8 @@ async def test_the_stream_ends_when_the_server_does(node: Node) -> None:
         assert await _status(client) == 503
 
 
-async def test_a_node_without_ports_has_a_stream_that_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "HEARTBEAT_SECONDS", 0.1)
+async def test_a_node_without_ports_has_an_empty_stream(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.1)
     address = "/api/v1/stream?every=100ms"
     async with served(node.parts(fabric=Fabric)) as client, client.stream("GET", address) as answer:
         chunks = answer.aiter_text()
@@ -245,16 +208,7 @@ async def test_a_node_without_ports_has_a_stream_that_says_so(node: Node, monkey
         assert await anext(chunks) == ":\n\n"
 
 
-async def test_simulated_ports_are_told(node: Node) -> None:
-    shown = [replace(fabric(node.slots), simulated=True)]
-    async with served(node.parts(fabric=lambda: shown[0])) as client:
-        async with listening(client, "?every=100ms") as listener:
-            assert (await listener.next("ports")).data["simulated"] is True
-        assert (await client.get("/api/v1/ports")).json()["simulated"] is True
-        assert 'hardware">SIMULATED' in (await client.get("/")).text
-
-
-async def test_other_ports_are_told_before_their_batches(node: Node) -> None:
+async def test_other_ports_come_before_their_batches(node: Node) -> None:
     shown: list[Any] = [fabric(node.slots)]
     async with served(node.parts(fabric=lambda: shown[0])) as client, listening(client, "?every=100ms") as listener:
         await settle(listener)
@@ -265,15 +219,6 @@ async def test_other_ports_are_told_before_their_batches(node: Node) -> None:
     assert [row["rate_bytes_per_second"] for row in told.data["ports"]] == [None]
     assert len(batch.data["megabytes_per_second"]) == 2
     assert batch.data["megabytes_per_second"][1] == [2000] * 5
-
-
-async def test_a_scan_that_finds_the_same_ports_says_nothing(node: Node) -> None:
-    shown: list[Any] = [fabric(node.slots)]
-    async with served(node.parts(fabric=lambda: shown[0])) as client, listening(client, "?every=100ms") as listener:
-        await settle(listener)
-        shown[0] = fabric(node.slots)
-        advance(node, 5)
-        assert (await listener.next()).name == "batch"
 
 
 async def test_the_summary_of_a_second_comes_once(node: Node, tmp_path: Path) -> None:
@@ -290,19 +235,9 @@ async def test_the_summary_of_a_second_comes_once(node: Node, tmp_path: Path) ->
         async with listening(client) as later:
             await settle(later)
             assert await later.next() == summary
-    snapshot = snapshots[0]
     assert summary.name == "summary"
-    assert summary.data["node"]["rails"] == 2
-    assert summary.data["node"]["workload_signature"] == snapshot.traffic.concluded.workload_signature
-    assert list(summary.data["node"]["windows"]) == list(snapshot.windows)
-    window = summary.data["node"]["windows"]["10s"]
-    assert window["bandwidth_peak_bytes_per_second"] == snapshot.node[0].bandwidth_peak_bytes_per_second
-    assert window["burstiness_cv"] == snapshot.node[0].burstiness_cv
-    assert [row["port"] for row in summary.data["ports"]] == ["mlx5_0:1", "mlx5_1:1"]
-    peak = snapshot.ports[1].directions[0].windows[0].peak_bytes_per_second
+    peak = snapshots[0].ports[1].directions[0].windows[0].peak_bytes_per_second
     assert summary.data["ports"][1]["peak_bytes_per_second"]["transmit"] == peak
-    assert summary.data["sampler"]["restarts"] == 3
-    assert summary.data["sampler"]["lateness_p99_bound_seconds"] is None
     assert summary.data["notices"] == ["a", "b"]
 
 
@@ -331,9 +266,7 @@ async def answer_slowly(node: Node, slow: Slow, counts: WebCounts, **changes: An
     return asyncio.create_task(app({**scope, "asgi": {"version": "3.0"}}, receive, slow.send))
 
 
-async def test_the_oldest_events_are_dropped_for_a_slow_viewer_and_it_is_told(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_viewer_loses_the_oldest_events(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ibpulse.core.http.stream.QUEUE_EVENTS", 2)
     slow, counts = Slow(), WebCounts()
     task = await answer_slowly(node, slow, counts)
@@ -366,22 +299,11 @@ async def test_a_failure_of_the_stream_is_logged_and_lets_its_viewers_go(
             assert (await listener.next()).name == "batch"
 
 
-async def test_what_a_viewer_has_not_taken_when_the_ports_change_is_dropped_and_told() -> None:
-    counts = WebCounts()
-    viewer = Viewer(iter(()), counts)
-    viewer.offer([b"one", b"two"])
-    viewer.restart(b"ports")
-    assert await viewer.take() == b'event: dropped\ndata: {"events":2}\n\nports'
-    assert counts.stream_dropped_events == 2
-
-
 @pytest.mark.parametrize(
     ("cumulative", "bound"),
     [((990, 999, 1000), 0.001), ((989, 999, 1000), 0.002), ((0, 0, 5), None), ((0, 0, 0), None)],
 )
-def test_lateness_is_told_as_the_bound_that_99_of_100_samples_keep(
-    tmp_path: Path, cumulative: tuple[int, ...], bound: float | None
-) -> None:
+def test_lateness_is_the_bound_of_99_percent(tmp_path: Path, cumulative: tuple[int, ...], bound: float | None) -> None:
     snapshot = snapshot_of_a_node(tmp_path, 1)
     lateness = Histogram((0.001, 0.002), cumulative, 1.0)
     found = describe_second(replace(snapshot, sampler=replace(snapshot.sampler, lateness=lateness)))
@@ -416,3 +338,128 @@ def test_a_source_that_is_read_every_few_ticks_waits_for_the_end_of_its_stride(t
     node.now_tick = EPOCH + 199
     # the clock is where a port of stride 1 is complete
     assert Feed(node.parts()).next_tick == EPOCH + 204 - 24
+
+
+FIRST, SECOND = "mlx5_0:1", "mlx5_1:1"
+A, B = placed("a", "mlx5_0"), placed("b", "mlx5_1")
+
+
+class Shared:
+    """A node with job a on its first port and job b on its second."""
+
+    def __init__(self, directory: Path) -> None:
+        self.node: Node = full_node(directory)
+        self.log = EventLog()
+        self.running = (A, B)
+        for tick, job in ((200, A), (300, B)):
+            self.log.add(job_event(self.node, EPOCH + tick, "job-began", job))
+
+    def parts(self, **changes: object) -> WebParts:
+        return self.node.parts(events=self.log, jobs=lambda: view_jobs(self.log, *self.running), **changes)
+
+    def end(self) -> None:
+        """Job a ends now."""
+        self.running = (B,)
+        self.log.add(job_event(self.node, self.node.now_tick + 1, "job-ended", A))
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Shared:
+    return Shared(tmp_path)
+
+
+async def test_the_stream_of_a_job_has_only_its_ports(shared: Shared) -> None:
+    parts = shared.parts()
+    async with served(parts) as client, listening(client, "?job=a") as mine, listening(client) as every:
+        first, whole = await mine.next("ports"), await every.next("ports")
+        assert [each["port"] for each in first.data["ports"]] == [FIRST]
+        assert [each["port"] for each in whole.data["ports"]] == [FIRST, SECOND]
+        assert (first.data["job"]["job_id"], first.data["job"]["had"][0]["ports"]) == ("a", [FIRST])
+        assert "job" not in whole.data
+        advance(shared.node, 20)
+        batch, all_of_it = await mine.next("batch"), await every.next("batch")
+        assert batch.data["megabytes_per_second"] == all_of_it.data["megabytes_per_second"][:2]
+        assert parts.counts.stream_viewers == 2
+
+
+async def test_samples_after_the_end_of_a_job_are_missing(shared: Shared) -> None:
+    async with served(shared.parts()) as client, listening(client, "?job=a&every=100ms") as mine:
+        await mine.next("ports")
+        shared.end()
+        ended = await mine.next("ports")
+        assert ended.data["job"]["had"][0]["to_ms"] == (shared.node.now_tick + 1) * 10
+        advance(shared.node, 20)
+        batch = await mine.next("batch")
+        assert batch.data["megabytes_per_second"] == [[None] * 20] * 2
+
+
+def test_a_replay_has_only_samples_of_the_job(shared: Shared) -> None:
+    feed = Feed(shared.parts(), job=B.claim.key)
+    (message,) = feed.batches(EPOCH + 250, EPOCH + 300)
+    assert message.count(b"null") == 2 * 50
+    (message,) = feed.batches(EPOCH + 320, EPOCH + 370)
+    assert b"null" not in message
+
+
+def jobs_of(feed: Feed) -> Any:
+    return json.loads(feed.ports.partition(b"data: ")[2])["jobs"]
+
+
+def test_ports_of_running_jobs_are_always_listed(shared: Shared) -> None:
+    moved = placed("a", "mlx5_1")
+    for number in range(520):
+        shared.log.add(job_event(shared.node, EPOCH + 310 + number, "job-change", (A, moved)[number % 2]))
+    shared.running = (moved, B)
+    found = jobs_of(Feed(shared.parts()))
+    newest = [(each["job_id"], each["to_ms"]) for each in found[:3]]
+    assert newest == [("a", None), ("b", None), ("a", found[0]["from_ms"])]
+    assert len(found) == 500
+
+
+def test_ports_before_the_history_are_not_listed(shared: Shared) -> None:
+    log = EventLog()
+    for tick, kind, job in ((-5000, "job-began", placed("a", "mlx5_1")), (-4500, "job-change", A)):
+        log.add(job_event(shared.node, EPOCH + tick, kind, job))
+    (only,) = jobs_of(Feed(shared.node.parts(events=log, jobs=lambda: view_jobs(log, A))))
+    assert (only["ports"], only["from_ms"], only["to_ms"]) == ([FIRST], (EPOCH - 4500) * 10, None)
+
+
+def test_events_of_jobs_are_sent_without_their_details(shared: Shared) -> None:
+    feed = Feed(shared.parts())
+    shared.end()
+    (message,) = (each for each in feed.advance() if each.startswith(b"event: events"))
+    assert b'"kind":"job-ended"' in message
+    # which have the name of the job
+    assert b'"details":{}' in message
+
+
+async def test_a_failed_or_finished_stream_of_one_job_ends_no_other(shared: Shared) -> None:
+    parts = shared.parts()
+    async with served(parts) as client, listening(client) as every:
+        await every.next("ports")
+        async with listening(client, "?job=a") as mine:
+            await mine.next("ports")
+        await until(lambda: parts.counts.stream_viewers == 1)
+        advance(shared.node, 20)
+        assert len((await every.next("batch")).data["megabytes_per_second"]) == 4
+        async with listening(client, "?job=a") as again:
+            await again.next("ports")
+            advance(shared.node, 20)
+            assert len((await again.next("batch")).data["megabytes_per_second"]) == 2
+
+
+def test_the_second_of_a_job_has_its_own_numbers(tmp_path: Path) -> None:
+    snapshot = snapshot_of_a_node(tmp_path, 2)
+    (job, *_) = [
+        job for job in snapshot.jobs or () if any(each.job_id == job.claim.id for each in snapshot.job_statistics)
+    ]
+    names = [str(port) for port in job.ports]
+    found = describe_second(snapshot, job.claim.key, names)
+    statistics = next(each for each in snapshot.job_statistics if each.job_id == job.claim.id)
+    assert "node" not in found.given()
+    assert found.job is not None
+    assert found.job.job_id == job.claim.id
+    assert found.job.duty_cycle_ratio == statistics.duty_cycle_ratio
+    assert [port.port for port in found.ports] == names
+    other = describe_second(snapshot, ("flux", job.claim.id), names)
+    assert other.given()["job"] is None

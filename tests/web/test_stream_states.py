@@ -8,18 +8,17 @@ from typing import Any
 import orjson
 import pytest
 
+from ibpulse.agent.web import stream
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.agent.web.stream import hub
-from ibpulse.agent.web.stream.hub import Feed
+from ibpulse.agent.web.stream import Feed
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.stream import Viewer
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.model import PortState
-from tests.loop_clock import pause, until
 from tests.web.events import listening
 from tests.web.rings import EPOCH, INTERVAL_NS, Node, port
-from tests.web.test_stream import Slow, advance, answer_slowly, served, settle
+from tests.web.test_stream import advance, served, settle
 
 MS = 10
 NAMES = ("mlx5_0:1", "mlx5_1:1")
@@ -106,7 +105,7 @@ def test_a_port_that_disappeared_stays_as_long_as_it_has_a_slot(node: Node) -> N
 
 
 def test_the_states_of_a_flapping_port_are_bounded_to_the_newest(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "MAX_STATES", 3)
+    monkeypatch.setattr(stream, "MAX_STATES", 3)
     ports = Ports(node)
     for number in range(8):
         ports.change("mlx5_0:1", EPOCH + 100 + number, DOWN if number % 2 == 0 else UP)
@@ -165,32 +164,6 @@ async def test_queued_batches_survive_another_state_but_not_other_ports() -> Non
     assert counts.stream_dropped_events == 1
 
 
-async def test_a_viewer_with_queued_batches_keeps_them_when_a_state_changes(node: Node) -> None:
-    ports, slow, counts = Ports(node), Slow(), WebCounts()
-    task = await answer_slowly(node, slow, counts, events=ports.log, known_ports=ports.known)
-    for _ in range(3):
-        advance(node, 5)
-        await pause(0.1)
-    ports.change("mlx5_0:1", node.now_tick, DOWN)
-    await pause(0.2)
-    slow.go.set()
-    await until(lambda: len(slow.sent) >= 2)
-    task.cancel()
-    names = [name for name, _ in decode(slow.sent[1])]
-    assert (names[0], counts.stream_dropped_events) == ("ports", 0)
-    assert names.count("batch") >= 2
-
-
-def test_an_event_that_is_about_to_be_sent_is_not_among_those_of_the_past(node: Node) -> None:
-    ports = Ports(node)
-    found = Feed(ports.parts)
-    ports.log.add(event(EPOCH + 990, "role-change", NAMES[0]))
-    assert found.log_events() == b""
-    [(name, data)] = decode(b"".join(found.advance()))
-    assert (name, [each["kind"] for each in data["events"]]) == ("events", ["role-change"])
-    assert decode(found.log_events()) == [("events", data)]
-
-
 async def test_a_viewer_gets_the_events_of_the_history_and_then_each_new_one_once(node: Node) -> None:
     ports = Ports(node)
     ports.log.add(event(EPOCH - 100_000, "clock-step", ""))
@@ -211,7 +184,7 @@ async def test_a_viewer_gets_the_events_of_the_history_and_then_each_new_one_onc
 
 
 def test_no_more_events_are_sent_than_the_newest(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "MAX_LOG_EVENTS", 2)
+    monkeypatch.setattr(stream, "MAX_LOG_EVENTS", 2)
     ports = Ports(node)
     for tick in (100, 200, 300):
         ports.log.add(event(EPOCH + tick, "clock-step", ""))

@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ibpulse.base.errors import ConfigError
+from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.http import server
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.auth.tls import has_allowed_name
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.web_config import has_allowed_name
+from ibpulse.core.metrics.web import WebCounts
 from tests.turns import until
 from tests.web.certificates import openssl, sign
 from tests.web.served import ASK, BROKEN_OFF, MUTUAL, Files, Served
 
 # one program makes the certificates, the other speaks TLS as clients do
 pytestmark = [pytest.mark.real("process"), pytest.mark.needs("openssl", "curl")]
-
-
-async def test_curl_gets_an_answer_over_tls(served: Served) -> None:
-    assert await served.curl() == (0, '{"user":null,"scheme":"https"}')
 
 
 async def test_tls_1_1_is_not_spoken_and_1_2_and_1_3_are(served: Served) -> None:
@@ -40,7 +39,7 @@ async def test_http_1_1_is_agreed_on(served: Served) -> None:
     writer.close()
 
 
-async def test_plain_http_on_the_tls_port_is_closed_and_harms_nobody(served: Served, caplog: Any) -> None:
+async def test_plain_http_on_the_tls_port_is_closed(served: Served, caplog: Any) -> None:
     for noise in (ASK, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(600), bytes(range(256)) * 8, b""):
         reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
         writer.write(noise)
@@ -65,7 +64,7 @@ async def test_a_client_that_never_shakes_hands_is_given_up(files: Files, monkey
 async def test_stopping_ends_a_handshake_under_way(files: Files) -> None:
     async with Served(files) as served:
         _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
-        await until(lambda: served.server._server._listener._handshakes)
+        await until(lambda: served.server._server._handshakes)
         await served.server.stop()
         writer.close()
 
@@ -136,14 +135,14 @@ async def test_suites_and_curve_are_those_of_the_file(files: Files) -> None:
         assert (await served.curl("--curves", "P-384"))[0] == 0
 
 
-async def test_suites_of_tls_1_3_alone_leave_tls_1_3_alone(files: Files) -> None:
+async def test_only_suites_of_tls_1_3_exclude_tls_1_2(files: Files) -> None:
     files.write("cipher_suites: [TLS_AES_128_GCM_SHA256]\n  prefer_server_cipher_suites: false")
     async with Served(files) as served:
         assert (await served.curl("--tls-max", "1.2"))[0] == 35
         assert (await served.curl())[0] == 0
 
 
-async def test_certificate_key_and_authority_may_stand_in_the_file(files: Files) -> None:
+async def test_inline_certificate_key_and_authority_are_used(files: Files) -> None:
     def inline(name: str) -> str:
         return "|\n" + "".join(f"    {line}\n" for line in (files.directory / name).read_text().splitlines())
 
@@ -161,7 +160,7 @@ def open_faults(files: Files) -> Sequence[str]:
     return [fault.replace(f"{files.directory}/", "") for fault in caught.value.faults]
 
 
-def test_files_that_are_not_there_are_told_at_once(files: Files) -> None:
+def test_missing_files_are_all_reported(files: Files) -> None:
     files.path.write_text(
         "tls_server_config:\n  cert_file: a\n  key_file: b\n  client_ca_file: c\n"
         "  client_auth_type: VerifyClientCertIfGiven\n"
@@ -177,45 +176,23 @@ def test_files_that_are_not_there_are_told_at_once(files: Files) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        (
-            "server.crt",
-            b"none",
-            "web.yml:2: tls_server_config.cert_file: server.crt has no PEM certificate; give a chain",
-        ),
-        (
-            "server.key",
-            b"none",
-            "web.yml:3: tls_server_config.key_file: server.key and its certificate cannot be used: ",
-        ),
-        (
-            "clients.crt",
-            b"",
-            "web.yml:5: tls_server_config.client_ca_file: clients.crt has no PEM certificate; give those",
-        ),
-        (
-            "clients.crt",
-            b"none",
-            "web.yml:5: tls_server_config.client_ca_file: clients.crt has no PEM certificate; give those",
-        ),
-        (
-            "clients.crt",
-            b"\xff",
-            "web.yml:5: tls_server_config.client_ca_file: clients.crt has no PEM certificate; give those",
-        ),
+        ("server.crt", b"none", "2: tls_server_config.cert_file: server.crt has no PEM certificate; give a chain"),
+        ("server.key", b"none", "3: tls_server_config.key_file: server.key and its certificate cannot be used: "),
+        *(("clients.crt", content, "has no PEM certificate; give those") for content in (b"", b"none", b"\xff")),
         (
             "clients.crt",
             b"\n" * 1_000_001,
-            "web.yml:5: tls_server_config.client_ca_file: clients.crt is larger than 1 MB; give only",
+            "5: tls_server_config.client_ca_file: clients.crt is larger than 1 MB; give",
         ),
     ],
 )
-def test_a_file_that_holds_something_else_is_a_fault(files: Files, name: str, content: bytes, sentence: str) -> None:
+def test_a_file_with_other_content_is_a_fault(files: Files, name: str, content: bytes, sentence: str) -> None:
     files.write(MUTUAL)
     (files.directory / name).write_bytes(content)
-    assert open_faults(files)[0].startswith(sentence)
+    assert sentence in open_faults(files)[0]
 
 
-def test_a_key_with_a_passphrase_is_a_fault_and_nobody_is_asked_for_it(files: Files) -> None:
+def test_a_key_with_a_passphrase_is_a_fault(files: Files) -> None:
     key = files.directory / "server.key"
     openssl("ec", "-in", key, "-out", files.directory / "locked", "-aes256", "-passout", "pass:x")
     (files.directory / "locked").replace(key)
@@ -225,15 +202,178 @@ def test_a_key_with_a_passphrase_is_a_fault_and_nobody_is_asked_for_it(files: Fi
     ]
 
 
-def test_a_key_of_another_kind_does_not_belong_to_the_certificate(files: Files) -> None:
-    openssl("genrsa", "-out", files.directory / "server.key", 2048)
-    assert "server.key does not match the certificate" in open_faults(files)[0]
-
-
-def test_what_the_system_forbids_is_a_fault(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_of_the_system_is_a_fault(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ssl.SSLError("no cipher can be selected")
 
     monkeypatch.setattr(ssl.SSLContext, "set_ciphers", refuse)
     files.write("cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]")
     assert open_faults(files)[0].startswith("web.yml:1: tls_server_config: rejected by this system's OpenSSL: ")
+
+
+async def test_an_open_connection_outlives_a_renewal(served: Served) -> None:
+    context = ssl.create_default_context(cafile=served.files.authority.cert)
+    reader, writer = await asyncio.open_connection("localhost", served.server.port, ssl=context)
+    for _ in range(2):
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await reader.readuntil(b'"https"}')).startswith(b"HTTP/1.1 200")
+        served.files.renew_server()
+        served.poll()
+    writer.close()
+
+
+async def test_a_certificate_that_a_link_leads_to_is_renewed_with_the_link(files: Files) -> None:
+    # as Kubernetes mounts secrets
+    for version in ("old", "new"):
+        (files.directory / version).mkdir()
+        sign(files.authority, files.directory / version, "server", "DNS:localhost", subject=f"/CN={version}")
+    for name in ("server.crt", "server.key"):
+        (files.directory / name).unlink()
+        (files.directory / name).symlink_to(f"data/{name}")
+    (files.directory / "data").symlink_to("old")
+    async with Served(files) as served:
+        assert await served.subject() == "old"
+        (files.directory / "other").symlink_to("new")
+        (files.directory / "other").rename(files.directory / "data")
+        served.poll()
+        assert await served.subject() == "new"
+
+
+async def test_a_change_is_taken_up_once_two_polls_agree(served: Served) -> None:
+    served.files.renew_server()
+    served.web_config.poll()
+    assert await served.subject() == "server"
+    served.web_config.poll()
+    assert await served.subject() == "renewed"
+
+
+async def test_a_broken_certificate_leaves_the_last_good_one(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    counts = WebCounts()
+    async with Served(files, counts) as served:
+        assert counts.config_reloaded is True
+        key = files.directory / "server.key"
+        good = key.read_bytes()
+        key.write_bytes(files.client.key.read_bytes())
+        for _ in range(3):
+            served.poll()
+        assert await served.subject() == "server"
+        assert counts.config_reloaded is False
+        assert [record.getMessage().replace(f"{files.directory}/", "") for record in caplog.records] == [
+            "web configuration not reloaded: web.yml:3: tls_server_config.key_file: server.key does not match "
+            "the certificate; give the certificate's own key"
+        ]
+        key.write_bytes(good)
+        served.poll()
+        assert counts.config_reloaded is True
+
+
+async def test_a_file_that_a_broken_change_names_is_looked_for(served: Served) -> None:
+    served.files.path.write_text("tls_server_config: {cert_file: late.crt, key_file: late.key}\n")
+    served.poll()
+    assert not served.web_config._counts.config_reloaded
+    sign(served.files.authority, served.files.directory, "late", "DNS:localhost")
+    served.poll()
+    assert served.web_config._counts.config_reloaded
+    assert await served.subject() == "late"
+
+
+async def test_a_file_that_vanishes_changes_nothing(served: Served) -> None:
+    served.files.path.unlink()
+    served.poll()
+    assert not served.web_config._counts.config_reloaded
+    assert await served.subject() == "server"
+
+
+async def test_tls_cannot_be_switched_off_while_running(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    served.files.path.write_text("rate_limit: {interval: 1s, burst: 9}\n")
+    served.poll()
+    assert "TLS cannot be switched on or off at run time; restart ibpulse" in caplog.text
+    assert (await served.curl())[0] == 0
+
+
+USERS = f"basic_auth_users: {{alice: $2y$04${'.' * 53}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is empty, so it would ask for no password and no TLS"),
+        ("basic_auth_users:\n", "is empty, so it would ask for no password and no TLS"),
+        ("http_server_config: {headers: {X-Frame-Options: deny}}\n", "no longer asks for a user or a certificate; res"),
+        ("basic_auth_users: {}\nrate_limit: {interval: 1s, burst: 9}\n", "no longer asks for a user or a certificate"),
+        (
+            f"{USERS}rate_limit: {'[' * 5000}",
+            "web.yml:2: more than 20 levels deep; correct the brackets or the indenta",
+        ),
+    ],
+)
+def test_a_change_that_cannot_be_used_leaves_the_last_users(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, sentence: str
+) -> None:
+    counts, path = WebCounts(), tmp_path / "web.yml"
+    path.write_text(USERS)
+    web_config = WebConfigReloader(path, counts)
+    path.write_text(text)
+    for _ in range(3):
+        web_config.poll()
+    assert list(web_config.rules.users) == ["alice"]
+    assert counts.config_reloaded is False
+    assert sum(sentence in record.getMessage() for record in caplog.records) == 1
+    path.write_text(USERS.replace("alice", "bob"))
+    for _ in range(2):
+        web_config.poll()
+    assert (list(web_config.rules.users), counts.config_reloaded) == (["bob"], True)
+
+
+async def test_a_file_that_no_longer_asks_for_a_certificate_is_refused(files: Files) -> None:
+    files.write(MUTUAL)
+    async with Served(files) as served:
+        files.write()
+        served.poll()
+        assert (await served.curl())[0] in BROKEN_OFF
+        assert not served.web_config._counts.config_reloaded
+        # passwords instead are as good
+        files.write(rest=USERS)
+        served.poll()
+        assert served.web_config._counts.config_reloaded
+
+
+def test_unequal_costs_of_hashes_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "web.yml"
+    hashes = {name: f"$2y${cost:02d}${'.' * 53}" for name, cost in (("alice", 10), ("bob", 4), ("carol", 12))}
+    path.write_text("basic_auth_users:\n" + "".join(f"  {name}: {hashed}\n" for name, hashed in hashes.items()))
+    WebConfigReloader(path)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        f"{path}: basic_auth_users: the hashes have costs of 4, 10 and 12, so the time of a refusal tells the users of "
+        "the cheaper ones from names that do not exist; use one cost for all"
+    )
+    caplog.clear()
+    path.write_text(USERS + "  # one cost\n")
+    WebConfigReloader(path)
+    assert not caplog.records
+
+
+async def test_only_a_changed_rate_limit_starts_over(files: Files) -> None:
+    files.write(rest="rate_limit: {interval: 1h, burst: 1}\n")
+    web_config = WebConfigReloader(files.path)
+    before = web_config.bucket
+    files.renew_server()
+    web_config.poll()
+    web_config.poll()
+    assert web_config.bucket is before
+    files.write(rest="rate_limit: {interval: 1h, burst: 2}\n")
+    web_config.poll()
+    web_config.poll()
+    assert web_config.bucket.burst == 2
+
+
+async def test_the_files_are_polled(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ibpulse.core.http.reload.POLL_SECONDS", 0.01)
+    web_config = WebConfigReloader(files.path)
+    first = web_config.rules
+    watching = asyncio.create_task(web_config.watch(InternalErrors()))
+    files.write("min_version: TLS13")
+    await until(lambda: web_config.rules is not first)
+    watching.cancel()

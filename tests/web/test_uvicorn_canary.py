@@ -18,7 +18,6 @@ import httptools
 import pytest
 import uvicorn
 from uvicorn import Config, Server
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -30,7 +29,6 @@ PROTOCOL_METHODS = {
     "connection_made": ("self", "transport"),
     "connection_lost": ("self", "exc"),
     "data_received": ("self", "data"),
-    "resume_writing": ("self",),
     "on_message_begin": ("self",),
     "on_headers_complete": ("self",),
     "on_message_complete": ("self",),
@@ -184,14 +182,11 @@ async def protocol() -> AsyncIterator[HttpToolsProtocol]:
 
 
 async def test_a_connection_keeps_the_attributes_that_we_read_and_set(protocol: HttpToolsProtocol) -> None:
-    for name in ("app", "app_state", "config", "connections", "flow", "loop", "transport"):
+    for name in ("app_state", "config", "loop", "timeout_keep_alive", "transport"):
         assert hasattr(protocol, name), f"HttpToolsProtocol has no attribute {name} any more, which Connection uses"
-    assert isinstance(protocol.flow, FlowControl), "HttpToolsProtocol.flow is no FlowControl any more"
-    assert protocol.flow.write_paused is False, "FlowControl.write_paused does not say any more whether a client reads"
     assert protocol in protocol.connections, (
         "connection_made does not put the connection into the server's set any more"
     )
-    assert hasattr(protocol.config, "loaded_app"), "Config.loaded_app is gone, which Connection gives each request"
 
 
 async def test_the_head_of_a_request_passes_where_we_look_at_it(protocol: HttpToolsProtocol) -> None:
@@ -202,18 +197,6 @@ async def test_the_head_of_a_request_passes_where_we_look_at_it(protocol: HttpTo
     assert protocol.scope["state"] == {"certificate": "name"}, (
         "the scope's state is not a copy of app_state any more: the name in a client's certificate is lost"
     )
-
-
-async def test_the_application_of_a_request_is_read_when_its_head_is_complete(protocol: HttpToolsProtocol) -> None:
-    called: list[str] = []
-
-    async def refusal(scope: object, receive: object, send: object) -> None:
-        called.append("refusal")
-
-    protocol.app = refusal
-    protocol.data_received(b"GET / HTTP/1.1\r\n\r\n")
-    await asyncio.gather(*protocol.tasks)
-    assert called == ["refusal"], "HttpToolsProtocol.app is not what answers a request any more: refusals do not count"
 
 
 async def test_the_state_of_a_request_is_that_of_its_cycle(protocol: HttpToolsProtocol) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ibpulse.base.errors import ConfigError
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.auth.web_config import (
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.web_config import (
     CLIENT_AUTH,
     CURVES,
     HEADERS,
@@ -22,9 +22,12 @@ from ibpulse.core.http.auth.web_config import (
     WebConfig,
     read_config,
 )
+from tests.tables import for_each
 from tests.web.certificates import make_authority, sign
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
+SENT = "http_server_config"
+ALICE = "basic_auth_users.alice:"
 PAIR = "cert_file: a.crt, key_file: a.key"
 DOCS = Path(__file__).parents[2] / "docs"
 SAMPLES = sorted((DOCS / "web-config").glob("*.yml"))
@@ -90,169 +93,85 @@ rate_limit: {{interval: 10ms, burst: 20}}
     assert (config.rate_limit.interval, config.rate_limit.burst) == (10_000_000, 20)
 
 
-def test_certificate_key_and_authority_may_stand_inline(tmp_path: Path) -> None:
-    tls = read(
-        tmp_path,
-        "tls_server_config:\n  cert: |\n    A\n    B\n  key: K\n  client_ca: C\n"
-        "  client_auth_type: VerifyClientCertIfGiven\n",
-    ).tls_server_config
-    assert tls
-    assert (tls.cert, tls.key, tls.client_ca) == ("A\nB\n", "K", "C")
-
-
 def test_no_secret_shows_where_a_configuration_is_printed(tmp_path: Path) -> None:
     shown = repr(read(tmp_path, f"tls_server_config: {{cert: A, key: SECRET}}\nbasic_auth_users: {{alice: {HASH}}}\n"))
     assert "SECRET" not in shown
     assert HASH not in shown
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
+FAULTS = [
+    ("- a", "web.yml: is not a mapping; write it like tls_server_config: {cert_file: a.crt}"),
+    ("a: [", "web.yml:1: not YAML: expected the node content, but found '<stream end>'; correct this line or"),
+    ("\x00", "web.yml: not YAML: unacceptable character #x0000: special characters are not allowed; save"),
+    ("tls: {}\ntls: {}\na: b", "web.yml:2: tls: is given twice, first in line 1; give it once"),
+    ("tls_sever_config: {a: b}", "tls_sever_config: no such key; did you mean tls_server_config?"),
+    ("xyz: 1", "xyz: no such key; known keys: tls_server_config, http_server_config, basic_auth_users, rate"),
+    ("http_server_config: 2", "http_server_config: is not a mapping; write it like http_server_config:"),
+    ("http_server_config: {http3: on}", "http_server_config.http3: no such key; did you mean http2?"),
+    (
+        "http_server_config:\n  http2: maybe",
+        "web.yml:2: http_server_config.http2: unknown value 'maybe'; choose",
+    ),
+    ("http_server_config: {http2: [on]}", "http_server_config.http2: not a single value; give one"),
+    ("http_server_config: {headers: [a]}", "http_server_config.headers: is not a mapping of names to texts; write it"),
+    ("basic_auth_users: {alice: secret}", f"{ALICE} is not a bcrypt hash; create one with `htpasswd -nBC 10 alice`"),
+    (f"basic_auth_users: {{alice: {HASH.replace('zou', 'zoU')}}}", f"{ALICE} is not a bcrypt hash; create one with"),
+    (f"basic_auth_users: {{alice: {HASH}{HASH}}}", f"{ALICE} is not a bcrypt hash; create one with"),
+    (f"basic_auth_users: {{alice: {HASH.replace('10', '16')}}}", f"{ALICE} has cost 16; use 4 to 15, as in `htpasswd"),
+    (f'basic_auth_users: {{"a:b": {HASH}}}', "basic_auth_users.a:b: browsers cannot send this name; use printable"),
+    ("rate_limit: {interval: 5}", "rate_limit.interval: 5 has no unit; write it like 10ms, 5s or 1h30m"),
+    ("rate_limit: {burst: -1}", "rate_limit.burst: '-1' is not a whole number; choose 0 to 1000000"),
+    (
+        "rate_limit: {interval: 1s}",
+        "rate_limit.burst: is 0, which would refuse every request; give at least 1",
+    ),
+    (
+        "tls_server_config: {cert_file: a}",
+        "tls_server_config.key_file: is missing; TLS needs key_file",
+    ),
+]
+HEADER_FAULTS = [
+    ("Server: x", "Server: cannot be set here; choose from Content-Security-Policy, "),
+    ("X-Frame-Options: DENY", "X-Frame-Options: 'DENY' is not allowed; choose deny or sameorigin"),
+    ('X-XSS-Protection: "a\\nb"', "X-XSS-Protection: 'a\\nb' has characters that are not allowed in headers"),
+    ("X-XSS-Protection: {a: b}", "X-XSS-Protection: not a single value; give one text"),
+]
+TLS_FAULTS = [
+    ("cert: A", "cert: cannot be combined with cert_file; give one of them"),
+    ("client_ca: A, client_ca_file: b", "client_ca: cannot be combined with client_ca_file; give one of them"),
+    ("client_ca_file: b", "client_ca_file: has no effect without client_auth_type; set it as well"),
+    ("client_auth_type: RequireAndVerifyClientCert", "client_auth_type: 'RequireAndVerifyClientCert' needs client_ca_"),
+    ("client_auth_type: RequireAnyClientCert", "client_auth_type: 'RequireAnyClientCert' accepts unverified certific"),
+    ("client_auth_type: require", "client_auth_type: unknown value 'require'; choose NoClientCert, Verify"),
+    ("client_allowed_sans: [a]", "client_allowed_sans: needs client_auth_type: RequireAndVerifyClientCert; set"),
+    ("client_allowed_sans: {a: b}", "client_allowed_sans: is not a list; write it like [one, other]"),
+    ("min_version: TLS10", "min_version: 'TLS10' is insecure and not supported; choose TLS12 or TLS13"),
+    ("max_version: TLS14", "max_version: unknown value 'TLS14'; did you mean TLS13?"),
+    ("min_version: TLS13, max_version: TLS12", "min_version: is above max_version; swap them"),
+    ("cipher_suites: [TLS_RSA_X]", "cipher_suites.0: 'TLS_RSA_X' is not supported; choose"),
+    ("max_version: TLS12, cipher_suites: [TLS_AES_128_GCM_SHA256]", "cipher_suites: has no TLS 1.2 suite, but max_ve"),
+    ("curve_preferences: P256", "curve_preferences.0: unknown value 'P256'; did you mean CurveP256?"),
+    ("curve_preferences: [X25519, CurveP256]", "curve_preferences: 'X25519, CurveP256' has more than one curve; give"),
+]
+
+
+@for_each(
     [
-        ("- a", "web.yml: is not a mapping; write it like tls_server_config: {cert_file: a.crt}"),
-        ("a: [", "web.yml:1: not YAML: expected the node content, but found '<stream end>'; correct this line or"),
-        ("\x00", "web.yml: not YAML: unacceptable character #x0000: special characters are not allowed; save"),
-        (
-            "tls: {}\ntls: {}\na: b",
-            "web.yml:2: tls: is given twice, first in line 1; give it once",
+        *FAULTS,
+        *(
+            (f"http_server_config: {{headers: {{{text}}}}}", f"http_server_config.headers.{fault}")
+            for text, fault in HEADER_FAULTS
         ),
-        ("tls_sever_config: {a: b}", "web.yml:1: tls_sever_config: no such key; did you mean tls_server_config?"),
-        (
-            "xyz: 1",
-            "web.yml:1: xyz: no such key; known keys: tls_server_config, http_server_config, basic_auth_users, rate",
-        ),
-        ("http_server_config: {http3: on}", "web.yml:1: http_server_config.http3: no such key; did you mean http2?"),
-        ("http_server_config: 2", "web.yml:1: http_server_config: is not a mapping; write it like http_server_config:"),
-        (
-            "http_server_config:\n  http2: maybe",
-            "web.yml:2: http_server_config.http2: unknown value 'maybe'; choose true or false",
-        ),
-        ("http_server_config: {http2: [on]}", "web.yml:1: http_server_config.http2: not a single value; give one"),
-        (
-            "http_server_config: {headers: {Server: x}}",
-            "web.yml:1: http_server_config.headers.Server: cannot be set here; choose from Content-Security-Policy, ",
-        ),
-        (
-            "http_server_config: {headers: {X-Frame-Options: DENY}}",
-            "web.yml:1: http_server_config.headers.X-Frame-Options: 'DENY' is not allowed; choose deny or sameorigin",
-        ),
-        (
-            'http_server_config: {headers: {X-XSS-Protection: "a\\nb"}}',
-            "web.yml:1: http_server_config.headers.X-XSS-Protection: 'a\\nb' has characters that are not allowed in "
-            "headers",
-        ),
-        (
-            "http_server_config: {headers: {X-XSS-Protection: {a: b}}}",
-            "web.yml:1: http_server_config.headers.X-XSS-Protection: not a single value; give one text",
-        ),
-        (
-            "http_server_config: {headers: [a]}",
-            "web.yml:1: http_server_config.headers: is not a mapping of names to texts; write it like name: text",
-        ),
-        (
-            "basic_auth_users: {alice: secret}",
-            "web.yml:1: basic_auth_users.alice: is not a bcrypt hash; create one with `htpasswd -nBC 10 alice`",
-        ),
-        (
-            f"basic_auth_users: {{alice: {HASH.replace('zou', 'zoU')}}}",
-            "web.yml:1: basic_auth_users.alice: is not a bcrypt hash; create one with",
-        ),
-        (
-            f"basic_auth_users: {{alice: {HASH}{HASH}}}",
-            "web.yml:1: basic_auth_users.alice: is not a bcrypt hash; create one with",
-        ),
-        (
-            f"basic_auth_users: {{alice: {HASH.replace('10', '16')}}}",
-            "web.yml:1: basic_auth_users.alice: has cost 16; use 4 to 15, as in `htpasswd -nBC 10 alice`",
-        ),
-        (
-            f'basic_auth_users: {{"a:b": {HASH}}}',
-            "web.yml:1: basic_auth_users.a:b: browsers cannot send this name; use printable characters except",
-        ),
-        (
-            "rate_limit: {interval: 5}",
-            "web.yml:1: rate_limit.interval: 5 has no unit; write it like 10ms, 5s or 1h30m",
-        ),
-        (
-            "rate_limit: {burst: -1}",
-            "web.yml:1: rate_limit.burst: '-1' is not a whole number; choose 0 to 1000000",
-        ),
-        (
-            "rate_limit: {interval: 1s}",
-            "web.yml:1: rate_limit.burst: is 0, which would refuse every request; give at least 1, or remove rate",
-        ),
-        (
-            "tls_server_config: {cert_file: a}",
-            "web.yml:1: tls_server_config.key_file: is missing; TLS needs key_file, or key with the PEM text",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, cert: A}}",
-            "web.yml:1: tls_server_config.cert: cannot be combined with cert_file; give one of them",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, client_ca: A, client_ca_file: b}}",
-            "web.yml:1: tls_server_config.client_ca: cannot be combined with client_ca_file; give one of them",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, client_ca_file: b}}",
-            "web.yml:1: tls_server_config.client_ca_file: has no effect without client_auth_type; set it as well",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, client_auth_type: RequireAndVerifyClientCert}}",
-            "web.yml:1: tls_server_config.client_auth_type: 'RequireAndVerifyClientCert' needs client_ca_file, the",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, client_auth_type: RequireAnyClientCert}}",
-            "web.yml:1: tls_server_config.client_auth_type: 'RequireAnyClientCert' accepts unverified "
-            "certificates and is not supported; choose VerifyClientCertIfGiven or RequireAndVerifyClientCert",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, client_auth_type: require}}",
-            "web.yml:1: tls_server_config.client_auth_type: unknown value 'require'; choose NoClientCert, Verify",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, client_allowed_sans: [a]}}",
-            "web.yml:1: tls_server_config.client_allowed_sans: needs client_auth_type: RequireAndVerifyClientCert; set",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, client_allowed_sans: {{a: b}}}}",
-            "web.yml:1: tls_server_config.client_allowed_sans: is not a list; write it like [one, other]",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, min_version: TLS10}}",
-            "web.yml:1: tls_server_config.min_version: 'TLS10' is insecure and not supported; choose TLS12 or TLS13",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, max_version: TLS14}}",
-            "web.yml:1: tls_server_config.max_version: unknown value 'TLS14'; did you mean TLS13?",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, min_version: TLS13, max_version: TLS12}}",
-            "web.yml:1: tls_server_config.min_version: is above max_version; swap them",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]}}",
-            "web.yml:1: tls_server_config.cipher_suites.0: 'TLS_RSA_WITH_AES_128_CBC_SHA' is not supported; choose",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, max_version: TLS12, cipher_suites: [TLS_AES_128_GCM_SHA256]}}",
-            "web.yml:1: tls_server_config.cipher_suites: has no TLS 1.2 suite, but max_version is TLS12; add one or",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, curve_preferences: P256}}",
-            "web.yml:1: tls_server_config.curve_preferences.0: unknown value 'P256'; did you mean CurveP256?",
-        ),
-        (
-            f"tls_server_config: {{{PAIR}, curve_preferences: [X25519, CurveP256]}}",
-            "web.yml:1: tls_server_config.curve_preferences: 'X25519, CurveP256' has more than one curve; give",
-        ),
-    ],
+        *((f"tls_server_config: {{{PAIR}, {text}}}", f"tls_server_config.{fault}") for text, fault in TLS_FAULTS),
+    ]
 )
-def test_a_fault_is_named_with_its_place_and_the_way_out(tmp_path: Path, text: str, sentence: str) -> None:
-    assert any(fault.startswith(sentence) for fault in faults(tmp_path, text)), faults(tmp_path, text)
+def test_a_fault_names_its_place_and_the_way_out(text: str, sentence: str, tmp_path: Path) -> None:
+    wanted = sentence if sentence.startswith("web.yml:") else f"web.yml:1: {sentence}"
+    found = faults(tmp_path, text)
+    assert any(fault.startswith(wanted) for fault in found), found
 
 
-def test_all_faults_are_told_at_once_and_none_shows_a_hash(tmp_path: Path) -> None:
+def test_all_faults_are_reported_without_hashes(tmp_path: Path) -> None:
     found = faults(
         tmp_path,
         "tls_server_config: {min_version: TLS10, cipher_suites: [A, B], curve_preferences: [Z]}\n"
@@ -297,7 +216,3 @@ def test_the_document_names_every_key_and_word_of_the_format() -> None:
         assert f"`{word}`" in page
     for sample in SAMPLES:
         assert f"(web-config/{sample.name})" in page
-
-
-def test_there_are_samples() -> None:
-    assert [path.stem for path in SAMPLES] == ["basic-auth", "mutual-tls", "strict", "tls"]

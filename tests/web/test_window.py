@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -15,13 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.agent.web.parts import WebLimits
-from ibpulse.agent.web.routes.window_route import is_wide
-from ibpulse.agent.web.window.query import WindowQuery, plan_window
+from ibpulse.agent.web.stream import Feed
+from ibpulse.agent.web.window import WindowQuery, is_wide, plan_window
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.model import PortState
 from ibpulse.core.ring import layout as at
-from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.core.window_values import Bins, WindowPlan, bins_between, newest_bins, read_window
+from ibpulse.core.ring.reader import GUARD_TICKS
+from ibpulse.core.window_values import Bins, WindowPlan, bins_between, newest_bins
 from tests.web.conftest import make_client
-from tests.web.rings import CAPACITY, EPOCH, INTERVAL_NS, RATE, Node, fabric, make_node, port
+from tests.web.rings import CAPACITY, EPOCH, INTERVAL_NS, RATE, Node, fabric, full_node, make_node, port, state_of
 
 WINDOW = "/api/v1/window"
 FOLDS = {"max": max, "min": min, "mean": statistics.fmean}
@@ -62,17 +67,6 @@ def assert_aligned(bins: Bins, base: int, max_points: int | None) -> None:
     assert bins.points <= max_points if max_points else bins.width == base
 
 
-def test_a_plan_needs_no_request(node: Node) -> None:
-    reader, bins = RingReader(node.ring), Bins(EPOCH, 100, 1)
-    plan = WindowPlan(
-        ("mlx5_0:1",), (node.slots["mlx5_0:1"],), (None,), (1,), INTERVAL_NS, bins, "max", "bytes_per_second"
-    )
-    found = read_window(plan, reader, node.now_ns())
-    assert found.names() == [("mlx5_0:1", "receive")]
-    values = [None if np.isnan(value) else float(value) for value in found.values[0]]
-    assert_close(values, node.expected("mlx5_0:1", 1, EPOCH, 100, 1, max))
-
-
 def at_ms(tick: int) -> int:
     return tick * 10
 
@@ -91,7 +85,7 @@ def assert_close(values: list, expected: list) -> None:
     np.testing.assert_allclose([pair[0] for pair in good], [pair[1] for pair in good], rtol=1e-6)
 
 
-async def test_every_sample_and_every_hole_is_where_the_traffic_says(client: httpx.AsyncClient, node: Node) -> None:
+async def test_samples_and_missing_ones_match_the_traffic(client: httpx.AsyncClient, node: Node) -> None:
     # the mean of one sample is its rate; the maximum is less after a hole, if the sample is short
     found = await get(client, from_=at_ms(EPOCH), to=at_ms(EPOCH + 1000), statistic="mean")
     assert (found["start_ms"], found["points"], found["resolution_ms"]) == (at_ms(EPOCH), 1000, 10)
@@ -129,12 +123,6 @@ async def test_the_newest_span_ends_with_the_newest_complete_tick(client: httpx.
     assert found["coverage"] == "No values are missing."
 
 
-async def test_the_newest_span_holds_complete_bins_alone(client: httpx.AsyncClient, node: Node) -> None:
-    node.now_tick = EPOCH + 950
-    found = await get(client, last="1s", resolution="200ms")
-    assert (found["start_ms"], found["end_ms"]) == (at_ms(EPOCH + 840), at_ms(EPOCH + 940))
-
-
 async def test_five_seconds_are_the_default(client: httpx.AsyncClient) -> None:
     assert (await get(client))["points"] == 500
 
@@ -151,45 +139,10 @@ async def test_a_bin_that_is_not_complete_is_not_shown(client: httpx.AsyncClient
     assert (later["points"], later["coverage"]) == (0, "No bin of this span is complete yet.")
 
 
-async def test_what_is_older_than_the_ring_is_holes_with_a_statement(client: httpx.AsyncClient) -> None:
+async def test_samples_older_than_the_ring_are_missing(client: httpx.AsyncClient) -> None:
     found = await get(client, from_=at_ms(EPOCH - 100), to=at_ms(EPOCH), port="mlx5_0:1", direction="transmit")
     assert found["series"][0]["values"] == [None] * 100
     assert found["coverage"] == (f"100 of 100 values are missing. The history begins at {at_ms(EPOCH)} ms.")
-
-
-async def test_a_span_of_years_fits_into_the_points_asked_for(client: httpx.AsyncClient) -> None:
-    found = await get(client, from_="2000-01-01T00:00:00Z", max_points=50, statistic="mean")
-    assert found["points"] <= 50
-    assert found["holes"] == found["points"] * 4
-
-
-@pytest.mark.parametrize("points", [2, 3, 7, 50, 333, 999, 1000, 5000])
-async def test_no_more_points_come_than_asked_for(client: httpx.AsyncClient, points: int) -> None:
-    for span in ({"last": "9970ms"}, {"from_": at_ms(EPOCH + 3), "to": at_ms(EPOCH + 1000)}):
-        found = await get(client, max_points=points, **span)
-        assert 0 < found["points"] <= points
-        assert found["start_ms"] % found["resolution_ms"] == 0
-
-
-@pytest.mark.parametrize("begin", range(100, 160, 7))
-async def test_a_span_that_is_not_aligned_keeps_to_the_points_too(client: httpx.AsyncClient, begin: int) -> None:
-    for points in (2, 3, 5):
-        found = await get(client, from_=at_ms(EPOCH + begin), to=at_ms(EPOCH + begin + 100), max_points=points)
-        assert found["points"] <= points
-        assert found["start_ms"] <= at_ms(EPOCH + begin)
-        assert found["end_ms"] >= at_ms(EPOCH + begin + 100)
-
-
-async def test_points_widen_a_resolution_to_a_multiple_of_it(client: httpx.AsyncClient) -> None:
-    assert (await get(client, last="9s", max_points=50, resolution="70ms"))["resolution_ms"] == 210
-
-
-async def test_two_requests_that_begin_at_different_times_line_up(client: httpx.AsyncClient) -> None:
-    early = await get(client, from_=at_ms(EPOCH + 101), to=at_ms(EPOCH + 501), max_points=60)
-    late = await get(client, from_=at_ms(EPOCH + 130), to=at_ms(EPOCH + 530), max_points=60)
-    assert early["resolution_ms"] == late["resolution_ms"] == 70
-    shift = (late["start_ms"] - early["start_ms"]) // 70
-    assert early["series"][0]["values"][shift:] == late["series"][0]["values"][: early["points"] - shift]
 
 
 async def test_the_name_of_a_device_asks_for_all_its_ports(tmp_path: Path) -> None:
@@ -213,11 +166,6 @@ async def test_a_node_without_ports_answers_with_no_series(tmp_path: Path) -> No
     assert table.text == "time_ms\n"
 
 
-async def test_utilisation_is_a_share_of_the_data_rate(client: httpx.AsyncClient) -> None:
-    found = await get(client, last="100ms", unit="ratio", direction="receive")
-    assert_close(found["series"][1]["values"], [2e9 / RATE] * 10)
-
-
 async def test_utilisation_without_a_known_rate_is_a_hole(node: Node) -> None:
     node_fabric = fabric([])
     down = port("mlx5_0:1", rate=None)
@@ -225,19 +173,6 @@ async def test_utilisation_without_a_known_rate_is_a_hole(node: Node) -> None:
         found = await get(client, last="100ms", unit="ratio")
         assert found["holes"] == 20
         assert (await get(client, last="100ms"))["holes"] == 0
-
-
-async def test_a_clock_set_forward_leaves_a_hole(tmp_path: Path) -> None:
-    node = make_node(tmp_path)
-    node.run(EPOCH, 100)
-    node.ring.begin_segment(EPOCH + 100, -50)
-    node.run(EPOCH + 100, 100)
-    node.now_tick = EPOCH + 249
-    async with make_client(node.parts()) as client:
-        found = await get(client, from_=at_ms(EPOCH), to=at_ms(EPOCH + 250))
-    assert_close(found["series"][0]["values"], node.expected("mlx5_0:1", 0, EPOCH, 250, 1, max))
-    assert found["series"][0]["values"][100:150] == [None] * 50
-    assert found["series"][0]["values"][150] is not None
 
 
 @pytest.mark.parametrize(("width", "statistic"), [(1, "max"), (7, "max"), (7, "mean"), (7, "min")])
@@ -258,31 +193,7 @@ async def test_where_a_clock_was_set_back_the_newest_counts(tmp_path: Path, widt
         assert_close(one["values"], expected)
 
 
-async def test_a_ring_that_was_lapped_gives_its_newest_ticks(tmp_path: Path) -> None:
-    node = make_node(tmp_path, capacity=256)
-    node.run(EPOCH, 700)
-    node.now_tick = EPOCH + 699
-    async with make_client(node.parts()) as client:
-        found = await get(client, from_=at_ms(EPOCH), to=at_ms(EPOCH + 700), port="mlx5_0:1", direction="receive")
-    values = found["series"][0]["values"]
-    assert values[-240:] == pytest.approx([1e9] * 240)
-    assert values[:444] == [None] * 444
-    assert found["history"]["oldest_ms"] > at_ms(EPOCH + 440)
-
-
-async def test_a_counter_that_fell_is_a_hole(tmp_path: Path) -> None:
-    node = make_node(tmp_path, ["mlx5_0:1"])
-    node.run(EPOCH, 50)
-    node.counters["mlx5_0:1", 1] = 5
-    node.run(EPOCH + 50, 50)
-    node.now_tick = EPOCH + 99
-    async with make_client(node.parts()) as client:
-        found = await get(client, from_=at_ms(EPOCH + 1), direction="receive")
-    values = found["series"][0]["values"]
-    assert [index for index, value in enumerate(values) if value is None] == [49]
-
-
-async def test_a_port_sampled_every_fifth_tick_stands_at_all_ticks_it_covers(tmp_path: Path) -> None:
+async def test_a_sample_of_a_slow_port_covers_its_ticks(tmp_path: Path) -> None:
     node = make_node(tmp_path, ["mlx5_0:1"])
     node.run(EPOCH, 100, missed=[EPOCH + tick for tick in range(100) if tick % 5])
     node.ring.words[at.slot_at(0) + at.S_STRIDE] = 5
@@ -299,24 +210,6 @@ async def test_a_port_sampled_every_fifth_tick_stands_at_all_ticks_it_covers(tmp
     assert ports["ports"][0]["source"]["resolution_seconds"] == 0.05
 
 
-async def test_a_port_whose_stride_changed_stands_where_it_was_sampled_before_and_after(tmp_path: Path) -> None:
-    """Every fifth tick from 40 to 60, every tick else; a change is a hole of a stride at most."""
-    node = make_node(tmp_path, ["mlx5_0:1"])
-    node.run(EPOCH, 100, missed=[EPOCH + tick for tick in range(40, 60) if tick % 5])
-    first = at.records_at(0, node.ring.capacity) + at.R_TICK
-    for tick in range(EPOCH, EPOCH + 100):
-        index = first + tick % node.ring.capacity * at.RECORD_WORDS
-        if node.ring.words[index] == tick:
-            stride = 5 if EPOCH + 40 <= tick < EPOCH + 60 else 1
-            node.ring.words[index] = tick | stride << at.STRIDE_SHIFT
-    node.now_tick = EPOCH + 99
-    async with make_client(node.parts()) as client:
-        found = await get(client, from_=at_ms(EPOCH), direction="receive")
-    values = found["series"][0]["values"]
-    assert [index for index, value in enumerate(values) if value is None] == [0, 40, 56, 57, 58, 59, 60]
-    assert_close([value for value in values if value is not None], [1e9] * 93)
-
-
 async def test_an_empty_ring_is_all_holes(tmp_path: Path) -> None:
     node = make_node(tmp_path)
     node.ring.words[at.H_SEGMENTS] = 0
@@ -331,7 +224,7 @@ async def table_of(client: httpx.AsyncClient, **query: object) -> tuple[dict, ht
     return document.json(), await client.get(WINDOW, params={**span, **query})
 
 
-async def test_csv_holds_what_json_holds(client: httpx.AsyncClient) -> None:
+async def test_csv_has_the_values_of_json(client: httpx.AsyncClient) -> None:
     document, answer = await table_of(client, format="csv")
     head, *rows = csv.reader(io.StringIO(answer.text))
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
@@ -341,28 +234,7 @@ async def test_csv_holds_what_json_holds(client: httpx.AsyncClient) -> None:
         assert [float(row[column]) if row[column] else None for row in rows] == one["values"]
 
 
-@pytest.mark.parametrize(
-    ("query", "word", "column"),
-    [
-        ({}, "bytes_per_second", "mlx5_0:1 transmit bytes_per_second"),
-        ({"unit": "bytes_per_second"}, "bytes_per_second", "mlx5_0:1 transmit bytes_per_second"),
-        ({"unit": "ratio"}, "ratio", "mlx5_0:1 transmit ratio"),
-    ],
-)
-async def test_every_format_names_the_unit(
-    client: httpx.AsyncClient, query: dict[str, str], word: str, column: str
-) -> None:
-    span = {"from": at_ms(EPOCH + 300), "to": at_ms(EPOCH + 310), **query}
-    answers = {
-        form: await client.get(WINDOW, params={**span, "format": form}) for form in ("json", "npy", "grafana", "csv")
-    }
-    assert answers["json"].json()["unit"] == word
-    assert json.loads(answers["npy"].headers["x-ibpulse-window"])["unit"] == word
-    assert answers["grafana"].json()["schema"]["meta"]["custom"]["unit"] == word
-    assert answers["csv"].text.splitlines()[0].split(",")[1] == column
-
-
-async def test_npy_holds_what_json_holds(client: httpx.AsyncClient) -> None:
+async def test_npy_has_the_values_of_json(client: httpx.AsyncClient) -> None:
     document, answer = await table_of(client, format="npy")
     values = np.load(io.BytesIO(answer.content))
     about = json.loads(answer.headers["x-ibpulse-window"])
@@ -374,23 +246,12 @@ async def test_npy_holds_what_json_holds(client: httpx.AsyncClient) -> None:
         np.testing.assert_array_equal(row, np.array(expected, dtype=np.float32))
 
 
-async def test_grafana_gets_a_data_frame_of_heatmap_rows(client: httpx.AsyncClient) -> None:
-    document, answer = await table_of(client, format="grafana")
-    frame = answer.json()
-    assert frame["schema"]["meta"]["type"] == "heatmap-rows"
-    assert frame["schema"]["fields"][0] == {"name": "time", "type": "time"}
-    assert frame["schema"]["fields"][1] == {"name": "mlx5_0:1 transmit", "type": "number", "config": {"unit": "Bps"}}
-    times, *columns = frame["data"]["values"]
-    assert times == [at_ms(EPOCH + tick) for tick in range(300, 310)]
-    assert columns == [one["values"] for one in document["series"]]
-
-
 async def test_grafana_shows_utilisation_in_percent(client: httpx.AsyncClient) -> None:
     _, answer = await table_of(client, format="grafana", unit="ratio")
     assert answer.json()["schema"]["fields"][1]["config"] == {"unit": "percentunit"}
 
 
-async def test_a_name_of_a_port_is_no_formula_in_csv(tmp_path: Path) -> None:
+async def test_names_are_not_formulas_in_csv(tmp_path: Path) -> None:
     node = make_node(tmp_path, ("=cmd|' /C calc'!A0:1", "mlx5_0:1"))
     node.run(EPOCH, 100)
     node.now_tick = EPOCH + 99
@@ -405,7 +266,7 @@ async def test_a_name_of_a_port_is_no_formula_in_csv(tmp_path: Path) -> None:
     node.ring.close()
 
 
-def test_what_is_read_counts_as_much_as_what_is_returned(node: Node) -> None:
+def test_values_read_count_like_values_returned(node: Node) -> None:
     def plan_of(**query: str) -> WindowPlan:
         return plan_window(WindowQuery.model_validate(query), node.parts())
 
@@ -413,3 +274,144 @@ def test_what_is_read_counts_as_much_as_what_is_returned(node: Node) -> None:
     assert is_wide(plan_of(last="1d", max_points="10"), parts)
     assert not is_wide(plan_of(last="1d", max_points="10"), node.parts())
     assert not is_wide(plan_of(last="60s"), node.parts())
+
+
+UP = PortState("ACTIVE", "LinkUp", True, RATE, True)
+DOWN = replace(UP, state="DOWN", physical="Polling", active=False)
+NAME = "mlx5_0:1"
+
+
+def log_with(*changes: tuple[int, PortState | None, PortState | None]) -> EventLog:
+    """A log in which the port changes its state at these ticks."""
+    log = EventLog()
+    for name in ("mlx5_0:1", "mlx5_1:1"):
+        log.history.begin(name, UP)
+    for tick, before, after in changes:
+        log.add(Event(tick * 10_000_000, "link-down", NAME, "", before=before, after=after, tick=tick))
+    return log
+
+
+async def window_of(node: Node, log: EventLog, now: PortState | None = UP, **query: Any) -> dict[str, Any]:
+    """The window of 400 ticks before the newest, as after the changes of the log."""
+
+    def known() -> tuple[KnownPort, ...]:
+        ports = fabric(node.slots).ports
+        first = replace(ports[0], active=bool(now and now.active), rate_bytes_per_second=None)
+        return (KnownPort(first, now), *(KnownPort(port, state_of(port)) for port in ports[1:]))
+
+    begin, end = (EPOCH + 100) * 10, (EPOCH + 500) * 10
+    async with make_client(node.parts(events=log, known_ports=known)) as client:
+        answer = await client.get("/api/v1/window", params={"from": begin, "to": end, **query})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def values_of(window: dict[str, Any], name: str = NAME) -> np.ndarray:
+    """The values of the first direction of a port, NaN where data is missing."""
+    found = next(each["values"] for each in window["series"] if each["port"] == name)
+    return np.array(found, dtype=np.float64)
+
+
+async def test_utilisation_uses_the_line_rate_in_force_at_each_sample(node: Node) -> None:
+    slower = replace(UP, rate_bytes_per_second=RATE / 4)
+    log = log_with((EPOCH + 250, UP, slower))
+    rates, ratios = [values_of(await window_of(node, log, slower, unit=unit)) for unit in ("bytes_per_second", "ratio")]
+    # the first value is that of tick 100
+    line = np.where(np.arange(100, 500) < 250, RATE, RATE / 4)
+    assert ratios == pytest.approx(rates / line, rel=1e-6, nan_ok=True)
+
+
+async def test_a_bin_with_two_line_rates_has_the_highest_utilisation_not_the_highest_rate(node: Node) -> None:
+    slower = replace(UP, rate_bytes_per_second=RATE / 4)
+    log = log_with((EPOCH + 250, UP, slower))
+    single = values_of(await window_of(node, log, slower, unit="ratio", direction="receive"))
+    bins = values_of(await window_of(node, log, slower, unit="ratio", direction="receive", resolution="1s"))
+    assert bins == pytest.approx(np.nanmax(single.reshape(4, 100), axis=1))
+    assert bins[1] == pytest.approx(4 * bins[0], rel=0.2)
+
+
+def late_node(tmp_path: Path) -> tuple[Node, EventLog]:
+    """The first port has a line rate of 30 GB/s, and its counter of sent bytes was 4 ms late at tick 105."""
+    node, log = full_node(tmp_path), EventLog()
+    log.history.begin("mlx5_0:1", PortState("ACTIVE", "LinkUp", True, 30e9, True))
+    where = at.records_at(0, node.ring.capacity) + (EPOCH + 105) % node.ring.capacity * at.RECORD_WORDS
+    node.ring.words[where + at.R_TRANSMIT] -= 25 * 4_000_000 // 4
+    return node, log
+
+
+async def test_a_late_counter_is_merged_and_marked(tmp_path: Path) -> None:
+    node, log = late_node(tmp_path)
+    async with make_client(node.parts(events=log)) as client:
+        span = {"from_": at_ms(EPOCH + 100), "to": at_ms(EPOCH + 120)}
+        highest, mean = [await get(client, statistic=name, **span) for name in ("max", "mean")]
+        wide = await get(client, from_=at_ms(EPOCH + 100), to=at_ms(EPOCH + 120), resolution="40ms")
+        other = await get(client, from_=at_ms(EPOCH + 100), to=at_ms(EPOCH + 120), direction="receive")
+    assert_close(highest["series"][0]["values"], [25e9] * 20)
+    assert highest["series"] == mean["series"]
+    assert highest["implausible"] == {"merged": 1, "unexplained": 0, "places": [[0, 5, 2]]}
+    assert wide["implausible"]["places"] == [[0, 1, 1]]
+    assert other["implausible"] == {"merged": 0, "unexplained": 0, "places": []}
+
+
+async def test_the_stream_marks_merged_samples(tmp_path: Path) -> None:
+    node, log = late_node(tmp_path)
+    feed = Feed(node.parts(events=log))
+
+    def told(first: int, end: int) -> list[list[int]] | None:
+        (message,) = feed.batches(EPOCH + first, EPOCH + end)
+        places: list[list[int]] | None = json.loads(message.partition(b"data: ")[2]).get("merged")
+        return places
+
+    assert told(100, 120) == [[0, 5, 2]]
+    assert (told(100, 106), told(106, 120)) == ([[0, 5, 1]], [[0, 0, 1]])
+    assert told(110, 120) is None
+
+
+async def test_unexplained_samples_are_shown_and_counted(tmp_path: Path) -> None:
+    node, log = full_node(tmp_path), EventLog()
+    log.history.begin("mlx5_0:1", PortState("ACTIVE", "LinkUp", True, 10e9, True))
+    async with make_client(node.parts(events=log)) as client:
+        found = await get(client, from_=at_ms(EPOCH + 104), to=at_ms(EPOCH + 120))
+        other = await get(client, from_=at_ms(EPOCH + 104), to=at_ms(EPOCH + 120), direction="receive")
+    assert_close(found["series"][0]["values"], [25e9] * 16)
+    assert found["implausible"] == {"merged": 0, "unexplained": 16, "places": []}
+    assert other["implausible"]["unexplained"] == 0
+
+
+def query(asked: dict, kind: str) -> dict:
+    return {**{name.rstrip("_"): value for name, value in asked.items()}, "format": kind}
+
+
+async def test_the_uncertainty_of_a_rate_follows_from_the_times_of_its_reads(tmp_path: Path) -> None:
+    node = full_node(tmp_path)
+    where = at.records_at(0, node.ring.capacity) + (EPOCH + 105) % node.ring.capacity * at.RECORD_WORDS
+    # the transmit read takes 0.6 ms, the same midpoint
+    for word, change in ((at.R_BEFORE, -299_600), (at.R_BETWEEN, 299_600), (at.R_AFTER, 300_000)):
+        node.ring.words[where + word] += change
+    asked = {"from_": at_ms(EPOCH + 103), "to": at_ms(EPOCH + 108), "port": "mlx5_0:1", "uncertainty": "true"}
+    async with make_client(node.parts()) as client:
+        found, plain = await get(client, **asked), await get(client, **{**asked, "uncertainty": "false"})
+        mean, wide = await get(client, **asked, statistic="mean"), await get(client, **asked, resolution="100ms")
+        text, npy = [await client.get("/api/v1/window", params=query(asked, kind)) for kind in ("csv", "npy")]
+        frame = await get(client, **asked, format="grafana")
+    doubts = found["series"][0]["uncertainty"]
+    assert doubts == pytest.approx([0.001, 0.001, 0.031, 0.031, 0.001], abs=0.0021)
+    assert all(doubt * 1000 == pytest.approx(round(doubt * 1000)) for doubt in doubts)
+    rates = mean["series"][0]["values"]
+    assert_close(rates, [25e9] * 5)
+    # the highest is what is certain, where that is less than 99 %
+    assert_close(
+        found["series"][0]["values"], [r / (1 + d) if d > 0.0101 else r for r, d in zip(rates, doubts, strict=True)]
+    )
+    assert "uncertainty" not in plain["series"][0]
+    assert wide["series"][0]["uncertainty"][0] == pytest.approx(max(doubts))
+    lines = text.text.splitlines()
+    names = ["mlx5_0:1 transmit", "mlx5_0:1 receive"]
+    assert lines[0].split(",")[3:] == [f"{name} uncertainty" for name in names]
+    assert float(lines[3].split(",")[3]) == pytest.approx(doubts[2])
+    about = json.loads(npy.headers["X-Ibpulse-Window"])
+    assert about["series"] == [*names, *(f"{name} uncertainty" for name in names)]
+    table = np.load(io.BytesIO(npy.content))
+    assert table.shape == (4, 5)
+    assert table[2].tolist() == pytest.approx(doubts)
+    assert [field["name"] for field in frame["schema"]["fields"]][3:] == [f"{name} uncertainty" for name in names]

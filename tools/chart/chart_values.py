@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from ibpulse.agent.config.declaration import Setting
-from ibpulse.agent.config.settings import GROUPS, ROWS
+from ibpulse.agent.config.settings import GROUPS, ROWS, Setting
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import DECIMAL_UNITS, DURATION_UNITS, SIZE_UNITS
 

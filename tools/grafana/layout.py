@@ -9,7 +9,6 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models import dashboard as model
 
 from tools.grafana.links import Page, board_links, page_links
-from tools.grafana.linting import Breach
 from tools.grafana.variables import Variable
 
 FLEET, NODE, JOB, COMPARE, BURSTS, EXPORTER = (
@@ -39,7 +38,6 @@ class Board:
     sections: Sequence[Section]
     start: str = "now-1h"
     refresh: str = "30s"
-    exceptions: Sequence[Breach] = ()
     marks: Sequence[build.AnnotationQuery] = ()
     pages: Sequence[Page] = ()
 

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ibpulse.agent.config.declaration import Setting
-from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS, Setting
 from ibpulse.commands import DESCRIPTION, EVERY_SETTING, VERBS, Verb
 from ibpulse.commands.parser import build_parser, own_actions, setting_rows
 from ibpulse.workbench.simulate.faults import FAULTS

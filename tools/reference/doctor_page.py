@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterable
 
 from ibpulse.agent.doctor import CHECKS, Level
-from ibpulse.agent.doctor.machine_checks import TRAPS, Trap
-from ibpulse.agent.doctor.ring_facts import HISTORY_SECONDS, WHOLE_SECONDS
+from ibpulse.agent.doctor.machine import TRAPS, Trap
+from ibpulse.agent.doctor.samples import HISTORY_SECONDS, WHOLE_SECONDS
 
 WIDTH = 120
 

@@ -18,21 +18,21 @@ import uvloop
 from ibpulse import __version__
 from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.recorder import WriteCapture
-from ibpulse.agent.node.current_snapshot import CurrentSnapshot
+from ibpulse.agent.node.node import CurrentSnapshot
 from ibpulse.agent.node.wiring import make_node
 from ibpulse.agent.sampler.lane import Process, StartProcess, start_sampler
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.base import memory, owned_files
+from ibpulse.base import limits, owned_files
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads, yield_to_others
 from ibpulse.base.errors import RingError
-from ibpulse.base.open_files import require_open_files
-from ibpulse.base.own_command import own_command
+from ibpulse.base.installation import own_command
+from ibpulse.base.limits import require_open_files
+from ibpulse.core.http.access import HostCheck
 from ibpulse.core.http.admission import MAX_CONNECTIONS, SPARE_CONNECTIONS
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.host_names import HostCheck
-from ibpulse.core.http.server import plain, serve
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.web import WebCounts
 from ibpulse.core.ring.file import RingFile
 
@@ -59,7 +59,7 @@ def run_daemon(settings: Settings) -> int:
         IbpulseError: the daemon cannot start.
     """
     require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
-    memory.keep_freed()
+    limits.keep_freed()
     with (
         closing(HeldDirectory(Path(settings.ring.dir))) as directory,
         closing(LastResort()) as last_resort,
@@ -261,8 +261,7 @@ class Daemon:
 
     async def _serve(self) -> None:
         address = self._settings.web.listen_address
-        tls = self._web_config.tls if self._web_config else plain
-        server = await serve(create_app(self.parts), address.host, address.port, tls=tls)
+        server = await serve(create_app(self.parts), address.host, address.port, web_config=self._web_config)
         self._announce(server.host, server.port)
         # what was built so far is never garbage: keep the collector from walking it
         gc.collect()
@@ -283,7 +282,7 @@ class Daemon:
             __version__,
             len(slots),
             " to ".join(every),
-            "https" if self._web_config and self._web_config.tls() else "http",
+            "https" if self._web_config and self._web_config.rules.tls else "http",
             shown,
             port,
         )

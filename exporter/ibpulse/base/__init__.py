@@ -1,1 +1,1 @@
-"""What every part builds on: typed values, YAML with line numbers, bounded reads, documents, the program's own name."""
+"""The foundation of every part: typed values, YAML with line numbers, bounded reads, documents, limits."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ibpulse import __version__
 from ibpulse.base.errors import RecordingError
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.base.text import escape_controls
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ GATEWAY_PARTS: Mapping[str, str] = {
     "nodes": "polls of the nodes",
     "web": PARTS["web"],
 }
-"""Those of the gateway."""
+"""The parts of the gateway."""
 # what is logged is logged again after it was absent for this long
 FORGET_SECONDS = 3600.0
 # a notice stays for this long after the block succeeded again
@@ -39,7 +39,7 @@ MAX_PAUSE_SECONDS = 660.0
 
 
 class Occurrences:
-    """Says of a thing that occurs repeatedly whether to log it: the first time, and again after a long absence."""
+    """Decides whether to log a repeated occurrence: the first time, and again after a long absence."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -96,7 +96,7 @@ class InternalErrors:
         return dict(self._counts)
 
     def summary(self) -> str:
-        """How many exceptions each part had, as a sentence; empty if there were none."""
+        """The number of exceptions of each part, as a sentence; empty if there were none."""
         failed = ", ".join(f"{part} {count}" for part, count in self._counts.items() if count)
         return failed and f"there were internal errors: {failed}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import IbpulseError
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.commands import VERBS
 from ibpulse.commands.options import recording_or_address
 from ibpulse.commands.parser import build_parser, own_actions

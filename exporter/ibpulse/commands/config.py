@@ -13,7 +13,7 @@ from ibpulse.agent.config.settings import row
 from ibpulse.agent.sysfs.overrides import read_overrides
 from ibpulse.base.text import escape_controls
 from ibpulse.commands.logs import set_up_log
-from ibpulse.core.http.auth.rules import read_rules
+from ibpulse.core.http.reload import read_rules
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

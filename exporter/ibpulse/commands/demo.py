@@ -10,7 +10,7 @@ from pathlib import Path
 from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import DEFAULT
 from ibpulse.agent.daemon import run_daemon
-from ibpulse.base.own_command import own_command
+from ibpulse.base.installation import own_command
 from ibpulse.commands import simulate
 from ibpulse.commands.logs import set_up_log
 from ibpulse.workbench.demo_nodes import (

@@ -20,7 +20,7 @@ from ibpulse.base.document import json_text
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import format_duration
 from ibpulse.workbench.nccl.formats import read_benchmark
-from ibpulse.workbench.nccl.node_benchmarks import judge_benchmarks
+from ibpulse.workbench.nccl.grades import judge_benchmarks
 
 CLEAR = "\033[H\033[2J"
 

@@ -16,20 +16,20 @@ from ibpulse.base.text import escape_controls
 from ibpulse.base.units import format_duration, parse_duration
 from ibpulse.commands.logs import set_up_log
 from ibpulse.commands.options.fleet import LAST
-from ibpulse.gateway.nodes.discovery import Discovery, make_discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
+from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, make_discovery
 from ibpulse.workbench.fleet.collection import (
     NOTE,
     CollectionResult,
     UnfinishedSpan,
     choose_span,
+    collect_files,
     continue_span,
     open_scheduler,
     open_workers,
+    read_labels,
     settled_span,
 )
 from ibpulse.workbench.fleet.dataset import DatasetStore
-from ibpulse.workbench.fleet.from_files import collect_files, read_labels
 from ibpulse.workbench.fleet.from_nodes import GATEWAY_PARALLEL, PARALLEL, GatewaySource, NodeCollection, collect_nodes
 
 
@@ -140,6 +140,6 @@ def _discovery(arguments: argparse.Namespace, settings: Settings) -> Discovery:
         return make_discovery(settings.nodes.sources, settings.nodes.config_file)
     config = NodeConfigFile(settings.nodes.config_file)
     try:
-        return Discovery([(GatewaySource(arguments.url, config), config)])
+        return Discovery([GatewaySource(arguments.url, config)], config)
     except ValueError as error:
         raise ConfigError([f"flag --url: {error}"]) from error

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping
 
 from ibpulse.agent.config import Settings
-from ibpulse.agent.config.declaration import ADDRESS
 from ibpulse.agent.config.loading import DEFAULT
+from ibpulse.agent.config.settings import ADDRESS
 from ibpulse.base.errors import ConfigError
 from ibpulse.commands.logs import set_up_log
 from ibpulse.gateway.parts import GatewayCaptures

@@ -13,8 +13,7 @@ from ibpulse.base.document import Section, render_page, render_text
 from ibpulse.base.errors import ConfigError, PictureError
 from ibpulse.base.values import GivenText
 from ibpulse.workbench import pictures
-from ibpulse.workbench.models.inputs import JobFile, JobInputs, read_inputs, read_job_file
-from ibpulse.workbench.models.keys import KEYS
+from ibpulse.workbench.models.inputs import KEYS, JobFile, JobInputs, read_inputs, read_job_file
 from ibpulse.workbench.models.prediction import LoadSensitivity, Prediction, load_sensitivity, predict
 from ibpulse.workbench.models.report import assumption_sections, prediction_sections, render_json
 from ibpulse.workbench.pictures.options import PictureOptions

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError
 from ibpulse.commands.sources import load_against
-from ibpulse.core.recordings import Recording
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.grades import KnownHardware
-from ibpulse.workbench.nccl.report import compare_with_wire, describe_benchmark, render_json, render_text
+from ibpulse.workbench.nccl.report import describe_benchmark, render_json, render_text
 from ibpulse.workbench.reports.span import ReportOptions
 
 
@@ -27,14 +25,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     found = load_against(arguments, ReportOptions())
     recording = found and found[1]
     if recording is not None:
-        hardware = _with_rails(hardware, recording)
-    reports = []
-    for path in arguments.files:
-        for results in read_benchmark(path, arguments.unit or "", arguments.collective or ""):
-            report = describe_benchmark(results, hardware)
-            if recording is not None:
-                report = compare_with_wire(report, recording, settings.analysis.active_threshold, arguments.mtu)
-            reports.append(report)
+        hardware = hardware.with_rails(recording.meta.ports)
+    reports = [
+        describe_benchmark(run, hardware, recording, settings.analysis.active_threshold, arguments.mtu)
+        for path in arguments.files
+        for run in read_benchmark(path, arguments.unit or "", arguments.collective or "")
+    ]
     print(render_json(reports) if arguments.format == "json" else "\n".join(map(render_text, reports)), end="")
     return 0
 
@@ -48,16 +44,5 @@ def _hardware(arguments: argparse.Namespace) -> KnownHardware:
         arguments.rails,
         arguments.rate,
         arguments.gpu_rate,
-        algorithm=arguments.algorithm or "",
-    )
-
-
-def _with_rails(hardware: KnownHardware, recording: Recording) -> KnownHardware:
-    """The hardware with rails and rate of a recording where they were not given; rates that differ stay unknown."""
-    rails = [port for port in recording.meta.ports if port.rail]
-    rates = {port.rate_bytes_per_second for port in rails}
-    return replace(
-        hardware,
-        rails=hardware.rails or len(rails) or None,
-        rail_rate=hardware.rail_rate or (rates.pop() if len(rates) == 1 else None),
+        arguments.algorithm,
     )

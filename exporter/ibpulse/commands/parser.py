@@ -10,8 +10,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NoReturn
 
-from ibpulse.agent.config.declaration import Setting
-from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS
+from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS, Setting
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import Kind, advice, unknown_word
 from ibpulse.commands import VERBS, Verb, verbs_of

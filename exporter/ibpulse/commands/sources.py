@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import parse_duration
 from ibpulse.commands.options import LAST
-from ibpulse.core.client.address import wait_for_daemon
+from ibpulse.core.client import wait_for_daemon
 from ibpulse.core.recordings import Recording
 from ibpulse.workbench import recorder
 from ibpulse.workbench.reports.span import Outside, ReportOptions, load_part

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 
 from ibpulse.agent import node
 from ibpulse.agent.config import Settings
-from ibpulse.agent.config.declaration import ListenAddress
+from ibpulse.agent.config.settings import ListenAddress
 from ibpulse.base.errors import ConfigError, DaemonError
 from ibpulse.base.units import SECOND_NS
 from ibpulse.commands.options import read_url
-from ibpulse.core.client.address import DaemonAddress
+from ibpulse.core.client import DaemonAddress
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.workbench import top as terminal
 from ibpulse.workbench.top.driver import Terminal, check_terminal

@@ -7,11 +7,10 @@ import argparse
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, TraceError
 from ibpulse.workbench import pictures
-from ibpulse.workbench.overlap.exposed import measure_overlap, split_exposed
+from ibpulse.workbench.overlap.exposed import WireActivity, measure_overlap, read_wire, split_exposed
 from ibpulse.workbench.overlap.kernels import CommunicationNames
 from ibpulse.workbench.overlap.report import TraceOverlap, render_json, render_text
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
-from ibpulse.workbench.overlap.wire import WireActivity, read_wire
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

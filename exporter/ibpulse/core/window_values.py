@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.arrays import Singles
 from ibpulse.core.events import PortHistory
-from ibpulse.core.jobs.job_history import ChosenJob
+from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import TickRun, read_series, runs_of_wall_time, ticks_to_complete
@@ -87,7 +87,7 @@ def _width(base: int, interval_ns: int, span_ns: int, max_bins: int | None) -> i
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """What to read: ports with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins.
+    """The ports to read with their slots and line rates (bytes/s), directions (0 transmit, 1 receive), and bins.
 
     `rates` are those of now; `history` has those of the past. With `uncertainty`, each rate gets its uncertainty. Of a
     `job`, the samples of a port at other times than the job had it are missing; `partly` are the ports that it had for
@@ -109,7 +109,7 @@ class WindowPlan:
 
     @property
     def detail(self) -> Detail:
-        """What is needed of the rates."""
+        """The details of rates that the window shows."""
         if self.uncertainty:
             return "uncertainty"
         return "peaks" if self.statistic == "max" else "rates"

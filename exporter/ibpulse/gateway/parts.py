@@ -1,4 +1,4 @@
-"""What the routes of the gateway get, and its limits."""
+"""The gateway, as its routes see it."""
 
 from __future__ import annotations
 
@@ -6,30 +6,22 @@ import time
 from dataclasses import dataclass, field
 
 from ibpulse.base.clocks import Clock
-from ibpulse.core.alerts import COOLDOWN_NS
 from ibpulse.core.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS
-from ibpulse.core.http.admission import Viewers
 from ibpulse.core.http.application import RequestLimits, ServerParts
-from ibpulse.core.http.stream import Viewer
+from ibpulse.core.http.stream import Viewers
 from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_table import NodeTable
-from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.nodes.requests import Nodes
+from ibpulse.gateway.nodes.table import NodeTable
 
-
-@dataclass(frozen=True, slots=True)
-class GatewayLimits(RequestLimits):
-    """The limits of a gateway; its streams are those of nodes and of jobs."""
-
-    max_viewers: int = 64
+LIMITS = RequestLimits(max_viewers=64)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayCaptures:
-    """Captures through the gateway: their default span, and the least time between two of the same alert."""
+    """The default span of captures through the gateway."""
 
     before_ns: int = CAPTURE_BEFORE_NS
     after_ns: int = CAPTURE_AFTER_NS
-    cooldown_ns: int = COOLDOWN_NS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,11 +34,11 @@ class GatewayParts(ServerParts):
     discovery: Discovery
     nodes: Nodes
     table: NodeTable
-    limits: GatewayLimits = field(default_factory=GatewayLimits)
+    limits: RequestLimits = LIMITS
     captures: GatewayCaptures = field(default_factory=GatewayCaptures)
     allow_unauthenticated: bool = False
     clock: Clock = time
-    viewers: Viewers[Viewer] = field(init=False)
+    viewers: Viewers = field(init=False)
 
     def __post_init__(self) -> None:
         """All routes share the places of the viewers."""

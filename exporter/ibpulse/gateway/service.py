@@ -13,26 +13,46 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from fastapi import FastAPI
 
 from ibpulse import __version__
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
-from ibpulse.base.open_files import allow_open_files
-from ibpulse.core.http.auth.reload import WebConfigReloader
-from ibpulse.core.http.host_names import HostCheck
-from ibpulse.core.http.server import plain, serve
+from ibpulse.base.limits import allow_open_files
+from ibpulse.core.http.access import HostCheck
+from ibpulse.core.http.application import REFUSALS, make_app
+from ibpulse.core.http.reload import WebConfigReloader
+from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.web import WebCounts
-from ibpulse.gateway.app import create_gateway
+from ibpulse.gateway.alerts import alert_router
+from ibpulse.gateway.job_api import job_router
+from ibpulse.gateway.metrics import gateway_metrics_router
+from ibpulse.gateway.node_proxy import node_router, node_stream_router
 from ibpulse.gateway.nodes.discovery import make_discovery
-from ibpulse.gateway.nodes.node_table import NodeTable
-from ibpulse.gateway.nodes.nodes import Nodes
+from ibpulse.gateway.nodes.requests import Nodes
+from ibpulse.gateway.nodes.table import NodeTable
+from ibpulse.gateway.pages import node_list_router, page_router, probe_router
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
 
-log = logging.getLogger(__name__)
+DESCRIPTION = "Traffic of many nodes at one address. Answers about a node are those of its daemon."
 # 320 connections of clients, and 8 of each of some hundred nodes
 OPEN_FILES = 8192
 # names whose lookups may hang before others have to wait
 MAX_LOOKUPS = 64
+
+
+def create_gateway(parts: GatewayParts) -> FastAPI:
+    """The application with all routes."""
+    app = make_app("ibpulse gateway", DESCRIPTION, parts, parts.clock.monotonic_ns)
+    data = (node_list_router, job_router, alert_router, node_router, node_stream_router, gateway_metrics_router)
+    for router in data:
+        app.include_router(router(parts), responses=REFUSALS)
+    app.include_router(probe_router(parts))
+    app.include_router(page_router(parts, app.openapi))
+    return app
+
+
+log = logging.getLogger(__name__)
 
 
 class LookupLoop(uvloop.Loop):
@@ -55,7 +75,7 @@ class LookupLoop(uvloop.Loop):
             call = partial(socket.getaddrinfo, host, port, **hints)
             lookup = self._lookups[key] = asyncio.ensure_future(self.run_in_executor(self._lookup_threads, call))
             lookup.add_done_callback(partial(self._forget, key))
-        # whoever leaves leaves it to the others
+        # others may wait for the same lookup
         return await asyncio.shield(lookup)
 
     def close(self) -> None:
@@ -67,13 +87,13 @@ class LookupLoop(uvloop.Loop):
     def _forget(self, key: Hashable, lookup: asyncio.Future[Any]) -> None:
         del self._lookups[key]
         if not lookup.cancelled():
-            # all who asked may have left; one that nobody takes would be logged
+            # if all callers have left, asyncio would log an exception that was never retrieved
             lookup.exception()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """What a gateway is made from: its address, the sources of its nodes, and its files of configuration."""
+    """Options of a gateway: its address, the sources of its nodes, and its configuration files."""
 
     host: str
     port: int
@@ -148,11 +168,12 @@ class Gateway:
         return 0
 
     async def _serve(self) -> None:
-        tls = self._web_config.tls if self._web_config else plain
-        server = await serve(create_gateway(self._parts), self._options.host, self._options.port, tls=tls)
+        server = await serve(
+            create_gateway(self._parts), self._options.host, self._options.port, web_config=self._web_config
+        )
         host = "localhost" if server.host in ("::", "0.0.0.0") else server.host
         shown = f"[{host}]" if ":" in host else host
-        scheme = "https" if tls() else "http"
+        scheme = "https" if self._web_config and self._web_config.rules.tls else "http"
         log.info("ibpulse %s gateway, serving %s://%s:%d/", __version__, scheme, shown, server.port)
         try:
             await server.wait()

@@ -21,7 +21,7 @@ from ibpulse.agent.config.loading import DEFAULT
 from ibpulse.agent.sampler.kernel import die_with_parent
 from ibpulse.base.errors import DaemonError, FabricError
 from ibpulse.base.text import split_lines
-from ibpulse.core.http.auth.rules import read_rules
+from ibpulse.core.http.reload import read_rules
 from ibpulse.core.http.server import bind
 from ibpulse.workbench.simulate.fleet import SimulatedNode
 from ibpulse.workbench.simulate.jobs import JOBS_FOLDER
@@ -96,9 +96,6 @@ def simulated(
     """Run `ibpulse simulate`; the tree is complete when the block begins, unless `stop` is set.
 
     `last_tree` is the one that is written last; each has so many `ports`.
-
-    Raises:
-        FabricError: the simulation failed to start; it reports the reason on standard error.
     """
     # its own process group, so that Ctrl-C stops the daemon first and the fabric after it
     process = subprocess.Popen(
@@ -129,9 +126,6 @@ def demo_nodes(
     """Run a daemon on each node; `trees` has their trees by name, `scratch` is for everything else.
 
     They are listed in `nodes.json` of that directory, for Prometheus's file_sd. All of them end with the block.
-
-    Raises:
-        ConfigError: a port of theirs cannot be bound.
     """
     address = settings.web.listen_address
     ports = find_ports(address.host, address.port, len(nodes))
@@ -204,11 +198,7 @@ def end_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def find_ports(host: str, first: int, count: int) -> list[int]:
-    """TCP ports from `first` on, or any if that is 0, that are free at this moment.
-
-    Raises:
-        ConfigError: one of them cannot be bound.
-    """
+    """TCP ports from `first` on, or any if that is 0, that are free at this moment."""
     with ExitStack() as opened:
         sockets = [opened.enter_context(bind(host, first + number if first else 0)) for number in range(count)]
         return [each.getsockname()[1] for each in sockets]
@@ -236,11 +226,7 @@ def write_targets(path: Path, running: Sequence[DemoNode]) -> None:
 
 
 def wait_until_serving(running: Sequence[DemoNode], stop: Event) -> None:
-    """Wait until all daemons listen, and log where; returns early when `stop` is set.
-
-    Raises:
-        DaemonError: one failed to start.
-    """
+    """Wait until all daemons listen, and log where; returns early when `stop` is set."""
     for each in running:
         # they start at the same time, so each further one has less to do
         deadline = time.monotonic() + START_SECONDS

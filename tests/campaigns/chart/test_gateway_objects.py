@@ -10,8 +10,7 @@ import yaml
 
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import parse
-from ibpulse.gateway.nodes.node_config import read_node_config
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.discovery import parse_source, read_node_config
 from tests.campaigns.chart.podsecurity import broken
 from tests.campaigns.chart.rendering import (
     CASES,

@@ -25,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ibpulse.core.http.page_parts import PageFiles
+from ibpulse.core.http.pages import PageFiles
 from ibpulse.core.http.server import serve
-from ibpulse.gateway.gateway_pages import job_page, node_page, nodes_page
+from ibpulse.gateway.pages import job_page, node_page, nodes_page
 
 VERSION = "1.2.3"
 JOB = "4711"

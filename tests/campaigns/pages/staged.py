@@ -19,14 +19,13 @@ from playwright.sync_api import Browser
 
 from ibpulse.agent.aggregator import AggregatorOptions
 from ibpulse.agent.aggregator.summary import summarize
-from ibpulse.agent.jobs.job_watch import NOTHING, JobsView
+from ibpulse.agent.jobs.watch import NOTHING, JobsView
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.server import serve
-from ibpulse.core.jobs.claims import PlacedJob
-from ibpulse.core.jobs.job_history import JobPorts
+from ibpulse.core.jobs import JobPorts, PlacedJob
 from ibpulse.core.model import PortState
 from tests.campaigns.pages.browser import Live, live
 from tests.exposition.snapshots import node as snapshot_of_a_node

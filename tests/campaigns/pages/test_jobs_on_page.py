@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from ibpulse.core.jobs.claims import Claim, PlacedJob
+from ibpulse.core.jobs import Claim, PlacedJob
 from ibpulse.core.model import PortId
 from tests.campaigns.pages.browser import Live, live
 from tests.campaigns.pages.staged import FLAPPED, GONE, PORTS, UNREADABLE, WELL, Stage, at_ms, tick_of

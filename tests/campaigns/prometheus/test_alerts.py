@@ -12,10 +12,9 @@ from collections.abc import Mapping
 import pytest
 
 from tests import ROOT
-from tests.grafana.rule_courses import BEGIN, END, LAST, during
 from tests.grafana.rule_engine import SCRAPE_SECONDS, Series
 from tests.grafana.rule_faults import FAULTS, Fault, Fires
-from tests.grafana.rule_fleet import NO_JOB, Node
+from tests.grafana.rule_fleet import BEGIN, END, LAST, NO_JOB, Node, during
 from tests.grafana.rule_scenarios import (
     MAINTENANCE,
     Key,

@@ -55,4 +55,4 @@ def test_a_pod_with_an_open_device_and_a_job_of_slurm_come_and_go(daemon: Daemon
     task.kill()
     machine.wait_until(lambda: jobs(daemon) == {}, "no job is left")
     assert daemon.fetch_json("/api/v1/jobs")["known"]
-    assert daemon.read_metric("ibpulse_node_jobs") == 0
+    machine.wait_until(lambda: daemon.read_metric("ibpulse_node_jobs") == 0, "the metrics have no job either")

@@ -44,5 +44,5 @@ def test_a_view_without_counters_is_named_once_and_leaves_a_ready_daemon(confine
     log = confined.output()
     assert log.count("this sysfs view belongs to another network namespace") == 1, log
     assert "mount the host's /sys and set path.sysfs to it" in log
-    assert fetch(confined, "/-/ready")
+    confined.machine.wait_until(lambda: fetch(confined, "/-/ready"), "ibpulse is ready")
     assert json.loads(fetch(confined, "/api/v1/ports"))["ports"]

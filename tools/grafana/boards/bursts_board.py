@@ -10,7 +10,6 @@ from tools.grafana import colors, layout, links, marks, variables
 from tools.grafana.boards.node_rails import peaks
 from tools.grafana.boards.node_shape import BURST, durations, utilization
 from tools.grafana.layout import Board, Section
-from tools.grafana.linting import Breach
 from tools.grafana.panels import EMPTY as EMPTY_CELL
 from tools.grafana.panels import Link, PanelHead, finish_panel, heat, link_property, table_legend
 from tools.grafana.queries import INFINITY, NODE_ADDRESS, PLUGIN, Field, InfinityQuery, Scope, window_query
@@ -183,12 +182,10 @@ def _recorded() -> list[dashboard.Panel]:
 def board() -> Board:
     """The board of raw samples."""
     infinity = variables.infinity(PLUGIN)
-    names = "One data source is not Prometheus; the linter expects a hyphen in its name, which variables cannot have."
     return Board(
         uid=layout.BURSTS,
         title="ibpulse / Burst explorer",
         question="What did every port of this node do in these seconds, 10 ms by 10 ms?",
-        # the linter assumes that the panels use the first data source
         variables=[
             infinity,
             variables.datasource(),
@@ -204,7 +201,6 @@ def board() -> Board:
         ],
         start="now-20s",
         refresh="",
-        exceptions=[Breach("template-datasource-rule", names)],
         marks=marks.of_node(S),
         pages=[links.LIVE_PAGE, links.GPUS, links.NODES],
     )

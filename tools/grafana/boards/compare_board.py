@@ -9,7 +9,6 @@ from grafana_foundation_sdk.models import dashboard as model
 from tools.grafana import colors, layout, links, marks, variables
 from tools.grafana.boards.compare_statistics import OF_JOBS, OF_NODES, compared
 from tools.grafana.layout import Board, Section
-from tools.grafana.linting import SCRAPE_JOB, unscoped
 from tools.grafana.panels import PanelHead, heat, lines
 from tools.grafana.queries import Query, Scope
 
@@ -145,7 +144,6 @@ def board() -> Board:
         Section("Nodes over time", _history()),
         Section("Distributions and saturation", [*pictures, *_saturation()], collapsed=True),
     ]
-    shown = [panel for section in sections for panel in section.panels]
     return Board(
         uid=layout.COMPARE,
         title="ibpulse / Compare",
@@ -165,10 +163,6 @@ def board() -> Board:
         sections=sections,
         start="now-15m",
         refresh="1m",
-        exceptions=[
-            SCRAPE_JOB,
-            *unscoped(shown, "The second selection has variables of its own, and training jobs are on any node."),
-        ],
         marks=marks.of_fleet(A, marks=False),
         pages=[links.NODES],
     )

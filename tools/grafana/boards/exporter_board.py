@@ -9,7 +9,6 @@ from tools.grafana.boards.exporter_reads import event_panels, read_panels
 from tools.grafana.boards.exporter_worst import AGE, MISSED, NOTHING, problem_table, worst_panels
 from tools.grafana.colors import BAD_TEXT, NOTICE_TEXT
 from tools.grafana.layout import Board, Section
-from tools.grafana.linting import SCRAPE_JOB, unscoped
 from tools.grafana.panels import Figure, PanelHead, figure_panels, heat, lines
 from tools.grafana.queries import Query, Scope, by_node
 from tools.grafana.tables import Column, table
@@ -192,7 +191,6 @@ def board() -> Board:
         sections=sections,
         start="now-3h",
         refresh="1m",
-        exceptions=[SCRAPE_JOB, *unscoped([panel for section in sections for panel in section.panels])],
         marks=marks.of_fleet(S, marks=False),
         pages=[links.NODES],
     )

@@ -8,7 +8,6 @@ from tools.grafana import colors, layout, links, marks, variables
 from tools.grafana.boards.fleet_faults import NO_NODES, NO_RULES, TO_NODE, WHOLE, fault_history, fault_panels
 from tools.grafana.colors import BAD_CELL, NOTICE_CELL
 from tools.grafana.layout import Board, Section
-from tools.grafana.linting import SCRAPE_JOB, unscoped
 from tools.grafana.panels import Figure, Link, PanelHead, figure_panels, heat, lines
 from tools.grafana.queries import Query, Scope, by_node
 from tools.grafana.rule_levels import JOB
@@ -257,7 +256,6 @@ def board() -> Board:
         sections=sections,
         start="now-3h",
         refresh="1m",
-        exceptions=[SCRAPE_JOB, *unscoped([panel for section in sections for panel in section.panels])],
         marks=marks.of_fleet(S),
         pages=[links.NODES],
     )

@@ -8,7 +8,6 @@ from tools.grafana import colors, layout, links, marks, variables
 from tools.grafana.boards.job_rails import rail_panels, rails_in_trouble
 from tools.grafana.colors import BAD_CELL, BAD_TEXT, NOTICE_CELL, NOTICE_TEXT
 from tools.grafana.layout import Board, Section
-from tools.grafana.linting import NODES_OF_JOB, SCRAPE_JOB, unscoped
 from tools.grafana.panels import Figure, Link, PanelHead, heat, lines, status_row
 from tools.grafana.queries import Query, Scope, by_node
 from tools.grafana.rule_levels import JOB, NODE, NODE_OF_JOB
@@ -242,11 +241,6 @@ def board() -> Board:
             *variables.node_address(),
         ],
         sections=sections,
-        exceptions=[
-            SCRAPE_JOB,
-            NODES_OF_JOB,
-            *unscoped([panel for section in sections for panel in section.panels]),
-        ],
         marks=marks.of_node(S),
         pages=[links.JOB_PAGE, links.GPUS, links.NODES],
     )

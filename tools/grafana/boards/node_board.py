@@ -10,7 +10,6 @@ from tools.grafana.boards.node_shape import STEP, shape_panels
 from tools.grafana.boards.node_wire import jobs_of_node, port_panels, wire_panels
 from tools.grafana.colors import BAD_TEXT, NOTICE_TEXT
 from tools.grafana.layout import Board, Section
-from tools.grafana.linting import ONE_NODE, SCRAPE_JOB
 from tools.grafana.panels import Figure, Link, PanelHead, figure_panels, heat, lines, number, states, status_row
 from tools.grafana.queries import Query, Scope, by_node, by_port
 from tools.grafana.rule_levels import NODE
@@ -257,7 +256,6 @@ def board() -> Board:
             Section("Ports: state and identity", port_panels(RAILS), collapsed=True),
             Section("Causes: congestion, loss, PCIe", wire_panels(RAILS), collapsed=True),
         ],
-        exceptions=[SCRAPE_JOB, ONE_NODE],
         marks=marks.of_node(S),
         pages=[links.LIVE_PAGE, links.GPUS, links.NODES],
     )

@@ -24,8 +24,7 @@ from ibpulse.base.units import SECOND_NS, format_duration, format_rate
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
-from ibpulse.core.jobs.claims import PlacedJob
-from ibpulse.core.jobs.job_history import JobPorts, JobRecord
+from ibpulse.core.jobs import JobPorts, JobRecord, PlacedJob
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride

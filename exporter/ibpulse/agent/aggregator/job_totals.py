@@ -18,7 +18,7 @@ from ibpulse.agent.aggregator.traffic import coarsest_rail
 from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts
-from ibpulse.core.jobs.claims import Key, PlacedJob
+from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort, widest_stride

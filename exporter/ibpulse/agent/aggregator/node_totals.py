@@ -11,7 +11,7 @@ import numpy as np
 from ibpulse.agent.aggregator.options import AggregatorOptions
 from ibpulse.agent.aggregator.rolling import RollingSeconds
 from ibpulse.base.units import format_duration
-from ibpulse.core.answers.statistics import NodeWindow
+from ibpulse.core.answers.summary import NodeWindow
 from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics import moments, signature
 from ibpulse.core.statistics.node_statistics import (

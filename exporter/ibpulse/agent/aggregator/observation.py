@@ -10,7 +10,7 @@ import numpy as np
 from ibpulse.agent.aggregator.port_totals import PortTable
 from ibpulse.agent.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, Observation
 from ibpulse.agent.aggregator.traffic import Conclusion
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.arrays import Rows
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort

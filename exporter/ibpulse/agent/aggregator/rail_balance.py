@@ -11,9 +11,9 @@ import numpy as np
 from ibpulse.agent.aggregator.options import AggregatorOptions
 from ibpulse.agent.aggregator.port_totals import PortTable
 from ibpulse.agent.jobs.owners import find_owners
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.arrays import Rows
-from ibpulse.core.jobs.claims import Key, PlacedJob
+from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.model import PortId
 from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.statistics.balance import (

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import DirectionStatistics, NodeConclusions, NodeRails, NodeWindow, RailStatistics
+from ibpulse.core.answers.summary import DirectionStatistics, NodeConclusions, NodeRails, NodeWindow, RailStatistics
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.jobs.claims import Key, PlacedJob
+from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.core.ring import layout

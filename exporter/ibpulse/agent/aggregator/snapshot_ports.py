@@ -28,7 +28,7 @@ from ibpulse.agent.aggregator.snapshot import (
 )
 from ibpulse.agent.aggregator.totals import RunningTotals
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import DirectionStatistics
+from ibpulse.core.answers.summary import DirectionStatistics
 from ibpulse.core.arrays import Rows
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import Port

@@ -17,12 +17,11 @@ from ibpulse.agent.aggregator.past_ports import ports_during, split_seconds
 from ibpulse.agent.aggregator.snapshot_ports import describe_windows
 from ibpulse.agent.aggregator.totals import RunningTotals
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import NO_RAIL
-from ibpulse.core.answers.summary import NodeSummary, PortSummary, RunSummary, Summary
+from ibpulse.core.answers.summary import NO_RAIL, NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
 from ibpulse.core.events.watch import DISAPPEARED
-from ibpulse.core.jobs.job_history import JobPorts, JobRecord, jobs_between
+from ibpulse.core.jobs import JobPorts, JobRecord, jobs_between
 from ibpulse.core.model import Port
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort, place_ports, settled_tick, widest_stride

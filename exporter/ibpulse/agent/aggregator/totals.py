@@ -14,10 +14,10 @@ from ibpulse.agent.aggregator.phase_watch import PhaseWatch
 from ibpulse.agent.aggregator.port_totals import PortTable
 from ibpulse.agent.aggregator.rail_balance import RecentRates
 from ibpulse.agent.aggregator.traffic import Conclusion, Traffic, coarsest_rail
-from ibpulse.core.answers.statistics import NodeRails
+from ibpulse.core.answers.summary import NodeRails
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
-from ibpulse.core.jobs.job_history import JobPorts
+from ibpulse.core.jobs import JobPorts
 from ibpulse.core.model import STORAGE, PortId
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import (

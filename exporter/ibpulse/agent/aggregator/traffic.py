@@ -15,7 +15,7 @@ from ibpulse.agent.aggregator.port_totals import PortTable
 from ibpulse.agent.aggregator.rail_balance import RailBalance, RecentRates, Siblings, weigh_ports
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, NodeTraffic, PortTraffic
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import NodeConclusions, RailStatistics
+from ibpulse.core.answers.summary import NodeConclusions, RailStatistics
 from ibpulse.core.arrays import Floats, Rows
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.ring.spans import RingPort

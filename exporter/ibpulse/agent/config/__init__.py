@@ -1,15 +1,14 @@
 """The settings. Flags take precedence over environment variables, the YAML file and the defaults, in this order.
 
-settings     declares each setting once, which makes a table of rows; the commands get an instance
-declaration  one row, and the kinds of values that only settings have
-loading      merges the sources, checks across settings, and reports all errors
+settings  declares each setting once, which makes a table of rows; the commands get an instance
+loading   merges the sources, checks across settings, and reports all errors
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ibpulse.base.late_names import late_names
+from ibpulse.base.installation import late_names
 
 if TYPE_CHECKING:
     from ibpulse.agent.config.loading import load

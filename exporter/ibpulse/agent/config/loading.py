@@ -9,8 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ibpulse.agent.config.declaration import PREFIX
-from ibpulse.agent.config.settings import CONFIG_FILE, EVERY_SETTING, GROUP_TYPES, GROUPS, ROWS, Settings, describe, row
+from ibpulse.agent.config.settings import (
+    CONFIG_FILE,
+    EVERY_SETTING,
+    GROUP_TYPES,
+    GROUPS,
+    PREFIX,
+    ROWS,
+    Settings,
+    describe,
+    row,
+)
 from ibpulse.base import owned_files
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import SECOND_NS, format_duration
@@ -71,7 +80,7 @@ STATE = Path("/var/lib")
 DEFAULT = "default"
 
 Placed = tuple[Given, str]
-"""What a source gives for a setting, and where."""
+"""The text that a source gives for a setting, and its place."""
 
 
 def read_flags(flags: Mapping[str, Sequence[str]]) -> dict[str, Placed]:

@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 
-from ibpulse.agent.doctor.facts import DoctorOptions, Facts, Machine, SamplingResult, TreeFacts
-from ibpulse.agent.doctor.gpudirect_facts import read_gpudirect
-from ibpulse.agent.doctor.machine_facts import read_machine
-from ibpulse.agent.doctor.sample_facts import find_daemon, read_daemon_samples, read_event_facts, take_samples
-from ibpulse.agent.doctor.tree_facts import READ_TWICE, PortCounts, join_counts, read_counts, read_tree
+from ibpulse.agent.doctor.facts import Counts, DoctorOptions, Facts, Machine, SamplingResult, TreeFacts
+from ibpulse.agent.doctor.gpudirect import read_gpudirect
+from ibpulse.agent.doctor.machine import read_machine
+from ibpulse.agent.doctor.ports import READ_TWICE, join_counts, read_counts
+from ibpulse.agent.doctor.samples import find_daemon, read_daemon_samples, read_event_facts, take_samples
+from ibpulse.agent.doctor.tree import read_tree
 from ibpulse.agent.sampler import piped_process
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
@@ -55,7 +56,7 @@ async def find_facts(request: FactsRequest, clock: Clock = time, start_process: 
     return Facts(options, fabric, tree, sampling, no_sampling, join_counts(begin, end), machine, events, gpudirect)
 
 
-def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Machine, Mapping[PortId, PortCounts]]:
+def _read_still(options: DoctorOptions, fabric: Fabric) -> tuple[TreeFacts, Machine, Mapping[PortId, Counts]]:
     """Facts of the tree and the machine, and the counters before sampling."""
     begin = read_counts(options.sysfs, fabric.ports, READ_TWICE)
     sampled = sum(port.source is not None for port in fabric.ports)

@@ -6,33 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from ibpulse.agent.doctor import (
-    benchmark_checks,
-    event_checks,
-    gpudirect_checks,
-    hardware_checks,
-    machine_checks,
-    port_checks,
-    sample_checks,
-)
-from ibpulse.agent.doctor.facts import Facts
-from ibpulse.agent.doctor.finding import Check, Finding, Level, checks_of, worst_level
+from ibpulse.agent.doctor import gpudirect, machine, ports, sample_checks, tree
+from ibpulse.agent.doctor.facts import Check, Facts, Finding, Level, checks_of, worst_level
 from ibpulse.base.document import hang
 from ibpulse.base.text import count_text, escape_controls, names_text
 
 NOT_JUDGED = "Not judged: the tree is not a kernel's sysfs, so this machine is not the node."
 CHECKS: tuple[Check, ...] = tuple(
-    one
-    for module in (
-        port_checks,
-        hardware_checks,
-        gpudirect_checks,
-        benchmark_checks,
-        sample_checks,
-        event_checks,
-        machine_checks,
-    )
-    for one in checks_of(module)
+    one for module in (tree, ports, gpudirect, sample_checks, machine) for one in checks_of(module)
 )
 
 WIDTH = 118

@@ -1,19 +1,22 @@
-"""Doctor's options, and the facts of a node that it collects."""
+"""Doctor's options, the facts of a node that it collects, and its checks, which turn facts into findings."""
 
 from __future__ import annotations
 
+import enum
+import inspect
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 
-from ibpulse.base.kernel_clock import ClockState
+from ibpulse.base.clocks import ClockState
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.statistics import RailStatistics
+from ibpulse.core.answers.summary import RailStatistics
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
 from ibpulse.core.events.event import Event, started_states
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.jobs import Key
 from ibpulse.core.model import Fabric, PortId, SamplerHealth
 
 SYSFS = "sysfs"
@@ -272,7 +275,7 @@ class EventFacts:
         return self.now_ns - event.time_ns <= span_ns
 
     def link_downs(self) -> Counter[str]:
-        """How often the link of each port went down in the last hour."""
+        """The number of times that the link of each port went down in the last hour."""
         downs: Counter[str] = Counter()
         for event in self.recent("link-down", "link-flap"):
             flaps = event.details.get("link_downed", 1)
@@ -344,3 +347,87 @@ class Facts:
     events: EventFacts | None = None
     gpudirect: GpuDirectFacts = field(default_factory=GpuDirectFacts)
     benchmarks: tuple[BenchmarkFacts, ...] = ()
+
+
+class Level(enum.IntEnum):
+    """Severity of a finding.
+
+    SKIP: not judged. OK: nothing to do. WARN: the data is correct but incomplete, or something on the node needs
+    attention. FAIL: data is missing or would be wrong.
+    """
+
+    SKIP = -1
+    OK = 0
+    WARN = 1
+    FAIL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the page.
+
+    `topic` is the name of the check; `examine` fills it in. `subject` is the port, device, card or setting that the
+    sentence is about, and may be empty. `meaning` gives the consequence and `advice` the remedy; both may be empty.
+    """
+
+    level: Level
+    subject: str
+    sentence: str
+    meaning: str = ""
+    advice: str = ""
+    topic: str = ""
+
+
+def passed(subject: str, sentence: str) -> Finding:
+    """A finding of level OK."""
+    return Finding(Level.OK, subject, sentence)
+
+
+def warned(subject: str, sentence: str, meaning: str, advice: str = "") -> Finding:
+    """A finding of level WARN."""
+    return Finding(Level.WARN, subject, sentence, meaning, advice)
+
+
+def failed(subject: str, sentence: str, meaning: str, advice: str = "") -> Finding:
+    """A finding of level FAIL."""
+    return Finding(Level.FAIL, subject, sentence, meaning, advice)
+
+
+def worst_level(findings: Iterable[Finding]) -> Level:
+    """The worst level of the findings; OK if none of them is judged."""
+    return max(Level.OK, max((finding.level for finding in findings), default=Level.OK))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check: its name, its function and its documentation; `detail` adds an explanation to docs/doctor.md.
+
+    `of_machine` marks a check of the machine that doctor runs on: over a simulated fabric or a fixture its
+    findings are shown, but not judged.
+    """
+
+    name: str
+    find: Callable[[Facts], Iterator[Finding]]
+    detail: str = ""
+    of_machine: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The first line of the function's docstring."""
+        return (inspect.getdoc(self.find) or "").partition("\n")[0]
+
+    def __call__(self, facts: Facts) -> Iterator[Finding]:
+        """The findings of this check."""
+        return self.find(facts)
+
+
+def check(
+    name: str, detail: str = "", *, of_machine: bool = False
+) -> Callable[[Callable[[Facts], Iterator[Finding]]], Check]:
+    """Decorator that turns a function into the check of this name; see `Check` for the other parameters."""
+    return lambda find: Check(name, find, detail, of_machine)
+
+
+def checks_of(module: ModuleType) -> tuple[Check, ...]:
+    """The checks of a module, in the order in which it declares them."""
+    return tuple(value for value in vars(module).values() if isinstance(value, Check))

@@ -1,32 +1,63 @@
-"""Checks of the samples: resets, resolution, flaps, balance, read times, missed samples."""
+"""Checks of what was measured: samples, the result of a benchmark, and the event log of the running daemon."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
 
-from ibpulse.agent.doctor.facts import Facts, Folders, PortSamples, SamplingResult
-from ibpulse.agent.doctor.finding import Finding, Level, check, passed
-from ibpulse.agent.doctor.ring_facts import WHOLE_SECONDS
-from ibpulse.agent.doctor.tree_facts import FLAPS, REQUESTS
+from ibpulse.agent.doctor.facts import (
+    EventFacts,
+    Facts,
+    Finding,
+    Folders,
+    Level,
+    PortSamples,
+    SamplingResult,
+    check,
+    failed,
+    passed,
+    warned,
+)
+from ibpulse.agent.doctor.ports import FLAPS, REQUESTS
+from ibpulse.agent.doctor.samples import WHOLE_SECONDS
+from ibpulse.agent.doctor.tree import find_renamed, silent_devices
 from ibpulse.agent.sampler.loop import MAX_READ
 from ibpulse.agent.sampler.sampling_interval import BUSY_SHARE, stride_for
 from ibpulse.agent.sysfs.byte_counters import DEFAULT_LIFESPAN_SECONDS, HW_COUNTERS, JIFFY_SECONDS
-from ibpulse.base.text import count_text, errno_text, names_text, rate_text, time_text
+from ibpulse.base.text import count_text, errno_text, moment_text, names_text, rate_text, sentence_list, time_text
 from ibpulse.base.units import GRID_NS, format_duration
 from ibpulse.core.model import ByteSource, Port, PortId
 from ibpulse.core.statistics.resolution import stands_still
 
+MAX_DOWNS = 2
 MAX_LOST = 0.05
-
 # A device whose reads take this many times longer than those of the others is reported.
 SLOW_DEVICE = 10.0
-
 MIN_SLOW_SECONDS = 100e-6
-
 ASK_FOR_FIRMWARE = (
     "Ask the vendor for firmware that updates its counters on every read; no ibpulse setting can change this."
 )
+
+
+@check(
+    "nccl",
+    detail="Compares the result of the largest size in each file of `--nccl` with the bound that this node's rails "
+    "set, as [`ibpulse nccl`](nccl.md) does. If it is poor, rails whose topology, rate or state may explain it are "
+    "named; each is a guess. Without `--nccl` nothing is checked.",
+)
+def check_benchmarks(facts: Facts) -> Iterator[Finding]:
+    """Results of nccl-tests, rccl-tests, perftest or NCCL Inspector (`--nccl`) reach what this node's rails allow."""
+    for found in facts.benchmarks:
+        if not found.poor:
+            yield passed(found.name, found.sentence)
+            continue
+        told = sentence_list(found.suspects)
+        yield warned(
+            found.name,
+            found.sentence,
+            f"Suspects, each a guess: {told}." if told else "No rail stands out by topology or rate.",
+            "Record the node during a run; ibpulse nccl FILE --against=RECORDING then shows rails that carry nothing.",
+        )
 
 
 @check("counting")
@@ -35,7 +66,7 @@ def check_counting(facts: Facts) -> Iterator[Finding]:
     sampling = facts.sampling
     if sampling is None:
         if facts.no_sampling and facts.options.sample and any(port.source for port in facts.fabric.ports):
-            yield Finding(Level.FAIL, "", f"Sampling failed: {facts.no_sampling}.", "A daemon would fail the same way.")
+            yield failed("", f"Sampling failed: {facts.no_sampling}.", "A daemon would fail the same way.")
         return
     whole = True
     for port, one in sampling.ports.items():
@@ -59,8 +90,7 @@ def _judge_counting(port: PortId, one: PortSamples, sampling: SamplingResult) ->
     away = port not in there or port.device in sampling.health.quarantined_devices
     if one.resets:
         times = "once" if one.resets == 1 else f"{one.resets} times"
-        yield Finding(
-            Level.WARN,
+        yield warned(
             str(port),
             f"was reset: its counters dropped {times} in the last {sampling.history_seconds:.0f} s.",
             "The samples around the reset are missing; totals continue across it.",
@@ -68,16 +98,14 @@ def _judge_counting(port: PortId, one: PortSamples, sampling: SamplingResult) ->
         )
     if (one.errors or one.left_alone) and not one.gone and not away:
         rest = "; the sampler retries it once a minute" if one.left_alone else ""
-        yield Finding(
-            Level.FAIL,
+        yield failed(
             str(port),
             f"has failing reads: {errno_text(one.last_errno)}{rest}.",
             "Failed reads become missing samples, never zeros.",
             "Check the kernel log for errors from its driver.",
         )
     elif not one.samples and not away and not one.gone:
-        yield Finding(
-            Level.FAIL,
+        yield failed(
             str(port),
             f"produced no sample in {sampling.seconds:.1f} s.",
             "Its data is missing from all metrics.",
@@ -114,8 +142,7 @@ def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Fold
         return passed(str(port.id), by_cache or "was not sampled; how often its counters change is unknown.")
     planned = one.stride * sampling.interval_ns / 1e9
     if one.resolution_seconds is not None and stands_still(one.resolution_seconds, planned):
-        return Finding(
-            Level.WARN,
+        return warned(
             str(port.id),
             f"is sampled every {time_text(planned)}, but its counters are refreshed only every "
             f"{time_text(one.resolution_seconds)}.",
@@ -123,8 +150,7 @@ def _judge_resolution(port: Port, sampling: SamplingResult | None, folders: Fold
             ASK_FOR_FIRMWARE,
         )
     if cached and one.stride > 1:
-        return Finding(
-            Level.WARN,
+        return warned(
             str(port.id),
             f"is sampled every {time_text(planned)}. {by_cache}".rstrip(),
             "Sampled faster, a cached counter would show 0, 2x, 0, 2x. Bursts shorter than this cannot be seen.",
@@ -145,8 +171,7 @@ def _judge_slow_device(port: PortId, source: ByteSource, planned: float | None) 
     how = f"The device itself updates its counters every {time_text(source.refresh_seconds)}."
     if planned is None:
         return passed(str(port), how)
-    return Finding(
-        Level.WARN,
+    return warned(
         str(port),
         f"is sampled every {time_text(planned)}. {how}",
         "Bursts shorter than that cannot be seen, and one sample can miss an update that the next one then includes.",
@@ -169,8 +194,7 @@ def check_links(facts: Facts) -> Iterator[Finding]:
         if port.active and (len(changes) > 1 or risen):
             still = False
             told = " then ".join(changes) if len(changes) > 1 else f"{names_text(risen)} rose"
-            yield Finding(
-                Level.WARN,
+            yield warned(
                 str(port.id),
                 f"flapped while doctor was running: {told}.",
                 "While a link is down its traffic stops, and the job waits or fails.",
@@ -224,8 +248,7 @@ def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, f
     if one.standing is None or not (one.standing.rail_idle or one.standing.rail_slow):
         return None
     if one.standing.rail_slow:
-        return Finding(
-            Level.WARN,
+        return warned(
             str(port),
             f"is slow: it carries {rate_text(rate)}; the median of the other rails is {rate_text(others)}.",
             "The job waits for its slowest rail.",
@@ -234,8 +257,7 @@ def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, f
     counts = facts.counts.get(port)
     requests = sum(counts.rise(name) for name in REQUESTS) if counts else 0
     if requests:
-        return Finding(
-            Level.FAIL,
+        return failed(
             str(port),
             f"has stuck byte counters: they do not change, although it received {count_text(requests, 'request')}.",
             "Its traffic is missing from all metrics of the node.",
@@ -246,8 +268,7 @@ def _judge_balance(port: PortId, one: PortSamples, rate: float, others: float, f
         if counts and any(name in counts.end for name in REQUESTS)
         else " Its counters may also be stuck; this port has no other counter to tell the two apart."
     )
-    return Finding(
-        Level.WARN,
+    return warned(
         str(port),
         f"is idle: it carries {rate_text(rate)}; the median of the other rails is {rate_text(others)}.{doubt}",
         "The job does not use this rail and loses its bandwidth.",
@@ -280,8 +301,7 @@ def check_reads(facts: Facts) -> Iterator[Finding]:
     )
     if shortest is None or shortest > sampling.interval_ns:
         reliable = "longer than 1s" if shortest is None else format_duration(shortest)
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "",
             f"{cost}The shortest reliable interval is {reliable}, but "
             f"sampler.interval is {format_duration(sampling.interval_ns)}.",
@@ -294,8 +314,7 @@ def check_reads(facts: Facts) -> Iterator[Finding]:
     usual = statistics.median(reads.p99 for reads in costs.values())
     for port, reads in costs.items():
         if len(costs) > 2 and reads.p99 > SLOW_DEVICE * usual and reads.p99 > MIN_SLOW_SECONDS:
-            yield Finding(
-                Level.WARN,
+            yield warned(
                 str(port),
                 f"has slow reads: {time_text(reads.p99)} at p99, compared with {time_text(usual)} on the other ports.",
                 "The firmware of this card is busy or faulty; its slow reads delay the samples of the other ports.",
@@ -308,8 +327,7 @@ def _find_lengthened(facts: Facts, sampling: SamplingResult) -> Iterator[Finding
     for port in facts.fabric.ports:
         one = sampling.ports.get(port.id)
         if one and port.source and one.stride > stride_for(port.source.refresh_seconds, sampling.interval_ns):
-            yield Finding(
-                Level.WARN,
+            yield warned(
                 str(port.id),
                 f"is sampled only every {time_text(one.stride * sampling.interval_ns / 1e9)}, as its reads are slow.",
                 "Its data is correct at that interval, but shorter bursts are not seen.",
@@ -343,8 +361,7 @@ def check_ticks(facts: Facts) -> Iterator[Finding]:
     sentence = f"{sampling.ticks} of {sampling.ticks + sampling.missed_ticks} samples captured{late}."
     # a hanging device costs the others some samples, and is reported by a check of its own
     if lost > MAX_LOST and not sampling.health.quarantined_devices:
-        yield Finding(
-            Level.WARN,
+        yield warned(
             "",
             sentence,
             "Averages stay correct, but peaks may be missed.",
@@ -353,3 +370,98 @@ def check_ticks(facts: Facts) -> Iterator[Finding]:
         )
     else:
         yield passed("", sentence)
+
+
+@check(
+    "events",
+    detail=f"Only with a running daemon. More than {MAX_DOWNS} link-downs of a port within an hour are a warning. The "
+    "check `devices` reports ports that disappeared, with the time from the event log.",
+)
+def check_events(facts: Facts) -> Iterator[Finding]:
+    """The running daemon's event log: renamed and replaced devices, unreadable ports, flapping links, clock steps."""
+    log = facts.events
+    if log is None:
+        return
+    if log.problem:
+        yield warned(
+            "",
+            f"The {log.problem}.",
+            "Doctor does not know what happened before it ran.",
+            "Run doctor as a user who may read ring.dir, and with the version of the daemon.",
+        )
+        return
+    if not log.events:
+        yield passed("", "The event log is empty.")
+        return
+    findings = [
+        *_find_renamed(facts),
+        *_find_replaced(log),
+        *_find_unreadable(facts, log),
+        *_find_flaps(log),
+        *_find_steps(log),
+    ]
+    yield from findings
+    if all(finding.level is Level.OK for finding in findings):
+        events = count_text(len(log.events), "event")
+        yield passed("", f"{events} since {moment_text(min(event.time_ns for event in log.events))}.")
+
+
+def _find_renamed(facts: Facts) -> Iterator[Finding]:
+    for name, (event, new) in find_renamed(facts).items():
+        yield warned(
+            name,
+            f"was renamed at {moment_text(event.time_ns)}: its GUID is now that of {new}.",
+            "Its earlier data has the old name, also in Prometheus.",
+            "Make the names permanent with a udev rule, or adapt ports.roles and your queries to the new name.",
+        )
+
+
+def _find_replaced(log: EventFacts) -> Iterator[Finding]:
+    for event in {event.subject: event for event in log.recent("replaced")}.values():
+        yield warned(
+            event.subject,
+            f"is another device since {moment_text(event.time_ns)}: {event.text.partition(': ')[2]}.",
+            "Earlier data with its name, also in Prometheus, is that of the device before.",
+            "If no card was replaced, make the names permanent with a udev rule.",
+        )
+
+
+def _find_unreadable(facts: Facts, log: EventFacts) -> Iterator[Finding]:
+    here, silent = {str(port.id) for port in facts.fabric.ports}, silent_devices(facts)
+    for name, event in log.unreadable_ports().items():
+        # the check of the devices reports silent ones
+        if name in here and event.device not in silent:
+            reason = event.text.removeprefix(f"{name}: ").rstrip(".")
+            yield warned(
+                name,
+                f"cannot be read by the daemon since {moment_text(event.time_ns)}: {reason}.",
+                "Its samples or its state are missing since then.",
+                "Check the kernel log for errors from its driver. If doctor can read it, check the daemon's user.",
+            )
+
+
+def _find_flaps(log: EventFacts) -> Iterator[Finding]:
+    last = {event.subject: event for event in log.recent("link-down", "link-flap")}
+    for name, downs in log.link_downs().items():
+        sentence = f"went down {count_text(downs, 'time')} in the last hour, last at {moment_text(last[name].time_ns)}."
+        if downs > MAX_DOWNS:
+            yield warned(
+                name,
+                sentence,
+                "While a link is down its traffic stops, and the job waits or fails.",
+                "Check the cable, the transceiver and the switch port.",
+            )
+        else:
+            yield passed(name, sentence)
+
+
+def _find_steps(log: EventFacts) -> Iterator[Finding]:
+    steps = log.recent("clock-step")
+    if steps:
+        yield warned(
+            "",
+            f"The wall clock was stepped {count_text(len(steps), 'time')} in the last hour, last at "
+            f"{moment_text(steps[-1].time_ns)}.",
+            "Each step leaves missing or repeated data in every history.",
+            "Configure the time service to slew the clock instead of stepping it.",
+        )

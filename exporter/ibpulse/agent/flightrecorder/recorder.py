@@ -13,32 +13,31 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ibpulse.agent.aggregator.snapshot import Snapshot
-from ibpulse.agent.flightrecorder.known_ports import KnownPorts
-from ibpulse.agent.flightrecorder.rules import Trigger, ports_of
+from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, Stored
+from ibpulse.agent.flightrecorder.triggers import AlertReceiver, LocalRules, Trigger, ports_of
 from ibpulse.agent.flightrecorder.writer import Job
-from ibpulse.agent.jobs.job_watch import JobWatch
-from ibpulse.base import memory
+from ibpulse.agent.jobs.watch import JobWatch
+from ibpulse.base import limits
 from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import CaptureError
-from ibpulse.base.internal_errors import InternalErrors
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
+from ibpulse.base.internal_errors import InternalErrors, Occurrences
 from ibpulse.base.text import split_lines
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.capture_names import CaptureName, make_name
+from ibpulse.core.captures import CaptureName, make_name
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.jobs.claims import PlacedJob
-from ibpulse.core.jobs.job_history import JobRecord, list_jobs, trace_jobs
-from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts
+from ibpulse.core.jobs import JobRecord, list_jobs, trace_jobs
+from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts, PortId
 from ibpulse.core.recordings import RecordedPort, RecordingMeta
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, line_rates, place_events, ports_at_begin
 from ibpulse.core.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
+from ibpulse.core.recordings.recording import MAX_PORTS
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import ticks_to_complete, widest_stride
@@ -72,6 +71,57 @@ WRITER_ENVIRONMENT = {
     # pyarrow's own allocator uses 10 MB more than the system's
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
+GONE = "GONE"
+
+
+@dataclass(frozen=True, slots=True)
+class LastSeen:
+    """A port and the last sample at which it was present."""
+
+    port: RecordedPort
+    tick: int
+
+
+class KnownPorts:
+    """The latest description of each port, kept for as long as the ring may hold samples of it."""
+
+    def __init__(self, history_ticks: int) -> None:
+        self._history_ticks = history_ticks
+        self._seen: dict[PortId, LastSeen] = {}
+        self._latest_tick = 0
+        self.simulated = False
+        """Whether the ports are those of a simulator or a replay."""
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Update from the snapshot of one more second."""
+        tick = self._latest_tick = snapshot.end_tick
+        self.simulated = snapshot.fabric.simulated
+        here = {port.port.id: port for port in snapshot.ports if port.directions}
+        for number, port in here.items():
+            self._seen[number] = LastSeen(
+                _describe(port, self._seen.get(number), snapshot.sampler.interval_seconds), tick
+            )
+        for number in self._seen.keys() - here.keys():
+            seen = self._seen[number]
+            if seen.tick < tick - self._history_ticks:
+                del self._seen[number]
+            elif seen.port.state != GONE:
+                self._seen[number] = replace(seen, port=replace(seen.port, active=False, state=GONE))
+
+    def since(self, tick: int) -> tuple[RecordedPort, ...]:
+        """The ports present at this sample or later, sorted by name; future samples count as the latest."""
+        begin = min(tick, self._latest_tick)
+        chosen = sorted((number, seen.port) for number, seen in self._seen.items() if seen.tick >= begin)
+        return tuple(port for _, port in chosen[:MAX_PORTS])
+
+
+def _describe(seen: PortSnapshot, before: LastSeen | None, interval_seconds: float) -> RecordedPort:
+    port = seen.port
+    # a port that went down has no rate, but had one while it carried the traffic in the capture
+    rate = port.rate_bytes_per_second or (before.port.rate_bytes_per_second if before else None)
+    stride = max(1, round(seen.sampling_interval_seconds / interval_seconds))
+    known = RecordedPort.of(port, port.source.name if port.source else "", stride)
+    return replace(known, rate_bytes_per_second=rate, resolution_seconds=seen.effective_resolution_seconds)
 
 
 # compared by identity: triggers hold mappings, which have no hash
@@ -275,11 +325,9 @@ class FlightRecorder:
         """The jobs of the window of a capture."""
         events = place_events(self._events.events(), self._reader, window)
         end_ns = window.start_ns + (window.end - window.first) * self._reader.interval_ns
-        records = list_jobs(trace_jobs(events), self._running_jobs() or (), window.start_ns)
+        running = (self._jobs and self._jobs.view.jobs) or ()
+        records = list_jobs(trace_jobs(events), running, window.start_ns)
         return jobs_at_begin(records, window.start_ns, end_ns)
-
-    def _running_jobs(self) -> Sequence[PlacedJob] | None:
-        return self._jobs.view.jobs if self._jobs else None
 
     def _as_event(self, pending: Pending, jobs: Sequence[JobRecord]) -> Event:
         trigger = pending.trigger
@@ -398,7 +446,7 @@ async def run_writer(job: Job, seconds: float) -> None:
     Raises:
         CaptureError: it was not written; the message comes from the process, or there is no memory for one.
     """
-    left = memory.left_in_cgroups()
+    left = limits.left_in_cgroups()
     if left is not None and left < WRITER_BYTES:
         # the kernel may kill the daemon, which is larger, whatever `oom_score_adj` says
         raise CaptureError(
@@ -434,3 +482,31 @@ async def run_writer(job: Job, seconds: float) -> None:
     if process.returncode:
         lines = split_lines(said.decode(errors="replace").strip())
         raise CaptureError(lines[-1] if lines else f"its writer exited with status {process.returncode}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captures:
+    """The captures of a node, and who may change them: anyone if `allow_unauthenticated`, else requests with a user.
+
+    `default_span_ns` is the default time before and after the trigger of a capture; `failures` says which failures of
+    the disk to log.
+    """
+
+    recorder: FlightRecorder
+    rules: LocalRules
+    alert_receiver: AlertReceiver
+    default_span_ns: tuple[int, int]
+    allow_unauthenticated: bool
+    failures: Occurrences = field(default_factory=Occurrences)
+
+    def note(self, snapshot: Snapshot) -> None:
+        """Follow the ports of a snapshot, and start the captures that its seconds trigger."""
+        self.recorder.note(snapshot)
+        for trigger in self.rules.evaluate(snapshot):
+            details = ", ".join(f"{name} {value!r}" for name, value in trigger.labels.items())
+            try:
+                pending = self.recorder.ask(trigger)
+            except CaptureError as error:
+                log.warning("%s (%s): no capture taken: %s", trigger.reason, details, error)
+            else:
+                log.info("%s (%s): writing capture %s", trigger.reason, details, pending.name)

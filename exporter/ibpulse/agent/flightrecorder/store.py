@@ -12,7 +12,7 @@ from pathlib import Path
 from ibpulse.base import owned_files
 from ibpulse.base.errors import CaptureError
 from ibpulse.base.units import format_size
-from ibpulse.core.capture_names import CaptureName, parse_name
+from ibpulse.core.captures import CaptureName, parse_name
 from ibpulse.core.defaults import CAPTURE_AFTER_NS, CAPTURE_BEFORE_NS, MAX_CAPTURE_BYTES, MIN_FREE_BYTES
 
 TEMPORARY = ".tmp"

@@ -9,7 +9,6 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -62,20 +61,15 @@ class Job:
 def parse_job(raw: bytes) -> Job:
     """The job in the daemon's JSON."""
     members = orjson.loads(raw)
-    lines = tuple(_parse_line(**line) for line in members.pop("lines"))
+    lines = tuple(
+        LineRate(tuple(rate or math.inf for rate in line["rates"]), tuple(line["ticks"]))
+        for line in members.pop("lines")
+    )
     ring, path, meta = Path(members.pop("ring")), Path(members.pop("path")), members.pop("meta")
-    ports = tuple(_parse_port(**port) for port in meta.pop("ports"))
+    ports = tuple(RecordedPort(**{**port, "identity": PortIdentity(**port["identity"])}) for port in meta.pop("ports"))
     events, jobs = events_from_json(meta.pop("events")), jobs_from_json(meta.pop("jobs"))
     about = RecordingMeta(ports=ports, events=events, jobs=jobs, **meta)
     return Job(ring=ring, path=path, lines=lines, meta=about, **members)
-
-
-def _parse_line(rates: list[float | None], ticks: list[int]) -> LineRate:
-    return LineRate(tuple(rate or math.inf for rate in rates), tuple(ticks))
-
-
-def _parse_port(identity: dict[str, str], **members: Any) -> RecordedPort:
-    return RecordedPort(identity=PortIdentity(**identity), **members)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,7 +1,8 @@
-"""Which jobs run on this node, and which of its ports carry their traffic.
+"""The jobs that run on this node, and those of its ports that carry their traffic.
 
-`job_directory` reads directories of small files whose writers are trusted. Four sources find jobs, each a function of a
-directory: `slurm_cgroups`, `slurm_mapping`, `job_documents` and `pod_cgroups`. `job_sources` reads them in threads and
-merges what they find, `owners` leads from GPUs to ports, `job_watch` compares each reading with the one before and
-records events.
+cgroups  the jobs that have cgroups of Slurm or of a kubelet
+files    the jobs in files that prologs write
+sources  reads all of them in threads, and merges what they find
+owners   leads from GPUs and devices to ports
+watch    compares each reading with the one before, and records events
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ibpulse.agent.sysfs.gpus import NEAR, WORDS
 from ibpulse.base.text import NAMED_SUBJECTS, first_names, group_remarks
-from ibpulse.core.jobs.claims import ALL_GPUS, ALONE, DEVICES, FILE, KUBERNETES_CGROUP, SOME_GPUS, Claim, Key, PlacedJob
+from ibpulse.core.jobs import ALL_GPUS, ALONE, DEVICES, FILE, KUBERNETES_CGROUP, SOME_GPUS, Claim, Key, PlacedJob
 from ibpulse.core.model import Port, PortId, Topology
 
 NO_GPU = "it holds GPU {names}, which this node does not have."

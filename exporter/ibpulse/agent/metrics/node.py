@@ -11,7 +11,7 @@ from ibpulse.agent.aggregator.snapshot import (
     NodeTraffic,
     Snapshot,
 )
-from ibpulse.core.answers.statistics import NodeConclusions, NodeWindow
+from ibpulse.core.answers.summary import NodeConclusions, NodeWindow
 from ibpulse.core.metrics.row import Labels, Subject, single
 from ibpulse.core.statistics.signature import LABELS
 

@@ -13,7 +13,7 @@ from ibpulse.agent.aggregator.snapshot import (
     Snapshot,
     UtilizationMoments,
 )
-from ibpulse.core.answers.statistics import DirectionStatistics, RailStatistics
+from ibpulse.core.answers.summary import DirectionStatistics, RailStatistics
 from ibpulse.core.events.watch import DISAPPEARED, KnownPort
 from ibpulse.core.metrics.row import Labels, Metric, Subject
 from ibpulse.core.model import DIRECTIONS, PROBLEMS, Port, PortId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ibpulse.base.late_names import late_names
+from ibpulse.base.installation import late_names
 
 if TYPE_CHECKING:
     from ibpulse.agent.node.wiring import aggregator_options, make_temporary_sampler

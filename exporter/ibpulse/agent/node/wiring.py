@@ -10,13 +10,11 @@ from pathlib import Path
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
 from ibpulse.agent.aggregator.options import TIMESCALES_NS, WINDOWS_NS
 from ibpulse.agent.config import Settings
-from ibpulse.agent.flightrecorder.alerts import AlertReceiver
-from ibpulse.agent.flightrecorder.captures import Captures
-from ibpulse.agent.flightrecorder.recorder import FlightRecorder, WriteCapture
-from ibpulse.agent.flightrecorder.rules import LocalRules, RuleOptions
+from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder, WriteCapture
 from ibpulse.agent.flightrecorder.store import CaptureOptions
-from ibpulse.agent.jobs.job_sources import JobSources, choose_sources
-from ibpulse.agent.jobs.job_watch import JobWatch
+from ibpulse.agent.flightrecorder.triggers import AlertReceiver, LocalRules, RuleOptions
+from ibpulse.agent.jobs.sources import JobSources, choose_sources
+from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.agent.node.node import Node
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.sampler.supervisor import Supervisor, SupervisorOptions
@@ -29,7 +27,7 @@ from ibpulse.agent.sysfs.overrides import read_overrides
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.alerts import COOLDOWN_NS
+from ibpulse.core.captures import COOLDOWN_NS
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.log import NAME as EVENTS_NAME
 from ibpulse.core.events.log import EventFile

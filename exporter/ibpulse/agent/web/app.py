@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
-from ibpulse.agent.web.parts import WebLimits, WebParts
-from ibpulse.agent.web.routes.captures_route import captures_router, captures_writing_router
-from ibpulse.agent.web.routes.clock_route import clock_router
-from ibpulse.agent.web.routes.events_route import events_router
-from ibpulse.agent.web.routes.jobs_route import jobs_router
-from ibpulse.agent.web.routes.metrics_route import metrics_router
-from ibpulse.agent.web.routes.pages_route import health_router, pages_router
-from ibpulse.agent.web.routes.ports_route import ports_router, topology_router
-from ibpulse.agent.web.routes.stream_route import stream_router
-from ibpulse.agent.web.routes.summary_route import summary_router
-from ibpulse.agent.web.routes.window_route import window_router
+from ibpulse.agent.web.captures import add_capture_writing, add_captures
+from ibpulse.agent.web.events import add_events
+from ibpulse.agent.web.jobs import add_jobs
+from ibpulse.agent.web.node import add_clock, add_metrics, add_ports, add_summary
+from ibpulse.agent.web.pages import add_health, add_pages
+from ibpulse.agent.web.parts import WebParts
+from ibpulse.agent.web.stream import add_stream
+from ibpulse.agent.web.window import add_window
 from ibpulse.core.http.application import REFUSALS, make_app
-
-__all__ = ["WebLimits", "WebParts", "create_app"]
 
 DESCRIPTION = "Traffic of every InfiniBand and RoCE port of this node, sample by sample."
 
@@ -25,20 +20,13 @@ DESCRIPTION = "Traffic of every InfiniBand and RoCE port of this node, sample by
 def create_app(parts: WebParts) -> FastAPI:
     """The application with all routes."""
     app = make_app("ibpulse", DESCRIPTION, parts, parts.node.clock.monotonic_ns)
-    for router in (
-        metrics_router,
-        ports_router,
-        topology_router,
-        window_router,
-        summary_router,
-        events_router,
-        jobs_router,
-        stream_router,
-        clock_router,
-    ):
-        app.include_router(router(parts), responses=REFUSALS)
-    app.include_router(health_router(parts))
-    app.include_router(captures_router(parts.node.captures), responses=REFUSALS)
-    app.include_router(captures_writing_router(parts, parts.node.captures), responses=REFUSALS)
-    app.include_router(pages_router(parts, app.openapi))
+    api, probes, captures = APIRouter(responses=REFUSALS), APIRouter(), APIRouter(responses=REFUSALS)
+    for add in (add_metrics, add_ports, add_window, add_summary, add_events, add_jobs, add_stream, add_clock):
+        add(api, parts)
+    add_health(probes, parts)
+    add_captures(captures, parts)
+    add_capture_writing(captures, parts)
+    for router in (api, probes, captures):
+        app.include_router(router)
+    add_pages(app, parts)
     return app

@@ -1,4 +1,4 @@
-"""What the web server gets from the daemon, and its limits."""
+"""The daemon as its web server sees it, and the limits of the server."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ibpulse.base.kernel_clock import ClockState, read_clock_state
+from ibpulse.base.clocks import ClockState, read_clock_state
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.application import RequestLimits, ServerParts
 
 if TYPE_CHECKING:
     # the gateway imports this module, but runs no node
-    from ibpulse.agent.node.current_snapshot import CurrentSnapshot
-    from ibpulse.agent.node.node import Node
+    from ibpulse.agent.node.node import CurrentSnapshot, Node
 
 
 @dataclass(frozen=True, slots=True)

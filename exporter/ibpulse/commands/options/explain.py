@@ -14,7 +14,7 @@ from ibpulse.base.values import (
     whole,
 )
 from ibpulse.commands.options import Option, against_options, format_option
-from ibpulse.workbench.models.keys import KEYS
+from ibpulse.workbench.models.inputs import KEYS
 
 UNITS = ("MiB/s", "Gb/s")
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce"]

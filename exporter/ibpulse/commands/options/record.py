@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ibpulse.agent.config.declaration import INTERVAL
+from ibpulse.agent.config.settings import INTERVAL
 from ibpulse.base.units import AMOUNT_UNITS, RATE_UNITS
 from ibpulse.base.values import ANY_WHOLE, RATIO, SOME_RATE, SOME_TIME, TIME, many, number, whole
 from ibpulse.commands.options import (

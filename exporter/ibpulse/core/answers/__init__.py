@@ -5,7 +5,9 @@ reader takes nothing that is not described: a name with control characters is re
 an unknown member is dropped, and lengths, counts and numbers have bounds.
 
 members     the kinds of members with their bounds, and the check of a whole answer
-clock, ports, events, jobs, captures, summary, window, stream
-            the answers of the paths with these names; `ports` has those of the topology too
-statistics  those of a node and of a port, which snapshot, summary and stream share
+node        clock, ports and topology
+events, jobs
+            the answers of the paths with these names; captures are in `jobs`
+summary     the statistics of a node and of a port, which snapshot, summary and stream share
+samples     windows and streams
 """

@@ -70,7 +70,7 @@ class StateAnswer(AnswerPart):
 
     @property
     def value(self) -> PortState:
-        """The same as a value of the program."""
+        """As a value of the program."""
         return PortState(**vars(self))
 
 
@@ -97,7 +97,7 @@ class EventAnswer(AnswerPart):
 
     @property
     def value(self) -> Event:
-        """The same as a value of the program."""
+        """As a value of the program."""
         return Event(
             time_ns=self.time_ms * MILLISECOND_NS,
             kind=self.kind,

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.text import escape_controls
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.base.validation import explain
+from ibpulse.base.values import explain
 from ibpulse.core.events.event import MAX_INTEGER
 from ibpulse.core.model import ROLES, UNKNOWN_ROLE
 

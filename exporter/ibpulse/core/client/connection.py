@@ -18,24 +18,25 @@ from ibpulse.base.text import first_names, split_lines
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.events import MAX_EVENTS, EventsAnswer
 from ibpulse.core.answers.members import NOT_OURS, Part
-from ibpulse.core.answers.ports import PortsAnswer
-from ibpulse.core.client.address import TIMEOUT_SECONDS, DaemonAddress
-from ibpulse.core.client.faults import Advice
+from ibpulse.core.answers.node import PortsAnswer
+from ibpulse.core.client import TIMEOUT_SECONDS, DaemonAddress
 from ibpulse.core.client.transport import (
     ANSWERS,
     BROKEN_OFF,
     JSON_TYPE,
     MAX_REFUSAL_BYTES,
+    Advice,
     NodeAccess,
+    NodeArray,
     PeerAnswer,
     Query,
     Requests,
     lower_names,
     read_answer,
+    read_array,
     refuse_compressed,
     refuse_longer,
 )
-from ibpulse.core.client.windows import NodeArray, read_array
 
 MAX_ANSWER_BYTES = 64_000_000
 MAX_NAMED = 8
@@ -54,11 +55,7 @@ class DaemonConnection(Requests):
         timeout_seconds: float = TIMEOUT_SECONDS,
         make_transport: Callable[..., httpx.BaseTransport] = httpx.HTTPTransport,
     ) -> None:
-        """Parse the URL; nothing is sent yet. `timeout_seconds` limits connecting, and the wait for each part.
-
-        Raises:
-            DaemonError: the URL is invalid.
-        """
+        """Parse the URL; nothing is sent yet. `timeout_seconds` limits connecting, and the wait for each part."""
         address = DaemonAddress(url)
         self.place = address.place
         """The URL without a password and a path."""
@@ -194,7 +191,7 @@ def _gateway_nodes(connection: DaemonConnection) -> list[str] | None:
 
 
 def _say_gateway(address: str, nodes: Sequence[str]) -> str:
-    """How to reach a node or a job of a gateway."""
+    """Advice to reach a node or a job of a gateway."""
     if not nodes:
         return f"{address} is a gateway, not a daemon, and it knows no node yet"
     return (

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import re
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -12,12 +16,99 @@ from http import HTTPStatus
 from urllib.parse import urlencode
 
 import httpx
+import numpy as np
+import numpy.typing as npt
+import orjson
 
 from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.text import escape_controls, show
+from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import NOT_OURS, Part, read_members
-from ibpulse.core.client.faults import Advice, refusal, silence
+from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, WindowAnswer, WindowHead
+from ibpulse.core.arrays import Singles
+from ibpulse.core.model import DIRECTIONS
+
+MAX_REASON = 300
+MAX_CAUSES = 20
+PROBLEM_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Ends of sentences about a missing password and an unknown certificate: where a person gives them."""
+
+    password: str = "is the one in the node configuration file of its source right?"
+    authority: str = "give its authority as ca_file, or server_name"
+
+
+def silence(error: Exception, advice: Advice, *, encrypted: bool) -> DaemonError:
+    """The error for a request without an answer; `encrypted` is whether it was sent with TLS."""
+    causes = _causes(error)
+    refused = any(isinstance(cause, ssl.SSLError) for cause in causes)
+    return DaemonError(
+        _say_silent(error, causes, advice, encrypted=encrypted), kind="refused" if refused else "no-answer"
+    )
+
+
+def refusal(status: int, media_type: str, body: bytes, advice: Advice) -> DaemonError:
+    """The error for an answer with a status that refuses the request; `body` may have a reason."""
+    return DaemonError(_say_refused(status, _detail(media_type, body), advice), status)
+
+
+def _say_silent(error: Exception, causes: list[BaseException], advice: Advice, *, encrypted: bool) -> str:
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            reason = escape_controls(cause.verify_message)[:MAX_REASON]
+            return f"its certificate is not trusted ({reason}); {advice.authority}"
+        if isinstance(cause, ssl.SSLError):
+            reason = escape_controls(cause.reason or "failed").replace("_", " ").lower()[:MAX_REASON]
+            return f"TLS failed ({reason}); does it want a certificate of ours, or does it not use TLS? then use http"
+        if isinstance(cause, socket.gaierror):
+            return "its host name cannot be resolved"
+        if isinstance(cause, ConnectionRefusedError):
+            return "it refuses connections; is `ibpulse serve` running there?"
+    if isinstance(error, httpx.ConnectError):
+        return "it cannot be reached; is the network up, and is `ibpulse serve` running there?"
+    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
+        return "it broke off" if encrypted else "it broke off, or does not speak HTTP; does it use TLS? then use https"
+    return f"the request failed ({type(error).__name__})"
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and those behind it, also the members of groups."""
+    found: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting and len(found) < MAX_CAUSES:
+        cause = waiting.pop()
+        if cause is not None and cause not in found:
+            found.append(cause)
+            waiting += [cause.__context__, cause.__cause__]
+            waiting += cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
+    return found
+
+
+def _say_refused(status: int, detail: str, advice: Advice) -> str:
+    if status == HTTPStatus.UNAUTHORIZED:
+        return f"it asks for a password; {advice.password}"
+    if 300 <= status < 400:
+        return f"it redirects to another address ({status}), which is not followed; use that address instead"
+    if status == HTTPStatus.MISDIRECTED_REQUEST:
+        return "it does not serve this host name (421); use the name that it serves"
+    return f"it refuses with {status}: {detail}" if detail else f"it refuses with {status}"
+
+
+def _detail(media_type: str, body: bytes) -> str:
+    """The detail of a problem document (RFC 9457) in plain characters, or an empty text."""
+    if media_type != PROBLEM_TYPE:
+        return ""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    detail = document.get("detail") if isinstance(document, dict) else None
+    return escape_controls(detail[:MAX_REASON]) if isinstance(detail, str) else ""
+
 
 SECONDS = 1.0
 # a stream has a summary each second
@@ -37,7 +128,7 @@ UNVERIFIED = "not asked, because its list says http, and with tls_config the pas
 
 @dataclass(frozen=True, slots=True)
 class NodeAccess:
-    """How to ask the nodes of a source; `tls` is used for targets with https.
+    """Access to the nodes of a source; `tls` is used for targets with https.
 
     `authorization` is the value of that header, or empty. `server_name` is the name to expect in certificates, or
     empty for the host of the target. With `verified_only`, no server without a verified certificate gets the
@@ -70,7 +161,7 @@ class PeerAnswer:
 
 
 class Requests:
-    """What the requests to the server at a base URL have in common."""
+    """Requests to the server at a base URL, for both kinds of transport."""
 
     def __init__(self, url: str, access: NodeAccess) -> None:
         self.url, self._access = url, access
@@ -89,11 +180,7 @@ class Requests:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
     ) -> httpx.Request:
-        """A request of which nothing waits longer than this many seconds.
-
-        Raises:
-            DaemonError: it would send the password to a server that cannot be verified.
-        """
+        """A request of which nothing waits longer than this many seconds."""
         if self._refused:
             raise DaemonError(UNVERIFIED, kind="refused")
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
@@ -233,11 +320,7 @@ class HttpPeer(Requests):
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Keep the connections open for the block.
-
-        Raises:
-            DaemonError: they are closed.
-        """
+        """Keep the connections open for the block."""
         if self._closed:
             raise DaemonError("it is no longer listed at this address")
         self._running += 1
@@ -279,11 +362,7 @@ def refuse_longer(body: bytearray, max_bytes: int) -> None:
 
 
 async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    """The body.
-
-    Raises:
-        DaemonError: it is too long, or compressed.
-    """
+    """The body."""
     refuse_compressed(response)
     body = bytearray()
     async for part in response.aiter_raw():
@@ -316,3 +395,110 @@ def read_json(answer: PeerAnswer) -> bytes:
         sent = show(escape_controls(answer.media_type))
         raise DaemonError(f"its answer is {sent}, not JSON; {NOT_OURS}", kind="bad-answer")
     return answer.body
+
+
+# names of headers are in lower case here
+WINDOW_HEADER = NPY_HEADER.lower()
+# as NumPy writes it; its own reader takes much more, and fails in many ways
+_NPY_HEAD = re.compile(
+    rb"\x93NUMPY\x01\x00(..)\{'descr': '<f4', 'fortran_order': False, 'shape': \(([0-9]{1,5}), ([0-9]{1,7})\), \} *\n",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeArray:
+    """A window as NPY: float32 (series, points), NaN for missing data, as `head` describes."""
+
+    head: WindowHead
+    values: Singles
+
+    @property
+    def start_ns(self) -> int:
+        """The wall time of the first point."""
+        return self.head.start_ms * MILLISECOND_NS
+
+    @property
+    def step_ns(self) -> int:
+        """The time from one point to the next."""
+        return self.head.resolution_ms * MILLISECOND_NS
+
+    @property
+    def newest_ns(self) -> int:
+        """The wall time of the newest sample of the daemon."""
+        return self.head.history.newest_ms * MILLISECOND_NS
+
+    def both(self, port: str, what: str = "") -> Singles:
+        """Transmit and receive rates of a port: float32 (2, points), NaN if the window does not have it.
+
+        `what` names another value than the rate: `uncertainty`.
+        """
+        out = np.full((2, self.head.points), np.nan, dtype=np.float32)
+        for way, direction in enumerate(DIRECTIONS):
+            name = f"{port} {direction} {what}".rstrip()
+            if name in self.head.series:
+                out[way] = self.values[self.head.series.index(name)]
+        return out
+
+    def merged(self, port: str) -> npt.NDArray[np.bool_]:
+        """The samples of a port that were above the line rate, and merged: bool (2, points)."""
+        out = np.zeros((2, self.head.points), dtype=np.bool_)
+        ways = {f"{port} {direction}": way for way, direction in enumerate(DIRECTIONS)}
+        for row, first, count in self.head.implausible.places:
+            way = ways.get(self.head.series[row]) if row < len(self.head.series) else None
+            if way is not None:
+                out[way, first : first + count] = True
+        return out
+
+    def encode(self) -> tuple[bytes, str]:
+        """The body, and the value of the header `X-Ibpulse-Window`."""
+        # not orjson or pydantic, because headers are ASCII only
+        return encode_npy(self.values), json.dumps(self.head.model_dump(), separators=(",", ":"))
+
+
+def encode_npy(values: Singles) -> bytes:
+    """An array of float32 in the format of NumPy."""
+    head = io.BytesIO()
+    values = np.ascontiguousarray(values, dtype="<f4")
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
+    return b"".join((head.getvalue(), values.data))
+
+
+def read_window(answer: PeerAnswer) -> WindowAnswer:
+    """The checked window of an answer in JSON.
+
+    Raises:
+        DaemonError: it is not such an answer.
+    """
+    window = read_answer(WindowAnswer, answer)
+    lengths = {len(values) for one in window.series for values in (one.values, one.uncertainty) if values is not None}
+    if lengths - {window.points}:
+        raise DaemonError(
+            f"its answer is not as expected: series of other lengths than points; {NOT_OURS}", kind="bad-answer"
+        )
+    return window
+
+
+def read_array(answer: PeerAnswer) -> NodeArray:
+    """The checked window of an answer in the format of NumPy.
+
+    Raises:
+        DaemonError: it is not such an answer.
+    """
+    if answer.media_type != NPY_TYPE or WINDOW_HEADER not in answer.headers:
+        raise DaemonError(f"its answer is not an array; {NOT_OURS}", kind="bad-answer")
+    head = read_members(WindowHead, answer.headers[WINDOW_HEADER])
+    shape = (len(head.series), head.points)
+    found = _NPY_HEAD.match(answer.body)
+    if found is None or int.from_bytes(found[1], "little") != found.end() - found.end(1):
+        raise DaemonError(f"its answer is not an array; {NOT_OURS}", kind="bad-answer")
+    size = 4 * shape[0] * shape[1]
+    if (int(found[2]), int(found[3])) != shape or len(answer.body) - found.end() != size:
+        raise DaemonError(f"its answer is an array of another shape than it says; {NOT_OURS}", kind="bad-answer")
+    values = np.frombuffer(answer.body, "<f4", offset=found.end()).reshape(shape).copy()
+    missing = np.isnan(values)
+    if np.isinf(values).any() or (values[~missing] < 0).any():
+        raise DaemonError(f"its answer has rates that are negative or infinite; {NOT_OURS}", kind="bad-answer")
+    # one of many bit patterns
+    values[missing] = np.nan
+    return NodeArray(head, values)

@@ -1,4 +1,4 @@
-"""What happened on this node and when, and the state of every port at any moment of the past.
+"""The events of this node, and the state of every port at any moment of the past.
 
 `event` defines the kinds and their form as JSON, `log` holds them in memory and on disk, `port_history` answers which
 state a port was in, `watch` records what changes from scan to scan and what the aggregator finds.

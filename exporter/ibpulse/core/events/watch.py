@@ -130,7 +130,7 @@ class KnownPort:
 
 @dataclass(slots=True)
 class _Totals:
-    """What is counted for one port."""
+    """Counts of one port."""
 
     down_seconds: float = 0.0
     state_changes: int = 0

@@ -1,4 +1,4 @@
-"""Admits requests, connections and viewers up to a limit each: the client that holds most gives way.
+"""Admits requests and connections, and makes room for viewers, up to a limit: the client that holds most gives way.
 
 A client is an address, and holds connections, views of streams, and turns in the queues for what runs in parallel.
 """
@@ -10,10 +10,10 @@ import ipaddress
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,7 +21,6 @@ from starlette.types import Scope
 
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.core.http.problems import ProblemError
-from ibpulse.core.metrics.web import WebCounts
 
 # Beyond these, requests get a 503; only the probes get their answer.
 MAX_CONNECTIONS = 256
@@ -163,11 +162,7 @@ class ParallelRequests:
 
     @asynccontextmanager
     async def place(self, request: Request) -> AsyncIterator[None]:
-        """A place for a request, once it is the turn of its client.
-
-        Raises:
-            ProblemError: too many requests wait, or none of those running finished in time.
-        """
+        """A place for a request, once it is the turn of its client."""
         client = await self._enter(request)
         try:
             yield
@@ -177,11 +172,7 @@ class ParallelRequests:
     async def run(
         self, request: Request, answer: Callable[Arguments, Response], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Response:
-        """The response of `answer`, computed in a thread once it is the turn of the request's client.
-
-        Raises:
-            ProblemError: too many requests wait, or none of those running finished in time.
-        """
+        """The response of `answer`, computed in a thread once it is the turn of the request's client."""
         client = await self._enter(request)
         try:
             work = asyncio.wrap_future(self._threads.submit(answer, *args, **kwargs))
@@ -280,55 +271,3 @@ class OpenConnections:
     def _close(self, connection: OpenConnection) -> None:
         self.remove(connection)
         connection.close()
-
-
-class Closing(Protocol):
-    """A viewer, as its limit sees it."""
-
-    def close(self) -> None:
-        """End its stream."""
-
-
-ViewerType = TypeVar("ViewerType", bound=Closing)
-
-
-class Viewers(Generic[ViewerType]):
-    """The viewers of all streams of a server: up to `limit`, the oldest first; `counts` has their number."""
-
-    def __init__(self, counts: WebCounts, limit: int, ending: asyncio.Event) -> None:
-        self._counts, self._limit, self._ending = counts, limit, ending
-        self._viewers: dict[ViewerType, str] = {}
-
-    def __iter__(self) -> Iterator[ViewerType]:
-        return iter(self._viewers)
-
-    def make_room(self, client: str) -> None:
-        """Make room for a viewer of a client: if there is none, the newest of the client with most viewers ends.
-
-        Raises:
-            ProblemError: the server ends, or no client has more viewers than this one would have.
-        """
-        try:
-            if self._ending.is_set():
-                raise FullError
-            dropped = make_room(self._viewers, self._limit, client)
-        except FullError:
-            raise ProblemError(
-                "too-many-viewers",
-                503,
-                f"{self._limit} viewers are connected to the stream, which is the maximum. Close a page, or poll "
-                "/api/v1/window instead.",
-                bound={"name": "max_viewers", "limit": self._limit},
-            ) from None
-        if dropped is not None:
-            dropped.close()
-
-    def add(self, viewer: ViewerType, client: str) -> None:
-        """Add a viewer, for which there is room."""
-        self._viewers[viewer] = client
-        self._counts.stream_viewers = len(self._viewers)
-
-    def remove(self, viewer: ViewerType) -> None:
-        """Remove a viewer, however it ended."""
-        self._viewers.pop(viewer, None)
-        self._counts.stream_viewers = len(self._viewers)

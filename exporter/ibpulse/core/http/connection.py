@@ -19,11 +19,11 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from ibpulse.core.http.access import PROBES, REFUSED
 from ibpulse.core.http.admission import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT, OpenConnection, OpenConnections
-from ibpulse.core.http.auth.access import PROBES, REFUSED
-from ibpulse.core.http.auth.tls import TlsServer, find_name, has_allowed_name
-from ibpulse.core.http.middleware import REFUSAL
-from ibpulse.core.http.problems import KINDS, problem_response
+from ibpulse.core.http.application import REFUSAL
+from ibpulse.core.http.problems import problem_response
+from ibpulse.core.http.web_config import TlsServer, find_name, has_allowed_name
 
 HEAD_SECONDS = 10.0
 MAX_HEAD_BYTES = 65_536
@@ -39,7 +39,6 @@ _crowded = problem_response(
     503,
     f"Too many connections are in use: at most {MAX_CONNECTIONS}, and {MAX_CONNECTIONS_PER_CLIENT} per address. "
     "Try again in a second.",
-    KINDS["too-many-connections"],
     "too-many-connections",
     {**CLOSE, "Retry-After": "1"},
 )

@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457), the format of every error response."""
+"""Problem documents (RFC 9457), the format of every error response, and descriptions of routes for OpenAPI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from ibpulse.base.errors import RequestError
-from ibpulse.base.validation import explain
+from ibpulse.base.values import explain
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -34,7 +34,7 @@ class ProblemDocument(BaseModel):
 class ProblemError(RequestError):
     """A refused request, with its kind and additional machine-readable members."""
 
-    def __init__(self, kind: str, status: int, detail: str, **members: object) -> None:
+    def __init__(self, kind: str, status: int, detail: str, **members: Any) -> None:
         super().__init__(status, KINDS[kind], detail)
         self.kind = kind
         self.members = members
@@ -84,15 +84,16 @@ SYNONYMS = {
 def problem_response(
     status: int,
     detail: str,
-    title: str = "",
     kind: str = "",
     headers: Mapping[str, str] | None = None,
-    **members: object,
+    *,
+    title: str = "",
+    **members: Any,
 ) -> Response:
-    """A response with a problem document; `members` are additional ones."""
+    """A response with a problem document; a kind of problem has a title. `members` are additional ones."""
     document = {
         "type": f"/api/docs#{kind}" if kind else "about:blank",
-        "title": title or http.HTTPStatus(status).phrase,
+        "title": title or KINDS.get(kind) or http.HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
         **members,
@@ -132,9 +133,9 @@ def install_problem_handlers(app: FastAPI) -> None:
 def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
     if not isinstance(error, ProblemError):
-        return problem_response(error.status, error.detail, error.title)
+        return problem_response(error.status, error.detail, title=error.title)
     headers = {"Retry-After": "1"} if error.status == 503 else None
-    return problem_response(error.status, error.detail, error.title, error.kind, headers, **error.members)
+    return problem_response(error.status, error.detail, error.kind, headers, **error.members)
 
 
 def _invalid(request: Request, error: Exception) -> Response:
@@ -170,3 +171,56 @@ def _methods(request: Request) -> list[str]:
         if any(route.matches({**request.scope, "method": method})[0] == Match.FULL for route in routes)
     ]
     return ["GET", "HEAD", *found[1:]] if "GET" in found else found
+
+
+_REASONS = {
+    401: "Authentication required.",
+    404: "No such port or job.",
+    414: "Query too long.",
+    421: "Host name not served.",
+    422: "Invalid parameter; the detail names the limit and how to fix the request.",
+    429: "Rate limit exceeded.",
+    502: "The node refuses, or its answer is not the expected one.",
+    503: "Too many concurrent wide requests; try again.",
+    504: "The node does not answer.",
+}
+
+
+def problems(*statuses: int, reasons: Mapping[int, str] = _REASONS) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI descriptions of error responses with these statuses."""
+    content = {MEDIA_TYPE: {"schema": ProblemDocument.model_json_schema()}}
+    return {status: {"description": reasons[status], "content": content} for status in statuses}
+
+
+def operation(name: str) -> dict[str, Any]:
+    """The name of a route in the OpenAPI document, which clients are generated from; functions can be renamed."""
+    return {"operation_id": name, "name": name}
+
+
+def text(description: str, media_type: str = "text/plain") -> dict[str, Any]:
+    """OpenAPI description of a plain-text response."""
+    return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
+
+
+def inline_parts(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema with all its parts inlined, for use within a request or a response."""
+    parts = schema.pop("$defs", {})
+
+    def resolve(value: Any) -> Any:
+        if isinstance(value, dict):
+            named = parts.get(str(value.get("$ref")).rpartition("/")[2])
+            return resolve(named) if named else {name: resolve(member) for name, member in value.items()}
+        return [resolve(item) for item in value] if isinstance(value, list) else value
+
+    return dict(resolve(schema))
+
+
+GRAFANA_SCHEMA: dict[str, Any] = {
+    "title": "A Grafana data frame, with format=grafana",
+    "type": "object",
+    "required": ["schema", "data"],
+    "properties": {
+        "schema": {"type": "object"},
+        "data": {"type": "object", "properties": {"values": {"type": "array", "items": {"type": "array"}}}},
+    },
+}

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
@@ -18,8 +18,8 @@ from uvicorn import Config, Server
 from ibpulse.base.deadline import seconds_until_beat
 from ibpulse.base.errors import ConfigError
 from ibpulse.core.http.admission import OpenConnection, OpenConnections, client_of
-from ibpulse.core.http.auth.tls import TlsServer
 from ibpulse.core.http.connection import Connection
+from ibpulse.core.http.reload import WebConfigReloader
 
 log = logging.getLogger(__name__)
 
@@ -34,78 +34,6 @@ SHUTDOWN_SECONDS = 3
 SETTLE_SECONDS = 0.1
 # longer than a scrape interval of one minute, so that scrapers keep their connections
 KEEP_ALIVE_SECONDS = 75
-
-MakeProtocol = Callable[[TlsServer | None, OpenConnection], asyncio.Protocol]
-"""Creates the protocol of a connection."""
-
-
-class Listener:
-    """Accepts connections on a listening socket until closed."""
-
-    def __init__(
-        self,
-        listening: socket.socket,
-        make_protocol: MakeProtocol,
-        tls: Callable[[], TlsServer | None],
-        opened: OpenConnections,
-    ) -> None:
-        self._listening, self._make_protocol, self._tls, self._opened = listening, make_protocol, tls, opened
-        self._handshakes: set[asyncio.Task[None]] = set()
-        self._pause: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-        listening.setblocking(False)
-        self._loop.add_reader(listening, self._accept)
-
-    async def close(self) -> None:
-        """Accept what clients have opened so far, and no more; cancel handshakes that take long."""
-        self._loop.remove_reader(self._listening)
-        self._accept()
-        if self._pause is not None:
-            self._pause.cancel()
-        if self._handshakes:
-            _, late = await asyncio.wait(self._handshakes, timeout=SETTLE_SECONDS)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-
-    def _accept(self) -> None:
-        for _ in range(BACKLOG):
-            try:
-                accepted, address = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                log.warning("cannot accept a connection: %s", error.strerror)
-                self._loop.remove_reader(self._listening)
-                self._pause = self._loop.call_later(
-                    EXHAUSTED_SECONDS, self._loop.add_reader, self._listening, self._accept
-                )
-                return
-            self._take(OpenConnection(accepted, client_of(str(address[0]))))
-
-    def _take(self, place: OpenConnection) -> None:
-        task = place.handshake = self._loop.create_task(self._begin(place), name="handshake")
-        self._handshakes.add(task)
-        task.add_done_callback(lambda _: self._begun(place, task))
-        self._opened.add(place)
-
-    def _begun(self, place: OpenConnection, task: asyncio.Task[None]) -> None:
-        self._handshakes.discard(task)
-        if place.transport is None:
-            self._opened.remove(place)
-            place.socket.close()
-
-    async def _begin(self, place: OpenConnection) -> None:
-        """Pass the connection to a protocol, after the TLS handshake if any."""
-        tls = self._tls()
-        timeouts = {"ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": CLOSE_SECONDS} if tls else {}
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: self._make_protocol(tls, place), place.socket, ssl=tls.context if tls else None, **timeouts
-            )
-        except (OSError, TimeoutError) as error:
-            # clients without TLS, without a valid certificate, or too slow are too common to log
-            log.debug("TLS handshake with %s failed: %s", place.client, error)
 
 
 class WebServer:
@@ -131,23 +59,18 @@ class WebServer:
             connection.transport.abort()
 
 
-def plain() -> TlsServer | None:
-    """No TLS."""
-    return None
-
-
 async def serve(
     app: ASGIApp,
     host: str,
     port: int,
     *,
     shutdown_seconds: int = SHUTDOWN_SECONDS,
-    tls: Callable[[], TlsServer | None] = plain,
+    web_config: WebConfigReloader | None = None,
 ) -> WebServer:
     """Start a server; an empty host means every address, port 0 any free port.
 
-    `tls` returns the TLS policy for a new connection. `app` also sends the refusals of the connection, as
-    `OuterMiddleware` does.
+    New connections have the TLS of `web_config`. `app` also sends the refusals of the connection, as `OuterMiddleware`
+    does.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -164,7 +87,7 @@ async def serve(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=shutdown_seconds,
     )
-    server = _Server(config, listener, tls)
+    server = _Server(config, listener, web_config)
     running = WebServer(server, listener)
     started = asyncio.create_task(server.listening.wait())
     await asyncio.wait([started, running._task], return_when=asyncio.FIRST_COMPLETED)
@@ -203,9 +126,12 @@ def bind(host: str, port: int) -> socket.socket:
 class _Server(Server):
     """uvicorn's server with events instead of flags, and without signal handlers."""
 
-    def __init__(self, config: Config, listening: socket.socket, tls: Callable[[], TlsServer | None]) -> None:
+    def __init__(self, config: Config, listening: socket.socket, web_config: WebConfigReloader | None) -> None:
         super().__init__(config)
-        self._listening, self._tls = listening, tls
+        self._listening, self._web_config = listening, web_config
+        self._loop = asyncio.get_running_loop()
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
         self.opened = OpenConnections()
         self.listening = asyncio.Event()
         self.ending = asyncio.Event()
@@ -224,8 +150,9 @@ class _Server(Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and set `listening`. The listener replaces asyncio's servers, which have no limits."""
-        self._listener = Listener(self._listening, self._connect, self._tls, self.opened)
+        """Listen, and set `listening`, without asyncio's servers, which have no limits."""
+        self._listening.setblocking(False)
+        self._loop.add_reader(self._listening, self._accept)
         self.servers = []
         self.started = True
         self.listening.set()
@@ -235,12 +162,63 @@ class _Server(Server):
         self.opened.ending = True
         for connection in self._connections():
             connection.close_after_answers()
-        await self._listener.close()
+        await self._close_listener()
         await asyncio.sleep(SETTLE_SECONDS)
         await super().shutdown(sockets)
 
     def _connections(self) -> list[Connection]:
         return [each for each in self.server_state.connections if isinstance(each, Connection)]
 
-    def _connect(self, tls: TlsServer | None, place: OpenConnection) -> Connection:
-        return Connection(self.config, self.server_state, tls, self.opened, place)
+    async def _close_listener(self) -> None:
+        """Accept what clients have opened so far, and no more; cancel handshakes that take long."""
+        self._loop.remove_reader(self._listening)
+        self._accept()
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._handshakes:
+            _, late = await asyncio.wait(self._handshakes, timeout=SETTLE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _accept(self) -> None:
+        for _ in range(BACKLOG):
+            try:
+                accepted, address = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("cannot accept a connection: %s", error.strerror)
+                self._loop.remove_reader(self._listening)
+                self._pause = self._loop.call_later(
+                    EXHAUSTED_SECONDS, self._loop.add_reader, self._listening, self._accept
+                )
+                return
+            self._take(OpenConnection(accepted, client_of(str(address[0]))))
+
+    def _take(self, place: OpenConnection) -> None:
+        task = place.handshake = self._loop.create_task(self._begin(place), name="handshake")
+        self._handshakes.add(task)
+        task.add_done_callback(lambda _: self._begun(place, task))
+        self.opened.add(place)
+
+    def _begun(self, place: OpenConnection, task: asyncio.Task[None]) -> None:
+        self._handshakes.discard(task)
+        if place.transport is None:
+            self.opened.remove(place)
+            place.socket.close()
+
+    async def _begin(self, place: OpenConnection) -> None:
+        """Pass the connection to a protocol, after the TLS handshake if any."""
+        tls = self._web_config.rules.tls if self._web_config else None
+        timeouts = {"ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": CLOSE_SECONDS} if tls else {}
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: Connection(self.config, self.server_state, tls, self.opened, place),
+                place.socket,
+                ssl=tls.context if tls else None,
+                **timeouts,
+            )
+        except (OSError, TimeoutError) as error:
+            # clients without TLS, without a valid certificate, or too slow are too common to log
+            log.debug("TLS handshake with %s failed: %s", place.client, error)

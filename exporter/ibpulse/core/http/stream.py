@@ -17,10 +17,11 @@ from starlette.types import Receive, Scope, Send
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.members import AnswerPart
-from ibpulse.core.answers.stream import StreamDropped, StreamGap, StreamSummary
-from ibpulse.core.http.admission import requesting_client
-from ibpulse.core.http.middleware import HEAD
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.answers.samples import StreamDropped, StreamGap
+from ibpulse.core.http.admission import FullError, make_room, requesting_client
+from ibpulse.core.http.application import HEAD
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.jobs import Key
 from ibpulse.core.metrics.web import WebCounts
 
 BYTES_PER_MEGABYTE = 1e6
@@ -50,9 +51,9 @@ def event(name: str, data: bytes, identity: int | None = None) -> bytes:
     return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 
 
-def answer_event(name: str, data: AnswerPart, identity: int | None = None) -> bytes:
+def answer_event(name: str, data: AnswerPart) -> bytes:
     """One event with an answer as its data."""
-    return event(name, data.encode_given(), identity)
+    return event(name, data.encode_given())
 
 
 def batch_event(
@@ -83,16 +84,6 @@ def gap_event(start_ns: int, end_ns: int) -> bytes:
     """A requested time span that is too old to be sent."""
     span = StreamGap.model_construct(start_ms=start_ns // MILLISECOND_NS, end_ms=end_ns // MILLISECOND_NS)
     return answer_event("gap", span)
-
-
-def dropped_event(events: int) -> bytes:
-    """The number of events dropped because the viewer was too slow."""
-    return answer_event("dropped", StreamDropped.model_construct(events=events))
-
-
-def summary_event(summary: StreamSummary) -> bytes:
-    """The node's statistics of one second."""
-    return answer_event("summary", summary)
 
 
 class Viewer:
@@ -153,8 +144,9 @@ class Viewer:
         if not self._queue and not self._ports and not self._ended:
             self._ready.clear()
             await self._ready.wait()
-        events = [dropped_event(self._dropped)] if self._dropped else []
-        events += [self._ports, *self._queue]
+        events = [self._ports, *self._queue]
+        if self._dropped:
+            events = [answer_event("dropped", StreamDropped.model_construct(events=self._dropped)), *events]
         self._ports, self._dropped = b"", 0
         self._queue.clear()
         self._queued_bytes = 0
@@ -163,6 +155,44 @@ class Viewer:
     def _drop(self, events: int) -> None:
         self._dropped += events
         self._counts.stream_dropped_events += events
+
+
+class Viewers:
+    """The viewers of all streams of a server: up to `limit`, the oldest first; `counts` has their number."""
+
+    def __init__(self, counts: WebCounts, limit: int, ending: asyncio.Event) -> None:
+        self._counts, self._limit, self._ending = counts, limit, ending
+        self._viewers: dict[Viewer, str] = {}
+
+    def __iter__(self) -> Iterator[Viewer]:
+        return iter(self._viewers)
+
+    def make_room(self, client: str) -> None:
+        """Make room for a viewer of a client: if there is none, the newest of the client with most viewers ends."""
+        try:
+            if self._ending.is_set():
+                raise FullError
+            dropped = make_room(self._viewers, self._limit, client)
+        except FullError:
+            raise ProblemError(
+                "too-many-viewers",
+                503,
+                f"{self._limit} viewers are connected to the stream, which is the maximum. Close a page, or poll "
+                "/api/v1/window instead.",
+                bound={"name": "max_viewers", "limit": self._limit},
+            ) from None
+        if dropped is not None:
+            dropped.close()
+
+    def add(self, viewer: Viewer, client: str) -> None:
+        """Add a viewer, for which there is room."""
+        self._viewers[viewer] = client
+        self._counts.stream_viewers = len(self._viewers)
+
+    def remove(self, viewer: Viewer) -> None:
+        """Remove a viewer, however it ended."""
+        self._viewers.pop(viewer, None)
+        self._counts.stream_viewers = len(self._viewers)
 
 
 class EventStream(Response):

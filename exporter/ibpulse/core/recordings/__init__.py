@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ibpulse.base.late_names import late_names
+from ibpulse.base.installation import late_names
 from ibpulse.core.recordings.recording import RecordedPort, Recording, RecordingMeta, concatenate
 
 if TYPE_CHECKING:

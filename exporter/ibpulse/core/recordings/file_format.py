@@ -13,7 +13,7 @@ import numpy.typing as npt
 import orjson
 
 from ibpulse.base.errors import RecordingError
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.core.arrays import Bools
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import MAX_STRIDE
@@ -94,7 +94,7 @@ def _adapter() -> TypeAdapter[RecordingMeta]:
 def _read_members(members: dict[str, Any]) -> RecordingMeta:
     from pydantic import ValidationError
 
-    from ibpulse.base.validation import explain
+    from ibpulse.base.values import explain
 
     try:
         meta = _adapter().validate_json(json.dumps(members), strict=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import RecordingError
 from ibpulse.base.text import count_text, size_text, split_lines
 from ibpulse.core.events import Event
@@ -85,7 +85,7 @@ def _cut(pieces: Iterator[Recording], first: int, end: int) -> Iterator[Recordin
 
 
 def _check_memory(path: Path, ticks: int, ports: int) -> None:
-    need_bytes, spare_bytes = ticks * (ports * ROW_BYTES + TICK_BYTES), memory.spare_bytes()
+    need_bytes, spare_bytes = ticks * (ports * ROW_BYTES + TICK_BYTES), limits.spare_bytes()
     if need_bytes > spare_bytes:
         _refuse(
             path,
@@ -302,7 +302,7 @@ def _as_recording_error(path: Path) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise RecordingError(
-            f"recording {path} takes more memory than the {size_text(memory.spare_bytes())} that can be spared, or is "
+            f"recording {path} takes more memory than the {size_text(limits.spare_bytes())} that can be spared, or is "
             f"damaged; {_OTHERWISE}, or use a machine with more memory"
         ) from error
     except (pa.ArrowException, EOFError) as error:

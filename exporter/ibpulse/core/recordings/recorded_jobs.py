@@ -14,8 +14,7 @@ import orjson
 
 from ibpulse.core.events import Event, PortHistory
 from ibpulse.core.events.event import MAX_INTEGER
-from ibpulse.core.jobs.claims import Key, PlacedJob
-from ibpulse.core.jobs.job_history import BEGAN, CHANGED, ENDED, Holding, JobRecord, job_details, read_job
+from ibpulse.core.jobs import BEGAN, CHANGED, ENDED, Holding, JobRecord, Key, PlacedJob, job_details, read_job
 from ibpulse.core.model import PortId
 
 MAX_JOBS = 1000

@@ -16,7 +16,7 @@ from ibpulse import __version__
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.events import Event, PortHistory
 from ibpulse.core.events.event import STARTED, from_json, to_json
-from ibpulse.core.jobs.job_history import JobRecord, trace_jobs
+from ibpulse.core.jobs import JobRecord, trace_jobs
 from ibpulse.core.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, Port, PortId, PortIdentity, PortState, settle_role
 from ibpulse.core.recordings.recorded_jobs import MAX_JOBS, jobs_at_begin, limit_jobs, trace_holdings
 from ibpulse.core.statistics.plausible import Steps, lower_bound

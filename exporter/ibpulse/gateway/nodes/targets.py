@@ -14,7 +14,7 @@ import orjson
 from ibpulse.base.errors import DiscoveryError
 from ibpulse.base.text import escape_controls, show
 from ibpulse.base.yaml import YamlFile, is_empty, is_scalar, is_sequence, text_of, texts_of
-from ibpulse.core.answers.clock import is_node_name
+from ibpulse.core.answers.node import is_node_name
 from ibpulse.core.defaults import DEFAULT_PORT
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _VISIBLE = re.compile("[!-~]+")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A node: its name, the URL of its daemon without a slash at the end, its labels, and the source that lists it.
+    """A node: its name, the URL of its daemon without a slash at the end, and its labels.
 
     `named` is false if the source gives only an address, which is then the name.
     """
@@ -46,12 +46,11 @@ class Target:
     name: str
     url: str
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    source: str = ""
     named: bool = True
 
     @property
     def key(self) -> str:
-        """What stays the same if a node without a name gets one."""
+        """Its identity, also if a node without a name gets one."""
         return self.name if self.named else self.url
 
 
@@ -64,7 +63,7 @@ class TargetGroup:
     labels: Mapping[str, str]
 
 
-def make_target(address: str, labels: Mapping[str, str], source: str, scheme: str = "http") -> Target:
+def make_target(address: str, labels: Mapping[str, str], scheme: str = "http") -> Target:
     """The node at `host`, `host:port` or a URL. Its name is the label `node`, or else the host.
 
     Labels that begin with two underscores are dropped, except `__scheme__`, which replaces `scheme`.
@@ -78,7 +77,7 @@ def make_target(address: str, labels: Mapping[str, str], source: str, scheme: st
     if not is_node_name(name):
         raise ValueError(f"the name {show(escape_controls(name))} is not one for a node; use letters, digits, . _ - :")
     kept = {key: text for key, text in labels.items() if key != NODE_LABEL and not key.startswith("__")}
-    return Target(name, url, kept, source, named=NODE_LABEL in labels or not is_address(host))
+    return Target(name, url, kept, named=NODE_LABEL in labels or not is_address(host))
 
 
 def parse_address(address: str, scheme: str = "http") -> tuple[str, str]:
@@ -138,7 +137,7 @@ def _check_labels(labels: Mapping[str, str]) -> None:
         raise ValueError(f"{show(scheme)} is not a scheme for nodes; use http or https")
 
 
-def make_targets(groups: Iterable[TargetGroup], source: str, scheme: str = "http") -> tuple[Target, ...]:
+def make_targets(groups: Iterable[TargetGroup], scheme: str = "http") -> tuple[Target, ...]:
     """The nodes of a list.
 
     Raises:
@@ -149,7 +148,7 @@ def make_targets(groups: Iterable[TargetGroup], source: str, scheme: str = "http
     for group in groups:
         for address in group.addresses:
             try:
-                target = make_target(address, group.labels, source, scheme)
+                target = make_target(address, group.labels, scheme)
                 if target.name in found:
                     raise ValueError(f"a second node is called {target.name!r}; give each its own label {NODE_LABEL}")
                 found[target.name] = target

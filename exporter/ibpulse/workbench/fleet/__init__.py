@@ -2,10 +2,9 @@
 
 dataset     columns, paths and files, in a directory or in object storage
 tiers       from the raw file of one part to its small tiers, in any process
-collection  spans, missing data and the result of a collection; workers in processes or on Dask
-from_nodes  past samples of nodes and of a gateway; from_files: captures and recordings
+collection  captures and recordings in files; spans, missing data, the result, and workers in processes or on Dask
+from_nodes  past samples of nodes and of a gateway
 source      the small tiers, read with DuckDB
-peers       which nodes are compared; two spans or jobs compared
-report      the numbers of a dataset; findings: as sentences; formats: as text, JSON and HTML
+report      the numbers of a dataset, nodes and spans compared; findings: as sentences; formats: as text, JSON and HTML
 pictures    nodes over time, nodes and rails, lateness over time
 """

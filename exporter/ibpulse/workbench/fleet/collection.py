@@ -1,24 +1,33 @@
-"""Parts shared by both ways of collecting: spans, the note of an unfinished run, the result, and workers."""
+"""Collects files into a dataset; spans, the note of an unfinished run, the result, and workers of every collection."""
 
 from __future__ import annotations
 
 import json
 import logging
 import multiprocessing
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from ibpulse.base.errors import ConfigError, DatasetError
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.errors import ConfigError, DatasetError, RecordingError
+from ibpulse.base.installation import how_to_install
 from ibpulse.base.text import count_text, file_size_text, moment_text, names_text, percent, split_lines
 from ibpulse.base.units import SECOND_NS
+from ibpulse.core.recordings import Recording, RecordingExtent, read_extent, save_pieces, scan
 from ibpulse.core.recordings.file_format import pa
-from ibpulse.workbench.fleet.dataset import FILES, MISSING, DatasetStore, Part, make_table
-from ibpulse.workbench.fleet.tiers import MAX_VALUES, PartSummary
+from ibpulse.core.recordings.recording import LATEST_NS, meta_between
+from ibpulse.core.recordings.writing import ticks_per_group
+from ibpulse.workbench.fleet.dataset import FILES, MISSING, RAW, DatasetStore, Part, make_table
+from ibpulse.workbench.fleet.tiers import MAX_VALUES, PartOrigin, PartSummary, finish_part
+
+if TYPE_CHECKING:
+    from ibpulse.gateway.nodes.discovery import Discovery  # not for the workers
 
 log = logging.getLogger(__name__)
 HOUR_NS = 3_600_000_000_000
@@ -54,11 +63,7 @@ class CoveredSpans:
 
     @classmethod
     def read(cls, store: DatasetStore, job: str, begin_ns: int, end_ns: int) -> CoveredSpans:
-        """The parts of a job that may have samples of a span.
-
-        Raises:
-            DatasetError: the dataset cannot be read.
-        """
+        """The parts of a job that may have samples of a span."""
         found = cls()
         for part in store.parts(FILES):
             # no part is longer than an hour
@@ -116,9 +121,6 @@ def continue_span(store: DatasetStore, wanted: UnfinishedSpan) -> tuple[int, int
     """The span to collect: that of the last run if it had the same arguments and did not end, else the one wanted.
 
     It is noted in the dataset; `store.remove(NOTE)` ends it.
-
-    Raises:
-        DatasetError: the note cannot be read or written.
     """
     try:
         found = TypeAdapter(UnfinishedSpan).validate_json(store.read_note(NOTE) or b"", strict=True)
@@ -142,11 +144,7 @@ class MissingSpan:
 
 
 def write_missing(store: DatasetStore, spans: Iterable[MissingSpan]) -> None:
-    """Write the missing spans down, each where the samples of its part would be.
-
-    Raises:
-        DatasetError: they cannot be written.
-    """
+    """Write the missing spans down, each where the samples of its part would be."""
     for span in spans:
         reason = span.reason[:MAX_REASON]
         row = {"from_ns": [span.part.start_ns], "to_ns": [span.to_ns], "reason": [reason]}
@@ -214,10 +212,6 @@ def open_scheduler(address: str) -> Iterator[Executor]:
     """The workers of a Dask scheduler at an address such as `tcp://scheduler:8786`.
 
     They need ibpulse in the same version, and the dataset at the same place.
-
-    Raises:
-        ConfigError: distributed is not installed.
-        DatasetError: the scheduler does not answer.
     """
     try:
         from distributed import Client  # only where it is asked for
@@ -233,3 +227,165 @@ def open_scheduler(address: str) -> Iterator[Executor]:
         ) from error
     with client, client.get_executor(pure=False) as executor:
         yield executor
+
+
+MAX_NAME = 200
+# of one file: an hour each, so more than a year
+MAX_PARTS = 10_000
+
+FilePart = tuple[Part, int, int]
+"""A part of a file: its samples from an index to before another one."""
+
+
+async def read_labels(discovery: Discovery) -> Mapping[str, Mapping[str, str]]:
+    """The labels of the nodes that the sources list, without asking the nodes."""
+    try:
+        await discovery.refresh()
+        if discovery.problems:
+            raise DatasetError("; ".join(discovery.problems))
+        return {target.name: target.labels for target in discovery.targets}
+    finally:
+        await discovery.close()
+
+
+def collect_files(
+    store: DatasetStore,
+    files: Sequence[Path],
+    copying: Executor,
+    computing: Executor,
+    *,
+    job: str = "",
+    span: tuple[int, int] | None = None,
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+) -> CollectionResult:
+    """Collect files, or their samples from one wall time to before another.
+
+    `copying` writes the raw files, on this machine, and `computing` their small tiers. `job` is the id of their job,
+    empty if there is none, and `labels` are those of nodes by their names. A file that cannot be read is a problem of
+    the result, and the others are collected.
+    """
+    result = CollectionResult()
+    covered = CoveredSpans.read(store, job, *(span or (0, LATEST_NS)))
+    copies: dict[Future[None], tuple[Path, list[FilePart]]] = {}
+    for path in files:
+        try:
+            extent = read_extent(path)
+            planned = _plan(extent, job, span)
+        except RecordingError as error:
+            result.add_problem(str(error))
+            continue
+        if not 0 < len(extent.meta.host) <= MAX_NAME:
+            text = f"{path}: the name of its node has {len(extent.meta.host)} characters, so it is left out"
+            result.add_problem(text)
+        elif parts := _choose_new(path, extent, planned, covered, result):
+            copies[copying.submit(_import_file, store.text, path, parts)] = path, parts
+    stages: dict[Future[PartSummary], Path] = {}
+    for copy in as_completed(copies):
+        path, parts = copies[copy]
+        try:
+            copy.result()
+        except RecordingError as error:
+            result.add_problem(str(error))
+            continue
+        for part, _, _ in parts:
+            origin = PartOrigin(str(path), (labels or {}).get(part.node, {}))
+            stages[computing.submit(finish_part, store.text, part, origin)] = path
+    for stage in as_completed(stages):
+        try:
+            result.written.append(stage.result())
+        except RecordingError as error:
+            result.add_problem(f"{stages[stage]}: {error}")
+    return result
+
+
+def _plan(extent: RecordingExtent, job: str, span: tuple[int, int] | None) -> list[FilePart]:
+    """The parts of a recording, or of its samples in a span.
+
+    Raises:
+        RecordingError: they are too many.
+    """
+    start_ns, interval_ns, host = extent.start_ns, extent.meta.interval_ns, extent.meta.host
+
+    def index(time_ns: int) -> int:
+        """Of the first sample at or after a time."""
+        return min(extent.ticks, max(0, -(-(time_ns - start_ns) // interval_ns)))
+
+    first, end = (0, extent.ticks) if span is None else map(index, span)
+    found: list[FilePart] = []
+    while first < end:
+        if len(found) == MAX_PARTS:
+            raise RecordingError(
+                f"the recording of {host} has more than {MAX_PARTS} parts; choose a shorter span with --from and --to"
+            )
+        begin_ns = start_ns + first * interval_ns
+        _, until_ns = next(cut_span(begin_ns, start_ns + end * interval_ns, interval_ns, len(extent.meta.ports)))
+        found.append((Part(job, host, begin_ns), first, index(until_ns)))
+        first = index(until_ns)
+    return found
+
+
+def _choose_new(
+    path: Path, extent: RecordingExtent, planned: Sequence[FilePart], covered: CoveredSpans, result: CollectionResult
+) -> list[FilePart]:
+    """The parts that are not in the dataset. Of files of one node that overlap, the first one counts."""
+    new = []
+    for part, first, end in planned:
+        end_ns = extent.start_ns + end * extent.meta.interval_ns
+        others = covered.within(part.node, part.start_ns, end_ns)
+        if others == [part]:
+            result.kept.add(part)
+        elif others:
+            begin = moment_text(part.start_ns)
+            text = f"{path}: samples of {part.node} from {begin} on are there already, so they are left out"
+            result.add_problem(text)
+        else:
+            covered.add(part, end_ns)
+            new.append((part, first, end))
+    return new
+
+
+def _import_file(place: str, path: Path, parts: Sequence[FilePart]) -> None:
+    """Write the raw files of the parts of a recording, which are in order and do not overlap.
+
+    A file that is one part is copied as it is; no part of a file is read twice.
+
+    Raises:
+        IbpulseError: the file cannot be read, or the dataset not be written.
+    """
+    store = DatasetStore(place)
+    extent = read_extent(path)
+    part, *indices = parts[0]
+    if indices == [0, extent.ticks] and path.is_file() and path.open("rb").read(4) == b"PAR1":
+        store.copy_in(RAW, part, path)
+        return
+    pieces = _Pieces(path)
+    with tempfile.TemporaryDirectory(prefix="ibpulse-") as folder:
+        for part, first, end in parts:
+            file = Path(folder) / "part.parquet"
+            begin_ns, end_ns = (extent.start_ns + tick * extent.meta.interval_ns for tick in (first, end))
+            meta = meta_between(extent.meta, begin_ns, end_ns)
+            save_pieces(file, meta, pieces.between(first, end, ticks_per_group(meta)))
+            store.copy_in(RAW, part, file)
+
+
+class _Pieces:
+    """Contiguous pieces, cut at other samples; what was passed cannot be read again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._pieces = path, scan(path)
+        self._held: Recording | None = None
+        self._place = 0
+
+    def between(self, first: int, end: int, most: int) -> Iterator[Recording]:
+        """The samples from `first` to before `end`, in pieces of at most `most` samples, which become row groups."""
+        while self._place < end:
+            piece = next(self._pieces, None) if self._held is None else self._held
+            if piece is None:
+                text = f"recording {self._path} has fewer samples than it says; copy it again from its origin"
+                raise RecordingError(text)
+            wanted = self._place >= first
+            count = min(piece.ticks, most if wanted else first - self._place, end - self._place)
+            self._held = piece.cut(count, piece.ticks) if count < piece.ticks else None
+            self._place += count
+            if wanted:
+                yield piece.cut(0, count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,11 +173,6 @@ class DatasetStore:
     """
 
     def __init__(self, text: str) -> None:
-        """Nothing is read or written yet.
-
-        Raises:
-            DatasetError: this installation of pyarrow has no such file system, or the URI is not valid.
-        """
         self.text = text
         try:
             if "://" in text:
@@ -188,11 +184,7 @@ class DatasetStore:
         self._path = path.rstrip("/")
 
     def begin(self) -> None:
-        """Mark the place as a dataset if it is empty.
-
-        Raises:
-            DatasetError: it is the place of something else, or of a dataset of another version, or cannot be written.
-        """
+        """Mark the place as a dataset if it is empty."""
         with self._explained("cannot be written"):
             if self._files.get_file_info(self._at(MARK)).is_file:
                 self.check()
@@ -205,11 +197,7 @@ class DatasetStore:
             self.write_note(MARK, json.dumps(content, indent=2).encode() + b"\n")
 
     def check(self) -> None:
-        """Check that this is a dataset that this version reads.
-
-        Raises:
-            DatasetError: it is not.
-        """
+        """Check that this is a dataset that this version reads."""
         raw = self.read_note(MARK)
         if raw is None:
             raise DatasetError(f"{self.text} is not a dataset: it has no {MARK}; name another place")
@@ -272,8 +260,7 @@ class DatasetStore:
     def copy_in(self, tier: str, part: Part, file: Path) -> int:
         """Write the file of a part from a local file; returns its size in bytes."""
         with self._writing(part.path(tier)) as stream, file.open("rb") as source:
-            while content := source.read(COPY_BYTES):
-                stream.write(content)
+            shutil.copyfileobj(source, stream, COPY_BYTES)
             return int(stream.tell())
 
     def copy_out(self, tier: str, part: Part, file: Path) -> None:
@@ -283,19 +270,14 @@ class DatasetStore:
             file.open("wb") as into,
             self._files.open_input_stream(self._at(part.path(tier))) as source,
         ):
-            while content := source.read(COPY_BYTES):
-                into.write(content)
+            shutil.copyfileobj(source, into, COPY_BYTES)
 
     def local_path(self, tier: str, part: Part) -> Path | None:
         """The path of the file of a part, None if it is not on this machine."""
         return Path(self._at(part.path(tier))) if self._files.type_name == "local" else None
 
     def read_table(self, tier: str, part: Part) -> Any:
-        """The content of the file of a part.
-
-        Raises:
-            DatasetError: it cannot be read, or has more rows than a part can have.
-        """
+        """The content of the file of a part."""
         with self._explained("cannot be read"), self._files.open_input_file(self._at(part.path(tier))) as file:
             parquet = pq.ParquetFile(file)
             check_rows(self.text, tier, parquet.metadata.num_rows)
@@ -346,11 +328,7 @@ class DatasetStore:
 
 
 def check_rows(dataset: object, tier: str, rows: int) -> None:
-    """Check the number of rows of a part, before it is read.
-
-    Raises:
-        DatasetError: there are more than a part can have.
-    """
+    """Check the number of rows of a part, before it is read."""
     if rows > MAX_ROWS[tier]:
         raise DatasetError(
             f"dataset {dataset} has a part of {rows} rows in the tier {tier}, more than the {MAX_ROWS[tier]} of an hour"

@@ -15,30 +15,13 @@ from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
 from ibpulse.core.statistics.rails import HOT_FACTOR, RailSplit
 from ibpulse.core.statistics.stalls import FleetStall
-from ibpulse.workbench.fleet.peers import LEVEL
-from ibpulse.workbench.fleet.report import FleetReport, PlaceRow, StepRow
+from ibpulse.workbench.fleet.report import LEVEL, FleetReport, PlaceRow, StepRow
 
 Kind = Literal[
-    "stall",
-    "late",
-    "fewer-steps",
-    "failover",
-    "idle-port",
-    "different-port",
-    "hot-rail",
-    "different-node",
-    "place",
-    "change",
-    "ends-apart",
-    "rhythm",
-    "shared-leaf",
-    "missing",
-    "not-collected",
-    "coarse",
-    "unknown-late",
-    "nobody-late",
-    "clocks",
-]
+    "stall", "late", "fewer-steps", "failover", "idle-port", "different-port", "hot-rail", "different-node", "place",
+    "change", "ends-apart", "rhythm", "shared-leaf", "missing", "not-collected", "coarse", "unknown-late",
+    "nobody-late", "clocks",
+]  # fmt: skip
 """The kinds of findings, the most severe first; negative results and the limits of a report come last."""
 MAX_STALLS, MAX_NAMED = 3, 8
 RING_LIMIT = (
@@ -70,22 +53,9 @@ Findings = Iterator[Finding]
 def find_sentences(report: FleetReport) -> list[Finding]:
     """All findings of a report, in the order of their kinds."""
     parts = (
-        _stalls,
-        _late,
-        _rhythms,
-        _failovers,
-        _idle_ports,
-        _hot_rails,
-        _different_nodes,
-        _different_ports,
-        _ends,
-        _counts,
-        _places,
-        _changes,
-        _missing,
-        _coarse,
-        _clocks,
-    )
+        _stalls, _late, _rhythms, _failovers, _idle_ports, _hot_rails, _different_nodes, _different_ports, _ends,
+        _counts, _places, _changes, _missing, _coarse, _clocks,
+    )  # fmt: skip
     severity = get_args(Kind)
     return sorted((found for part in parts for found in part(report)), key=lambda found: severity.index(found.kind))
 
@@ -485,7 +455,7 @@ def _places(report: FleetReport) -> Findings:
 
 
 def _bandwidths(report: FleetReport, place: PlaceRow) -> list[float]:
-    rates = [report.numbers[name].active_bandwidth for name in place.nodes if name in report.numbers]
+    rates = [report.numbers[name].active_bytes_per_second for name in place.nodes if name in report.numbers]
     return [rate for rate in rates if rate is not None]
 
 
@@ -505,7 +475,6 @@ def _different_place(place: PlaceRow, mine: Sequence[float], others: Sequence[fl
 
 
 def _changes(report: FleetReport) -> Findings:
-    """Changes from the other span or job."""
     changes = report.changes
     if changes is None:
         return
@@ -527,7 +496,6 @@ def _changes(report: FleetReport) -> Findings:
 
 
 def _missing(report: FleetReport) -> Findings:
-    """Nodes whose data is missing."""
     lossy = [(one.node, one.missing_ratio) for one in report.numbers.values() if one.missing_ratio >= MIN_MISSING]
     if lossy:
         lossy.sort(key=lambda one: -one[1])
@@ -552,7 +520,6 @@ def _missing(report: FleetReport) -> Findings:
 
 
 def _clocks(report: FleetReport) -> Findings:
-    """The bounds of the clocks."""
     known = [node.bound_ns for node in report.nodes.values() if node.bound_ns is not None]
     unknown = [name for name, node in report.nodes.items() if node.bound_ns is None]
     loose = [name for name, node in report.nodes.items() if node.synchronised is False]

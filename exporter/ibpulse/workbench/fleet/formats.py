@@ -29,6 +29,9 @@ from ibpulse.workbench.fleet.source import FleetNode
 
 TEMPLATE = Path(__file__).parent / "report.html.j2"
 NAMED = 4
+# members of `NodeNumbers` and of `StepRow` in the JSON
+NUMBERS = ("active_bytes_per_second", "variation", "silent_ratio", "missing_ratio", "partial_ratio")
+STEPS = ("node", "ports", "peers", "steps", "step_ms", "step_bytes", "silent_ratio")
 REMARKS = (
     "Bandwidth is transmit + receive of the rails, averaged over the samples with traffic; CV is theirs.",
     "Late: first transmission against that of the median of the peers, on the job's own clock, which the ends of the "
@@ -51,11 +54,7 @@ def render_text(report: FleetReport) -> str:
 
 
 def render_page(report: FleetReport) -> str:
-    """The report as HTML.
-
-    Raises:
-        RecordingError: jinja2 is not installed.
-    """
+    """The report as HTML."""
     return document.render_page(
         _title(report),
         TEMPLATE,
@@ -105,24 +104,14 @@ def _node_json(node: FleetNode, numbers: NodeNumbers | None) -> dict[str, Any]:
         "clock_bound_ms": node.clock.uncertainty_ns / MILLISECOND_NS if node.clock else None,
         "clock_synchronised": node.synchronised,
         "line_rate_bytes_per_second": node.line_rate,
-        "active_bytes_per_second": numbers and numbers.active_bandwidth,
-        "variation": numbers and numbers.variation,
-        "silent_ratio": numbers and numbers.silent_ratio,
-        "missing_ratio": numbers and numbers.missing_ratio,
-        "partial_ratio": numbers and numbers.partial_ratio,
+        **{name: numbers and getattr(numbers, name) for name in NUMBERS},
     }
 
 
 def _step_json(row: StepRow) -> dict[str, Any]:
     late, halves = row.lateness, row.halves
     return {
-        "node": row.node,
-        "ports": row.ports,
-        "peers": row.peers,
-        "steps": row.steps,
-        "step_ms": row.step_ms,
-        "step_bytes": row.step_bytes,
-        "silent_ratio": row.silent_ratio,
+        **{name: getattr(row, name) for name in STEPS},
         "compared_with": late.peers if late else 0,
         "late": row.late is not None if late else None,
         "halves": halves
@@ -148,14 +137,12 @@ def _title(report: FleetReport) -> str:
 
 
 def _warnings(report: FleetReport) -> list[str]:
-    """A sentence if some of it is simulated."""
     names = [name for name, node in report.nodes.items() if node.simulated]
     which = "" if len(names) == len(report.nodes) else f" ({names_text(names)})"
     return [f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."] if names else []
 
 
 def _about(report: FleetReport) -> list[str]:
-    """Lines that identify the reported part."""
     jobs = list(dict.fromkeys(job for node in report.nodes.values() for job in node.jobs))
     intervals = sorted({node.interval_ns / MILLISECOND_NS for node in report.nodes.values()})
     return [
@@ -166,7 +153,6 @@ def _about(report: FleetReport) -> list[str]:
 
 
 def _tables(report: FleetReport) -> list[Section]:
-    """The tables below the findings."""
     tables = [_node_table(report), _late_table(report)]
     if report.splits:
         rows = [
@@ -204,7 +190,7 @@ def _node_table(report: FleetReport) -> Section:
                 _known(most.step_ms if most else None, milliseconds_text),
                 _known(most.step_bytes if most else None, size_text),
                 _known(numbers.silent_ratio if numbers else None, percent),
-                _known(numbers.active_bandwidth if numbers else None, rate_text),
+                _known(numbers.active_bytes_per_second if numbers else None, rate_text),
                 _known(numbers.variation if numbers else None, lambda value: f"{value:.2f}"),
                 _known(numbers.missing_ratio if numbers else None, percent),
                 _known(node.bound_ns, lambda bound: f"± {milliseconds_text(bound / MILLISECOND_NS)}"),

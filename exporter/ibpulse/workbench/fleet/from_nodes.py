@@ -19,18 +19,15 @@ from pydantic import Field
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError, DiscoveryError
 from ibpulse.base.text import names_text, natural_key
-from ibpulse.core.answers.clock import is_node_name
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.members import NOT_OURS, AnswerPart, Name, at_most
+from ibpulse.core.answers.node import is_node_name
 from ibpulse.core.client.connection import events_query
-from ibpulse.core.client.transport import HttpPeer, Query, read_answer
-from ibpulse.core.client.windows import NodeArray, read_array
+from ibpulse.core.client.transport import HttpPeer, NodeArray, Query, read_answer, read_array
 from ibpulse.core.recordings import Recording, RecordingMeta, save_pieces
-from ibpulse.gateway.nodes.discovery import Discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.node_table import NodeState, PolledNode
-from ibpulse.gateway.nodes.nodes import Node, Nodes, ask_node
-from ibpulse.gateway.nodes.target_sources import MAX_LIST_BYTES, SOURCE_SECONDS, TargetSource
+from ibpulse.gateway.nodes.discovery import MAX_LIST_BYTES, SOURCE_SECONDS, Discovery, NodeConfigFile, TargetSource
+from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
+from ibpulse.gateway.nodes.table import NodeState, PolledNode
 from ibpulse.gateway.nodes.targets import MAX_LABELS, MAX_TARGETS, Target, parse_address
 from ibpulse.workbench.fleet.collection import CollectionResult, CoveredSpans, MissingSpan, cut_span, write_missing
 from ibpulse.workbench.fleet.dataset import MISSING, RAW, DatasetStore, Part
@@ -75,9 +72,6 @@ async def collect_nodes(
     """Collect the samples of all nodes that the discovery finds, or of those that have the job.
 
     Nodes and spans without samples are recorded in the dataset. Complete parts are not requested again.
-
-    Raises:
-        DatasetError: the dataset cannot be read or written.
     """
     nodes, result = Nodes(), CollectionResult()
     threads = ThreadPoolExecutor(wanted.parallel, "collect")
@@ -270,11 +264,7 @@ class NodeSource(DaemonSamples):
         return self.kept(await self._ask(self.query()))
 
     async def describe(self, begin_ns: int, end_ns: int) -> RecordingMeta:
-        """The metadata of a recording of a span, with the ports as of its begin, its events and its jobs.
-
-        Raises:
-            DaemonError: there is no answer, or it is not the expected one.
-        """
+        """The metadata of a recording of a span, with the ports as of its begin, its events and its jobs."""
         events = (await ask_node(self._node, EventsAnswer, "/api/v1/events", events_query(begin_ns))).values
         try:
             return past_meta(self.meta, events, map(job_from_answer, self._jobs), begin_ns, end_ns)
@@ -328,11 +318,7 @@ async def _first_piece(source: NodeSource, begin_ns: int, end_ns: int) -> Record
 
 
 def _pieces(source: NodeSource, begin_ns: int, end_ns: int, loop: asyncio.AbstractEventLoop) -> Iterator[Recording]:
-    """The pieces of a span, in a thread that is not that of the loop: each is asked for when the last one is written.
-
-    Raises:
-        DaemonError: the node does not answer.
-    """
+    """The pieces of a span, in a thread beside the loop: each is asked for when the last one is written."""
     for first_ns, until_ns in source.cut(begin_ns, end_ns):
         yield asyncio.run_coroutine_threadsafe(source.ask_samples(first_ns, until_ns), loop).result()
 
@@ -376,7 +362,7 @@ class GatewaySource(TargetSource):
         finally:
             await peer.close()
         return tuple(
-            Target(node.node, f"{self._url}/node/{node.node}", dict(list(node.labels.items())[:MAX_LABELS]), self.name)
+            Target(node.node, f"{self._url}/node/{node.node}", dict(list(node.labels.items())[:MAX_LABELS]))
             for node in found.nodes
             if is_node_name(node.node)
         )

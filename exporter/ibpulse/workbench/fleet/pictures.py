@@ -14,8 +14,7 @@ from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, Lateness, match_steps, medians_of_others
 from ibpulse.core.statistics.rails import RailSplit
 from ibpulse.workbench.fleet.findings import WAYS
-from ibpulse.workbench.fleet.peers import PeerGroup, find_peers
-from ibpulse.workbench.fleet.report import FleetReport
+from ibpulse.workbench.fleet.report import FleetReport, PeerGroup, find_peers
 from ibpulse.workbench.fleet.source import ReportSource
 from ibpulse.workbench.pictures.figure import (
     COLOUR_MAP,
@@ -49,12 +48,7 @@ POINT_STEPS, MAX_POINTS = 6, 60
 def render_fleet(
     kind: str, source: ReportSource, report: FleetReport, order: str, output: Path, options: PictureOptions
 ) -> None:
-    """Draw a picture of a dataset into a PNG or SVG file.
-
-    Raises:
-        DatasetError: the dataset cannot be read.
-        PictureError: the file cannot be written.
-    """
+    """Draw a picture of a dataset into a PNG or SVG file."""
     fleet = _Fleet(source, report, order, options)
     with matplotlib.rc_context(settings(fleet.colours)):
         figure = DRAWINGS[kind](fleet)
@@ -117,7 +111,6 @@ class _Fleet:
 
 
 def _sort_nodes(report: FleetReport, order: str) -> list[str]:
-    """The nodes from top to bottom."""
     names = sorted(report.nodes, key=natural_key)
     if order == "rack":
         labels = {name: node.labels for name, node in report.nodes.items()}

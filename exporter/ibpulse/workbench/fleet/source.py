@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import DatasetError
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.base.text import names_text, natural_key, size_text, split_lines
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
 from ibpulse.core.statistics.clock_offsets import ClockOffset
@@ -138,9 +138,6 @@ class ReportSource:
 
     `origin_ns` and `end_ns` are the begin of its first part and the end of its last one. Every method raises
     DatasetError if the dataset cannot be read, or not with the memory that can be spared.
-
-    Raises:
-        DatasetError: it is no dataset, it has nothing of the choice, or duckdb is missing.
     """
 
     def __init__(self, path: Path, choice: DatasetChoice) -> None:
@@ -292,7 +289,7 @@ class ReportSource:
             raise DatasetError(f"{self.path} cannot be read: {split_lines(str(error))[0]}") from error
 
     def _check_memory(self, need_bytes: int) -> None:
-        spare_bytes = memory.spare_bytes()
+        spare_bytes = limits.spare_bytes()
         if need_bytes > spare_bytes:
             raise DatasetError(
                 f"{self.path} takes {size_text(need_bytes)} of memory at once, more than the "

@@ -17,7 +17,8 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
 from ibpulse.core.recordings import Recording, RecordingExtent, RecordingMeta, read_extent, scan
 from ibpulse.core.recordings.file_format import pa
-from ibpulse.core.recordings.recorded_jobs import trace_holdings
+from ibpulse.core.recordings.recorded_jobs import SampleTimes, trace_holdings, trace_owners
+from ibpulse.core.recordings.recording import history_of
 from ibpulse.core.statistics.clock_offsets import ClockOffset
 from ibpulse.core.statistics.resolution import coarsest_ticks, finest_ticks
 from ibpulse.core.statistics.steps.edges import MAX_MISSING, EdgeTimes, find_least_idle, find_step_edges
@@ -268,18 +269,16 @@ def _find_owners(extent: RecordingExtent, rows: Iterable[int], labels: Mapping[s
 
     The stage is the label `stage_DEVICE` of the node, or else `stage`.
     """
-    held: dict[str, dict[str, int]] = {}
-    for record in trace_holdings(extent.meta.jobs, extent.meta.events):
-        for holding in record.holdings:
-            begin = extent.start_ns if holding.since is None else max(extent.start_ns, holding.since.time_ns)
-            end = _end_ns(extent) if holding.until is None else min(_end_ns(extent), holding.until.time_ns)
-            for port in holding.ports if begin < end else ():
-                of_port = held.setdefault(str(port), {})
-                of_port[record.job.claim.id] = of_port.get(record.job.claim.id, 0) + end - begin
-    ports = [extent.meta.ports[row] for row in rows]
-    longest = [max(jobs, key=jobs.__getitem__) if (jobs := held.get(str(port.id))) else "" for port in ports]
-    stages = [labels.get(f"stage_{port.device}", labels.get("stage", "")) for port in ports]
-    return list(zip(longest, stages, strict=True))
+    meta, ports = extent.meta, [extent.meta.ports[row] for row in rows]
+    samples = SampleTimes(extent.start_ns, meta.interval_ns, extent.ticks)
+    records, states = trace_holdings(meta.jobs, meta.events), history_of(meta, extent.start_ns)
+    held = trace_owners(records, [str(port.id) for port in ports], states, samples)
+    found = []
+    for port in ports:
+        spans = held.get(str(port.id), {})
+        longest = max(spans, key=lambda job: sum(end - first for first, end in spans[job]), default=("", ""))
+        found.append((longest[1], labels.get(f"stage_{port.device}", labels.get("stage", ""))))
+    return found
 
 
 def _step_table(extent: RecordingExtent, rows: list[int], rates: Singles, labels: Mapping[str, str]) -> tuple[Any, int]:
@@ -404,7 +403,6 @@ def _whole_ns(edge: EdgeTimes, begin_ns: int) -> npt.NDArray[Any]:
 
 
 def _total(values: Bools | Floats, first: Counts, end: Counts) -> Floats:
-    """The sum over each span of samples."""
     sums = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
     total: Floats = sums[end] - sums[first]
     return total

@@ -6,8 +6,9 @@ Options come from `run_config.yaml` of Megatron-Bridge, or from `MODEL_ARGS` in 
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -143,25 +144,8 @@ def holds(condition: ast.expr, options: Options) -> bool | None:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             if any(node.id not in options for node in _names(condition)):
                 return None
-            return _compare(op, _value(left, options), _value(right, options))
+            return bool(_COMPARISONS[type(op)](_value(left, options), _value(right, options)))
     raise ValueError(f"{ast.unparse(condition)} is no condition")
-
-
-def _compare(op: ast.cmpop, left: Any, right: Any) -> bool:
-    match op:
-        case ast.Eq() | ast.Is():
-            return bool(left == right)
-        case ast.NotEq() | ast.IsNot():
-            return bool(left != right)
-        case ast.In():
-            return left in (right or ())
-        case ast.NotIn():
-            return left not in (right or ())
-        case ast.GtE():
-            return _is_at_least(left, right)
-        case ast.Lt():
-            return left is not None and not _is_at_least(left, right)
-    raise ValueError(f"{ast.dump(op)} is no comparison of rules")
 
 
 def _is_at_least(value: Any, least: int | str) -> bool:
@@ -169,6 +153,18 @@ def _is_at_least(value: Any, least: int | str) -> bool:
     if isinstance(least, str):
         return isinstance(value, str) and version_key(value) >= version_key(least)
     return isinstance(value, int) and value >= least
+
+
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], object]] = {
+    ast.Eq: operator.eq,
+    ast.Is: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.IsNot: operator.ne,
+    ast.In: lambda left, right: left in (right or ()),
+    ast.NotIn: lambda left, right: left not in (right or ()),
+    ast.GtE: _is_at_least,
+    ast.Lt: lambda left, right: left is not None and not _is_at_least(left, right),
+}
 
 
 def _value(node: ast.expr, options: Options) -> Any:
@@ -181,11 +177,7 @@ def _names(tree: ast.expr) -> list[ast.Name]:
 
 
 def version_key(text: str) -> tuple[int, int, int, bool]:
-    """A sort key of a version; one before its release, such as 2.6.0a0, is less than the release.
-
-    Raises:
-        ValueError: it is not a version.
-    """
+    """A sort key of a version; one before its release, such as 2.6.0a0, is less than the release."""
     match = _VERSION.fullmatch(text)
     if not match:
         raise ValueError(f"{text[:40]!r} is not a version; write it like 2.6.0")
@@ -225,11 +217,7 @@ class RunOptions:
 
 
 def read_run_options(path: Path, settings: Sequence[str] = ()) -> RunOptions:
-    """The options in a file, and those of `settings`, texts like `torch=2.6.0` that take precedence.
-
-    Raises:
-        ConfigError: the file or a setting cannot be used; lists the faults.
-    """
+    """The options in a file, and those of `settings`, texts like `torch=2.6.0` that take precedence."""
     given = _read_settings(settings)
     file = YamlFile(path)
     root = file.compose("check the path and its permissions")
@@ -322,11 +310,6 @@ def _note(file: YamlFile, options: dict[str, GivenOption], key: str, entry: Yaml
 
 
 def _parse_node(kind: str, node: yaml.Node) -> OptionValue:
-    """The value of an entry.
-
-    Raises:
-        ValueError: it is not of this kind.
-    """
     if is_sequence(node) and kind == "list":
         if len(node.value) > MAX_ITEMS:
             raise ValueError(f"has {len(node.value)} items, more than {MAX_ITEMS}; give fewer")

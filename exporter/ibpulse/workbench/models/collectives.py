@@ -194,6 +194,10 @@ NETWORK_FIGURES: Mapping[str, tuple[str, ...]] = {
 def network_bisection(kind: str, nodes: int, rails: int, link: float, figures: Mapping[str, Any]) -> Bisection:
     """The bisection bandwidth of a network; `link` is the rate of one link of a host, which has one per rail.
 
+    A fat tree, and a rail-optimised network with a spine: n B / (2 o). A network per rail without a spine: N B / 2 for
+    each of R rails. A torus with wrap-around links, cut across its longest dimension: 2 n B / k_max. A dragonfly of g
+    groups that are joined by L cable ends each, spread evenly: (g/2)^2 L/(g-1) B.
+
     Raises:
         ValueError: a figure is missing, is for another kind of network, or makes no sense.
     """
@@ -202,68 +206,39 @@ def network_bisection(kind: str, nodes: int, rails: int, link: float, figures: M
     for name in figures:
         _check(name in NETWORK_FIGURES[kind], f"{name}: is not a figure of {kind}; remove it")
     if kind == "rail-only":
-        return rail_only(nodes, rails, link)
+        _check(nodes >= 2, f"{nodes} nodes with {rails} rails have no two halves; give 2 nodes or more")
+        warning = "no path between rails; it goes over NVLink first"
+        return Bisection(rails * nodes * link / 2, "R N B / 2", (warning,))
     if kind == "torus":
-        lengths = figures["dimensions"]
-        whole = len(lengths) <= 8 and all(length == int(length) <= 100_000 for length in lengths)
-        _check(whole, "dimensions: give up to 8 whole numbers, such as 16,16,16")
-        return torus([*map(int, lengths)], link)
+        return _torus(figures["dimensions"], link)
     if kind == "dragonfly":
-        return dragonfly(figures["groups"], figures["global-links"], link)
-    return fat_tree(nodes * rails, link, figures.get("oversubscription", 1.0))
-
-
-def fat_tree(hosts: int, link: float, oversubscription: float = 1.0) -> Bisection:
-    """A fat tree, and a rail-optimised network with a spine: n B / (2 o).
-
-    Raises:
-        ValueError: fewer than two hosts, or an oversubscription below 1.
-    """
+        return _dragonfly(figures["groups"], figures["global-links"], link)
+    hosts, oversubscription = nodes * rails, figures.get("oversubscription", 1.0)
     _check(hosts >= 2, f"{hosts} hosts have no two halves; give 2 or more")
     _check(oversubscription >= 1, f"an oversubscription of {oversubscription:g} is below 1; give 7 for 1:7")
     return Bisection(hosts * link / (2 * oversubscription), "n B / (2 o)")
 
 
-def rail_only(nodes: int, rails: int, link: float) -> Bisection:
-    """A network per rail without a spine: N B/2 for each of R rails; traffic between rails goes over NVLink.
-
-    Raises:
-        ValueError: fewer than two nodes, or no rail.
-    """
-    _check(nodes >= 2 and rails >= 1, f"{nodes} nodes with {rails} rails have no two halves; give 2 nodes or more")
-    return Bisection(rails * nodes * link / 2, "R N B / 2", ("no path between rails; it goes over NVLink first",))
-
-
-def torus(dimensions: Sequence[int], link: float) -> Bisection:
-    """A torus with wrap-around links, cut across its longest dimension: 2 n B / k_max.
-
-    Raises:
-        ValueError: no dimension, or one shorter than 2.
-    """
-    _check(bool(dimensions) and min(dimensions) >= 2, "a torus has dimensions of 2 or more, such as 16x16x16")
-    longest = max(dimensions)
+def _torus(lengths: Sequence[float], link: float) -> Bisection:
+    whole = len(lengths) <= 8 and all(length == int(length) <= 100_000 for length in lengths)
+    _check(whole, "dimensions: give up to 8 whole numbers, such as 16,16,16")
+    _check(bool(lengths) and min(lengths) >= 2, "a torus has dimensions of 2 or more, such as 16x16x16")
+    longest = int(max(lengths))
     # two nodes in a row have one cable, not two
     cables = 2 if longest > 2 else 1
     warnings = () if longest % 2 == 0 else (f"{longest} is odd: no cut has two equal halves",)
-    return Bisection(cables * prod(dimensions) / longest * link, "2 n B / k_max", warnings)
+    return Bisection(cables * prod(map(int, lengths)) / longest * link, "2 n B / k_max", warnings)
 
 
-def dragonfly(groups: int, global_links: int, link: float) -> Bisection:
-    """A dragonfly whose groups are joined by `global_links` cable ends each, spread evenly: (g/2)^2 L/(g-1) B.
-
-    Raises:
-        ValueError: fewer than two groups, or no cable.
-    """
-    _check(groups >= 2 and global_links >= 1, f"{groups} groups with {global_links} cables; give 2 groups or more")
-    warnings = []
-    if groups % 2:
-        warnings.append(f"{groups} groups have no two equal halves")
-    if global_links < groups - 1:
+def _dragonfly(groups: int, links: int, link: float) -> Bisection:
+    _check(groups >= 2 and links >= 1, f"{groups} groups with {links} cables; give 2 groups or more")
+    warnings = [f"{groups} groups have no two equal halves"] if groups % 2 else []
+    if links < groups - 1:
         warnings.append(
-            f"{global_links} global links per group do not reach the {groups - 1} other groups directly: minimal "
-            "routes do not exist"
+            f"{links} global links per group do not reach the {groups - 1} other groups directly: minimal routes do "
+            "not exist"
         )
-    return Bisection((groups / 2) ** 2 * global_links / (groups - 1) * link, "(g/2)^2 L/(g-1) B", tuple(warnings))
+    return Bisection((groups / 2) ** 2 * links / (groups - 1) * link, "(g/2)^2 L/(g-1) B", tuple(warnings))
 
 
 def _check(holds: bool, sentence: str) -> None:

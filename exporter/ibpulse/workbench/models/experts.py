@@ -25,11 +25,7 @@ MARGIN = 0.05
 
 
 def largest_of(count: int) -> float:
-    """Expected maximum of `count` independent standard normal values: Phi^-1((n - 0.375) / (n + 0.25)).
-
-    Raises:
-        ValueError: fewer than two values.
-    """
+    """Expected maximum of `count` independent standard normal values: Phi^-1((n - 0.375) / (n + 0.25))."""
     from statistics import NormalDist  # slow to import, and rarely needed
 
     if count < 2:
@@ -48,22 +44,14 @@ def chance_cv(ranks: int, copies: float) -> float:
 
 
 def measured_penalty(loads: Sequence[float]) -> float:
-    """Maximum over mean of measured loads, one per rank.
-
-    Raises:
-        ValueError: no loads, a load that is negative or not finite, or only zeros.
-    """
+    """Maximum over mean of measured loads, one per rank."""
     if not loads or not all(math.isfinite(load) and load >= 0 for load in loads) or not sum(loads):
         raise ValueError("loads are numbers of 0 or more, and at least one is more than 0")
     return max(loads) * len(loads) / math.fsum(loads)
 
 
 def rank_loads(expert_loads: Sequence[float], ranks: int) -> list[float]:
-    """Loads of ranks that hold equally many consecutive experts each.
-
-    Raises:
-        ValueError: experts do not divide by ranks.
-    """
+    """Loads of ranks that hold equally many consecutive experts each."""
     if not expert_loads or len(expert_loads) % ranks:
         raise ValueError(f"{len(expert_loads)} loads do not divide by {ranks} ranks; give one per expert")
     held = len(expert_loads) // ranks
@@ -74,8 +62,8 @@ def rank_loads(expert_loads: Sequence[float], ranks: int) -> list[float]:
 class Unevenness:
     """Loads of some ranks or nodes: maximum over mean, coefficient of variation, Jain's index, and the hottest one.
 
-    Jain's fairness index is 1 / (1 + CV^2). `chance` is the maximum over mean of uniform routing, by chance; None if
-    the number of tokens is unknown.
+    Jain's fairness index is 1 / (1 + CV^2). `chance` is the maximum over mean of uniform routing, by chance, `skewed`
+    whether the loads are more uneven; None if the number of tokens is unknown.
     """
 
     loads: tuple[float, ...]
@@ -84,34 +72,24 @@ class Unevenness:
     jain: float
     hottest: int
     chance: float | None
-
-    @property
-    def skewed(self) -> bool | None:
-        """Whether the loads are more uneven than by chance; None if that is unknown."""
-        return None if self.chance is None else self.penalty > self.chance + MARGIN
+    skewed: bool | None
 
 
 def describe_loads(loads: Sequence[float], tokens: float | None) -> Unevenness:
-    """The unevenness of loads, one per rank or node; `tokens` is the number of token copies that they add up to.
-
-    Raises:
-        ValueError: fewer than two loads, a negative one or one that is not finite, or only zeros.
-    """
+    """The unevenness of loads, one per rank or node; `tokens` is the number of token copies that they add up to."""
     worst = measured_penalty(loads)
     mean = math.fsum(loads) / len(loads)
     cv = math.sqrt(math.fsum((load - mean) ** 2 for load in loads) / len(loads)) / mean
     chance = penalty(len(loads), chance_cv(len(loads), tokens)) if tokens and len(loads) > 1 else None
     hot = max(range(len(loads)), key=loads.__getitem__)
-    return Unevenness(tuple(loads), worst, cv, 1 / (1 + cv * cv), hot, chance)
+    skewed = None if chance is None else worst > chance + MARGIN
+    return Unevenness(tuple(loads), worst, cv, 1 / (1 + cv * cv), hot, chance, skewed)
 
 
 def placed_loads(loads: Sequence[float], placement: Sequence[int], ranks: int) -> list[float]:
     """Loads of ranks whose slots hold replicas of experts; the load of an expert is shared equally by its replicas.
 
     `placement` has the expert of each slot, rank by rank, as the load balancer EPLB writes it.
-
-    Raises:
-        ValueError: an expert does not exist or has no replica, or slots do not divide by ranks.
     """
     replicas = [0] * len(loads)
     for expert in placement:
@@ -161,9 +139,6 @@ def rail_loads(loads: Sequence[float], nodes: int) -> tuple[RailLoads, ...]:
     """The loads of rails for the three ways of sending; every rank sends the same, and receives one of the `loads`.
 
     Law: on each node and for each way, transmit and receive add up to the loads that leave and enter the node.
-
-    Raises:
-        ValueError: ranks do not divide by nodes.
     """
     if not 2 <= nodes <= len(loads) or len(loads) % nodes:
         raise ValueError(f"{len(loads)} ranks do not divide by {nodes} nodes; give 2 or more that they divide by")
@@ -196,11 +171,10 @@ def hottest(rows: Sequence[Sequence[float]]) -> tuple[int, int, float]:
 
 @dataclass(frozen=True, slots=True)
 class LoadRow:
-    """The loads of the experts of a layer, perhaps in one of several windows of time; `place` is file and line."""
+    """The loads of the experts of a layer, perhaps in one of several windows of time."""
 
     layer: str
     loads: tuple[float, ...]
-    place: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,7 +327,6 @@ def _switch(given: ConfigFields, said: str) -> str:
 
 
 def _shared_width(given: ConfigFields, family: Family, expert_mlp: int) -> int:
-    """The width of all shared experts of a layer together."""
     width = given.one_of(SHARED_WIDTH)
     if given.node(width) is not None:
         return given.whole(width, low=0)

@@ -1,4 +1,4 @@
-"""Reads the inputs of a prediction from published jobs, files and flags, and tables of expert loads.
+"""Every input of a prediction in one row, and how they are read; tables of expert loads.
 
 Of published jobs and clusters, the file, and flags, the last one counts. Files may come from anywhere: size and depth
 are limited by `YamlFile`, numbers by their parsers.
@@ -12,12 +12,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.text import show
-from ibpulse.base.values import GivenText, advice
+from ibpulse.base.units import SECOND_NS, parse_duration, parse_rate, parse_size
+from ibpulse.base.values import YAML_TRUTH, GivenText, Kind, above_zero, advice, choice, either, number, one, whole
 from ibpulse.base.yaml import YamlFile, is_empty, is_mapping, texts_of
 from ibpulse.workbench.models.catalogue import (
     CLUSTERS,
@@ -32,13 +33,126 @@ from ibpulse.workbench.models.catalogue import (
 from ibpulse.workbench.models.collectives import NETWORK_FIGURES, Bisection, Hardware, network_bisection
 from ibpulse.workbench.models.experts import LoadRow
 from ibpulse.workbench.models.hub import read_hub_config
-from ibpulse.workbench.models.job import UNKNOWN, TrainingJob
-from ibpulse.workbench.models.keys import KEYS
+from ibpulse.workbench.models.job import DISPATCHERS, NCCL_ALGORITHMS, SHARDINGS, UNKNOWN, TrainingJob
 from ibpulse.workbench.models.megatron import MODEL_ARGS, other_program, read_model_args, read_run_config
-from ibpulse.workbench.models.step import UTILISATIONS, StepInputs, Utilisation
+from ibpulse.workbench.models.prediction import UTILISATIONS, StepInputs, Utilisation
 
 if TYPE_CHECKING:
     import yaml
+
+MAX_COUNT = 10_000_000
+MAX_LOADS = 100_000
+_LOAD = number(0, None, "N", "120")
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    parts = text.replace(" ", "").split(",")
+    if len(parts) > MAX_LOADS:
+        raise ValueError(f"has {len(parts)} numbers; give at most {MAX_LOADS}")
+    return tuple(map(_LOAD.parse, parts))
+
+
+COUNT = whole(1, MAX_COUNT, "N")
+AMOUNT = number(0, 1e30, "N", "7.6e9", some=True)
+SHARE = number(0, 1, "RATIO", "0.4", some=True)
+ELEMENT_BYTES = number(0.5, 8, "N", "1.03")
+SECONDS = one("DURATION", above_zero(lambda text: parse_duration(text) / SECOND_NS))
+RATE = one("RATE", above_zero(lambda text: float(parse_rate(text))))
+SIZE = one("SIZE", above_zero(lambda text: float(parse_size(text))))
+NUMBERS = one("N,N,...", _numbers)
+
+
+def _name(*names: str) -> Kind[Any]:
+    return choice(*names, metavar="NAME")
+
+
+@dataclass(frozen=True, slots=True)
+class InputKey:
+    """An input; `flag` says whether it is an argument of the command too, or only a key of the file."""
+
+    name: str
+    kind: Kind[Any]
+    sentence: str
+    default: str = ""
+    flag: bool = False
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _choice(name: str, what: str, *known: str, flag: bool = True) -> InputKey:
+    """An input whose value is one of the known ones, or `unknown` by default."""
+    names = (*known, UNKNOWN)
+    return InputKey(name, _name(*names), f"{what}: {either(names)}", UNKNOWN, flag)
+
+
+KEYS: Mapping[str, InputKey] = {
+    key.name: key
+    for key in (
+        InputKey("model", _name(*MODELS), f"Published model: {_names(MODELS)}.", flag=True),
+        InputKey("job", _name(*JOBS), f"Published job: {_names(JOBS)}.", flag=True),
+        InputKey("cluster", _name(*CLUSTERS), f"Published cluster: {_names(CLUSTERS)}"),
+        InputKey("node", _name(*NODES), f"Kind of node: {_names(NODES)}", DEFAULT_NODE, flag=True),
+        InputKey("nodes", COUNT, "Number of nodes.", flag=True),
+        InputKey("gpus-per-node", whole(1, 1024, "N"), "GPUs of a node", "of the kind of node"),
+        InputKey("rails", whole(1, 1024, "N"), "Rails in use per node", "all", flag=True),
+        InputKey("rail-rate", RATE, "Usable rate of a rail, one direction", "0.94 x line rate", flag=True),
+        InputKey("nvlink-rate", RATE, "Usable rate of NVLink per GPU, one direction", "of the kind of node"),
+        InputKey("tp", COUNT, "Tensor-parallel degree", "1", flag=True),
+        InputKey("cp", COUNT, "Context-parallel degree", "1"),
+        InputKey("pp", whole(1, 10_000, "N"), "Pipeline-parallel degree", "1", flag=True),
+        InputKey("ep", COUNT, "Expert-parallel degree", "1", flag=True),
+        InputKey("etp", COUNT, "Tensor-parallel degree of experts", "1"),
+        InputKey("virtual-stages", whole(1, 10_000, "N"), "Model chunks per pipeline stage", "1"),
+        InputKey("sharding", _name(*SHARDINGS), f"Sharding: {_names(SHARDINGS)}", "fsdp", flag=True),
+        InputKey("shard-ranks", COUNT, "Ranks that share the parameters under hsdp"),
+        InputKey("micro-batch", COUNT, "Sequences of a micro-batch", "1"),
+        InputKey("global-batch", COUNT, "Sequences of a step", "one micro-batch per rank", flag=True),
+        InputKey("sequence", COUNT, "Tokens of a sequence", "4096", flag=True),
+        _choice("algorithm", "Algorithm", *NCCL_ALGORITHMS),
+        _choice("dispatch", "Dispatch of tokens", *DISPATCHERS),
+        _choice("recompute", "Recomputed activations", "none", "full"),
+        _choice(
+            "reduction", "Gradients are reduced after each micro-batch or once per step", "each", "once", flag=False
+        ),
+        InputKey(
+            "dispatch-bytes",
+            ELEMENT_BYTES,
+            "Bytes of an element sent to experts: 2 for BF16, 1.03 for FP8 with its scales",
+            "1.03 to 2",
+            flag=True,
+        ),
+        InputKey("combine-bytes", ELEMENT_BYTES, "Bytes of an element sent back from experts", "2"),
+        InputKey("gradient-bytes", whole(1, 8, "N"), "Bytes of a gradient on the wire", "2, or 2 to 4"),
+        InputKey("step", SECONDS, "Measured time of a step, such as 315ms.", flag=True),
+        InputKey("measured", SIZE, "Measured bytes that a node sends per step, to compare.", flag=True),
+        InputKey("mfu", SHARE, "Model FLOPs utilisation of a whole step, which gives its time.", flag=True),
+        InputKey("hfu", SHARE, "The same if recomputed operations are counted.", flag=True),
+        InputKey("peak-share", SHARE, "Share of peak FLOP/s while computing, without communication.", flag=True),
+        _choice("attention", "Attention scores that these count", "none", "causal", "full"),
+        InputKey("prefetch", whole(1, 64, "N"), "Units that FSDP gathers ahead of the compute", "1 to 3"),
+        InputKey("units", whole(1, 1000, "N"), "Units that FSDP gathers one by one", "the layers"),
+        InputKey("expert-loads", NUMBERS, "Measured tokens per expert, for the cost of uneven routing"),
+        InputKey("network", _name(*NETWORK_FIGURES), f"Kind of network: {_names(NETWORK_FIGURES)}"),
+        InputKey("oversubscription", AMOUNT, "Oversubscription of a fat tree, 7 for 1:7", "1"),
+        InputKey("dimensions", NUMBERS, "Dimensions of a torus"),
+        InputKey("groups", COUNT, "Groups of a dragonfly"),
+        InputKey("global-links", COUNT, "Cables from a group of a dragonfly to others"),
+        InputKey("parameters", AMOUNT, "Parameters of a model that is not published"),
+        InputKey("layers", whole(1, 10_000, "N"), "Its layers"),
+        InputKey("hidden", COUNT, "Its hidden size"),
+        InputKey("kv-width", COUNT, "Its width of keys: heads of keys times their width"),
+        InputKey("attention-width", COUNT, "Its width of queries: heads times their width", "hidden"),
+        InputKey("vocabulary", COUNT, "Its vocabulary"),
+        InputKey("tied", YAML_TRUTH, "Whether its embeddings are tied", "false"),
+        InputKey("expert-parameters", AMOUNT, "Parameters of all its routed experts"),
+        InputKey("moe-layers", whole(1, 10_000, "N"), "Its layers with experts"),
+        InputKey("experts", whole(1, 100_000, "N"), "Its experts per layer"),
+        InputKey("experts-per-token", whole(1, 1000, "N"), "Experts that a token is sent to"),
+    )
+}
+
 
 ADVICE = (
     "give the run_config.yaml of a checkpoint of Megatron-Bridge, a file with MODEL_ARGS of Megatron-LM, or a file of "
@@ -72,38 +186,45 @@ TABLE_EXAMPLE = "a row for each layer and a column for each expert, such as 90,1
 def read_load_table(path: Path) -> list[LoadRow]:
     """The rows of a table, all with the same number of experts.
 
-    Raises:
-        ConfigError: the file cannot be read, or is not such a table; names the first fault.
+    Columns with the name of a layer or of a time name a row, the others are loads.
     """
-    rows = _csv_rows(path)
-    if not rows:
-        _refuse(path, f"has no loads; write {TABLE_EXAMPLE}")
-    for row in rows:
-        if len(row.loads) != len(rows[0].loads):
-            _refuse(row.place, f"has {len(row.loads)} loads, but the first row has {len(rows[0].loads)}")
-    return rows
-
-
-def _refuse(place: object, problem: str) -> NoReturn:
-    raise ConfigError([f"{place}: {problem}"]) from None
-
-
-def _csv_rows(path: Path) -> list[LoadRow]:
     file = ForeignFile(path, ConfigError, access="check the path and its permissions")
     text = file.read_text(MAX_TABLE_BYTES, "give fewer rows", MAX_CELLS)
     try:
         lines = [(at, line) for at, line in enumerate(csv.reader(io.StringIO(text)), 1) if any(map(str.strip, line))]
     except csv.Error as error:
-        _refuse(path, f"is not CSV: {error}; write {TABLE_EXAMPLE}")
+        file.refuse(f"is not CSV: {error}", f"write {TABLE_EXAMPLE}")
     names: Sequence[str] = ()
     if lines and not _is_number(lines[0][1][-1]):
         names = [name.strip().lower() for name in lines.pop(0)[1]]
-    rows = []
-    for layer, (at, line) in enumerate(lines):
+    if not lines:
+        file.refuse("has no loads", f"write {TABLE_EXAMPLE}")
+    rows: list[LoadRow] = []
+    for row, (at, line) in enumerate(lines):
         if names and len(line) != len(names):
-            _refuse(f"{path}:{at}", f"has {len(line)} columns, but the header has {len(names)}")
-        rows.append(_row(f"{path}:{at}", str(layer), names or [""] * len(line), line))
+            file.refuse(f"has {len(line)} columns, but the header has {len(names)}", "correct it", at)
+        rows.append(_read_row(file, at, str(row), dict(enumerate(names)), line))
+        if len(rows[-1].loads) != len(rows[0].loads):
+            counts = f"has {len(rows[-1].loads)} loads, but the first row has {len(rows[0].loads)}"
+            file.refuse(counts, "correct it", at)
     return rows
+
+
+def _read_row(file: ForeignFile, at: int, layer: str, names: Mapping[int, str], line: Sequence[str]) -> LoadRow:
+    loads = []
+    for place, value in enumerate(line):
+        if names.get(place) == LAYER:
+            layer = value.strip()
+        elif names.get(place) not in WINDOWS:
+            load = float(value) if _is_number(value) else math.nan
+            if not 0 <= load <= MAX_LOAD:
+                file.refuse(f"{show(value)} is not a load", f"give a number from 0 to {MAX_LOAD:g}", at)
+            loads.append(load)
+    if len(loads) < 2:
+        file.refuse(f"has {len(loads)} loads", "give those of two or more experts", at)
+    if not any(loads):
+        file.refuse("has only loads of 0", "leave the row out", at)
+    return LoadRow(layer, tuple(loads))
 
 
 def _is_number(text: str) -> bool:
@@ -112,24 +233,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _row(place: str, layer: str, names: Sequence[str], values: Sequence[str]) -> LoadRow:
-    """A row whose columns have names: those of a layer or a time name it, the others are loads."""
-    loads = []
-    for name, value in zip(names, values, strict=True):
-        if name == LAYER:
-            layer = value.strip()
-        elif name not in WINDOWS:
-            load = float(value) if _is_number(value) else math.nan
-            if not 0 <= load <= MAX_LOAD:
-                _refuse(place, f"{show(value)} is not a load; give a number from 0 to {MAX_LOAD:g}")
-            loads.append(load)
-    if len(loads) < 2:
-        _refuse(place, f"has {len(loads)} loads; give those of two or more experts")
-    if not any(loads):
-        _refuse(place, "has only loads of 0; leave the row out")
-    return LoadRow(layer, tuple(loads), place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +248,7 @@ class JobFile:
 
 
 def read_job_file(path: Path) -> JobFile:
-    """The inputs in a file of any of these kinds.
-
-    Raises:
-        ConfigError: it cannot be read, is not YAML, or has keys or values that cannot be used; lists all faults.
-    """
+    """The inputs in a file of any of these kinds."""
     file = YamlFile(path)
     root = file.compose("check the path and its permissions")
     if root is not None and not is_mapping(root):
@@ -201,11 +300,7 @@ class JobInputs:
 def read_inputs(
     flags: Mapping[str, GivenText], file: JobFile, observed: Mapping[str, GivenText] | None = None
 ) -> JobInputs:
-    """The job, the hardware and the step; `observed` are inputs of a recording, for what nothing else says.
-
-    Raises:
-        ConfigError: an input is missing or cannot be used; lists all faults of single inputs.
-    """
+    """The job, the hardware and the step; `observed` are inputs of a recording, for what nothing else says."""
     presets = _presets({**file.texts, **flags})
     layers = (observed or {}, _preset_texts(presets, file.model is not None), file.texts, flags)
     faults = []
@@ -218,11 +313,11 @@ def read_inputs(
             )
     given = _overridden(layers)
     values: dict[str, Any] = {}
-    for name, one in given.items():
+    for name, text in given.items():
         try:
-            values[name] = KEYS[name].kind.parse(one.text)
+            values[name] = KEYS[name].kind.parse(text.text)
         except ValueError as error:
-            faults.append(f"{one.place}: {error}")
+            faults.append(f"{text.place}: {error}")
     if "nodes" not in given:
         faults.append("nodes: is missing; give --nodes, or nodes in the file")
     if faults:
@@ -239,7 +334,7 @@ def _overridden(layers: Iterable[Mapping[str, GivenText]]) -> dict[str, GivenTex
     given: dict[str, GivenText] = {}
     for layer in layers:
         if any(name in layer for name in STEP_INPUTS):
-            given = {name: one for name, one in given.items() if name not in STEP_INPUTS}
+            given = {name: text for name, text in given.items() if name not in STEP_INPUTS}
         given.update(layer)
     return given
 
@@ -333,11 +428,7 @@ def _network(job: TrainingJob, hardware: Hardware, values: Mapping[str, Any]) ->
 
 
 def _model(values: Mapping[str, Any], given: Mapping[str, GivenText], file: JobFile) -> Architecture:
-    """The published model, the one of a configuration file, or the one whose figures are given.
-
-    Raises:
-        ConfigError: none of them, two of them, or incomplete figures.
-    """
+    """The published model, the one of a configuration file, or the one whose figures are given."""
     shape, found = [name for name in SHAPE_FIELDS if name in values], file.model
     if ("model" in values) + (found is not None) + bool(shape) > 1:
         name = "model" if "model" in values else shape[0]

@@ -38,9 +38,6 @@ def distinct_nodes(nodes: int, experts: int, chosen: int, most_nodes: int = 0) -
 
     Routing is uniform and without replacement over `experts`, spread evenly over `nodes`. With node-limited routing
     (`most_nodes` > 0, DeepSeek-V3), the experts are drawn from that many nodes.
-
-    Raises:
-        ValueError: more experts are chosen than exist, or experts do not divide by nodes.
     """
     if experts % nodes:
         raise ValueError(f"{experts} experts do not divide by {nodes} nodes")
@@ -101,7 +98,8 @@ class TrainingJob:
         for sentence in self._faults():
             raise ValueError(sentence)
         # groups that do not fit are refused when they are made
-        _ = (self.tensor, self.context, self.data, self.expert, self.expert_data, self.shard_group, self.pipeline)
+        for name in ("tp", "cp", "dp", "ep", "expert-dp", "shard", "pp"):
+            self.group(name)
 
     def _faults(self) -> Iterator[str]:
         inner = self.tp * self.cp * self.pp
@@ -132,52 +130,32 @@ class TrainingJob:
         """Data-parallel degree: what the other dimensions leave of the GPUs."""
         return self.gpus // (self.tp * self.cp * self.pp)
 
-    @property
-    def tensor(self) -> RankGroup:
-        """The tensor-parallel group."""
-        return RankGroup("tp", self.tp, 1, self.node_gpus)
+    def group(self, name: str) -> RankGroup:
+        """A group of ranks by its name.
 
-    @property
-    def context(self) -> RankGroup:
-        """The context-parallel group."""
-        return RankGroup("cp", self.cp, self.tp, self.node_gpus)
-
-    @property
-    def data(self) -> RankGroup:
-        """The ranks that hold the same dense parameters: data and context ranks."""
-        return RankGroup("dp", self.dp * self.cp, self.tp, self.node_gpus)
-
-    @property
-    def shard_group(self) -> RankGroup:
-        """The ranks that share parameters, gradients or optimizer states: part of the data ranks under HSDP."""
-        size = self.shard if self.sharding == "hsdp" else self.data.size
-        return RankGroup("shard", size, self.tp, self.node_gpus)
-
-    @property
-    def replicas(self) -> RankGroup:
-        """Ranks that hold the same shard under HSDP."""
-        return RankGroup("replicas", self.data.size // self.shard_group.size, self.tp * self.shard, self.node_gpus)
-
-    @property
-    def expert(self) -> RankGroup:
-        """The expert-parallel group, cut out of the ranks of a pipeline stage."""
-        return RankGroup("ep", self.ep, self.etp, self.node_gpus)
-
-    @property
-    def expert_data(self) -> RankGroup:
-        """The ranks that hold the same experts."""
-        inner = self.ep * self.etp
-        return RankGroup("expert-dp", self.tp * self.cp * self.dp // inner, inner, self.node_gpus)
+        tp, cp, pp, ep: those of a dimension. dp: the ranks that hold the same dense parameters, data and context ranks;
+        shard: the part of them that shares parameters, gradients or optimizer states under HSDP, else all of them;
+        replicas: those that hold the same shard. expert-dp: the ranks that hold the same experts. Experts are spread
+        over the ranks of a pipeline stage.
+        """
+        data, experts = self.dp * self.cp, self.ep * self.etp
+        shard = self.shard if self.sharding == "hsdp" else data
+        size, stride = {
+            "tp": (self.tp, 1),
+            "cp": (self.cp, self.tp),
+            "dp": (data, self.tp),
+            "shard": (shard, self.tp),
+            "replicas": (data // shard, self.tp * shard),
+            "ep": (self.ep, self.etp),
+            "expert-dp": (self.stage_ranks // experts, experts),
+            "pp": (self.pp, self.stage_ranks),
+        }[name]
+        return RankGroup(name, size, stride, self.node_gpus)
 
     @property
     def stage_ranks(self) -> int:
         """Ranks of a pipeline stage, and the distance in ranks to the next one."""
         return self.tp * self.cp * self.dp
-
-    @property
-    def pipeline(self) -> RankGroup:
-        """The ranks that hold one pipeline."""
-        return RankGroup("pp", self.pp, self.stage_ranks, self.node_gpus)
 
     @property
     def tokens_per_gpu(self) -> float:
@@ -213,7 +191,7 @@ def readings(job: TrainingJob) -> list[Reading]:
     gradients = (job.gradient_bytes,) if job.gradient_bytes else (2,) if fully else (2, 4)
     recompute = (False, True) if job.recompute == UNKNOWN else (job.recompute == "full",)
     each = (False, True) if job.reduction == UNKNOWN and job.micro_batches > 1 else (job.reduction != "once",)
-    ends = (True, False) if job.pipeline.nodes > 2 else (True,)
+    ends = (True, False) if job.group("pp").nodes > 2 else (True,)
     choices = itertools.product(algorithms, dispatches, elements, gradients, recompute, each, ends)
     return [Reading(*choice) for choice in choices]
 
@@ -279,10 +257,10 @@ def _data(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
     dense = job.model.dense_parameters / (job.tp * job.pp)
     experts = job.model.expert_parameters / (job.etp * job.ep * job.pp)
     if job.ep == job.etp == job.tp == 1 or not experts:
-        yield from _sharded("", job, reading, dense + experts, job.shard_group)
+        yield from _sharded("", job, reading, dense + experts, job.group("shard"))
         return
-    yield from _sharded("", job, reading, dense, job.shard_group)
-    yield from _sharded("expert ", job, reading, experts, job.expert_data)
+    yield from _sharded("", job, reading, dense, job.group("shard"))
+    yield from _sharded("expert ", job, reading, experts, job.group("expert-dp"))
 
 
 def _sharded(kind: str, job: TrainingJob, reading: Reading, parameters: float, group: RankGroup) -> Iterator[Flow]:
@@ -291,7 +269,9 @@ def _sharded(kind: str, job: TrainingJob, reading: Reading, parameters: float, g
     algorithm = reading.algorithm
     reductions = job.micro_batches if reading.reduce_each else 1
     fully = job.sharding in FULLY_SHARDED
-    parts = math.ceil(job.model.layers / job.pp) if fully else math.ceil(parameters / bucket_parameters(job))
+    # the default of Megatron-LM
+    bucket_parameters = max(40e6, 1e6 * job.group("dp").size)
+    parts = math.ceil(job.model.layers / job.pp if fully else parameters / bucket_parameters)
     if job.sharding == "ddp":
         yield collective_flow(f"{kind}gradients", "all-reduce", group, algorithm, 1, gradients, grads_text, parts)
         return
@@ -305,13 +285,8 @@ def _sharded(kind: str, job: TrainingJob, reading: Reading, parameters: float, g
         shard = gradients / group.size
         text = f"{grads_text} / {group.size} shards"
         yield collective_flow(
-            "gradients of replicas", "all-reduce", job.replicas, algorithm, scatters, shard, text, parts
+            "gradients of replicas", "all-reduce", job.group("replicas"), algorithm, scatters, shard, text, parts
         )
-
-
-def bucket_parameters(job: TrainingJob) -> float:
-    """Parameters of a gradient bucket: max(40e6, 1e6 x data ranks), the default of Megatron-LM."""
-    return max(40e6, 1e6 * job.data.size)
 
 
 def _tensor(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
@@ -320,7 +295,7 @@ def _tensor(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
     count = per_layer * job.micro_batches * job.model.layers / job.pp
     size = job.micro_batch * job.sequence * job.model.hidden * ACTIVATION_BYTES / job.cp
     yield collective_flow(
-        "tensor parallel", "all-reduce", job.tensor, RING, count, size, "micro-batch x sequence/cp x hidden x 2 B"
+        "tensor parallel", "all-reduce", job.group("tp"), RING, count, size, "micro-batch x sequence/cp x hidden x 2 B"
     )
 
 
@@ -330,7 +305,7 @@ def _context(job: TrainingJob) -> Iterator[Flow]:
     width = job.model.kv_width / job.tp
     size = 2 * job.micro_batch * (job.sequence / job.cp) * width * ACTIVATION_BYTES
     what = "2 x micro-batch x sequence/cp x kv width/tp x 2 B"
-    yield collective_flow("context parallel", "send", job.context, RING, count, size, what)
+    yield collective_flow("context parallel", "send", job.group("cp"), RING, count, size, what)
 
 
 def _pipeline(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
@@ -339,7 +314,7 @@ def _pipeline(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
         return
     count = job.micro_batches * (2 * job.chunks - (1 if reading.end_stage else 0))
     size = job.tokens_per_gpu * job.model.hidden * ACTIVATION_BYTES
-    group = job.pipeline
+    group = job.group("pp")
     ranks = group.per_node
     wire = count * size * ranks if group.crosses_wire else 0.0
     inside = count * size if group.members > 1 else 0.0
@@ -349,7 +324,7 @@ def _pipeline(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
 
 def _experts(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
     """Dispatch and combine per MoE layer and micro-batch: forward and backward, and once more if recomputed."""
-    group = job.expert
+    group = job.group("ep")
     if job.ep == 1 or not job.model.experts:
         return
     model = job.model

@@ -10,17 +10,21 @@ from typing import Any
 from ibpulse.base import document
 from ibpulse.base.document import Section
 from ibpulse.base.text import NOT_KNOWN, count_text, link_rate_text, significant, statistic_text
-from ibpulse.workbench.models.experts import MARGIN, SkewReport, Unevenness, hottest
+from ibpulse.workbench.models.experts import MARGIN, SkewReport, hottest
 from ibpulse.workbench.models.inputs import JobInputs
 from ibpulse.workbench.models.job import FP8_BYTES, FULLY_SHARDED, UNKNOWN
 from ibpulse.workbench.models.prediction import (
+    ATTENTION_SHARES,
+    HFU,
+    MFU,
+    PEAK_SHARE,
     LoadSensitivity,
     Prediction,
     StepPrediction,
+    Utilisation,
     ValueRange,
     attention_per_token,
 )
-from ibpulse.workbench.models.step import ATTENTION_SHARES, HFU, MFU, PEAK_SHARE, Utilisation
 
 RECEIVED = "one direction; a node receives as many bytes as it sends"
 SHOWN_LAYERS = 100
@@ -331,24 +335,11 @@ def skew_json(report: SkewReport) -> str:
         "loads_are_token_copies": report.counted,
         "mean_penalty": report.mean_penalty,
         "added_seconds": None if report.added is None else {"low": 0.0, "high": report.added},
-        "layers": [
-            {
-                "layer": layer.layer,
-                "windows": layer.windows,
-                "ranks": _unevenness_json(layer.ranks),
-                "nodes": _unevenness_json(layer.nodes),
-                "persistence": layer.persistence,
-            }
-            for layer in report.layers
-        ],
+        "layers": report.layers,
         "rails": report.rails,
         "assumptions": list(skew_assumptions(report)),
     }
     return document.render_json("ibpulse_model_experts_version", members)
-
-
-def _unevenness_json(found: Unevenness | None) -> dict[str, Any] | None:
-    return {**asdict(found), "skewed": found.skewed} if found else None
 
 
 def skew_text(report: SkewReport) -> str:

@@ -40,6 +40,8 @@ from ibpulse.workbench.nccl.results import (
     OUT_OF_PLACE,
     BenchmarkRun,
     Measurement,
+    bus_factor,
+    collective_of_name,
     count_of,
     left_out,
     number_of,
@@ -50,7 +52,6 @@ from ibpulse.workbench.nccl.results import (
     refuse,
     without_rows,
 )
-from ibpulse.workbench.nccl.wire import bus_factor, collective_of_name
 
 FORMATS = "output or JSON of nccl-tests, rccl-tests or perftest, CSV of rccl-tests, log of NCCL Inspector"
 # a key at the beginning of a line or of an object, which some versions of perftest do not quote
@@ -58,14 +59,6 @@ _PERFTEST = re.compile(r'\A\s*\{\s*"?test_info"?\s*:')
 _INSPECTOR = re.compile(r'\A\s*\{\s*"(?:header|metadata|coll_perf|p2p_perf|dump_stats)"\s*:')
 _RCCL_JSON = re.compile(r'\A\s*(?:\[\s*)?\{[^{}\[\]]*"(?:busBw|algBw)"\s*:')
 _RCCL_CSV = re.compile(r"\A(?:numCycle|collective)\s*,.*\bbusbw\b", re.IGNORECASE)
-_OTHERS = {
-    "OSU Micro-Benchmarks": re.compile(r"# OSU (?:MPI|NCCL|RCCL|OpenSHMEM|XCCL)"),
-    "Intel MPI Benchmarks": re.compile(r"Intel\(R\) MPI Benchmarks"),
-    "UCX's ucx_perftest": re.compile(r"\|\s*Stage\s*\|\s*# iterations\s*\||ucx_perftest"),
-    "nvbandwidth": re.compile(r"nvbandwidth Version"),
-    "iperf": re.compile(r"iperf|\[ ID\] Interval"),
-}
-"""Programs whose output is named in the refusal, by what it begins with."""
 
 
 def read_benchmark(path: Path, unit: str = "", collective: str = "") -> tuple[BenchmarkRun, ...]:
@@ -73,9 +66,6 @@ def read_benchmark(path: Path, unit: str = "", collective: str = "") -> tuple[Be
 
     `unit` is that of a JSON file of perftest, `collective` that of a file that does not name its own; empty if not
     given.
-
-    Raises:
-        BenchmarkError: the file cannot be read, or no format fits.
     """
     runs = _read(path, unit)
     if not collective:
@@ -100,8 +90,7 @@ def _read(path: Path, unit: str) -> tuple[BenchmarkRun, ...]:
         return (read_json(path, read_document(path)),)
     runs = read_text(path) or read_perftest_text(path)
     if not runs:
-        other = next((name for name, sign in _OTHERS.items() if sign.search(begin)), "")
-        refuse(path, f"is of {other}" if other else "has no row with results", f"the formats that are read: {FORMATS}")
+        refuse(path, "has no row with results", f"the formats that are read: {FORMATS}")
     return runs
 
 
@@ -113,11 +102,7 @@ Row = Mapping[str, Any]
 
 
 def read_rccl_json(path: Path, text: str) -> BenchmarkRun:
-    """The run in a file with one object per line, or with a list of them.
-
-    Raises:
-        BenchmarkError: no row can be read.
-    """
+    """The run in a file with one object per line, or with a list of them."""
     rows: list[Row | None]
     remarks: list[str] = []
     if text.lstrip().startswith("["):
@@ -138,11 +123,7 @@ def _json_object(line: str) -> Row | None:
 
 
 def read_rccl_csv(path: Path, text: str) -> BenchmarkRun:
-    """The run in a file of comma-separated values.
-
-    Raises:
-        BenchmarkError: no row can be read.
-    """
+    """The run in a file of comma-separated values."""
     _check_rccl_rows(path, text.count("\n"))
     return _rccl_run(path, "rccl-tests CSV", list(_rccl_csv_rows(text)), [])
 
@@ -253,11 +234,7 @@ _PLAIN = {"Dual-port": "Dual_port", "Link type": "Link_type"}
 
 
 def read_perftest(path: Path, text: str, unit: str = "") -> BenchmarkRun:
-    """The bandwidth in a JSON file; `unit` is a key of `UNITS`, or empty to infer it.
-
-    Raises:
-        BenchmarkError: it is no such file, it has no bandwidth, or its unit is unknown.
-    """
+    """The bandwidth in a JSON file; `unit` is a key of `UNITS`, or empty to infer it."""
     document, remarks = parse_document(path, text)
     info, results = (
         (document.get("test_info"), _perftest_results(document)) if isinstance(document, dict) else (None, None)
@@ -283,11 +260,7 @@ def _perftest_results(document: Mapping[str, Any]) -> Any:
 
 
 def read_perftest_text(path: Path) -> tuple[BenchmarkRun, ...]:
-    """The bandwidths of each test in an output of one or several; none if it is not of perftest.
-
-    Raises:
-        BenchmarkError: it is of latency, or no row can be read.
-    """
+    """The bandwidths of each test in an output of one or several; none if it is not of perftest."""
     outputs = [_PerftestOutput(path)]
     for number, line in read_lines(path):
         if outputs[-1].rows and _TITLE.search(line):
@@ -423,11 +396,7 @@ Kind = tuple[str, int, int | None, int | None, str, str]
 
 
 def read_inspector(path: Path) -> BenchmarkRun:
-    """The operations in a log, by kind and size.
-
-    Raises:
-        BenchmarkError: it is no such log, or none of its operations can be read.
-    """
+    """The operations in a log, by kind and size."""
     operations: Counter[Kind] = Counter()
     microseconds: Counter[Kind] = Counter()
     broken = dropped = untimed = 0

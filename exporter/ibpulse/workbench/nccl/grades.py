@@ -11,18 +11,20 @@ A suspect is a guess with its evidence. Topology alone does not prove that a pat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from ibpulse.base.text import link_rate_text, percent
+from ibpulse.agent.doctor.facts import BenchmarkFacts
+from ibpulse.base.text import link_rate_text, names_text, percent, statistic_text
+from ibpulse.core.model import Fabric, Port
 from ibpulse.core.recordings import RecordedPort
-from ibpulse.workbench.nccl.results import BenchmarkRun, Measurement
-from ibpulse.workbench.nccl.wire import (
+from ibpulse.workbench.models.collectives import HIERARCHICAL, RING
+from ibpulse.workbench.nccl.results import (
     ALGORITHMS,
     COLLNET,
-    HIERARCHICAL,
-    RING,
     TREE,
+    BenchmarkRun,
+    Measurement,
     bus_factor,
     node_bytes,
     plain_algorithm,
@@ -41,16 +43,25 @@ ALL_TO_ALL_GRADES = (0.9, 0.6)
 class KnownHardware:
     """The hardware of a node; rates in bytes per second and direction, None if unknown.
 
-    `gpu_rate` is the rate of a GPU's links to the other GPUs of its node. `algorithm` is the one that NCCL used, empty
-    if unknown.
+    `gpu_bytes_per_second` is the rate of a GPU's links to the other GPUs of its node. `algorithm` is the
+    one that NCCL used.
     """
 
     ranks: int | None = None
     nodes: int | None = None
     rails: int | None = None
-    rail_rate: float | None = None
-    gpu_rate: float | None = None
-    algorithm: str = ""
+    rail_bytes_per_second: float | None = None
+    gpu_bytes_per_second: float | None = None
+    algorithm: str | None = None
+
+    def with_rails(self, ports: Iterable[Port | RecordedPort]) -> KnownHardware:
+        """The hardware with rails and rate of ports where they were not given; rates that differ stay unknown."""
+        rails = [port for port in ports if port.rail]
+        rates = {port.rate_bytes_per_second for port in rails if port.active}
+        rate = rates.pop() if len(rates) == 1 else None
+        return replace(
+            self, rails=self.rails or len(rails) or None, rail_bytes_per_second=self.rail_bytes_per_second or rate
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +97,9 @@ class GradedResult:
 def grade(run: BenchmarkRun, row: Measurement, hardware: KnownHardware) -> GradedResult:
     """A result of a run against its bound. Values of the hardware take precedence over those of the file."""
     if run.form.startswith("perftest"):
-        if hardware.rail_rate is None:
+        if hardware.rail_bytes_per_second is None:
             return GradedResult(row, Theory(missing=("--rate",)), reason="bound unknown")
-        bound = hardware.rail_rate * run.directions
+        bound = hardware.rail_bytes_per_second * run.directions
         return _graded(row, Theory(bound, bound, PORT))
     ranks = hardware.ranks or row.ranks or run.ranks
     nodes = hardware.nodes or row.nodes or run.nodes
@@ -138,7 +149,7 @@ def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: K
         return _inside_a_node(row, algorithm, hardware)
     rate = _network_rate(row, hardware)
     if rate is None:
-        absent = (("--rails", hardware.rails), ("--rate", hardware.rail_rate))
+        absent = (("--rails", hardware.rails), ("--rate", hardware.rail_bytes_per_second))
         return Theory(missing=tuple(flag for flag, value in absent if not value))
     factor = bus_factor(row.collective, ranks) or 0.0
     bounds = []
@@ -146,11 +157,11 @@ def bound_of(row: Measurement, ranks: int | None, nodes: int | None, hardware: K
         sent = node_bytes(row.collective, name, 1.0, ranks, nodes)
         if sent:
             bounds.append((factor * rate / sent, NETWORK))
-            inside = _gpu_bound(row.collective, name, ranks, nodes, hardware.gpu_rate)
+            inside = _gpu_bound(row.collective, name, ranks, nodes, hardware.gpu_bytes_per_second)
             if inside is not None and inside < bounds[-1][0]:
                 bounds[-1] = (inside, GPU_LINKS)
     low, tier = min(bounds)
-    return Theory(low, max(bounds)[0], tier, () if hardware.gpu_rate else ("--gpu-rate",))
+    return Theory(low, max(bounds)[0], tier, () if hardware.gpu_bytes_per_second else ("--gpu-rate",))
 
 
 def _gpu_bound(collective: str, algorithm: str, ranks: int, nodes: int, gpu_rate: float | None) -> float | None:
@@ -167,20 +178,20 @@ def _gpu_bound(collective: str, algorithm: str, ranks: int, nodes: int, gpu_rate
 
 def _network_rate(row: Measurement, hardware: KnownHardware) -> float | None:
     """The line rate of the rails that an operation can use; SendRecv crosses between nodes from one rank only."""
-    if hardware.rail_rate is None:
+    if hardware.rail_bytes_per_second is None:
         return None
     if row.collective == "sendrecv":
-        return hardware.rail_rate
-    return None if hardware.rails is None else hardware.rails * hardware.rail_rate
+        return hardware.rail_bytes_per_second
+    return None if hardware.rails is None else hardware.rails * hardware.rail_bytes_per_second
 
 
 def _inside_a_node(row: Measurement, algorithm: str, hardware: KnownHardware) -> Theory:
-    if hardware.gpu_rate is None:
+    if hardware.gpu_bytes_per_second is None:
         return Theory(tier=GPU_LINKS, missing=("--gpu-rate",))
     if row.collective == "all_reduce" and algorithm != RING:
         # switches that reduce (NVLS) exceed the bound of a ring; their own is not published
-        return Theory(hardware.gpu_rate, None, GPU_LINKS, ("--algorithm",))
-    return Theory(hardware.gpu_rate, hardware.gpu_rate, GPU_LINKS)
+        return Theory(hardware.gpu_bytes_per_second, None, GPU_LINKS, ("--algorithm",))
+    return Theory(hardware.gpu_bytes_per_second, hardware.gpu_bytes_per_second, GPU_LINKS)
 
 
 IDLE_SHARE = 0.1
@@ -224,3 +235,50 @@ def find_suspects(rails: Sequence[RecordedPort], shares: Sequence[float | None])
         if rail.identity.gpu_distance in _PATHS:
             found.append(Suspect(name, *_PATHS[rail.identity.gpu_distance]))
     return found
+
+
+def judge_benchmarks(runs: Iterable[BenchmarkRun], fabric: Fabric) -> tuple[BenchmarkFacts, ...]:
+    """The result of the largest size in each run, by the bound that the rails of the node set."""
+    return tuple(_judge_run(run, fabric) for run in runs)
+
+
+def _judge_run(run: BenchmarkRun, fabric: Fabric) -> BenchmarkFacts:
+    hardware, name = KnownHardware().with_rails(fabric.ports), run.path.name
+    rows = [grade(run, row, hardware) for row in run.measurements]
+    graded = [one for one in rows if one.grade]
+    if not graded:
+        largest = max(rows, key=lambda one: one.row.size_bytes)
+        missing = sorted({flag for one in rows for flag in one.theory.missing})
+        needs = f"; `ibpulse nccl` takes {names_text(missing)}" if missing else ""
+        return BenchmarkFacts(name, f"{_result(largest)} is not graded: {largest.reason}{needs}.")
+    chosen = max(graded, key=lambda one: (one.row.size_bytes, one.grade == "poor"))
+    poor = chosen.grade == "poor"
+    sentence = f"{_result(chosen)} is {chosen.grade}{_share(chosen)}."
+    return BenchmarkFacts(name, sentence, poor=poor, suspects=tuple(_suspects(fabric)) if poor else ())
+
+
+def _result(judged: GradedResult) -> str:
+    row = judged.row
+    rate = row.bus_bytes_per_second
+    reached = "has no bandwidth" if rate is None else f"at {statistic_text(rate, 'rate')}"
+    return f"{row.collective or 'a collective'} of {statistic_text(row.size_bytes, 'bytes')} {reached}"
+
+
+def _share(judged: GradedResult) -> str:
+    """The share of the bound; of the lower one if the algorithm is unknown."""
+    bound, ratio = judged.theory.low, judged.ratios[1]
+    if bound is None or ratio is None:
+        return ""
+    return f": {percent(ratio)} of the {judged.theory.tier}'s {statistic_text(bound, 'rate')}"
+
+
+def _suspects(fabric: Fabric) -> Iterator[str]:
+    rails = [port for port in fabric.ports if port.rail]
+    recorded = [RecordedPort.of(port, port.source.name if port.source else "", 1) for port in rails]
+    for one in find_suspects(recorded, [None] * len(recorded)):
+        yield f"{one.rail}: {one.kind} ({one.evidence})"
+    paths = {place.device: place.pcie_bytes_per_second for place in fabric.topology.devices}
+    for port in rails:
+        path, rate = paths.get(port.id.device), port.rate_bytes_per_second
+        if path is not None and rate is not None and path < rate:
+            yield f"{port.id}: PCIe link (it carries {link_rate_text(path)}, the port {link_rate_text(rate)})"

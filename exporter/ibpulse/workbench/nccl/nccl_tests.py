@@ -31,6 +31,7 @@ from ibpulse.workbench.nccl.results import (
     BenchmarkRun,
     Measurement,
     RunPlan,
+    collective_of_program,
     count_of,
     left_out,
     number_of,
@@ -39,7 +40,6 @@ from ibpulse.workbench.nccl.results import (
     refuse,
     without_rows,
 )
-from ibpulse.workbench.nccl.wire import collective_of_program
 
 TYPES = frozenset(("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"))
 TYPES |= {"f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2", "char", "int"}
@@ -298,11 +298,7 @@ class _Reading:
         )
 
     def results(self) -> tuple[BenchmarkRun, ...]:
-        """The runs that have a row.
-
-        Raises:
-            BenchmarkError: no row could be read; says why.
-        """
+        """The runs that have a row."""
         runs: list[_Run] = []
         for run in self.runs:
             # a summary more than runs belongs to the run before, which was still going on
@@ -317,11 +313,7 @@ class _Reading:
 
 
 def read_text(path: Path) -> tuple[BenchmarkRun, ...]:
-    """The runs in a file in their order; none if it is not an output of such a program.
-
-    Raises:
-        BenchmarkError: it is one, but none of its rows can be read, or it has too many.
-    """
+    """The runs in a file in their order; none if it is not an output of such a program."""
     reading = _Reading(path)
     for number, line in read_lines(path):
         reading.take(number, line)
@@ -334,11 +326,7 @@ _HALVES = (("out_of_place", OUT_OF_PLACE), ("in_place", IN_PLACE))
 
 
 def read_json(path: Path, text: str) -> BenchmarkRun:
-    """The run in the text of a file.
-
-    Raises:
-        BenchmarkError: it is no such file, or a value is invalid.
-    """
+    """The run in the text of a file."""
     document, remarks = parse_document(path, text)
     if not isinstance(document, dict) or "version" not in document or "results" not in document:
         refuse(path, "is of no known benchmark", "see `ibpulse nccl --help` for the formats that are read")
@@ -381,9 +369,11 @@ def _rows(
     """The placements of all rows that are whole."""
     found: list[Measurement] = []
     faults: list[BenchmarkError] = []
+    args = document.get("args")
+    program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
     for row in rows:
         try:
-            found += _measurements(path, _mapping(path, "a result", row), document, plan)
+            found += _measurements(path, _mapping(path, "a result", row), collective_of_program(program), plan)
         except BenchmarkError as error:
             faults.append(error)
     remarks += left_out(len(faults), "result")
@@ -400,12 +390,8 @@ def _mapping(path: Path, name: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def _measurements(
-    path: Path, row: Mapping[str, Any], document: Mapping[str, Any], plan: RunPlan | None
-) -> list[Measurement]:
+def _measurements(path: Path, row: Mapping[str, Any], collective: str, plan: RunPlan | None) -> list[Measurement]:
     """The placements of one row that were measured; a null is left out."""
-    args = document.get("args")
-    program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
     found = []
     for key, placement in _HALVES:
         if row.get(key) is None:
@@ -413,7 +399,7 @@ def _measurements(
         values = _mapping(path, key, row[key])
         found.append(
             Measurement(
-                collective=collective_of_program(program),
+                collective=collective,
                 size_bytes=count_of(path, "the size", row.get("size")),
                 # cpu_time is not the time of the operation
                 seconds=number_of(path, "time", values.get("time"), unit=1e-6),

@@ -1,18 +1,237 @@
-"""Achieved bandwidth against the hardware's bound and against a recording, as text and as JSON."""
+"""Achieved bandwidth against the hardware's bound and against a recording, as text and as JSON.
+
+The trains of a run of nccl-tests are found in a recording by bytes and order. A train is the traffic of one size and
+placement: one operation to synchronise and iterations × aggregated timed ones, without a pause (NVIDIA/nccl-tests,
+src/common.cu, BenchTime). With verification, the host initialises and compares in between, so trains stand apart by
+silence. No file has times below one second, so nothing is matched by time.
+
+Trains last and carry what the file says, up to one unknown factor on bytes (protocol, headers, algorithm). For each
+factor that could explain the bytes, the cheapest assignment in order is found; the cheapest of all is the alignment.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import numpy as np
 
 from ibpulse.base import document
 from ibpulse.base.document import Section
 from ibpulse.base.text import NOT_KNOWN, count_text, percent, size_text, statistic_text, time_text
+from ibpulse.core.arrays import Bools, Floats, Rows
 from ibpulse.core.recordings import Recording
+from ibpulse.core.statistics.steps.runs import find_runs
 from ibpulse.workbench.nccl.grades import GradedResult, KnownHardware, Suspect, find_suspects, grade
-from ibpulse.workbench.nccl.results import BenchmarkRun
-from ibpulse.workbench.nccl.trains import WireComparison, compare_trains
+from ibpulse.workbench.nccl.results import (
+    ALGORITHMS,
+    BenchmarkRun,
+    Measurement,
+    RunPlan,
+    explain,
+    explanations,
+    header_factors,
+    node_bytes,
+)
+
+MIN_SAMPLES = 5
+"""Shorter trains are not resolved: their duration would be uncertain by more than 40 %."""
+MAX_PAIRS = 5_000_000
+"""Trains times bursts; each takes 16 bytes."""
+# cost of a train without a burst, in units of a natural logarithm: one of bytes or duration that is off by 16 %
+UNMATCHED = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """The expected traffic of one row: payload bytes that a node sends with the first algorithm, and its seconds."""
+
+    row: Measurement
+    sent_bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A train found in the recording: the indices of its first sample and of the one after its last.
+
+    `ratio` is bytes on the wire divided by expected payload; `rail_bytes` has the bytes of each rail.
+    """
+
+    train: Train
+    first: int
+    end: int
+    ratio: float
+    rail_bytes: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Trains found, out of `expected`; `short` were too short to be resolved. Both need the file's plan and ranks.
+
+    `problem` says why nothing could be aligned.
+    """
+
+    found: tuple[Matched, ...] = ()
+    expected: int = 0
+    short: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WireComparison:
+    """A run against a recording: trains with their explanations, bytes of the whole run, and shares of the rails.
+
+    `expected_bytes` is the payload of all rails in the whole run, None if unknown; `recorded_bytes` what they sent.
+    """
+
+    alignment: Alignment
+    causes: tuple[tuple[str, ...], ...]
+    expected_bytes: float | None
+    recorded_bytes: float
+    missing_ratio: float
+    rails: tuple[tuple[str, float | None], ...]
+
+
+def expected_trains(run: BenchmarkRun, ranks: int, nodes: int) -> list[Train]:
+    """The trains of a run in order, of rows with a known time; bytes are those of the collective's first algorithm."""
+    plan = run.plan
+    trains = []
+    for row in run.measurements:
+        names = ALGORITHMS.get(row.collective, ())
+        sent = node_bytes(row.collective, names[0], row.size_bytes, ranks, nodes) if names else None
+        if plan and sent and row.seconds:
+            operations = plan.iterations * plan.aggregated + 1
+            trains.append(Train(row, sent * operations, row.seconds * operations))
+    return trains
+
+
+def total_bytes(run: BenchmarkRun, plan: RunPlan, ranks: int, nodes: int) -> float | None:
+    """Payload bytes that a node sends in the whole run, with warm-up and verification; None if that is not known."""
+    names = ALGORITHMS.get(run.measurements[0].collective, ())
+    if not names:
+        return None
+
+    def sent(size: float) -> float:
+        return node_bytes(run.measurements[0].collective, names[0], size, ranks, nodes) or 0.0
+
+    total, size = 0.0, plan.first_bytes
+    while 0 < size <= plan.last_bytes:
+        total += plan.warmups * sent(size)
+        size *= 2
+    operations = 1 + plan.iterations * plan.aggregated + plan.checks
+    return total + sum(operations * sent(row.size_bytes) for row in run.measurements)
+
+
+def find_bursts(recording: Recording, rows: list[int], active_bytes_per_second: float) -> tuple[Rows, Rows, Floats]:
+    """Runs of samples in which the rails `rows` together send more than a threshold; a missing sample ends a run.
+
+    The result is the index of the first sample of each, of the one after its last, and bytes (rails, runs).
+    """
+    rates = recording.bytes_per_second[rows, 0]
+    amounts = rates * recording.seconds[rows, 0]
+    active: Bools = rates.sum(axis=0) > active_bytes_per_second
+    first, end = find_runs(active)
+    sums = np.concatenate((np.zeros((len(rows), 1)), np.nancumsum(amounts, axis=1)), axis=1)
+    return first, end, sums[:, end] - sums[:, first]
+
+
+def align(
+    run: BenchmarkRun, ranks: int, nodes: int, recording: Recording, rows: list[int], threshold: float
+) -> Alignment:
+    """The trains of a run in the transmitted traffic of the rails `rows` of a recording."""
+    interval = recording.meta.interval_ns / 1e9
+    trains = expected_trains(run, ranks, nodes)
+    if not trains:
+        return Alignment(problem="the file does not say how many operations it ran, or its bytes are not known")
+    long = [train for train in trains if train.seconds >= MIN_SAMPLES * interval]
+    short = len(trains) - len(long)
+    first, end, rail_bytes = find_bursts(recording, rows, threshold)
+    lasting = np.flatnonzero(end - first >= MIN_SAMPLES - 1)
+    if not long or not lasting.size or len(long) * lasting.size > MAX_PAIRS:
+        problem = f"{len(long)} trains and {lasting.size} bursts of at least {MIN_SAMPLES} samples"
+        return Alignment(expected=len(trains), short=short, problem=f"cannot align {problem}")
+    moved = rail_bytes[:, lasting].sum(axis=0)
+    seconds = (end - first)[lasting].astype(np.float64) * interval
+    expected = np.array([[train.sent_bytes, train.seconds] for train in long])
+    low, high = header_factors()
+    factors = [math.sqrt(low * high) * size for size in explanations(long[0].row.collective, ranks, nodes).values()]
+    assigned = (_assign(expected * (factor, 1), moved, seconds, interval) for factor in factors)
+    best = min(assigned, key=lambda one: one[0])[1]
+    found = []
+    for train, place in zip(long, best, strict=True):
+        if place is not None:
+            at = int(lasting[place])
+            rails = rail_bytes[:, at]
+            ratio = float(rails.sum() / train.sent_bytes)
+            found.append(Matched(train, int(first[at]), int(end[at]), ratio, tuple(map(float, rails))))
+    return Alignment(tuple(found), len(trains), short)
+
+
+def _assign(expected: Floats, moved: Floats, seconds: Floats, interval: float) -> tuple[float, list[int | None]]:
+    """The cheapest assignment of trains to bursts in order, as the index of each train's burst, and its cost.
+
+    A train costs the difference of logarithms of its bytes and of its duration, beyond one sample in total, or
+    `UNMATCHED` without a burst. Bursts that no train needs, such as warm-up and verification, cost nothing.
+    """
+    table, costs = [np.zeros(moved.size + 1)], []
+    for sent, lasts in expected:
+        cost = np.abs(np.log(moved / sent))
+        cost += np.maximum(0, np.abs(np.log(seconds / lasts)) - math.log1p(interval / lasts))
+        matched = np.concatenate(([np.inf], table[-1][:-1] + cost))
+        costs.append(cost)
+        table.append(np.minimum.accumulate(np.minimum(matched, table[-1] + UNMATCHED)))
+    places: list[int | None] = [None] * len(expected)
+    end = moved.size
+    for row in range(len(expected), 0, -1):
+        while end and table[row][end] == table[row][end - 1]:
+            end -= 1
+        if end and table[row][end] == table[row - 1][end - 1] + costs[row - 1][end - 1]:
+            end -= 1
+            places[row - 1] = end
+    return float(table[-1][-1]), places
+
+
+def compare_trains(
+    run: BenchmarkRun,
+    ranks: int | None,
+    nodes: int | None,
+    recording: Recording,
+    threshold: float,
+    mtu_bytes: int | None,
+) -> WireComparison:
+    """A run against the recording of one of its nodes; `threshold` is the least rate of traffic, in bytes/s."""
+    rows = [row for row, port in enumerate(recording.meta.ports) if port.rail]
+    ports = [recording.meta.ports[row] for row in rows]
+    expected, factors = None, {}
+    if ranks and nodes and not ranks % nodes:
+        alignment = (
+            align(run, ranks, nodes, recording, rows, threshold) if rows else Alignment(problem="it has no rail")
+        )
+        expected = total_bytes(run, run.plan, ranks, nodes) if run.plan else None
+        factors = {row.collective: explanations(row.collective, ranks, nodes) for row in run.measurements}
+    else:
+        problem = "ranks and nodes are unknown; give --ranks and --nodes" if rows else "it has no rail"
+        alignment = Alignment(problem=problem)
+    layers = {port.identity.link_layer for port in ports}
+    headers = header_factors(layers.pop() if len(layers) == 1 else "", mtu_bytes)
+    causes = (explain(found.ratio, factors[found.train.row.collective], headers) for found in alignment.found)
+    sent = recording.bytes_per_second[rows, 0] * recording.seconds[rows, 0]
+    moved = [sum(found.rail_bytes[rail] for found in alignment.found) for rail in range(len(ports))]
+    return WireComparison(
+        alignment,
+        tuple(map(tuple, causes)),
+        expected,
+        float(np.nansum(sent)),
+        float(np.isnan(sent).mean()) if sent.size else 1.0,
+        tuple(
+            (str(port.id), amount / sum(moved) if any(moved) else None)
+            for port, amount in zip(ports, moved, strict=True)
+        ),
+    )
+
 
 _HEADINGS = ("collective", "size", "placement", "time", "busbw", "bound", "achieved", "tier", "grade", "wrong")
 
@@ -28,21 +247,26 @@ class BenchmarkReport:
     suspects: tuple[Suspect, ...] = ()
 
 
-def describe_benchmark(run: BenchmarkRun, hardware: KnownHardware) -> BenchmarkReport:
-    """The report of a run without a recording."""
-    return BenchmarkReport(run, tuple(grade(run, row, hardware) for row in run.measurements), hardware)
-
-
-def compare_with_wire(
-    report: BenchmarkReport, recording: Recording, threshold: float, mtu_bytes: int | None
+def describe_benchmark(
+    run: BenchmarkRun,
+    hardware: KnownHardware,
+    recording: Recording | None = None,
+    threshold: float = 0.0,
+    mtu_bytes: int | None = None,
 ) -> BenchmarkReport:
-    """The report with the traffic of one of the run's nodes; `threshold` is the least rate of traffic, in bytes/s."""
-    ranks, nodes = report.hardware.ranks or report.run.ranks, report.hardware.nodes or report.run.nodes
-    wire = compare_trains(report.run, ranks, nodes, recording, threshold, mtu_bytes)
-    good = {row.grade for row in report.rows} - {""} == {"good"}
+    """The report of a run, compared with the recording of one of its nodes if that is given.
+
+    `threshold` is the least rate of traffic in bytes/s, `mtu_bytes` that of the rails, None if unknown.
+    """
+    rows = tuple(grade(run, row, hardware) for row in run.measurements)
+    if recording is None:
+        return BenchmarkReport(run, rows, hardware)
+    ranks, nodes = hardware.ranks or run.ranks, hardware.nodes or run.nodes
+    wire = compare_trains(run, ranks, nodes, recording, threshold, mtu_bytes)
+    good = {row.grade for row in rows} - {""} == {"good"}
     rails = [port for port in recording.meta.ports if port.rail]
     suspects = () if good else tuple(find_suspects(rails, [share for _, share in wire.rails]))
-    return replace(report, wire=wire, suspects=suspects)
+    return BenchmarkReport(run, rows, hardware, wire, suspects)
 
 
 def render_text(report: BenchmarkReport) -> str:
@@ -73,7 +297,7 @@ def render_text(report: BenchmarkReport) -> str:
 
 def _hardware_text(hardware: KnownHardware) -> str:
     """The hardware that the bounds are computed from, as given or as of the recording."""
-    rate, gpu_rate = _rate(hardware.rail_rate), _rate(hardware.gpu_rate)
+    rate, gpu_rate = _rate(hardware.rail_bytes_per_second), _rate(hardware.gpu_bytes_per_second)
     rails = NOT_KNOWN if hardware.rails is None else str(hardware.rails)
     return f"rails {rails}, rate {rate}, GPU links {gpu_rate}, algorithm {hardware.algorithm or NOT_KNOWN}"
 
@@ -100,7 +324,6 @@ def _cells(result: GradedResult) -> tuple[str, ...]:
 
 
 def _percent(ratio: float) -> str:
-    """A ratio in percent, which may be above 100."""
     return f"{100 * ratio:.1f} %"
 
 
@@ -149,20 +372,13 @@ def _as_json(report: BenchmarkReport) -> dict[str, object]:
         "ranks": run.ranks,
         "nodes": run.nodes,
         "groups": run.groups,
-        "hardware": {
-            "ranks": report.hardware.ranks,
-            "nodes": report.hardware.nodes,
-            "rails": report.hardware.rails,
-            "rail_bytes_per_second": report.hardware.rail_rate,
-            "gpu_bytes_per_second": report.hardware.gpu_rate,
-            "algorithm": report.hardware.algorithm or None,
-        },
+        "hardware": report.hardware,
         "device": run.device or None,
         "complete": run.complete,
-        "remarks": list(run.remarks),
+        "remarks": run.remarks,
         "rows": [_row_as_json(row) for row in report.rows],
         "wire": None if report.wire is None else _wire_as_json(report.wire),
-        "suspects": [{"rail": one.rail, "kind": one.kind, "evidence": one.evidence} for one in report.suspects],
+        "suspects": report.suspects,
     }
 
 

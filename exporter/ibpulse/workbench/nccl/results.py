@@ -1,6 +1,10 @@
-"""Results of a benchmark in SI units, and the bounded reading of files of unknown origin.
+"""Results of a benchmark in SI units, bytes that a node sends per operation, and bounded reading of foreign files.
 
 None is a value that the file does not have. Truncated and damaged JSON is repaired; errors contain no secrets.
+
+Bytes on the wire are those of `models.collectives`. The bus bandwidth of nccl-tests is that of a ring (PERFORMANCE.md
+in NVIDIA/nccl-tests), so a ring sends at the bus bandwidth. Protocols: LL sends 16 bytes per 8 of data, LL128 128 per
+120 (NVIDIA/nccl, src/device).
 """
 
 from __future__ import annotations
@@ -18,6 +22,113 @@ import orjson
 from ibpulse.base.errors import BenchmarkError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.text import count_text, show, size_text
+from ibpulse.workbench.models.collectives import HIERARCHICAL, RING, RankGroup, node_wire_bytes
+
+TREE, COLLNET, DIRECT = "tree", "collnet", "direct"
+PROTOCOLS = {"simple": 1.0, "ll128": 128 / 120, "ll": 2.0}
+"""Bytes on the wire per byte of data."""
+
+ALGORITHMS: dict[str, tuple[str, ...]] = {
+    "all_reduce": (RING, TREE, COLLNET),
+    "all_gather": (RING, HIERARCHICAL),
+    "reduce_scatter": (RING, HIERARCHICAL),
+    "alltoall": (DIRECT,),
+    "sendrecv": (DIRECT,),
+    "broadcast": (RING,),
+    "reduce": (RING,),
+    "gather": (),
+    "scatter": (),
+}
+"""The algorithms of each collective whose bytes are known, the one of the bus bandwidth first."""
+COLLECTIVES = tuple(ALGORITHMS)
+# NCCL's words for algorithms that send the same bytes
+_SAME = {"nvlstree": TREE, "collnetdirect": COLLNET, "collnetchain": COLLNET, "pat": HIERARCHICAL}
+
+TOLERANCE = 0.005
+"""Of a ratio of bytes: acknowledgements, and samples at the ends of a train."""
+# InfiniBand: LRH 8 + BTH 12 + ICRC 4, which port_xmit_data counts; RoCEv2 with Ethernet's preamble, gap and FCS: 82
+INFINIBAND_HEADER_BYTES, ROCE_HEADER_BYTES = 24, 82
+MTUS = (1024, 2048, 4096)
+"""MTUs to expect in bytes if it is unknown."""
+
+
+def collective_of_program(program: str) -> str:
+    """The collective of a program of nccl-tests, such as `/opt/all_reduce_perf_mpi`; empty if it is unknown."""
+    found = re.search(r"(?:^|/)([a-z_]+?)_perf(?:_mpi)?$", program)
+    return found[1] if found and found[1] in ALGORITHMS else ""
+
+
+def collective_of_name(name: str) -> str:
+    """The collective of a name like `AllReduce`, `all_reduce` or `AlltoAll_perf`; empty if it is unknown."""
+    plain = re.sub(r"[^a-z]", "", name.lower()).removesuffix("perf")
+    return next((known for known in ALGORITHMS if known.replace("_", "") == plain), "")
+
+
+def bus_factor(collective: str, ranks: int) -> float | None:
+    """Bus bandwidth divided by algorithm bandwidth; None for an unknown collective."""
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if collective in ("all_gather", "reduce_scatter", "alltoall", "gather", "scatter"):
+        return (ranks - 1) / ranks
+    return 1.0 if collective in ("broadcast", "reduce", "sendrecv", "send", "recv") else None
+
+
+def plain_algorithm(word: str) -> str:
+    """The algorithm that sends the same bytes as one of NCCL's, by its name in any case."""
+    word = word.lower()
+    return _SAME.get(word, word)
+
+
+def node_bytes(collective: str, algorithm: str, size_bytes: float, ranks: int, nodes: int) -> float | None:
+    """Payload bytes that a node sends per operation, None if that is not known. No node sends alone: 0 for one node.
+
+    `size_bytes` is as `Measurement.size_bytes`. Trees send what hierarchical algorithms do.
+    """
+    if algorithm not in ALGORITHMS.get(collective, ()) or ranks % nodes:
+        return None
+    if nodes == 1:
+        return 0.0
+    if collective in ("sendrecv", "broadcast", "reduce") or algorithm == COLLNET:
+        return size_bytes
+    operation = "all-to-all" if collective == "alltoall" else collective.replace("_", "-")
+    group = RankGroup(collective, ranks, 1, ranks // nodes)
+    return node_wire_bytes(operation, RING if algorithm == RING else HIERARCHICAL, size_bytes, group)
+
+
+def header_factors(link_layer: str = "", mtu_bytes: int | None = None) -> tuple[float, float]:
+    """The least and the most bytes that a counter adds up per byte of payload in full packets.
+
+    InfiniBand counters include 24 bytes per packet. Whether those of RoCE include Ethernet's framing depends on the
+    device: 24 to 82. An unknown link layer or MTU widens the range.
+    """
+    most = INFINIBAND_HEADER_BYTES if link_layer == "InfiniBand" else ROCE_HEADER_BYTES
+    mtus = (mtu_bytes,) if mtu_bytes else MTUS
+    return 1 + INFINIBAND_HEADER_BYTES / max(mtus), 1 + most / min(mtus)
+
+
+def explanations(collective: str, ranks: int, nodes: int) -> dict[str, float]:
+    """Bytes on the wire, without headers, per byte that the collective's first algorithm sends as payload.
+
+    One for each algorithm and protocol, such as `tree, simple`; none if the bytes are not known, or 0.
+    """
+    names = ALGORITHMS.get(collective, ())
+    first = node_bytes(collective, names[0], 1.0, ranks, nodes) if names else None
+    if not first:
+        return {}
+    return {
+        f"{name}, {protocol}": (node_bytes(collective, name, 1.0, ranks, nodes) or 0.0) / first * size
+        for name in names
+        for protocol, size in PROTOCOLS.items()
+    }
+
+
+def explain(ratio: float, factors: dict[str, float], headers: tuple[float, float]) -> list[str]:
+    """The explanations that fit a ratio of bytes on the wire to expected payload, within `TOLERANCE`."""
+    low, high = headers
+    return [
+        name for name, size in factors.items() if size * low * (1 - TOLERANCE) <= ratio <= size * high * (1 + TOLERANCE)
+    ]
+
 
 OUT_OF_PLACE, IN_PLACE = "out-of-place", "in-place"
 
@@ -27,7 +138,7 @@ class Measurement:
     """One row: `size_bytes` of the full array as nccl-tests counts it, `seconds` per operation, rates in bytes/s.
 
     `size_bytes` of AllGather and ReduceScatter is the sum over the ranks, of all-to-all and SendRecv that of one rank.
-    `collective` is a key of `wire_factors.COLLECTIVES`, the name of a point-to-point test, or empty if unknown.
+    `collective` is a key of `ALGORITHMS`, the name of a point-to-point test, or empty if unknown.
     `wrong` counts elements with a wrong value, None if they were not checked. `operations` is the number of operations
     behind the row. `algorithm` and `protocol` are NCCL's words in lower case, empty if unknown.
     """
@@ -125,11 +236,7 @@ _CONSTANTS = ("true", "false", "null")
 
 
 def refuse(path: Path, problem: str, way_out: str, line: int | None = None) -> NoReturn:
-    """Refuse a file.
-
-    Raises:
-        BenchmarkError: always.
-    """
+    """Refuse a file."""
     _file(path).refuse(problem, way_out, line)
 
 
@@ -138,21 +245,13 @@ def _file(path: Path) -> ForeignFile:
 
 
 def read_beginning(path: Path) -> str:
-    """The first characters of a file without leading space, empty for an empty file.
-
-    Raises:
-        BenchmarkError: the file cannot be read.
-    """
+    """The first characters of a file without leading space, empty for an empty file."""
     with _file(path).opened() as file:
         return file.read(4096).decode("utf-8", "replace").lstrip()
 
 
 def read_document(path: Path) -> str:
-    """The text of a file of at most `MAX_DOCUMENT_BYTES`; bytes that are not UTF-8 are replaced.
-
-    Raises:
-        BenchmarkError: the file cannot be read, or is empty or too large.
-    """
+    """The text of a file of at most `MAX_DOCUMENT_BYTES`; bytes that are not UTF-8 are replaced."""
     content = _file(path).read(MAX_DOCUMENT_BYTES, "benchmark only the sizes you need")
     if not content.strip():
         refuse(path, "is empty", EMPTY_ADVICE)
@@ -160,11 +259,7 @@ def read_document(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers from 1, without reading it whole.
-
-    Raises:
-        BenchmarkError: the file cannot be read, is larger than `MAX_LOG_BYTES`, or has a line that is too long.
-    """
+    """The lines of a file with their numbers from 1, without reading it whole."""
     total = 0
     with _file(path).opened() as file:
         for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), 1):
@@ -177,11 +272,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def parse_document(path: Path, text: str) -> tuple[Any, list[str]]:
-    """The JSON object or list in a text, and remarks about what had to be repaired to read it.
-
-    Raises:
-        BenchmarkError: it is neither even when repaired; the message shows no content of the file.
-    """
+    """The JSON object or list in a text, and remarks about what had to be repaired to read it."""
     remarks: list[str] = []
     found = _parsed(text)
     if found is None:

@@ -1,7 +1,6 @@
 """Overlap of communication and computation in traces of the PyTorch profiler.
 
 events, kernels, trace   a trace, streamed; kernels that communicate; the GPU work
-intervals, exposed       exposed communication, overlap and idle time, exactly; waiting and moving
-wire                     when the wire of a recording was active, on the clock of the trace
+intervals, exposed       exposed communication, overlap and idle time, exactly; waiting and moving, by a recording
 report                   all that as text and JSON
 """

@@ -8,7 +8,6 @@ scanned bracket by bracket. Events that are no JSON are mended or left out; both
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import re
 import zlib
@@ -35,19 +34,7 @@ MAX_OPEN_BYTES = 1 << 20
 """An event that has not ended after this many bytes, and in which another one begins, is damaged."""
 MAX_STARTS = 8
 _GZIP = b"\x1f\x8b"
-_PACK = "unpack it, or compress it with gzip"
-_OTHER_FORMATS = {
-    b"PK\x03\x04": ("a zip archive", "unpack it"),
-    b"\x28\xb5\x2f\xfd": ("compressed with zstd", _PACK),
-    b"\xfd7zXZ\x00": ("compressed with xz", _PACK),
-    b"BZh": ("compressed with bzip2", _PACK),
-    b"SQLite format 3": (
-        "an SQLite database",
-        "only JSON of the PyTorch profiler is read, not Nsight Systems or rocprof",
-    ),
-    b"\xff\xfe": ("text in UTF-16", "save it as UTF-8"),
-    b"\xfe\xff": ("text in UTF-16", "save it as UTF-8"),
-}
+_PACKED = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"BZh": "bzip2"}
 _MEMBERS = ("baseTimeNanoseconds", "distributedInfo", "deviceProperties")
 _MARK = b"\xef\xbb\xbf"
 _START = re.compile(rb'"traceEvents"\s*+:\s*+\[')
@@ -90,14 +77,10 @@ class TraceFile:
             yield f"the file {self._damaged_members}: rank, groups or wall time may be missing"
 
     def batches(self) -> Iterator[list[Event]]:
-        """The events in the order of the file, some at a time.
-
-        Raises:
-            TraceError: the file cannot be read, is no trace, or has no whole event.
-        """
+        """The events in the order of the file, some at a time."""
         with self._opened() as source:
-            alone = self._read_head(source)
-            buffer, wanted = b"", PIECE_BYTES
+            buffer, alone = self._read_head(source)
+            wanted = PIECE_BYTES
             while True:
                 fresh = source.read(wanted)
                 buffer += fresh
@@ -170,15 +153,15 @@ class TraceFile:
         self._mended += mended
         return found if isinstance(found, dict) else None
 
-    def _read_head(self, source: _Source) -> bool:
-        """Keep everything in front of the events, and leave the source behind the bracket that opens their list.
+    def _read_head(self, source: _Source) -> tuple[bytes, bool]:
+        """Keep everything in front of the events.
 
-        Returns whether the list is the whole file, which the Trace Event Format permits.
+        The result is what was read behind the bracket that opens their list, and whether the list is the whole file,
+        which the Trace Event Format permits.
         """
         head = self._first_piece(source)
         if head[:1] == b"[":
-            source.give_back(head[1:])
-            return True
+            return head[1:], True
         while True:
             starts = list(_START.finditer(head))
             for start in starts[:MAX_STARTS]:
@@ -186,8 +169,7 @@ class TraceFile:
                     self._keep(_load(head[: start.start()] + b'"traceEvents":[]}')[0])
                 except ValueError:
                     continue
-                source.give_back(head[start.end() :])
-                return False
+                return head[start.end() :], False
             more = source.read(max(PIECE_BYTES, len(head)))
             head += more
             if not more or len(starts) >= MAX_STARTS or len(head) > MAX_MEMBER_BYTES + MAX_EVENT_BYTES:
@@ -198,17 +180,16 @@ class TraceFile:
                 self._file.refuse(f"{source.fault}, in front of its events", _AGAIN)
             self._file.refuse("has no list traceEvents", "give a trace that the PyTorch profiler exported (Kineto)")
         self._salvage(head[: likely.start()], "is damaged in front of its events")
-        source.give_back(head[likely.end() :])
-        return False
+        return head[likely.end() :], False
 
     def _first_piece(self, source: _Source) -> bytes:
         """The beginning of the file, from its first bracket on."""
         head = source.read(PIECE_BYTES).removeprefix(_MARK).lstrip()
         if not head:
             self._file.refuse(source.fault or "is empty", _AGAIN if source.fault else "export it again")
-        for sign, (what, way_out) in _OTHER_FORMATS.items():
+        for sign, program in _PACKED.items():
             if head.startswith(sign):
-                self._file.refuse(f"is {what}", way_out)
+                self._file.refuse(f"is compressed with {program}", "unpack it, or compress it with gzip")
         if head[:1] not in b"{[":
             self._file.refuse("is not a JSON object", "give a trace that the PyTorch profiler exported")
         return head
@@ -259,17 +240,13 @@ class _Source:
     """The bytes of a file up to its end, or to a fault of its compression."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._kept = file, io.BytesIO()
+        self._file = file
         self.fault = ""
-
-    def give_back(self, content: bytes) -> None:
-        """Read these bytes again, before all others."""
-        self._kept = io.BytesIO(content)
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes, fewer only at the end."""
-        pieces = [self._kept.read(size)]
-        missing = size - len(pieces[0])
+        pieces: list[bytes] = []
+        missing = size
         while missing > 0 and not self.fault:
             try:
                 # unlike read(), it loses nothing in front of a fault

@@ -3,19 +3,264 @@
 Communication is exposed while a communication kernel runs and no other kernel; copies are neither. The overlap is the
 share of communication during which another kernel runs (HolisticTraceAnalysis, communication_analysis.py).
 Times are exact to the nanosecond, for the whole trace, each step and each communicator.
+
+A sample of a recording says how many bytes moved in its interval, not when. Traffic is taken to be continuous within a
+run of active samples. Of the first and the last sample of a run, the active share is its rate divided by that of the
+sample next to it, and the traffic touches that sample. A sample inside a run whose rate is far below those around it
+contains a pause.
+
+The clocks are aligned by cross-correlation of the ends of communication. The profiler converts the GPU's stamps to the
+clock of its host, so both clocks are the same on one node. A kernel starts before its traffic, by the time that it
+waits, but ends with it. Hence the ends are correlated: the falls of the share of each sample that communication kernels
+cover, and the falls of the share in which the wire was active.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from ibpulse.core.arrays import Counts
+from ibpulse.base.errors import RecordingError, TraceError
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core import recordings
+from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.recordings import Recording, RecordingMeta
 from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, union
-from ibpulse.workbench.overlap.trace import CommunicatorWork, DeviceTrace, TraceStep, union_of
-from ibpulse.workbench.overlap.wire import ClockMatch, WireActivity, match_clocks
+from ibpulse.workbench.overlap.trace import CommunicatorWork, DeviceTrace, KinetoTrace, TraceStep, union_of
+
+EVERYTHING = IntervalSet(np.array([-(2**61)]), np.array([2**61]))
+PAUSE_RATIO = 0.75
+"""A sample inside a run with less than this part of the rates around it contains a pause."""
+COARSEST_NS = 20 * MILLISECOND_NS
+"""Values that are further apart cannot tell waiting from moving."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireActivity:
+    """The traffic of a node on a grid of samples; sample i covers [edges_ns[i], edges_ns[i + 1]).
+
+    `shares` (samples,) is the estimated active part of each sample, NaN if missing; `rates` its bytes per second, both
+    directions of all ports. `active` is the estimate as intervals, `certain` at least and `possible` at most active.
+    `simulated` says that the samples are those of a simulator or a replay; `shift_ns` was added to their times.
+    """
+
+    edges_ns: Counts
+    rates: Floats
+    shares: Floats
+    active: IntervalSet
+    certain: IntervalSet
+    possible: IntervalSet
+    missing: IntervalSet
+    simulated: bool = False
+    shift_ns: int = 0
+
+    @property
+    def interval_ns(self) -> int:
+        """Length of a sample."""
+        return int(self.edges_ns[1] - self.edges_ns[0])
+
+
+def read_wire(
+    path: Path, traces: Sequence[KinetoTrace], ports: Sequence[str], threshold: float, shift_ns: int
+) -> WireActivity:
+    """The activity of the wire around the traces, with `shift_ns` added to the times of the recording."""
+    for trace in traces:
+        if not trace.absolute:
+            raise TraceError(
+                f"trace {trace.path} has no wall time, neither in ts nor in baseTimeNanoseconds; "
+                "export it with a newer PyTorch, or omit --against"
+            )
+    extent = recordings.read_extent(path)
+    rows = _choose_rows(path, extent.meta, ports)
+    interval = extent.meta.interval_ns
+    begin = min(device.begin_ns for trace in traces for device in trace.devices) - SECOND_NS
+    end = max(device.end_ns for trace in traces for device in trace.devices) + SECOND_NS
+    start_ns = extent.start_ns + shift_ns
+    first, last = max(0, (begin - start_ns) // interval), min(extent.ticks, (end - start_ns) // interval)
+    if last <= first:
+        raise RecordingError(
+            f"recording {path} has no sample of the time of the trace; record the node while it is profiled"
+        )
+    return wire_activity(recordings.load(path, first, last), rows, threshold, shift_ns)
+
+
+def _choose_rows(path: Path, meta: RecordingMeta, chosen: Sequence[str]) -> list[int]:
+    """The rows of the chosen ports, or of the rails."""
+    for name in chosen:
+        if not any(name in (str(port.id), port.device) for port in meta.ports):
+            known = ", ".join(str(port.id) for port in meta.ports)
+            raise RecordingError(f"recording {path} has no port {name!r}; choose one of {known}")
+    rows = [
+        row
+        for row, port in enumerate(meta.ports)
+        if (str(port.id) in chosen or port.device in chosen if chosen else port.rail)
+    ]
+    if not rows:
+        raise RecordingError(f"recording {path} has no rail; choose its ports with --port")
+    for port in (meta.ports[row] for row in rows):
+        apart = max(port.stride * meta.interval_ns, (port.resolution_seconds or 0) * SECOND_NS)
+        if apart > COARSEST_NS or port.stride > 1:
+            raise RecordingError(
+                f"recording {path} has a value of port {port.id} only every {apart / 1e6:g} ms, too coarse for waiting "
+                "and moving; record every 10ms or less, or choose other ports with --port"
+            )
+    return rows
+
+
+def wire_activity(recording: Recording, rows: list[int], threshold: float, shift_ns: int = 0) -> WireActivity:
+    """The activity of the ports `rows`; a sample is active if their sum is above `threshold` bytes per second.
+
+    A sample in which some ports are missing counts if the others are active, and is missing otherwise. `shift_ns` is
+    added to the times of the recording.
+    """
+    interval = recording.meta.interval_ns
+    edges = recording.start_ns + shift_ns + interval * (np.arange(recording.ticks + 1, dtype=np.int64) - 1)
+    every = recording.bytes_per_second[rows].reshape(-1, recording.ticks)
+    rates = np.nansum(every, axis=0)
+    active = rates > threshold
+    missing = np.isnan(every).any(axis=0) & ~active
+    shares, late, early = _active_shares(rates, active, missing)
+    whole = active & (shares >= 1)
+    lengths = np.rint(shares * interval).astype(np.int64)
+    starts, ends = edges[:-1], edges[1:]
+    # a pause lies in the middle of its sample, and so does a burst that is shorter than its sample
+    split = active & ~whole & late & early
+    alone = active & ~whole & ~late & ~early
+    ahead = np.where(alone, (interval - lengths) // 2, np.where(late & ~early, interval - lengths, 0))
+    first = np.where(split, lengths // 2, lengths)
+    begin = starts + ahead
+    pieces = [(begin[active], (begin + first)[active]), ((ends - (lengths - first))[split], ends[split])]
+    return WireActivity(
+        edges,
+        np.where(missing, np.nan, rates),
+        np.where(missing, np.nan, shares),
+        union(np.concatenate([piece[0] for piece in pieces]), np.concatenate([piece[1] for piece in pieces])),
+        union(starts[whole], ends[whole]),
+        union(starts[active], ends[active]),
+        union(starts[missing], ends[missing]),
+        recording.meta.simulated,
+        shift_ns,
+    )
+
+
+def _active_shares(rates: Floats, active: Bools, missing: Bools) -> tuple[Floats, Bools, Bools]:
+    """The active share of each sample, and whether its traffic touches its end, and its beginning."""
+    # what is outside the samples is not known, so a run may continue there
+    known = np.pad(~missing, 1, constant_values=False)
+    beside = np.pad(active, 1, constant_values=False)
+    early = beside[:-2] | ~known[:-2]
+    late = beside[2:] | ~known[2:]
+    inner = active & early & late
+    plateau = float(np.median(rates[inner])) if inner.any() else 0.0
+    padded = np.pad(np.where(active, rates, 0.0), 2)
+    before = np.maximum(padded[:-4], padded[1:-3])
+    after = np.maximum(padded[3:-1], padded[4:])
+    only_before, only_after = early & ~late, late & ~early
+    reference = np.where(only_before, padded[1:-3], np.where(only_after, padded[3:-1], 0.0))
+    # the neighbour of a sample in a run of two is no reference: it has an edge as well
+    short = (only_before & ~np.pad(inner, 1)[:-2]) | (only_after & ~np.pad(inner, 1)[2:])
+    reference = np.where(short | (active & ~early & ~late), np.maximum(plateau, reference), reference)
+    around = np.minimum(before, after)
+    reference = np.where(inner & (rates < PAUSE_RATIO * around), around, reference)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(reference > 0, np.minimum(1.0, rates / reference), 1.0)
+    return np.where(active, shares, 0.0), late & active, early & active
+
+
+REACH_NS = 50_000_000
+COARSE_NS, FINE_NS = 1_000_000, 50_000
+MIN_CORRELATION, MIN_LEAD = 0.5, 0.1
+APART_SAMPLES = 1.5
+"""Lags closer than this share samples with the best one, so they are no rivals; beyond it the clocks differ."""
+MIN_ENDS = 5
+MIN_SAMPLES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMatch:
+    """The correlation of the ends of communication with the ends of traffic, and its lag.
+
+    `lag_ns` is positive if the wire is later than the trace. `rival` is the best correlation at another lag within
+    50 ms.
+    `ends` is the sum of the falls of the wire, about the number of bursts that ended. `problem` says why the clocks
+    cannot be aligned, empty if they can.
+    """
+
+    lag_ns: int = 0
+    correlation: float = 0.0
+    rival: float = 0.0
+    ends: float = 0.0
+    problem: str = ""
+
+
+def match_clocks(communication: IntervalSet, wire: WireActivity) -> ClockMatch:
+    """The lag of the wire behind communication kernels that use it."""
+    if not communication.starts.size:
+        return ClockMatch(problem="no communication kernel uses the wire")
+    begin = int(communication.starts[0]) - 2 * REACH_NS
+    end = int(communication.ends[-1]) + 2 * REACH_NS
+    first = max(0, int(np.searchsorted(wire.edges_ns, begin, side="right")) - 1)
+    last = min(wire.shares.size, int(np.searchsorted(wire.edges_ns, end)))
+    if last - first < MIN_SAMPLES:
+        return ClockMatch(problem="the recording has less than 20 samples of the time of the trace")
+    edges, shares = wire.edges_ns[first : last + 1], wire.shares[first:last]
+    falls = _falls(shares)
+    known = ~np.isnan(falls)
+    ends = float(falls[known].sum())
+    if ends < MIN_ENDS:
+        return ClockMatch(ends=ends, problem=f"only {ends:.0f} bursts end on the wire, and it takes {MIN_ENDS}")
+
+    def correlate(lag_ns: int) -> float:
+        covered = communication.shift(lag_ns).lengths_ns(edges[:-1], edges[1:]) / wire.interval_ns
+        return _correlation(_falls(covered)[known], falls[known])
+
+    coarse = np.arange(-REACH_NS, REACH_NS + 1, COARSE_NS)
+    found = np.array([correlate(int(lag)) for lag in coarse])
+    around = coarse[int(found.argmax())] + np.arange(-COARSE_NS, COARSE_NS + 1, FINE_NS)
+    fine = np.array([correlate(int(lag)) for lag in around])
+    # of equal lags, the middle one
+    best = np.flatnonzero(fine >= fine.max() - 1e-9)
+    lag = int(around[best[best.size // 2]])
+    apart = np.abs(coarse - lag) > APART_SAMPLES * wire.interval_ns
+    rival = float(found[apart].max(initial=0.0))
+    match = ClockMatch(lag, float(fine.max()), rival, ends)
+    return replace(match, problem=_problem(match, wire.interval_ns))
+
+
+def _problem(match: ClockMatch, interval_ns: float) -> str:
+    if match.correlation < MIN_CORRELATION:
+        return (
+            f"the correlation of communication with the wire is {match.correlation:.2f}, below {MIN_CORRELATION}: "
+            "another node, another clock, or other traffic"
+        )
+    if match.correlation - match.rival < MIN_LEAD:
+        return (
+            f"the correlation is {match.correlation:.2f} at a lag of {match.lag_ns / 1e6:+.1f} ms and "
+            f"{match.rival:.2f} at another one: not clear, communication is too regular or too short for the samples"
+        )
+    most_ns = APART_SAMPLES * interval_ns
+    if abs(match.lag_ns) > most_ns:
+        leads = "leads" if match.lag_ns < 0 else "trails"
+        return (
+            f"the wire {leads} the trace by {abs(match.lag_ns) / 1e6:.1f} ms, beyond {most_ns / 1e6:.0f} ms: "
+            f"another node, or a clock that was set in between; if neither, add --shift={-match.lag_ns / 1e6:.1f}ms"
+        )
+    return ""
+
+
+def _falls(shares: Floats) -> Floats:
+    """Decrease of the active share from each sample to the next: (samples - 1,), NaN next to missing ones."""
+    return np.maximum(0.0, -np.diff(shares))
+
+
+def _correlation(first: Floats, second: Floats) -> float:
+    """Pearson's correlation, 0 if one of both is constant."""
+    a, b = first - first.mean(), second - second.mean()
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / scale if scale else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,49 +399,40 @@ def split_exposed(overlap: DeviceOverlap, wire: WireActivity, gpus_per_node: int
     match = match_clocks(crossing, wire)
     if match.problem:
         return ExposedOnWire(match)
-    seen = _Seen(wire, match.lag_ns)
+    active, certain, possible = (each.shift(-match.lag_ns) for each in (wire.active, wire.certain, wire.possible))
+    recorded = union(wire.edges_ns[:1], wire.edges_ns[-1:]).shift(-match.lag_ns)
+    # times without samples are missing
+    missing = wire.missing.shift(-match.lag_ns) | (EVERYTHING - recorded)
+
+    def split(exposed: IntervalSet, inside: IntervalSet, begins: Counts, ends: Counts) -> list[WireSplit]:
+        """The split of exposed time in each window; `inside` is exposed time that does not use the wire."""
+        parts = (exposed, exposed & missing, inside, exposed & active, exposed & certain, exposed & possible)
+        rows = np.stack([part.lengths_ns(begins, ends) for part in parts], axis=1).tolist()
+        return [
+            WireSplit(moving, low, high, total - lost - moving, within, lost)
+            for total, lost, within, moving, low, high in rows
+        ]
+
     exposed = crossing - device.computation
     begins = np.array([device.begin_ns, *(step.begin_ns for step, _ in overlap.steps)], dtype=np.int64)
     ends = np.array([device.end_ns, *(step.end_ns for step, _ in overlap.steps)], dtype=np.int64)
-    whole, *steps = seen.split(exposed, overlap.exposed - exposed, begins, ends)
+    whole, *steps = split(exposed, overlap.exposed - exposed, begins, ends)
     communicators = [
-        seen.split(each.exposed, EMPTY, begins[:1], ends[:1])[0] if out else None
+        split(each.exposed, EMPTY, begins[:1], ends[:1])[0] if out else None
         for each, out in zip(overlap.communicators, outer, strict=True)
     ]
     within = union(begins[:1], ends[:1])
-    active = seen.active & within
-    explained = (active & device.communication).total_ns / active.total_ns if active.total_ns else None
-    waiting = exposed - seen.active - seen.missing
+    busy = active & within
+    explained = (busy & device.communication).total_ns / busy.total_ns if busy.total_ns else None
+    waiting = exposed - active - missing
     return ExposedOnWire(
         match,
         whole,
         tuple(steps),
         tuple(communicators),
         explained,
-        exposed & seen.active,
+        exposed & active,
         waiting,
         wire.simulated,
         wire.shift_ns,
     )
-
-
-class _Seen:
-    """The wire in the clock of the trace. Times without samples are missing."""
-
-    def __init__(self, wire: WireActivity, lag_ns: int) -> None:
-        self.active, self.certain, self.possible = (
-            each.shift(-lag_ns) for each in (wire.active, wire.certain, wire.possible)
-        )
-        recorded = union(wire.edges_ns[:1], wire.edges_ns[-1:]).shift(-lag_ns)
-        everything = IntervalSet(np.array([-(2**61)]), np.array([2**61]))
-        self.missing = wire.missing.shift(-lag_ns) | (everything - recorded)
-
-    def split(self, exposed: IntervalSet, inside: IntervalSet, begins: Counts, ends: Counts) -> list[WireSplit]:
-        """The split of exposed time in each window; `inside` is exposed time that does not use the wire."""
-        parts = [exposed, exposed & self.missing, inside]
-        parts += [exposed & each for each in (self.active, self.certain, self.possible)]
-        rows = np.stack([part.lengths_ns(begins, ends) for part in parts], axis=1).tolist()
-        return [
-            WireSplit(moving, low, high, total - missing - moving, within, missing)
-            for total, missing, within, moving, low, high in rows
-        ]

@@ -44,7 +44,6 @@ class IntervalSet:
         return IntervalSet(self.starts + by_ns, self.ends + by_ns)
 
     def __and__(self, other: IntervalSet) -> IntervalSet:
-        """The times that are in both sets."""
         first = np.searchsorted(other.ends, self.starts, side="right")
         count = np.maximum(0, np.searchsorted(other.starts, self.ends, side="left") - first)
         mine = np.repeat(np.arange(self.starts.size), count)
@@ -53,12 +52,10 @@ class IntervalSet:
         return IntervalSet(starts, np.minimum(self.ends[mine], other.ends[theirs]))
 
     def __sub__(self, other: IntervalSet) -> IntervalSet:
-        """The times that are in this set and not in the other."""
         gaps = IntervalSet(np.concatenate(([EARLIEST_NS], other.ends)), np.concatenate((other.starts, [LATEST_NS])))
         return self & gaps
 
     def __or__(self, other: IntervalSet) -> IntervalSet:
-        """The times that are in at least one of both sets."""
         return union(np.concatenate((self.starts, other.starts)), np.concatenate((self.ends, other.ends)))
 
 

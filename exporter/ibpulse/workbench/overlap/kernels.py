@@ -8,97 +8,66 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
 
-
-@dataclass(frozen=True, slots=True)
-class KernelNames:
-    """Kernels of one library: a regular expression that is searched in the function's name, and its source."""
-
-    library: str
-    pattern: str
-    source: str
-
-
-TABLE = (
-    KernelNames(
-        "NCCL",
-        r"(?<![A-Za-z])[nr]ccl(?!_ep)",
-        "NVIDIA/nccl src/device/generate.py (ncclKernel_* before 2.19, ncclSymk*, ncclGin* since 2.27); ROCm/rccl "
-        "src/device/common.h: ncclDevKernel_Generic_4, rcclGenericKernel",
-    ),
-    KernelNames(
-        "MSCCL++",
+TABLE = {
+    # NVIDIA/nccl src/device/generate.py (ncclKernel_* before 2.19, ncclSymk*, ncclGin* since 2.27); ROCm/rccl
+    # src/device/common.h: ncclDevKernel_Generic_4, rcclGenericKernel
+    "NCCL": r"(?<![A-Za-z])[nr]ccl(?!_ep)",
+    # microsoft/mscclpp apps/nccl/src/{allreduce,allgather,broadcast}.hpp and src/ext/collectives; SGLang
+    # sgl-kernel/csrc/allreduce/mscclpp_allreduce.cuh
+    "MSCCL++": (
         r"\bmscclpp\w*(::|_)|\bexecutionKernel\b|\ballreduce_LL_[12]node"
         r"|\ballreduce(\d|AllPairs|AllToAll|Nvls|Packet|Fullmesh|RsAg)\w*|\ballgather(\d|Fullmesh|Nvls)\w*|\bbroadcast6\b"
-        r"|\balltoallv(Hybrid|PeerParallel)\w*Kernel",
-        "microsoft/mscclpp apps/nccl/src/{allreduce,allgather,broadcast}.hpp and src/ext/collectives; SGLang "
-        "sgl-kernel/csrc/allreduce/mscclpp_allreduce.cuh",
+        r"|\balltoallv(Hybrid|PeerParallel)\w*Kernel"
     ),
-    KernelNames("MSCCL", r"\bmsccl(Kernel|_|::)", "ROCm/rccl src/device/msccl_kernel_impl.h"),
-    KernelNames(
-        "DeepEP",
+    # ROCm/rccl src/device/msccl_kernel_impl.h
+    "MSCCL": r"\bmsccl(Kernel|_|::)",
+    # deepseek-ai/DeepEP csrc/kernels/{intranode,internode,internode_ll}.cu and deep_ep/include/deep_ep/impls; forks of
+    # it in uccl, NIXL and NCCL
+    "DeepEP": (
         r"\b(deep_ep|uccl|nixl_ep|nccl_ep)::(\w+::)*(?!get_dispatch_layout)\w*(dispatch|combine|notify|barrier"
-        r"|all_gather|all_reduce|reduce_scatter|send_recv)\w*",
-        "deepseek-ai/DeepEP csrc/kernels/{intranode,internode,internode_ll}.cu and deep_ep/include/deep_ep/impls; "
-        "forks of it in uccl, NIXL and NCCL",
+        r"|all_gather|all_reduce|reduce_scatter|send_recv)\w*"
     ),
-    KernelNames(
-        "HybridEP",
-        r"\bhybrid_ep::(dispatch|combine|device_sync)_kernel",
-        "deepseek-ai/DeepEP csrc/hybrid_ep/backend/hybrid_ep_backend.cuh",
-    ),
-    KernelNames(
-        "mori",
-        r"\bmori(::|_)(\w+::)*(?!Convert)\w|\bEp(Dispatch|Combine)[A-Z]\w*|\b\w+Sdma\w*Kernel",
-        "ROCm/mori src/ops/kernels (names with and without the namespace), include/mori/collective",
-    ),
-    KernelNames(
-        "NVSHMEM",
-        r"\bnvshmem|\b(barrier|sync|sync_all|barrier_all)_on_stream_kernel",
-        "NVIDIA/nvshmem src/host/stream; device code inlined in other kernels cannot be recognised",
-    ),
-    KernelNames("rocSHMEM", r"\brocshmem", "ROCm/rocSHMEM src: rocshmem_barrier_all_kernel and others"),
-    KernelNames(
-        "PyTorch symmetric memory",
+    # deepseek-ai/DeepEP csrc/hybrid_ep/backend/hybrid_ep_backend.cuh
+    "HybridEP": r"\bhybrid_ep::(dispatch|combine|device_sync)_kernel",
+    # ROCm/mori src/ops/kernels (names with and without the namespace), include/mori/collective
+    "mori": r"\bmori(::|_)(\w+::)*(?!Convert)\w|\bEp(Dispatch|Combine)[A-Z]\w*|\b\w+Sdma\w*Kernel",
+    # NVIDIA/nvshmem src/host/stream; device code inlined in other kernels cannot be recognised
+    "NVSHMEM": r"\bnvshmem|\b(barrier|sync|sync_all|barrier_all)_on_stream_kernel",
+    # ROCm/rocSHMEM src: rocshmem_barrier_all_kernel and others
+    "rocSHMEM": r"\brocshmem",
+    # pytorch/pytorch torch/csrc/distributed/c10d/symm_mem: CUDASymmetricMemory{,Ops}.cu, intra_node_comm.cu,
+    # nvshmem_extension.cu
+    "PyTorch symmetric memory": (
         r"\b(multimem_)?(one|two)_shot_all_reduce_kernel|\bmultimem_\w+_kernel|\bhybridCubeMeshAllReduceKernel"
-        r"|\bexchangeSplitAndOffset|\ballToAllV(_2d)?\b|\bc10d::(\w+::)*(barrier|put_signal|wait_signal)_kernel",
-        "pytorch/pytorch torch/csrc/distributed/c10d/symm_mem: CUDASymmetricMemory{,Ops}.cu, intra_node_comm.cu, "
-        "nvshmem_extension.cu",
+        r"|\bexchangeSplitAndOffset|\ballToAllV(_2d)?\b|\bc10d::(\w+::)*(barrier|put_signal|wait_signal)_kernel"
     ),
-    KernelNames(
-        "Transformer Engine userbuffers",
-        r"\bk?userbuffers_",
-        "NVIDIA/TransformerEngine transformer_engine/common/comm_gemm_overlap/userbuffers/userbuffers.cu; also in "
-        "TensorRT-LLM",
-    ),
-    KernelNames(
-        "quick all-reduce",
-        r"\bquickreduce::|\ballreduce_prototype_(one|two)shot",
-        "vllm-project/vllm csrc/quickreduce; also in SGLang and aiter",
-    ),
-    KernelNames(
-        "custom all-reduce",
+    # NVIDIA/TransformerEngine transformer_engine/common/comm_gemm_overlap/userbuffers/userbuffers.cu; also in
+    # TensorRT-LLM
+    "Transformer Engine userbuffers": r"\bk?userbuffers_",
+    # vllm-project/vllm csrc/quickreduce; also in SGLang and aiter
+    "quick all-reduce": r"\bquickreduce::|\ballreduce_prototype_(one|two)shot",
+    # vllm-project/vllm csrc/custom_all_reduce.cuh; SGLang; ROCm/aiter csrc/include/custom_all_reduce.cuh
+    "custom all-reduce": (
         r"\bcross_device_reduce_|\breduce_scatter_cross_device_store|\ballgather_(naive|vec|lastdim)\b"
-        r"|\ballreduce_fusion_kernel_[12]stage",
-        "vllm-project/vllm csrc/custom_all_reduce.cuh; SGLang; ROCm/aiter csrc/include/custom_all_reduce.cuh",
+        r"|\ballreduce_fusion_kernel_[12]stage"
     ),
-    KernelNames(
-        "TensorRT-LLM",
+    # NVIDIA/TensorRT-LLM cpp/tensorrt_llm/kernels: customAllReduceKernels.cu, communicationKernels; FlashInfer
+    # include/flashinfer/comm; SGLang
+    "TensorRT-LLM": (
         r"\bmoeA2A(Prepare)?(Dispatch|Combine)Kernel|\bmoeAllToAllKernel|\bmoe_?(reduce|finalize)_?all_?reduce\w*"
         r"|\ballreduce_fusion_kernel|\blowPrecision(One|Two)Shot\w*|(?i:(one|two)_?shot\w*all_?reduce"
-        r"|all_?reduce\w*(one|two)_?shot)",
-        "NVIDIA/TensorRT-LLM cpp/tensorrt_llm/kernels: customAllReduceKernels.cu, communicationKernels; FlashInfer "
-        "include/flashinfer/comm; SGLang",
+        r"|all_?reduce\w*(one|two)_?shot)"
     ),
-    KernelNames("pplx", r"\ba2a_(dispatch|combine)_(send|recv)|\bpplx\w*::", "perplexityai/pplx-kernels, pplx-garden"),
-)
-"""Known communication kernels. The first pattern that matches names the library."""
+    # perplexityai/pplx-kernels, pplx-garden
+    "pplx": r"\ba2a_(dispatch|combine)_(send|recv)|\bpplx\w*::",
+}
+"""Known communication kernels by library, each with its source. The first pattern that matches names the library."""
 
 ADDED = "added pattern"
-MAX_NAMES, MAX_KEPT_LENGTH = 100_000, 500
-MAX_NAME_LENGTH = 2000
-"""Further characters of a name are template arguments."""
+MAX_NAMES, MAX_NAME_LENGTH = 10_000, 2000
+"""Names that are remembered, and characters of a name that count; further ones are template arguments."""
 _RESEMBLES = re.compile(
     r"(?i:all_?reduce|all_?gather|reduce_?scatter|all_?(to|2)_?all|send_?recv|recv_?send|cross_?device|multimem|nvls"
     r"|lamport|rdma|ibgda|shmem|symm_?mem|put_?mem|(one|two)_?shot|ring_?exchange|collective_(permute|broadcast)"
@@ -112,7 +81,6 @@ _TEMPLATE = re.compile(r"<[^<>]*>")
 
 def function_name(kernel: str) -> str:
     """The function of a kernel with its namespaces, without arguments. The name may be mangled (Itanium C++ ABI)."""
-    kernel = kernel[:MAX_NAME_LENGTH]
     mangled = _MANGLED.match(kernel)
     if mangled:
         words, at = [], mangled.end()
@@ -128,36 +96,21 @@ def function_name(kernel: str) -> str:
     return found.split("(")[0].split("<")[0].removeprefix("void ").strip()
 
 
-@dataclass(slots=True)
 class CommunicationNames:
     """Recognises communication kernels by the table and by patterns of the user."""
 
-    added: Sequence[str] = ()
-    _table: list[tuple[re.Pattern[str], str]] = field(init=False)
-    _added: list[re.Pattern[str]] = field(init=False)
-    _known: dict[str | int, tuple[str, str]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._table = [(re.compile(row.pattern), row.library) for row in TABLE]
-        self._added = [re.compile(pattern) for pattern in self.added]
+    def __init__(self, added: Sequence[str] = ()) -> None:
+        self._table = [(re.compile(pattern), library) for library, pattern in TABLE.items()]
+        self._added = [re.compile(pattern) for pattern in added]
+        self._found = lru_cache(MAX_NAMES)(self._examine)
 
     def library_of(self, name: str) -> str:
         """The library of a communication kernel; empty for every other kernel."""
-        return self._found(name)[0]
+        return self._found(name[:MAX_NAME_LENGTH])[0]
 
     def resembling(self, name: str) -> str:
         """The function of a kernel that is not known to communicate, but whose name looks like it; otherwise empty."""
-        return self._found(name)[1]
-
-    def _found(self, name: str) -> tuple[str, str]:
-        # of a long name only the hash is kept
-        key = name if len(name) <= MAX_KEPT_LENGTH else hash(name)
-        found = self._known.get(key)
-        if found is None:
-            found = self._examine(name)
-            if len(self._known) < MAX_NAMES:
-                self._known[key] = found
-        return found
+        return self._found(name[:MAX_NAME_LENGTH])[1]
 
     def _examine(self, name: str) -> tuple[str, str]:
         function = function_name(name)

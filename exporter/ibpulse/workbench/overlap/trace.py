@@ -152,11 +152,7 @@ def union_of(sets: Iterable[IntervalSet]) -> IntervalSet:
 
 
 def read_trace(path: Path, names: CommunicationNames) -> KinetoTrace:
-    """The GPU work of a trace, streamed.
-
-    Raises:
-        TraceError: the file cannot be read, or has no kernels with times.
-    """
+    """The GPU work of a trace, streamed."""
     file, reader = TraceFile(path), _Reader(path, names)
     for events in file.batches():
         for event in events:
@@ -398,7 +394,6 @@ class _Reader:
         return (said,) if dropped else ()
 
     def _notes(self) -> Iterator[str]:
-        """Sentences about what was left out or is uncertain."""
         left_out = [count_text(self._senseless[what], what) for what in ("kernel", "transfer", "step")]
         left_out = [text for text in left_out if not text.startswith("0 ")]
         if left_out:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ibpulse.base.errors import PictureError
 from ibpulse.base.files import write_whole
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 
 try:
     import matplotlib

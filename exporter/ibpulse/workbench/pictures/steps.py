@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ibpulse.core.arrays import Floats
-from ibpulse.workbench.models.step import StepTimeline
+from ibpulse.workbench.models.prediction import StepTimeline
 from ibpulse.workbench.pictures.figure import (
     LARGE,
     SMALL,

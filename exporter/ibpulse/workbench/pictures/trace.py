@@ -10,9 +10,9 @@ import numpy as np
 from ibpulse.base.errors import PictureError
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
+from ibpulse.workbench.overlap.exposed import WireActivity
 from ibpulse.workbench.overlap.intervals import IntervalSet
 from ibpulse.workbench.overlap.report import TraceOverlap
-from ibpulse.workbench.overlap.wire import WireActivity
 from ibpulse.workbench.pictures.figure import (
     LARGE,
     SMALL,

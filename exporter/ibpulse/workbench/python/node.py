@@ -13,10 +13,10 @@ from types import TracebackType
 from ibpulse.base.errors import CaptureError, DaemonError
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.answers.captures import PendingAnswer
-from ibpulse.core.answers.ports import PortsAnswer
+from ibpulse.core.answers.jobs import PendingAnswer
+from ibpulse.core.answers.node import PortsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.client.address import TIMEOUT_SECONDS
+from ibpulse.core.client import TIMEOUT_SECONDS
 from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_ports
 from ibpulse.core.recordings import RecordingMeta
 from ibpulse.workbench.python.samples import SampledRates, Time, read_span, span_query

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from ibpulse.base.errors import IbpulseError
-from ibpulse.base.missing_packages import how_to_install
+from ibpulse.base.installation import how_to_install
 from ibpulse.base.text import count_text
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord
 
 if TYPE_CHECKING:
     import pandas

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.errors import RecordingError
 from ibpulse.base.files import ForeignFile
 from ibpulse.base.text import size_text, split_lines
@@ -202,7 +202,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _collect(path: Path, batches: Any) -> Any:
-    found, rows, need_bytes, spare_bytes = [], 0, 0, memory.spare_bytes()
+    found, rows, need_bytes, spare_bytes = [], 0, 0, limits.spare_bytes()
     for batch in batches:
         rows += batch.num_rows
         need_bytes += COLUMN_COPIES * batch.nbytes + ROW_BYTES * batch.num_rows
@@ -309,7 +309,7 @@ def _as_recording_error(path: Path) -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        spare = size_text(memory.spare_bytes())
+        spare = size_text(limits.spare_bytes())
         _refuse(path, f"takes more memory than the {spare} that can be spared", MORE_MEMORY)
     except (pa.ArrowException, EOFError, UnicodeDecodeError, zlib.error) as error:
         reason = (split_lines(str(error)) or ["unreadable"])[0][:200]

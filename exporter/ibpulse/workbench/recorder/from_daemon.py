@@ -21,13 +21,12 @@ from ibpulse.base.text import show
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.core.answers.members import NOT_OURS
-from ibpulse.core.answers.ports import PortAnswer, PortsAnswer, Source
+from ibpulse.core.answers.node import PortAnswer, PortsAnswer, Source
 from ibpulse.core.client.connection import WINDOW, DaemonConnection, ask_events, ask_ports
-from ibpulse.core.client.transport import Query
-from ibpulse.core.client.windows import NodeArray
+from ibpulse.core.client.transport import NodeArray, Query
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import JOB_KINDS
-from ibpulse.core.jobs.job_history import Holding, JobRecord, read_job
+from ibpulse.core.jobs import Holding, JobRecord, read_job
 from ibpulse.core.model import PROBLEMS
 from ibpulse.core.recordings.from_ring import MADE_BY, NO_PORT, SampleSource, mark_others
 from ibpulse.core.recordings.recorded_jobs import MAX_JOBS, limit_jobs

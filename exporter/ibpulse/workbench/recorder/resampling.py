@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ibpulse.base import memory
+from ibpulse.base import limits
 from ibpulse.base.text import elapsed_text, size_text
 from ibpulse.base.units import SECOND_NS, format_duration
 from ibpulse.core.arrays import Floats
@@ -75,7 +75,7 @@ def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions)
     ticks = (max(int(log.time_ns[-1]) for log in logs) - start_ns) // interval_ns
     if ticks < 1:
         raise ValueError(f"is shorter than one interval of {interval_ns / 1e6:g} ms; give a shorter --interval")
-    need_bytes, spare_bytes = SAMPLE_BYTES * ticks * len(logs), memory.spare_bytes()
+    need_bytes, spare_bytes = SAMPLE_BYTES * ticks * len(logs), limits.spare_bytes()
     if need_bytes > spare_bytes:
         raise ValueError(
             f"would have {ticks} samples of {len(logs)} ports at {interval_ns / 1e6:g} ms, which takes "

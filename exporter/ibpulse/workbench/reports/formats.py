@@ -16,7 +16,7 @@ from ibpulse.base.text import escape_controls
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord
 from ibpulse.core.statistics.steps.phase import Phase
 from ibpulse.workbench.reports.comparison import Changes, Report, look_next, steps_json
 from ibpulse.workbench.reports.run import Run

@@ -29,7 +29,7 @@ from ibpulse.core.statistics.span_statistics import SpanStatistics, describe_spa
 from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
 from ibpulse.workbench.models.prediction import Prediction, ValueRange
 from ibpulse.workbench.models.report import range_text
-from ibpulse.workbench.nccl.wire import header_factors
+from ibpulse.workbench.nccl.results import header_factors
 from ibpulse.workbench.reports.span import Outside, ReportOptions, choose_window
 
 Value = TypeVar("Value")

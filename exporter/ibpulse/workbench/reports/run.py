@@ -13,7 +13,7 @@ import numpy as np
 from ibpulse.base.document import finite
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.events import Event
-from ibpulse.core.jobs.job_history import JobRecord
+from ibpulse.core.jobs import JobRecord
 from ibpulse.core.model import STORAGE
 from ibpulse.core.recordings import Recording, RecordingMeta
 from ibpulse.core.recordings.recorded_jobs import trace_holdings

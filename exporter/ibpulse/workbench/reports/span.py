@@ -15,7 +15,7 @@ from ibpulse.base.values import Moment
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.core.events.port_history import StateSpan
-from ibpulse.core.jobs.claims import Key
+from ibpulse.core.jobs import Key
 from ibpulse.core.recordings import Recording, RecordingExtent, load, read_extent
 from ibpulse.core.recordings.recorded_jobs import SampleTimes, trace_holdings, trace_owners
 from ibpulse.core.statistics.balance import group_rails

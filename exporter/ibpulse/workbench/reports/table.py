@@ -20,7 +20,7 @@ from ibpulse.base.text import (
 )
 from ibpulse.base.units import SECOND_NS, format_duration, format_rate
 from ibpulse.core.events import Event
-from ibpulse.core.jobs.job_history import Holding, JobRecord
+from ibpulse.core.jobs import Holding, JobRecord
 from ibpulse.core.statistics.steps.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase
 from ibpulse.workbench.reports.comparison import Change, Report, look_next, step_remarks, step_rows, verdict
 from ibpulse.workbench.reports.rows import ReportRow, Unit, Value

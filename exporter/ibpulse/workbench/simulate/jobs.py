@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.jobs.claims import is_job_id
+from ibpulse.core.jobs import is_job_id
 from ibpulse.workbench.simulate.timeline import NODE_RAILS, Schedule, Step, Workload
 from ibpulse.workbench.simulate.tree import Device
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Fsdp

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from ibpulse.agent.doctor.facts import DoctorOptions
-from ibpulse.agent.doctor.sample_facts import find_daemon
+from ibpulse.agent.doctor.samples import find_daemon
 from tests.fabrics import simulated
 from tests.other_users import ANOTHER, USER, as_user, needs_other_users, python, shared_directory
 from tests.running import Running, eventually
@@ -120,7 +120,7 @@ def test_a_daemon_without_privileges_works_in_volumes_of_root_and_root_finds_it(
         program = """
 import sys, pathlib
 from ibpulse.agent.doctor.facts import DoctorOptions
-from ibpulse.agent.doctor.sample_facts import find_daemon
+from ibpulse.agent.doctor.samples import find_daemon
 tree, ring = map(pathlib.Path, sys.argv[1:])
 print(getattr(find_daemon(DoctorOptions(sysfs=tree, ring_dir=ring)), "path", None))
 """
@@ -141,7 +141,7 @@ def test_a_ring_that_another_user_forged_is_not_believed(shared: Path, tree: Pat
     with RunningAs(as_user(USER), tree, forged):
         options = f"DoctorOptions(sysfs=pathlib.Path({str(tree)!r}), ring_dir=pathlib.Path({str(forged)!r}))"
         imports = "import pathlib\nfrom ibpulse.agent.doctor.facts import DoctorOptions\n"
-        program = f"{imports}from ibpulse.agent.doctor.sample_facts import find_daemon\nprint(find_daemon({options}))"
+        program = f"{imports}from ibpulse.agent.doctor.samples import find_daemon\nprint(find_daemon({options}))"
         for name, permissions in (("", 0o755), ("ring", 0o644), ("plan-0.json", 0o644)):
             (forged / name).chmod(permissions)
         assert python(ANOTHER, program).strip() == "None"

@@ -11,8 +11,7 @@ from tests.fleet.test_services import isolate
 FLAPPING = """
 import asyncio
 from ibpulse.gateway.nodes import discovery
-from ibpulse.gateway.nodes.node_config import NodeConfigFile
-from ibpulse.gateway.nodes.target_sources import parse_source
+from ibpulse.gateway.nodes.discovery import parse_source
 state = "two"
 def answer(question):
     if question[12:].startswith(b"\\x06steady"):
@@ -28,8 +27,7 @@ def answer(question):
     }[state]()
 async def main():
     global state
-    plain = NodeConfigFile()
-    found = discovery.Discovery([(parse_source(f"dns+{name}.test:1"), plain) for name in ("flap", "steady")])
+    found = discovery.Discovery([parse_source(f"dns+{name}.test:1") for name in ("flap", "steady")])
     for state in ("none", "two", "none", "one", "no name", "failing", "garbage", "silent", "silent", "two"):
         # a lookup that is silent takes two seconds
         discovery.SOURCE_SECONDS = 0.5 if state == "silent" else 30

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.jobs.job_documents import read_job_documents
-from ibpulse.agent.jobs.slurm_mapping import read_slurm_mapping
+from ibpulse.agent.jobs.files import read_job_documents, read_slurm_mapping
 from tests.fusefabric.client import FuseFabric
 
 

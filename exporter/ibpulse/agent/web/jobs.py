@@ -1,0 +1,184 @@
+"""`/api/v1/jobs`: the jobs that run and those that ended within the history; and the job that a query names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import Field, WithJsonSchema
+from starlette.responses import Response
+
+from ibpulse.agent.aggregator.snapshot import LastTraffic
+from ibpulse.agent.web.parts import WebParts
+from ibpulse.base.instants import format_rfc3339
+from ibpulse.base.text import first_names
+from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer, JobTrafficAnswer
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation
+from ibpulse.core.jobs import MAX_TEXT, ChosenJob, Holding, JobPorts, JobRecord, Key, list_jobs
+from ibpulse.core.ring import layout as at
+
+NAMED_JOBS = 20
+MAX_KNOWN = 256
+# in a description, which is also in the header of an NPY answer, of which clients read at most 64 KiB
+MAX_HOLDINGS, MAX_PORT_NAMES = 32, 512
+
+OptionalJob = Annotated[
+    str | None,
+    Field(max_length=2 * MAX_TEXT),
+    WithJsonSchema({"type": "string", "maxLength": 2 * MAX_TEXT}),
+]
+JOB_HELP = (
+    "Id of a job: only the ports that it had in the span are included, and only while it had them. If two schedulers "
+    "have a job with this id, put the scheduler in front: slurm:42."
+)
+
+
+def describe_job_ports(job: ChosenJob, from_ns: int, to_ns: int) -> JobPortsAnswer:
+    """The ports of a job between two wall times; if they are very many, the newest."""
+    found = [holding for record in job.records for holding in record.holdings]
+    newest = [each for each in found if each.ports and each.overlaps(from_ns, to_ns)][: -MAX_HOLDINGS - 1 : -1]
+    named = np.cumsum([len(each.ports) for each in newest])
+    kept = newest[: max(1, int(np.searchsorted(named, MAX_PORT_NAMES, side="right")))]
+    return JobPortsAnswer.model_construct(
+        job_id=job.id,
+        scheduler=job.key[0],
+        running=any(record.ended_ns is None for record in job.records),
+        had=[_describe_holding(each) for each in reversed(kept)],
+    )
+
+
+def _describe_holding(holding: Holding) -> HoldingAnswer:
+    since, until = holding.since, holding.until
+    return HoldingAnswer.model_construct(
+        ports=[str(port) for port in holding.ports],
+        from_ms=None if since is None else since.time_ns // MILLISECOND_NS,
+        from_uncertainty_ms=0 if since is None else -(-since.uncertainty_ns // MILLISECOND_NS),
+        to_ms=None if until is None else until.time_ns // MILLISECOND_NS,
+        to_uncertainty_ms=0 if until is None else -(-until.uncertainty_ns // MILLISECOND_NS),
+    )
+
+
+def known_jobs(parts: WebParts) -> tuple[JobRecord, ...]:
+    """The jobs that are running, and those that ended within the history of the ring, the last one first."""
+    reader, view = parts.node.reader, parts.node.jobs.view
+    oldest_ns = int(reader.wall_ns(np.array([reader.oldest_tick(parts.node.clock.time_ns())]))[0])
+    return list_jobs(view.records, view.jobs or (), oldest_ns)
+
+
+def choose_job(parts: WebParts, text: str | None) -> ChosenJob | None:
+    """The job of a query, by its id or by its scheduler and its id (`slurm:42`); None for None."""
+    if text is None:
+        return None
+    records = known_jobs(parts)
+    found = {record.job.claim.key for record in records if text in _names(record)}
+    if not found:
+        ids = list(dict.fromkeys(record.job.claim.id for record in records))
+        known = first_names(ids, NAMED_JOBS) or "none"
+        reason = f"No such job: {text[:64]!r}. Known jobs: {known}."
+        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MAX_KNOWN])
+    if len(found) > 1:
+        names = sorted(":".join(key) for key in found)
+        raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")
+    return job_of(parts, found.pop(), records)
+
+
+def job_of(parts: WebParts, key: Key, records: Iterable[JobRecord] | None = None) -> ChosenJob:
+    """A job of a scheduler, without records if it is not known any more; `records` are those of all jobs."""
+    every = known_jobs(parts) if records is None else records
+    # the order in which they ran
+    mine = tuple(record for record in every if record.job.claim.key == key)[::-1]
+    return ChosenJob(key, mine, JobPorts.of(mine, parts.node.reader.ring.words[at.H_CREATED_WALL_NS]))
+
+
+def _names(record: JobRecord) -> tuple[str, str]:
+    claim = record.job.claim
+    return claim.id, f"{claim.scheduler}:{claim.id}"
+
+
+def add_jobs(router: APIRouter, parts: WebParts) -> None:
+    """The jobs route."""
+
+    @router.get(
+        "/api/v1/jobs",
+        **operation("list_jobs"),
+        responses={200: {"model": JobsAnswer, "description": "Jobs of the node."}},
+    )
+    async def jobs() -> Response:
+        """Jobs that run, and those that ended within the history, with their ports, begin and end."""
+        return Response(describe_jobs(parts).encode(), media_type="application/json")
+
+
+def describe_jobs(parts: WebParts) -> JobsAnswer:
+    """The answer of the route."""
+    view = parts.node.jobs.view
+    return JobsAnswer.model_construct(
+        known=view.known,
+        sources=list(view.sources),
+        jobs=[_describe_job(record, _describe_traffic(parts, record)) for record in known_jobs(parts)],
+        pods=list(view.pods),
+        notices=list(view.notices),
+    )
+
+
+def _describe_job(record: JobRecord, traffic: JobTrafficAnswer | None) -> JobAnswer:
+    job = record.job
+    claim = job.claim
+    return JobAnswer.model_construct(
+        job_id=claim.id,
+        scheduler=claim.scheduler,
+        source=claim.source,
+        name=claim.name,
+        namespace=claim.namespace,
+        ports=[str(port) for port in job.ports],
+        basis=job.basis,
+        gpus=[*claim.gpus, *map(str, claim.gpu_indexes)],
+        devices=list(claim.devices),
+        running=record.ended_ns is None,
+        began=_instant(record.began_ns),
+        began_ms=_whole_ms(record.began_ns),
+        began_uncertainty_ms=-(-record.began_uncertainty_ns // MILLISECOND_NS),
+        ended=_instant(record.ended_ns),
+        ended_ms=_whole_ms(record.ended_ns),
+        ended_uncertainty_ms=-(-record.ended_uncertainty_ns // MILLISECOND_NS),
+        traffic=traffic,
+    )
+
+
+def _describe_traffic(parts: WebParts, record: JobRecord) -> JobTrafficAnswer | None:
+    """Until when a job moved bytes; None if that is not known."""
+    snapshot = parts.current.get()
+    job = snapshot.statistics_of(record.job.claim.key) if snapshot and record.ended_ns is None else None
+    if job is None:
+        return None
+    (last, last_unsure), (sent, sent_unsure), (received, received_unsure) = map(_outwards, job.silences)
+    return JobTrafficAnswer.model_construct(
+        since_ms=job.since_ns // MILLISECOND_NS,
+        known_until_ms=_whole_ms(job.known_until_ns),
+        step_period_seconds=None if job.step_seconds is None or math.isnan(job.step_seconds) else job.step_seconds,
+        last_ms=last,
+        last_uncertainty_ms=last_unsure,
+        last_transmit_ms=sent,
+        last_transmit_uncertainty_ms=sent_unsure,
+        last_receive_ms=received,
+        last_receive_uncertainty_ms=received_unsure,
+    )
+
+
+def _outwards(last: LastTraffic | None) -> tuple[int | None, int]:
+    """A moment in whole ms and its uncertainty, rounded so that it is certain; None for no traffic."""
+    if last is None:
+        return None, 0
+    high_ms = -(-last.high_ns // MILLISECOND_NS)
+    return high_ms, high_ms - last.low_ns // MILLISECOND_NS
+
+
+def _whole_ms(time_ns: int | None) -> int | None:
+    return None if time_ns is None else time_ns // MILLISECOND_NS
+
+
+def _instant(time_ns: int | None) -> str | None:
+    return None if time_ns is None else format_rfc3339(time_ns)

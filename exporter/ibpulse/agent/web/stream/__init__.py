@@ -1,1 +1,0 @@
-"""The stream of new samples: its viewers, and the events they receive."""

@@ -1,1 +1,0 @@
-"""Windows of raw samples: query and encodings; `ibpulse.core.window_values` reads them."""

@@ -1,0 +1,216 @@
+"""`/api/v1/clock`, `/api/v1/ports` and `/api/v1/topology`: clock, ports, devices and GPUs of a node."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from ibpulse.base.instants import parse_rfc3339
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.answers.members import (
+    MAX_PORTS,
+    Amount,
+    AnswerPart,
+    Count,
+    Few,
+    Name,
+    Names,
+    Role,
+    Sentence,
+    Sentences,
+    at_most,
+)
+from ibpulse.core.events.event import MAX_INTEGER
+from ibpulse.core.model import MAX_PORT_NUMBER, PortId, PortIdentity
+
+MAX_LINKS = 100
+DISAPPEARED = "disappeared"
+# -1 is what the kernel says where there is none
+NumaNode = Annotated[int, Field(ge=-1, le=MAX_INTEGER)] | None
+
+
+def _whole_ms(seconds: float) -> float:
+    if round(seconds * 1e9) % 1_000_000:
+        raise ValueError("is not a number of whole milliseconds")
+    return seconds
+
+
+class Identity(AnswerPart):
+    """Identity of a port; empty strings where the kernel gives no information."""
+
+    link_layer: Name
+    rate: Name
+    guid: Name
+    board: Name
+    hca_type: Name
+    firmware: Name
+    driver: Name
+    pci_address: Name
+    numa_node: Name
+    netdev: Name
+    kind: Name = Field(description="Kind of function: pf, vf, sf, bond and others; see docs/topology.md.")
+    gpu: Name = Field(description="PCI addresses of the nearest GPUs, comma separated.")
+    gpu_distance: Name = Field(description="Distance of these GPUs: PIX, PXB, PHB, NODE, SYS.")
+
+    @property
+    def value(self) -> PortIdentity:
+        """As a value of the program."""
+        return PortIdentity(**vars(self))
+
+
+class Source(AnswerPart):
+    """The files of a port's byte counters, and their sampling interval and resolution."""
+
+    name: Name
+    resolution_seconds: Amount
+    note: Sentence
+
+
+class PortAnswer(AnswerPart):
+    """One port, as of the last scan."""
+
+    name: Name
+    device: Name
+    port: Annotated[int, Field(ge=0, le=MAX_PORT_NUMBER)]
+    state: Name = Field(description="The kernel's word, or disappeared, unreadable or hung.")
+    since: Name | None = Field(
+        description="When this state began, in RFC 3339; null if it did not change as far as the events go back."
+    )
+    active: bool
+    rate_bytes_per_second: Amount | None = Field(
+        description="Data rate in one direction; null unless the port is ACTIVE and the rate is known."
+    )
+    rail: bool = Field(description="Whether the role is compute.")
+    role: Role
+    source: Source | None = Field(description="null if none of its files counts bytes.")
+    problem: Sentence = Field(description="Empty for a healthy port.")
+    identity: Identity
+
+    @property
+    def id(self) -> PortId:
+        """Device and number."""
+        return PortId(self.device, self.port)
+
+    @property
+    def disappeared(self) -> bool:
+        """Whether the port does not exist any more."""
+        return self.state == DISAPPEARED
+
+    @property
+    def since_ns(self) -> int | None:
+        """Since when it has been in its state; None if that is not known."""
+        try:
+            return None if self.since is None else parse_rfc3339(self.since)
+        except ValueError:
+            return None
+
+    @property
+    def since_ms(self) -> int | None:
+        """`since_ns` in whole milliseconds."""
+        return None if self.since_ns is None else self.since_ns // MILLISECOND_NS
+
+
+class PortsAnswer(AnswerPart):
+    """All ports of the node."""
+
+    interval_seconds: Annotated[float, Field(ge=0.001, le=1, allow_inf_nan=False), AfterValidator(_whole_ms)] = Field(
+        description="Sampling interval, in whole milliseconds."
+    )
+    ports: Annotated[list[PortAnswer], at_most(MAX_PORTS)]
+    notices: Sentences
+    stuck_devices: Names
+    simulated: bool = Field(description="Whether the ports are those of a simulator or a replay.")
+
+    @property
+    def interval_ns(self) -> int:
+        """The sampling interval."""
+        return round(self.interval_seconds * SECOND_NS)
+
+
+class LinkAnswer(AnswerPart):
+    """One PCIe link; null where the kernel gives no information."""
+
+    address: Name = Field(description="Lower end: a card, or the upstream port of a switch.")
+    upper: Name = Field(description="Upper end: the port it is plugged into; empty if unknown.")
+    speed_gts: Amount | None
+    width: Count | None
+    max_speed_gts: Amount | None = Field(description="Maximum that both ends support.")
+    max_width: Count | None
+    bytes_per_second: Amount | None = Field(description="One direction, after line coding.")
+    max_bytes_per_second: Amount | None
+
+
+class VerdictAnswer(AnswerPart):
+    """A problem with the placement of a device."""
+
+    word: Literal["downtrained", "slow_slot", "unknown"]
+    sentence: Sentence
+
+
+class PlaceAnswer(AnswerPart):
+    """Placement of one RDMA device."""
+
+    device: Name
+    kind: Name
+    pci_address: Name
+    numa_node: NumaNode
+    local_cpus: Name
+    chain: Names = Field(description="Host bridge and PCI functions, from the root down to the device.")
+    links: Annotated[list[LinkAnswer], at_most(MAX_LINKS)] = Field(description="PCIe links from the root down.")
+    pcie_bytes_per_second: Amount | None = Field(description="Bandwidth of the narrowest link.")
+    pcie_max_bytes_per_second: Amount | None = Field(
+        description="Bandwidth of the narrowest link if every link ran at its maximum."
+    )
+    gpus: Names = Field(description="The nearest GPUs.")
+    gpu_distance: Name
+    verdicts: Annotated[list[VerdictAnswer], at_most(MAX_LINKS)]
+    source: Literal["sysfs", "topology.file"]
+
+
+class GpuAnswer(AnswerPart):
+    """A GPU of the node; name and form factor are empty for unknown ids."""
+
+    address: Name
+    vendor: Name
+    device: Name
+    name: Name
+    form_factor: Name
+    numa_node: NumaNode
+    chain: Names
+
+
+class TopologyAnswer(AnswerPart):
+    """Placement of devices and GPUs, and the distances between them."""
+
+    devices: Annotated[list[PlaceAnswer], at_most(MAX_PORTS)]
+    gpus: Annotated[list[GpuAnswer], at_most(MAX_PORTS)]
+    distances: Annotated[dict[Name, Annotated[dict[Name, Name], Few]], Few] = Field(
+        description="Distance by device and GPU address: PIX, PXB, PHB, NODE, SYS, or empty if unknown."
+    )
+
+
+# names are a part of paths, so no dots alone and no slashes; colons for addresses of IPv6
+_NODE_NAME = re.compile(r"[A-Za-z0-9:][A-Za-z0-9._:-]{0,252}", re.ASCII)
+
+
+def is_node_name(text: str) -> bool:
+    """Whether a text may be the name of a node."""
+    return _NODE_NAME.fullmatch(text) is not None
+
+
+def _host(text: str) -> str:
+    return text if is_node_name(text) else ""
+
+
+class ClockAnswer(AnswerPart):
+    """The wall clock of the node, and whose it is."""
+
+    node: Annotated[str, AfterValidator(_host)] = Field(
+        description="Name of the node: the first of capture.node, or its host name."
+    )
+    synchronised: bool | None = Field(
+        description="Whether the kernel says that its clock is synchronised; null if it does not say."
+    )
+    time_ns: Count = Field(description="Time while this was answered, in nanoseconds since the epoch.")

@@ -1,1 +1,0 @@
-"""Access control: the web configuration file, TLS and client certificates, passwords, rate limit, request bodies."""

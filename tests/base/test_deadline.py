@@ -1,0 +1,119 @@
+"""Calls in threads of their own: whatever one does, the others return in time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from ibpulse.base.deadline import DaemonThreads, call_all
+
+
+def test_answers_come_by_name() -> None:
+    results = call_all({"a": lambda: 1, "b": lambda: 2}, 5.0)
+    assert (results.values, results.late, results.failed) == ({"a": 1, "b": 2}, (), ())
+
+
+def test_answers_come_in_the_order_of_the_questions() -> None:
+    second = threading.Event()
+
+    def answer_last() -> int:
+        assert second.wait(5.0)
+        return 1
+
+    def answer_first() -> int:
+        second.set()
+        return 2
+
+    assert list(call_all({"a": answer_last, "b": answer_first}, 10.0).values) == ["a", "b"]
+
+
+def test_failures_come_in_the_order_of_the_questions() -> None:
+    second = threading.Event()
+
+    def fail_last() -> int:
+        assert second.wait(5.0)
+        raise OSError("gone")
+
+    def fail_first() -> int:
+        second.set()
+        raise OSError("gone")
+
+    assert call_all({"a": fail_last, "b": fail_first}, 10.0).failed == ("a", "b")
+
+
+def test_a_call_that_hangs_is_late_and_delays_no_other() -> None:
+    release = threading.Event()
+    results = call_all({"hangs": lambda: release.wait(60), "answers": lambda: True}, 0.2)
+    assert (dict(results.values), results.late) == ({"answers": True}, ("hangs",))
+    release.set()
+
+
+def test_a_question_that_fails_is_named() -> None:
+    def fail() -> int:
+        raise OSError("gone")
+
+    results = call_all({"fails": fail, "answers": lambda: 3}, 5.0)
+    assert (dict(results.values), results.late, results.failed) == ({"answers": 3}, (), ("fails",))
+
+
+# calls in daemon threads
+
+
+def test_calls_run_in_order_with_answers_and_failures() -> None:
+    order: list[int] = []
+    threads = DaemonThreads(1, "test")
+    futures = [threads.submit(order.append, number) for number in range(20)]
+    assert [future.result(5.0) for future in futures] == [None] * 20
+    assert order == list(range(20))
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(lambda: 1 / 0).result(5.0)
+    assert threads.submit(lambda: threading.current_thread().daemon).result(5.0)
+
+
+def test_threads_are_bounded_and_reused() -> None:
+    release = threading.Event()
+    threads = DaemonThreads(2, "bounded")
+    hanging = [threads.submit(release.wait, 30.0)]
+    assert threads.submit(int, "7").result(5.0) == 7
+    hanging.append(threads.submit(release.wait, 30.0))
+    waiting = threads.submit(int, "8")
+    dropped = threads.submit(int, "9")
+    assert dropped.cancel()
+    assert sum(thread.name == "bounded" for thread in threading.enumerate()) == 2
+    assert not waiting.done()
+    release.set()
+    assert waiting.result(5.0) == 8
+    assert all(future.result(5.0) for future in hanging)
+
+
+def test_unused_threads_end_and_are_replaced() -> None:
+    begun: list[str] = []
+    threads = DaemonThreads(3, "brief", lambda: begun.append(threading.current_thread().name), 0.01)
+    for _ in range(3):
+        assert threads.submit(int, "7").result(5.0) == 7
+        for thread in threading.enumerate():
+            if thread.name == "brief":
+                thread.join(60)
+                assert not thread.is_alive()
+    assert begun == ["brief"] * 3
+
+
+@pytest.mark.real("process")
+def test_a_hung_call_delays_neither_loop_nor_exit() -> None:
+    program = """
+import asyncio, os
+from ibpulse.base.deadline import DaemonThreads
+
+async def main():
+    pipe, _ = os.pipe()
+    hung = asyncio.get_running_loop().run_in_executor(DaemonThreads(1, "hung"), os.read, pipe, 1)
+    await asyncio.wait([hung], timeout=0.2)
+    print("over", flush=True)
+
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "over\n"

@@ -1,0 +1,95 @@
+"""The command that calls this program, and the one that installs a package that is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from ibpulse.base.installation import PIPX_FILE, UV_FILE, how_to_install, own_command
+from ibpulse.cli import main
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "a folder" / "ibpulse"
+    path.parent.mkdir()
+    path.write_text("")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_on_the_path_is_called_by_its_name(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert own_command() == "ibpulse"
+
+
+def test_another_one_by_its_whole_path(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert own_command() == f"'{program}'"
+
+
+def test_a_module_by_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/somewhere/__main__.py"])
+    assert own_command() == f"{sys.executable} -m ibpulse"
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment that is not in the working directory."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    return tmp_path
+
+
+def test_an_environment_is_extended_by_its_own_pip(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        how_to_install("matplotlib", "pillow") == f"install with `{prefix}/bin/python -m pip install matplotlib pillow`"
+    )
+    monkeypatch.chdir(prefix)
+    assert how_to_install("pyarrow") == "install with `bin/python -m pip install pyarrow`"
+
+
+def test_a_path_with_a_space_can_be_pasted(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/my files/bin/python")
+    assert how_to_install("pyarrow") == "install with `'/my files/bin/python' -m pip install pyarrow`"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [(PIPX_FILE, "pipx inject ibpulse pyarrow"), (UV_FILE, "uv pip install --python {0}/bin/python pyarrow")],
+)
+def test_pipx_and_uv_extend_their_environments(prefix: Path, name: str, command: str) -> None:
+    (prefix / name).touch()
+    assert how_to_install("pyarrow") == f"install with `{command.format(prefix)}`"
+
+
+def test_an_image_without_pip_is_not_extended(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert how_to_install("matplotlib", "pillow").startswith("this installation has no pip")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("duckdb", "fleet report {0}"),
+        ("distributed", "fleet collect {0}/a.parquet -o {0}/set --processes=1 --scheduler=tcp://127.0.0.1:1"),
+        ("shtab", "completion bash"),
+    ],
+)
+def test_a_command_names_the_package_that_it_lacks(
+    name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "ibpulse.commands.completion", raising=False)
+    assert main(words.format(tmp_path).split(), {}) in (1, 2)
+    assert capsys.readouterr().err.endswith(f"; {how_to_install(name)}\n")
+
+
+def test_no_message_names_ibpulse_on_a_package_index() -> None:
+    package = Path(main.__code__.co_filename).parent
+    assert [path for path in package.rglob("*.py") if "install 'ibpulse" in path.read_text()] == []

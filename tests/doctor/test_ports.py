@@ -1,0 +1,309 @@
+"""The slow counters of ports, and what doctor says of rails, other ports, PCIe paths and counter files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ibpulse.agent.doctor import Level, examine, worst_level
+from ibpulse.agent.doctor.facts import Counts, Facts
+from ibpulse.agent.doctor.ports import NEVER, READ_TWICE, join_counts, read_counts
+from ibpulse.agent.sysfs.byte_counters import LEGACY, NO_BYTES, UNKNOWN_BYTES
+from ibpulse.agent.sysfs.device import NO_PORTS
+from ibpulse.agent.sysfs.inventory import Inventory
+from ibpulse.agent.sysfs.kinds import NEVER_RAILS
+from ibpulse.core.model import ByteSource, DevicePlace, Port, PortId, Verdict
+from tests.doctor.making import assert_only, make_facts, make_port, make_topology, only_trouble, sentences, troubles
+from tests.sysfs.opened import Opened
+from tests.sysfs.trees import Tree, make_hang, make_unreadable, release
+from tests.tables import for_each
+
+RAILS = (make_port("mlx5_0"), make_port("mlx5_1"))
+ETHERNET = {"link_layer": "Ethernet", "hca_type": "MT4126", "rate": "100 Gb/sec (4X EDR)"}
+OTHER = {"board": "B"}
+NAMED: dict[str, Any] = {"roles": {"compute": ("mlx5_0",)}}
+PORT = PortId("mlx5_0", 1)
+
+
+def second(**changes: Any) -> Facts:
+    """Two rails, of which the second is changed."""
+    return make_facts([RAILS[0], replace(RAILS[1], **changes)])
+
+
+def third(*, identity: dict[str, str] | None = None, **changes: Any) -> Facts:
+    """Two rails and a third port."""
+    return make_facts([*RAILS, make_port("mlx5_2", identity=identity, **changes)])
+
+
+def at_places(*places: DevicePlace, rails: int = 1, **fabric: Any) -> Facts:
+    ports = [make_port(f"mlx5_{number}") for number in range(rails)]
+    return make_facts(ports, fabric={"topology": make_topology(places), **fabric})
+
+
+def counting(name: str, reason: str = "cannot be read: Invalid argument") -> dict[str, Counts]:
+    """Counts of the second rail, one of which has no value."""
+    return {"mlx5_1": Counts({}, {}, (), {name: reason})}
+
+
+REFUSED = "counters/port_xmit_data cannot be read: Invalid argument."
+SLOW_LINK = "its PCIe link runs at 16 GT/s x16, but both ends support 32 GT/s x16"
+FULL = Counts({}, {"counters/port_xmit_wait": 2**32 - 1}, ("counters/port_xmit_wait", "counters/link_downed"))
+
+
+@for_each(
+    [
+        (
+            "FAIL rails mlx5_1:1: is a rail, but its link is DOWN.",
+            second(active=False, state="DOWN", rate_bytes_per_second=None),
+        ),
+        ("FAIL rails mlx5_1:1: is a rail, but its link is in an unknown state.", second(active=False, state="")),
+        (
+            "WARN rails mlx5_1:1: is a rail: rate cannot be read: Invalid argument.",
+            second(problem="rate cannot be read: Invalid argument."),
+        ),
+        (f"FAIL rails mlx5_1:1: is not sampled: {REFUSED}", second(source=None, rail=False, problem=REFUSED)),
+        (
+            "WARN rails mlx5_2:1: is not sampled: refuses.",
+            third(identity={"board": "NVD0000000054"}, source=None, rail=False, problem="refuses."),
+        ),
+        (
+            "WARN rails mlx5_1:1: is not a rail: it is of the rails' model but runs at 25.0 GB/s.",
+            second(rail=False, rate_bytes_per_second=25e9),
+        ),
+        (
+            "WARN rails mlx5_1:1: is a rail that trained down: it runs at 25.0 GB/s, others of its make are faster.",
+            second(rate_bytes_per_second=25e9, trained_down=True),
+        ),
+        (
+            "FAIL rails : No port of this node is a rail.",
+            make_facts([make_port("mlx5_9", rail=False, identity=OTHER)], options=NAMED),
+        ),
+        (f"FAIL remarks mlx5_2: {NO_PORTS}", make_facts(fabric={"notices": (f"mlx5_2: {NO_PORTS}",)})),
+        (
+            "WARN likeness mlx5_2:1: has firmware 28.39.1002, but 2 of 3 links up have 28.41.1000",
+            third(identity={"firmware": "28.39.1002"}),
+        ),
+        ("WARN likeness mlx5_2:1: has board MT_0000000840", third(identity={"board": "MT_0000000840"})),
+        ("WARN likeness mlx5_2:1: has driver mlx4_core", third(identity={"driver": "mlx4_core"})),
+        (
+            "WARN likeness mlx5_2:1: has rate 25.0 GB/s, but 2 of 3 links up have 50.0 GB/s.",
+            make_facts(
+                [*RAILS, make_port("mlx5_2", rate_bytes_per_second=25e9)], options={"roles": {"compute": ("mlx5_*",)}}
+            ),
+        ),
+        (
+            "WARN likeness mlx5_1:1: has PCIe path 31.5 GB/s, but 2 of 3 links up have 63 GB/s",
+            at_places(
+                *(DevicePlace(f"mlx5_{n}", pcie_bytes_per_second=rate) for n, rate in enumerate((63e9, 31.5e9, 63e9))),
+                rails=3,
+            ),
+        ),
+        (
+            f"WARN pcie mlx5_0: {SLOW_LINK}. ~ Reseat the card.",
+            at_places(
+                DevicePlace("mlx5_0", verdicts=(Verdict("downtrained", f"{SLOW_LINK}: reseat the card."),)),
+                DevicePlace("mlx5_9"),
+                notices=(f"mlx5_0: {SLOW_LINK}: reseat the card.",),
+            ),
+        ),
+        (
+            "WARN files mlx5_1:1: has 1 counter without a value, such as counters/VL15_dropped, "
+            "which cannot be read: Invalid argument.",
+            make_facts(counts=counting("counters/VL15_dropped")),
+        ),
+        (
+            "WARN saturation mlx5_0:1: has counters at their maximum: link_downed, port_xmit_wait.",
+            make_facts(counts={"mlx5_0": FULL}),
+        ),
+    ]
+)
+def test_a_fault_of_a_port_is_the_only_finding(line: str, facts: Facts) -> None:
+    assert_only(facts, line)
+
+
+@for_each(
+    [
+        third(identity={"rate": "400 Gb/sec (8X HDR)"}),
+        third(rate_bytes_per_second=None),
+        at_places(DevicePlace("mlx5_0", verdicts=(Verdict("unknown", "no word."),))),
+    ]
+)
+def test_ports_without_a_fault_have_no_finding(facts: Facts) -> None:
+    assert troubles(facts) == []
+
+
+@for_each(
+    [
+        (
+            make_port("mlx5_2", identity=ETHERNET, rail=False),
+            {},
+            "its link layer is Ethernet, but the rails",
+        ),
+        (make_port("x0", identity={"link_layer": "", "driver": "d"}, rail=False), {}, "its link layer is unknown"),
+        (make_port("mlx5_2", rail=False), NAMED, "no pattern in ports.roles matches it as compute"),
+        (make_port("mlx5_2", identity={"kind": "twin"}, rail=False), {}, "it shares its PCI function with another"),
+        (make_port("mlx5_2", identity={"kind": "unused"}, rail=False), {}, "this port of a multiplane card carries no"),
+        (
+            make_port("mlx5_2", identity=OTHER, rail=False, active=False, state="DOWN"),
+            {},
+            "its link is DOWN, and it is not of the rails' model",
+        ),
+        (make_port("mlx5_2", identity=OTHER, rail=False, rate_bytes_per_second=None), {}, "rate is unknown"),
+        (
+            make_port("mlx5_2", identity=OTHER, rail=False, rate_bytes_per_second=12.5e9),
+            {},
+            "it runs at 12.5 GB/s, but the rails are faster",
+        ),
+        (make_port("mlx5_2", identity=OTHER, rail=False, role="storage"), {}, "it is for storage"),
+    ]
+)
+def test_a_port_that_is_no_rail_says_why(port: Port, options: dict[str, object], why: str) -> None:
+    facts = make_facts([*RAILS, port], options=options)
+    assert why in sentences(facts, "rails")[-1]
+    assert worst_level(examine(facts, ["rails"])) is Level.OK
+
+
+def test_every_kind_that_is_never_a_rail_says_why() -> None:
+    assert set(NEVER) == set(NEVER_RAILS)
+
+
+def test_an_unknown_rate_and_an_unknown_link_layer_are_named() -> None:
+    assert "mlx5_1:1: is a rail: InfiniBand link ACTIVE, unknown data rate." in sentences(
+        second(rate_bytes_per_second=None), "rails"
+    )
+    facts = make_facts([make_port("rdmap0", identity={"link_layer": "Unknown"})])
+    assert sentences(facts, "rails") == ["rdmap0:1: is a rail: link ACTIVE, 50.0 GB/s."]
+
+
+def test_only_new_remarks_of_the_scan_are_findings() -> None:
+    notices = (
+        "There is no thing",
+        "mlx5_0:1: it is the bond bond0: its rate is that of one link, so its utilisation may exceed 1.",
+        "mlx5_1:1: irdma counts IP octets, without the Ethernet header.",
+        "smi1: ignored, because it shows the single planes of mlx5_0.",
+        "mlx5_7: it did not answer in time; showing its last known ports.",
+        "mlx5_1:1: refuses.",
+    )
+    facts = make_facts([RAILS[0], replace(RAILS[1], problem="refuses.")], fabric={"notices": notices})
+    assert [(one.level, one.subject) for one in examine(facts, ["remarks"])] == [
+        (Level.WARN, "mlx5_0:1"),
+        (Level.OK, "mlx5_1:1"),
+        (Level.OK, "smi1"),
+    ]
+
+
+@for_each(
+    [
+        ("mlx5_core", REFUSED, "Check the kernel log for errors from"),
+        ("i40e", "counters/port_xmit_data says 'N/A (no PMA)': the driver has no counters.", "Its driver has no "),
+        ("mthca", LEGACY, "It is sampled as soon as one of its counters exceeds 32 bits"),
+        ("rdma_rxe", NO_BYTES, "Soft-RoCE counts bytes from Linux 7.2 on (rxe_process_mad): upgrade the kernel."),
+        ("hns", NO_BYTES, "Its driver shows no file that counts bytes; the driver of a newer kernel may."),
+        (
+            "frob",
+            f"its driver frob names bytes in hw_counters/x, but {UNKNOWN_BYTES}",
+            "Send a report as described in ",
+        ),
+    ]
+)
+def test_a_port_without_bytes_has_the_advice_for_its_reason(driver: str, problem: str, advice: str) -> None:
+    port = make_port("x0", identity={"driver": driver}, source=None, rail=False, problem=problem)
+    finding = only_trouble(make_facts([*RAILS, port]))
+    assert finding.advice.startswith(advice)
+    assert finding.advice.endswith("If it is not a rail, add it to ports.exclude.")
+
+
+@for_each([("counters/VL15_dropped", False), ("hw_counters/out_of_buffer", True)])
+def test_counters_of_the_physical_port_may_refuse_a_virtual_function(file: str, judged: bool) -> None:
+    facts = make_facts([RAILS[0], make_port("mlx5_1", identity={"kind": "vf"})], counts=counting(file))
+    assert ("files" in {finding.topic for finding in troubles(facts)}) is judged
+    usual = "Invalid argument. This is normal on a virtual function; the daemon skips such files."
+    assert sentences(facts, "files")[-1].endswith(usual) is not judged
+
+
+def test_files_without_a_folder_are_named() -> None:
+    folder = "/sys/class/infiniband/irdma0/ports/1/hw_counters"
+    source = ByteSource("hw", (f"{folder}/ip4OutOctets", f"{folder}/ip6OutOctets"), (f"{folder}/rx_bytes",), 1)
+    facts = make_facts([replace(make_port("irdma0"), source=source)], tree={"folders": {}})
+    assert sentences(facts, "files") == [
+        "irdma0:1: counts bytes in hw_counters/ip4OutOctets + hw_counters/ip6OutOctets and hw_counters/rx_bytes, "
+        "in units of 1 byte; it has no readable counter folder."
+    ]
+
+
+def test_counters_that_were_read_are_counted() -> None:
+    assert sentences(make_facts(), "saturation") == [": None of 4 counters is at its maximum."]
+    assert sentences(make_facts(counts={"mlx5_0": Counts(), "mlx5_1": Counts()}), "saturation") == []
+
+
+# the slow counters
+
+
+def test_full_and_unreadable_counters_are_told(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    make_unreadable(tree.port("mlx5_0") / "counters/VL15_dropped")
+    (tree.port("mlx5_0") / "counters/symbol_error").write_text("rubbish\n")
+    found = read_counts(tree.root, Inventory(tree.root).scan().ports)[PORT]
+    assert found.full == ("counters/link_downed", "counters/port_xmit_wait")
+    assert found.end["counters/port_xmit_data"] == 205143497464492
+    assert found.unreadable == {
+        "counters/VL15_dropped": "cannot be read: Invalid argument",
+        "counters/symbol_error": "holds 'rubbish', which is not a count",
+    }
+
+
+def test_the_file_that_renews_the_cache_is_read_first(tree: Tree, opened: Opened) -> None:
+    tree.add("mlx5_0")
+    ports = Inventory(tree.root).scan().ports
+    opened.clear()
+    read_counts(tree.root, ports)
+    files = [path for path in opened.paths() if "/hw_counters/" in path]
+    assert files[0].endswith("/rx_write_requests")
+
+
+def test_only_the_telling_ones_are_read_when_asked(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    found = read_counts(tree.root, Inventory(tree.root).scan().ports, READ_TWICE)[PORT]
+    assert set(found.end) == {
+        "hw_counters/rx_write_requests",
+        "counters/link_downed",
+        "counters/link_error_recovery",
+    }
+
+
+def test_a_hung_device_does_not_delay_the_others(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    tree.add("mlx5_1", pci="0000:19:00.0")
+    ports = Inventory(tree.root).scan().ports
+    path = tree.port("mlx5_0") / "counters/symbol_error"
+    make_hang(path)
+    found = read_counts(tree.root, ports)
+    release(path)
+    assert set(found) == {PortId("mlx5_1", 1)}
+
+
+def test_rises_are_counted_between_two_readings(tree: Tree) -> None:
+    tree.add("mlx5_0")
+    ports = Inventory(tree.root).scan().ports
+    begin = read_counts(tree.root, ports, READ_TWICE)
+    (tree.port("mlx5_0") / "hw_counters/rx_write_requests").write_text("12\n")
+    joined = join_counts(begin, read_counts(tree.root, ports))[PORT]
+    assert joined.rise("hw_counters/rx_write_requests") == 12
+    assert joined.rise("counters/link_downed") == 0
+    assert joined.rise("counters/nothing") == 0
+    assert join_counts({}, read_counts(tree.root, ports))[PORT].rise("hw_counters/rx_write_requests") == 0
+
+
+def test_a_fall_is_no_rise() -> None:
+    assert Counts({"a": 5}, {"a": 1}).rise("a") == 0
+
+
+def test_ports_without_bytes_are_not_asked(tree: Tree, opened: Opened) -> None:
+    folder = tree.add("mlx5_0")
+    for name in ("port_xmit_data", "port_rcv_data"):
+        Path(folder, "ports/1/counters", name).unlink()
+    ports = Inventory(tree.root).scan().ports
+    opened.clear()
+    assert read_counts(tree.root, ports) == {}
+    assert opened.paths() == []
