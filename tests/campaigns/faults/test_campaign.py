@@ -13,7 +13,6 @@ import pytest
 
 from bench.faults.__main__ import run_campaign
 from bench.faults.campaign import Campaign
-from bench.faults.device_faults import BYTES
 from bench.faults.evidence import without
 from bench.faults.exported_rates import ExportedRates
 from bench.faults.fault_table import FAULTS, choose
@@ -55,7 +54,7 @@ def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -
     with prepared(place) as testbed:
 
         def secret() -> Episode:
-            testbed.fabric.set("mlx5_1", value=2**50, files=BYTES)
+            testbed.fabric.set("mlx5_1", factor=10.0)
             testbed.fabric.set("mlx5_2", hang_seconds=60.0)
             testbed.point_jobs(DOCUMENTS, None)
             eventually(lambda: "0" not in load.listed[-1].begins)

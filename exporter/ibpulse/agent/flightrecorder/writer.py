@@ -23,8 +23,9 @@ from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.statistics.plausible import LineRate
 
-# a tenth of a core beside one busy process; at 19, a machine that is busy everywhere would not finish a capture in time
-NICE = 10
+# with that of the daemon 10, a tenth of a core beside one busy process; at 19, a machine that is busy everywhere would
+# not finish a capture in time
+NICE = 5
 # other users can neither read nor write what this process makes, as those of the ring
 UMASK = 0o027
 # Row groups of ten times as many rows save 1 % of disk space but need 3 MB more memory.
