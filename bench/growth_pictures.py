@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.report import Panel, Picture
-from ibpulse.workbench.pictures.figure import THEMES, save_figure, settings
+from ibpulse.workbench.pictures.panels import THEMES, save_figure, settings
 
 THEME = "light"
 PANEL_INCHES = (3.2, 2.6)

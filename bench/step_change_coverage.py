@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from ibpulse.core.statistics.bootstrap import find_interval, group_size, lag_correlation, resample
+from ibpulse.core.statistics.recorded import find_interval, group_size, lag_correlation, resample
 
 CORRELATIONS, STEPS = (0.0, 0.5, 0.8), (20, 50, 100, 200)
 LEVEL, RESAMPLES, SETTLING = 0.95, 1000, 60

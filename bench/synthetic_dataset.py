@@ -12,7 +12,7 @@ from bench.synthetic_fleet import INTERVAL_MS, LINE, START_NS, SyntheticFleet
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.arrays import Floats
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
-from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.workbench.fleet.dataset import RAW, DatasetStore, Part
 from ibpulse.workbench.fleet.tiers import PartOrigin, finish_part
 

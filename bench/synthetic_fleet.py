@@ -9,7 +9,7 @@ import numpy as np
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
-from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.core.statistics.steps.edges import StepTimes, find_step_edges
 
 START_NS = 1_763_683_200 * SECOND_NS

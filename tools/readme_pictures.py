@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ibpulse.core.arrays import Floats
-from ibpulse.workbench.pictures.figure import (
+from ibpulse.workbench.pictures.panels import (
     LARGE,
     SMALL,
     THEMES,

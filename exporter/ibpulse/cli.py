@@ -102,6 +102,7 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
     verb, rest = split_verb(words)
     parsed = parse(verb, rest)
     from ibpulse.agent.config.loading import resolve  # not for help
+    from ibpulse.commands.logs import set_up_log
 
     try:
         settings, origins = resolve(parsed.flags, environ)
@@ -110,6 +111,8 @@ def run_verb(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if parsed.faults:
         raise ConfigError(parsed.faults)
     parsed.arguments.origins = origins
+    if "log" in verb.settings:
+        set_up_log(settings.log.level, settings.log.format)
     if verb.writes_files:
         # pyarrow reads it on import
         os.environ.update(limits.ALLOCATOR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, PortSnapshot
+from ibpulse.core.events import PortHistory
+from ibpulse.core.model import PortState
 from ibpulse.core.statistics.plausible import MAX_BEFORE
 from tests.aggregator.rings import RATE, Ring, constant, port
 
@@ -36,9 +39,12 @@ def counters(shown: PortSnapshot) -> list[float]:
 class Scraped:
     """Two ports in a ring, and an aggregator that is asked as the daemon asks it."""
 
-    def __init__(self, path: Path) -> None:
-        self.ring = Ring.create(path, port(A), port(B))
-        self._aggregator = Aggregator(self.ring.reader, AggregatorOptions())
+    def __init__(self, path: Path, stride: int = 1) -> None:
+        self.ring, self.history = Ring.create(path, port(A), port(B)), PortHistory()
+        self.up = PortState("ACTIVE", "LinkUp", True, RATE, True, stride=stride)
+        self.down = replace(self.up, state="DOWN", physical="Polling", active=False)
+        self.history.begin(A, self.up)
+        self._aggregator = Aggregator(self.ring.reader, AggregatorOptions(), self.history)
         self._second = -1
         self._last: Snapshot | None = None
 
@@ -132,7 +138,7 @@ def test_counters_are_those_of_plain_arithmetic_and_never_decrease(tmp_path: Pat
     late = data.draw(st.sampled_from([0, 0, 1, 3, 15]))
     down = data.draw(st.one_of(st.none(), st.tuples(ticks, st.integers(1, 60))))
     missing = {*holes, *range(hang[0], sum(hang))}
-    scraped, plain = Scraped(tmp_path), Plain(stride)
+    scraped, plain = Scraped(tmp_path, stride), Plain(stride)
     ends, last = {A: (1000, 2000), B: (1000, 2000)}, [0.0]
     found = scraped.scrape(1)
     for tick in range(1, 347):
@@ -148,6 +154,8 @@ def test_counters_are_those_of_plain_arithmetic_and_never_decrease(tmp_path: Pat
         ends[B] = scraped.ring.write(B, (constant(RATE / 2), constant(0.0)), tick, tick, start=ends[B])
         is_down = down is not None and down[0] <= tick < sum(down)
         scraped.ring.change(port(A, active=not is_down), port(B))
+        if down is not None and tick in (down[0], sum(down)):
+            scraped.history.change(A, tick, *((scraped.up, scraped.down)[:: 1 if is_down else -1]))
         if tick < 130:
             continue
         found = scraped.scrape(tick)

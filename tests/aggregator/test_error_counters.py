@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.agent.aggregator.port_totals import CounterTotals
+from ibpulse.agent.aggregator.ports import CounterTotals
 from ibpulse.agent.aggregator.snapshot import PortCounters
 from ibpulse.core.model import CounterReading, DeviceIdentity, Fabric, Port, PortReadings
 from tests.aggregator.rings import RATE, port

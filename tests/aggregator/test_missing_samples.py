@@ -96,13 +96,6 @@ def test_the_bytes_across_a_reset_or_a_long_time_are_unknown(tmp_path: Path) -> 
     assert second == pytest.approx(1e9, rel=1e-6)
 
 
-def test_a_jump_above_the_line_rate_is_no_traffic(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port(A))
-    ring.write(A, (lambda tick: 400e9 if 250 <= tick < 260 else 1e9, IDLE), 1, 1200, holes=range(250, 260))
-    found = update(ring, Aggregator(ring.reader, AggregatorOptions()), SECONDS)
-    assert window(found)[0] == pytest.approx(1e9, rel=1e-6)
-
-
 def test_bursts_are_watched_up_to_samples_at_most_three_after_another(tmp_path: Path) -> None:
     # a read that is missing alone takes two samples
     holes = frozen(4) | set(range(17, 100 * SECONDS, 29))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.bins import BinGrid, choose_edges
+from ibpulse.core.statistics.steps.period import choose_edges
+from ibpulse.core.window_values import BinGrid
 
 FOLDS = {"max": max, "min": min, "mean": statistics.fmean}
 

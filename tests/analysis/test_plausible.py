@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ibpulse.core.ring.layout import ABSENT
 from ibpulse.core.statistics.plausible import MAX_BEFORE, LineRate, lower_bound, uncertainty_steps
-from ibpulse.core.statistics.rate_series import rate_series
 from ibpulse.core.statistics.rates import Rates, Timing, rates
+from tests.analysis.test_series import rate_series
 
 MS = 1_000_000
 INTERVAL = 10 * MS
@@ -290,17 +290,6 @@ def test_traffic_that_no_line_could_carry_is_left_as_it_is_and_named() -> None:
     assert len(found.merges.unexplained) == 40
 
 
-def test_a_link_that_trained_up_merges_nothing() -> None:
-    found = late([0.0, 0.0, 2.0, 2.0, 2.0], LineRate((LINE, 2 * LINE), (1,)))
-    np.testing.assert_allclose(found.bytes_per_second[0, 0, 1:] / LINE, [0, 0, 2, 2, 2])
-    assert not found.merges
-
-
-@pytest.mark.parametrize("line", [LineRate(), LineRate.of(None)])
-def test_without_a_line_rate_nothing_is_implausible(line: LineRate) -> None:
-    assert not late([0.0, 50.0], line).merges
-
-
 def test_a_peak_is_the_rate_where_its_time_is_certain_and_otherwise_the_least_that_it_can_be() -> None:
     steps = uncertainty_steps(np.array([0, 199_000, 200_000, 1_000_000, 10**15]), np.full(5, INTERVAL), INTERVAL)
     assert steps.tolist() == [1, 10, 11, 51, 65535]
@@ -379,3 +368,31 @@ def test_the_first_moments_of_a_burst_count_as_their_bytes_over_an_interval() ->
     found = compute(Port((reads, reads), LineRate(), 1))
     np.testing.assert_allclose(found.bytes_per_second[0, 0, 1:], [0, 0, 1e9, 1e9])
     np.testing.assert_allclose(found.peaks[0, 0, 1:], [0, 0, 0.4e9, 1e9], rtol=1e-3)
+
+
+INTERVAL_NS = 10_000_000
+BOUND = 1e9
+SCALE = 1000
+# counts that the line rate moves between two reads
+COUNTS = 10_000
+
+
+def sampled(counts: list[int]) -> Rates:
+    """A port that moves so many counts from read to read in both directions; reads take no time."""
+    ticks = len(counts) + 1
+    instants = 10**12 + INTERVAL_NS * np.arange(ticks)
+    counters = np.broadcast_to(np.concatenate(([0], np.cumsum(counts))).astype(np.uint64), (1, 2, ticks))
+    timing = Timing(np.stack([instants] * 3, axis=1)[None], [LineRate.of(BOUND)], interval_ns=INTERVAL_NS)
+    times = np.broadcast_to(instants, (1, 2, ticks))
+    valid = np.ones((1, 2, ticks), dtype=np.bool_)
+    return rates(times, counters, valid, np.array([SCALE]), np.array([1]), timing)
+
+
+@pytest.mark.parametrize(("more", "merged"), [(0, False), (1, False), (2, True)])
+def test_a_counter_may_have_been_about_to_show_one_more_count(more: int, merged: bool) -> None:
+    found = sampled([COUNTS - 5, COUNTS + more, COUNTS - 5])
+    assert bool(found.merges) == merged
+    own = [COUNTS - 5, COUNTS + more, COUNTS - 5]
+    mean = (2 * COUNTS - 5 + more) / 2
+    expected = [mean, mean, COUNTS - 5] if merged else own
+    np.testing.assert_allclose(found.bytes_per_second[0, 0, 1:], [count * BOUND / COUNTS for count in expected])

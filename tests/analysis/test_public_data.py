@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ibpulse.core.statistics.balance import balance_rails
-from ibpulse.core.statistics.bins import bandwidth_bins, rate_bins
 from ibpulse.core.statistics.rates import rates
-from ibpulse.core.statistics.steps.period import BIN_SECONDS, find_period
+from ibpulse.core.statistics.steps.period import BIN_SECONDS, bandwidth_bins, find_period, rate_bins
 
 LINE_BYTES_PER_SECOND = 25e9
 GROUPS = {

@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.rates import Rates, rates
+from ibpulse.core.statistics.plausible import LineRate
+from ibpulse.core.statistics.rates import (
+    Bound,
+    Increase,
+    Rates,
+    coarsest_ticks,
+    effective_resolution,
+    finest_ticks,
+    increase,
+    rates,
+    stands_still,
+)
 
 MS = 1_000_000
 NAN = float("nan")
@@ -216,3 +227,173 @@ def test_a_reset_is_reported_at_the_stride_at_which_it_was_seen() -> None:
         stride,
     )
     assert np.flatnonzero(found.reset[0, 0]).tolist() == [2, 8]
+
+
+SCALE = np.array([4])
+
+
+def of(*counters: int | None, receive: list[int | None] | None = None) -> Increase:
+    """One port; None is an unread counter. Receive stays at 5 by default."""
+    ways = [list(counters), receive or [5] * len(counters)]
+    values = np.array([[[value or 0 for value in way] for way in ways]], dtype=np.uint64)
+    valid = np.array([[[value is not None for value in way] for way in ways]])
+    return increase(values, valid, SCALE)
+
+
+def test_bytes_are_the_scaled_difference() -> None:
+    assert of(10, 12, 17).moved_bytes.tolist() == [[28, 0]]
+
+
+def test_bytes_are_counted_across_missing_data() -> None:
+    assert of(None, 10, None, None, 17, None).moved_bytes.tolist() == [[28, 0]]
+
+
+def test_a_fall_is_a_reset_and_its_interval_adds_nothing() -> None:
+    found = of(100, 110, 3, 8)
+    assert found.moved_bytes.tolist() == [[40 + 20, 0]]
+    assert found.resets.tolist() == [1]
+
+
+def test_a_decrease_across_missing_data_is_one_reset() -> None:
+    assert of(100, None, 3).resets.tolist() == [1]
+
+
+def test_both_directions_that_fall_together_are_one_reset() -> None:
+    assert of(100, 3, receive=[50, 2]).resets.tolist() == [1]
+
+
+def test_a_fall_of_one_direction_alone_is_a_reset() -> None:
+    assert of(100, 110, receive=[50, 2]).resets.tolist() == [1]
+
+
+def test_counters_near_two_to_the_64_do_not_overflow() -> None:
+    assert of(2**64 - 20, 2**64 - 10).moved_bytes.tolist() == [[40, 0]]
+
+
+@pytest.mark.parametrize(
+    ("line", "missing", "most"),
+    # 10 ms and a second more, then three times 10 ms, a line that was faster in between, and none that is known
+    [
+        (LineRate((1e9,)), 0, 1.01e9),
+        (LineRate((1e9,)), 2, 1.03e9),
+        (LineRate((1e9, 2e9, 1e9), (102, 103)), 2, 2.06e9),
+        (LineRate(), 0, 1.01e12),
+    ],
+)
+def test_more_than_the_line_carries_in_the_time_and_a_second_is_a_jump(
+    line: LineRate, missing: int, most: float
+) -> None:
+    bound = Bound([line], np.array([[100, 100]]), 101, 10_000_000, 1)
+    for words, jumps in ((round(most / 4), 0), (round(most / 4) + 1, 1)):
+        values = [10, *[None] * missing, 10 + words, 12 + words]
+        counters = np.array([[[value or 0 for value in values]] * 2], dtype=np.uint64)
+        valid = np.array([[[value is not None for value in values]] * 2])
+        found = increase(counters, valid, SCALE, bound)
+        # the new value is the base of the next
+        assert found.moved_bytes.tolist() == [[4 * (2 + words * (1 - jumps))] * 2]
+        assert (found.jumps.tolist(), found.resets.tolist()) == ([jumps], [0])
+
+
+def test_a_counter_that_is_sampled_rarely_may_be_four_samples_late() -> None:
+    bound = Bound([LineRate((1e9,))], np.array([[100, 100]]), 101, 1_000_000_000, 1)
+    counters = np.array([[[0, 5 * 10**9 // 4], [0, 5 * 10**9 // 4 + 1]]], dtype=np.uint64)
+    found = increase(counters, np.ones((1, 2, 2), dtype=np.bool_), SCALE, bound)
+    assert found.moved_bytes.tolist() == [[5 * 10**9, 0]]
+
+
+def test_the_last_valid_counter_is_given_back_where_there_is_one() -> None:
+    found = of(7, None, receive=[None, None])
+    assert found.known.tolist() == [[True, False]]
+    assert found.last[0, 0] == 7
+
+
+@given(
+    counters=st.lists(st.one_of(st.none(), st.integers(0, 1000)), min_size=2, max_size=30),
+    cut=st.integers(1, 29),
+)
+def test_a_span_that_is_cut_moves_the_same_bytes(counters: list[int | None], cut: int) -> None:
+    cut = min(cut, len(counters) - 1)
+    whole, left = of(*counters), of(*counters[:cut])
+    bridge = [int(left.last[0, 0]) if left.known[0, 0] else None]
+    right = of(*bridge, *counters[cut:])
+    np.testing.assert_array_equal(left.moved_bytes + right.moved_bytes, whole.moved_bytes)
+    np.testing.assert_array_equal(left.resets + right.resets, whole.resets)
+
+
+@given(steps=st.lists(st.integers(0, 10**9), min_size=1, max_size=30))
+def test_without_a_fall_the_sum_is_last_minus_first(steps: list[int]) -> None:
+    counters = np.cumsum([17, *steps]).tolist()
+    assert of(*counters).moved_bytes[0, 0] == 4 * (counters[-1] - counters[0])
+
+
+INTERVAL_NS = 10_000_000
+THRESHOLD = 0.1e9
+
+
+def measure(shown: np.ndarray, missing: tuple[int, ...] = ()) -> float:
+    """Resolution of a port whose transmit counter is `shown` (bytes) every 10 ms, and whose receive counter rests."""
+    samples = len(shown)
+    time_ns = np.tile(np.arange(samples) * INTERVAL_NS, (2, 1))
+    counters = np.stack([shown, np.full(samples, 77)]).astype(np.uint64)
+    sampled = np.ones((2, samples), dtype=bool)
+    sampled[:, list(missing)] = False
+    return effective_resolution(time_ns, counters, sampled, 1, THRESHOLD)
+
+
+def refreshed_every(ticks: int, samples: int = 600) -> np.ndarray:
+    """A counter at 10 GB/s that the device refreshes every `ticks` ticks."""
+    return (np.arange(samples) // ticks) * ticks * 100_000_000
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3, 10])
+def test_resolution_is_the_refresh_of_the_counter(ticks: int) -> None:
+    assert measure(refreshed_every(ticks)) == pytest.approx(ticks * 0.01)
+
+
+def test_a_port_with_long_pauses_keeps_its_resolution() -> None:
+    active = (np.arange(1000) % 100 < 30).astype(np.int64)
+    assert measure(np.cumsum(active * 100_000_000)) == pytest.approx(0.01)
+
+
+def test_an_idle_port_has_no_resolution() -> None:
+    assert np.isnan(measure(np.cumsum(np.full(600, 1000))))
+
+
+def test_too_few_changes_give_no_resolution() -> None:
+    assert np.isnan(measure(refreshed_every(30)))
+    assert measure(refreshed_every(28)) == pytest.approx(0.28)
+
+
+def test_a_gap_with_a_missing_sample_does_not_count() -> None:
+    missing = tuple(range(0, 600, 3))
+    assert np.isnan(measure(refreshed_every(2), missing))
+
+
+def test_a_reset_is_no_change() -> None:
+    # 0, 1, 0, 2, 0, 3, ... GB: every other sample is a reset
+    shown = np.arange(600) // 2 * (np.arange(600) % 2) * 10**9
+    assert np.isnan(measure(shown))
+
+
+def test_regular_single_ticks_look_like_a_slow_counter() -> None:
+    active = (np.arange(600) % 2 == 0).astype(np.int64)
+    assert measure(np.cumsum(active * 400_000_000)) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stride", "ticks"),
+    [(None, 1, 1), (0.01, 1, 1), (0.015, 1, 1), (0.016, 1, 2), (0.04, 1, 4), (0.04, 3, 1)],
+)
+def test_a_slow_counter_resolves_nothing_finer_than_its_changes(seconds: float | None, stride: int, ticks: int) -> None:
+    assert finest_ticks(seconds, INTERVAL_NS, stride) == ticks
+
+
+def test_a_counter_stands_still_beyond_one_and_a_half_samples() -> None:
+    assert not stands_still(0.015, 0.01)
+    assert stands_still(0.0151, 0.01)
+    assert not stands_still(float("nan"), 0.01)
+
+
+def test_a_sum_resolves_as_much_as_its_coarsest_counter() -> None:
+    assert coarsest_ticks([1, 4, 2]) == 4
+    assert coarsest_ticks([]) == 1

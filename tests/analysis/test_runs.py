@@ -10,13 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.core.statistics.steps.runs import (
+    HOLE,
+    RunLengths,
+    Runs,
+    RunState,
+    Thresholds,
+    describe_runs,
+    find_bursts,
     find_equal_runs,
     find_pauses,
     find_row_runs,
     find_runs,
+    find_survival,
     join_runs,
     mark_long_runs,
     silence_level,
+    split_runs,
+    start_runs,
+    survival_quantile,
 )
 
 flags = st.lists(st.booleans(), max_size=40)
@@ -89,3 +100,201 @@ def test_pauses_count_their_missing_samples(rates: list[float]) -> None:
 def test_silent_is_a_hundredth_of_the_highest_rate() -> None:
     assert float(silence_level(5e9)) == pytest.approx(5e7)
     assert silence_level(np.array([0.0, 5e9, 1e8]), 1e7).tolist() == pytest.approx([1e7, 5e7, 1e7])
+
+
+TICK = 0.01
+PLAIN = Thresholds(1.0, 1.0)
+HYSTERESIS = Thresholds(2.0, 1.0)
+NAN = float("nan")
+
+levels = st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0, NAN])
+series = st.lists(levels, min_size=1, max_size=60)
+
+
+def split(values: list[float], thresholds: Thresholds = PLAIN) -> Runs:
+    rates = np.array([values])
+    return split_runs(start_runs(1), rates, np.full(rates.shape, TICK), thresholds)[1]
+
+
+def bridge(values: list[float]) -> list[float]:
+    """The values with each hole of one or two samples filled from its ends inwards, the first one first."""
+    found, at = list(values), 0
+    for lost, group in itertools.groupby(values, key=lambda value: bool(np.isnan(value))):
+        end = at + len(list(group))
+        if lost and at > 0 and end < len(values) and end - at <= 2:
+            found[at] = values[at - 1]
+            if end - at == 2:
+                found[end - 1] = values[end]
+        at = end
+    return found
+
+
+def in_turn(values: list[float], thresholds: Thresholds) -> list[tuple[bool, bool, int, float]]:
+    """Burst or gap, whole or not, ticks and bytes of the runs that ended, one tick after the other."""
+    filled, on = bridge(values), False
+    # short holes at the end may still be filled
+    if not np.isnan(filled[-3:]).all():
+        while np.isnan(filled[-1]):
+            filled.pop()
+    labels: list[str] = []
+    for value in filled:
+        on = value > thresholds.high or (on and value > thresholds.low)
+        labels.append("hole" if np.isnan(value) else "burst" if on else "gap")
+    runs = [(label, list(group)) for label, group in itertools.groupby(range(len(labels)), key=lambda at: labels[at])]
+    found = []
+    for place, (label, ticks) in enumerate(runs[:-1]):
+        if label != "hole":
+            whole = place > 0 and runs[place - 1][0] != "hole" and runs[place + 1][0] != "hole"
+            found.append((label == "burst", whole, len(ticks), sum(filled[at] for at in ticks) * TICK))
+    return found
+
+
+@pytest.mark.parametrize("thresholds", [PLAIN, HYSTERESIS])
+@given(values=series)
+def test_runs_are_those_that_a_walk_tick_by_tick_finds(thresholds: Thresholds, values: list[float]) -> None:
+    runs = split(values, thresholds)
+    expected = in_turn(values, thresholds)
+    assert [(bool(b), bool(w)) for b, w in zip(runs.burst, runs.whole, strict=True)] == [one[:2] for one in expected]
+    np.testing.assert_allclose(runs.seconds, [one[2] * TICK for one in expected], rtol=1e-9)
+    np.testing.assert_allclose(runs.moved_bytes, [one[3] for one in expected], rtol=1e-9)
+
+
+@given(
+    rows=st.lists(st.lists(levels, min_size=40, max_size=40), min_size=1, max_size=3), cuts=st.sets(st.integers(0, 40))
+)
+def test_how_the_ticks_are_cut_into_calls_changes_nothing(rows: list[list[float]], cuts: set[int]) -> None:
+    rates = np.array(rows)
+    seconds = np.full(rates.shape, TICK)
+    end, whole = split_runs(start_runs(len(rows)), rates, seconds, HYSTERESIS)
+    state = start_runs(len(rows))
+    parts = []
+    for first, last in itertools.pairwise([0, *sorted(cuts), 40]):
+        state, runs = split_runs(state, rates[:, first:last], seconds[:, first:last], HYSTERESIS)
+        parts.append(runs)
+    for row in range(len(rows)):
+        for name in ("burst", "whole", "seconds", "moved_bytes"):
+            joined = np.concatenate([getattr(part, name)[part.row == row] for part in parts])
+            np.testing.assert_allclose(joined, getattr(whole, name)[whole.row == row], rtol=1e-9)
+    for name in ("busy_seconds", "idle_seconds", "began"):
+        np.testing.assert_allclose(sum(getattr(part, name) for part in parts), getattr(whole, name), rtol=1e-9)
+    assert_same_state(state, end)
+
+
+def assert_same_state(one: RunState, other: RunState) -> None:
+    np.testing.assert_array_equal(one.label, other.label)
+    np.testing.assert_array_equal(one.begun, other.begun)
+    np.testing.assert_allclose(one.seconds, other.seconds, rtol=1e-9)
+    np.testing.assert_allclose(one.moved_bytes, other.moved_bytes, rtol=1e-9)
+    known = one.label != HOLE
+    np.testing.assert_array_equal(one.rate[known], other.rate[known])
+    np.testing.assert_array_equal(one.missing[known], other.missing[known])
+
+
+@given(values=series)
+def test_busy_and_idle_time_is_the_observed_time(values: list[float]) -> None:
+    runs = split(values, HYSTERESIS)
+    observed = TICK * np.count_nonzero(~np.isnan(values))
+    assert runs.busy_seconds[0] + runs.idle_seconds[0] == pytest.approx(observed)
+
+
+@given(values=series)
+def test_runs_last_for_the_observed_and_the_bridged_time(values: list[float]) -> None:
+    rates = np.array([values])
+    state, runs = split_runs(start_runs(1), rates, np.full(rates.shape, TICK), PLAIN)
+    bridged = TICK * np.count_nonzero(~np.isnan(bridge(values)))
+    assert runs.seconds.sum() + state.seconds[0] == pytest.approx(bridged)
+
+
+@given(values=series, factor=st.floats(0.1, 1e9))
+def test_scaling_rates_and_thresholds_scales_only_the_bytes(values: list[float], factor: float) -> None:
+    one, many = split(values), split([value * factor for value in values], Thresholds(factor, factor))
+    np.testing.assert_array_equal(one.seconds, many.seconds)
+    np.testing.assert_allclose(one.moved_bytes * factor, many.moved_bytes, rtol=1e-9)
+
+
+def test_three_missing_samples_cut_off_a_run() -> None:
+    runs = split([0, 5, 5, NAN, NAN, NAN, 5, 0, 5, 0])
+    assert runs.seconds[runs.bursts()].tolist() == [TICK]
+    assert runs.censored_seconds() == pytest.approx(TICK * (1 + 2 + 1))
+    assert runs.begun.tolist() == [False, True, False, True, True]
+    assert runs.ended.tolist() == [True, False, True, True, True]
+
+
+def test_the_last_run_of_a_series_is_cut_off_by_its_end() -> None:
+    runs = find_bursts(np.array([0.0, 5, 0, 5, 5]), np.full(5, TICK), PLAIN)
+    lengths = runs.lengths(burst=True)
+    assert (lengths.seconds.tolist(), lengths.ended.tolist()) == (pytest.approx([TICK, 2 * TICK]), [True, False])
+
+
+def test_bursts_after_a_gap_are_counted_immediately_and_per_row() -> None:
+    rates = np.array([[0, 5, 0, 5], [5, 5, NAN, 5], [NAN, 0, NAN, 5]])
+    _, runs = split_runs(start_runs(3), rates, np.full(rates.shape, TICK), PLAIN)
+    assert runs.began.tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("shape", [(0, 10), (2, 0), (0, 0)])
+def test_no_rows_and_no_ticks_end_nothing(shape: tuple[int, int]) -> None:
+    state, runs = split_runs(start_runs(shape[0]), np.zeros(shape), np.zeros(shape), PLAIN)
+    assert len(runs.row) == 0
+    assert state.label.tolist() == [HOLE] * shape[0]
+
+
+@pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (-1.0, 1.0)])
+def test_thresholds_the_wrong_way_round_are_refused(low: float, high: float) -> None:
+    with pytest.raises(
+        ValueError, match=f"burst thresholds low {low} and high {high}: low must lie between 0 and high"
+    ):
+        Thresholds(high, low)
+
+
+def test_runs_are_described_by_the_quantiles_of_their_lengths_and_their_mean_bytes() -> None:
+    lengths = np.random.default_rng(2).permutation(np.arange(1, 101))
+    found = describe_runs(
+        split([0.0, *np.concatenate([np.repeat([5.0, 0.0], [length, 1]) for length in lengths])]), True
+    )
+    assert (found.count, found.longest_seconds) == (100, pytest.approx(1.0))
+    assert found.mean_bytes == pytest.approx(5 * TICK * 50.5)
+    # half are as long as 50 ticks or shorter, and half longer: the middle between 50 and 51
+    assert (found.p50_seconds, found.p95_seconds) == (pytest.approx(0.505), pytest.approx(0.955))
+
+
+def test_without_runs_only_the_count_is_known() -> None:
+    found = describe_runs(split([0.0, 0.0]), True)
+    assert found.count == 0
+    assert np.isnan([found.p50_seconds, found.p95_seconds, found.longest_seconds, found.mean_bytes]).all()
+
+
+def test_survival_is_that_of_a_published_example() -> None:
+    # weeks of remission under 6-mercaptopurine, 12 of 21 censored: Freireich et al., 1963; Cox and Oakes, 1984, p. 49
+    ended, censored = [6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    lengths = RunLengths(np.array(ended + censored, float), np.repeat([True, False], [len(ended), len(censored)]))
+    times, longer = find_survival(lengths)
+    assert times.tolist() == [6, 7, 10, 13, 16, 22, 23]
+    assert longer == pytest.approx([0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4)
+    assert survival_quantile(lengths, 0.5) == 23
+    assert np.isnan(survival_quantile(lengths, 0.95))
+
+
+@given(
+    runs=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=40),
+    part=st.sampled_from([0.5, 0.95]),
+)
+def test_survival_is_what_moving_the_mass_of_censored_runs_gives(runs: list[tuple[int, bool]], part: float) -> None:
+    # Efron, 1967: from left to right, each censored run hands its mass to all longer ones in equal parts
+    order = sorted(runs, key=lambda run: (run[0], not run[1]))
+    mass = [1 / len(runs)] * len(runs)
+    for place, (_, ended) in enumerate(order[:-1]):
+        if not ended:
+            for later in range(place + 1, len(order)):
+                mass[later] += mass[place] / (len(order) - place - 1)
+            mass[place] = 0.0
+    lengths = RunLengths(np.array([length for length, _ in runs], float), np.array([ended for _, ended in runs]))
+    times, longer = find_survival(lengths)
+    for time, share in zip(times, longer, strict=True):
+        gone = sum(m for m, (length, ended) in zip(mass, order, strict=True) if ended and length <= time)
+        assert share == pytest.approx(1 - gone)
+    found = survival_quantile(lengths, part)
+    if all(ended for _, ended in runs):
+        values = sorted(length for length, _ in runs)
+        assert sum(value <= found for value in values) >= part * len(values) - 1e-9
+        assert sum(value >= found for value in values) >= (1 - part) * len(values) - 1e-9

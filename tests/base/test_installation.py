@@ -85,7 +85,7 @@ def test_a_command_names_the_package_that_it_lacks(
     name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "ibpulse.commands.completion", raising=False)
+    monkeypatch.delitem(sys.modules, "ibpulse.commands.config", raising=False)
     assert main(words.format(tmp_path).split(), {}) in (1, 2)
     assert capsys.readouterr().err.endswith(f"; {how_to_install(name)}\n")
 

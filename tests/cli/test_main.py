@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-import yaml
 
 from ibpulse import __version__
+from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import load
+from ibpulse.base.errors import ConfigError, RingError
 from ibpulse.cli import main
+from ibpulse.commands import VERBS, Verb
+from ibpulse.commands.options import Option
 from ibpulse.core.recordings import save
 from tests.reports.recordings import record, wave
 
@@ -54,26 +60,6 @@ def test_the_process_prints_and_ends_as_the_command_does(word: str, code: int, o
     assert (process.returncode, said, bool(errors)) == (code, output, code != 0)
 
 
-@pytest.mark.parametrize("word", ["--version", "version"])
-def test_version_is_printed(finish: Finish, word: str) -> None:
-    assert finish(word) == (0, f"ibpulse {__version__}\n", "")
-
-
-@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",)])
-def test_help_is_printed_without_a_verb(finish: Finish, words: tuple[str, ...]) -> None:
-    code, output, errors = finish(*words)
-    assert (code, errors) == (0, "")
-    assert output.startswith("usage: ibpulse COMMAND [argument ...]\n")
-
-
-@pytest.mark.parametrize("words", [("config", "--help"), ("config", "--help-all"), ("help", "config")])
-def test_help_of_a_verb_is_printed(finish: Finish, words: tuple[str, ...]) -> None:
-    code, output, errors = finish(*words)
-    assert (code, errors) == (0, "")
-    assert ("--sampler.interval" in output) == ("--help-all" in words)
-    assert output.startswith("usage: ibpulse config check|print [flag ...]\n")
-
-
 @as_a_process
 def test_help_imports_nothing_heavy() -> None:
     probe = (
@@ -100,52 +86,12 @@ def test_a_verb_loads_only_what_it_uses(tmp_path: Path) -> None:
     save(tmp_path / "a.parquet", record(wave(10e9, 20, 30, 30)))
     probe = (
         "import sys; from ibpulse.cli import main; main(sys.argv[1:], {}); "
-        "import ibpulse.commands.record, ibpulse.commands.top, ibpulse.commands.trace, ibpulse.commands.nccl; "
+        "import ibpulse.commands.record, ibpulse.commands.top, ibpulse.commands.explain; "
         "print(sorted({'httpx', 'matplotlib', 'ibpulse.agent.node.wiring'} & set(sys.modules)), file=sys.stderr)"
     )
     words = ("report", str(tmp_path / "a.parquet"), "--resamples=100")
     ran = subprocess.run([sys.executable, "-c", probe, *words], capture_output=True, text=True, check=True)
     assert (ran.stdout.startswith(f"{tmp_path}/a.parquet: "), ran.stderr) == (True, "[]\n")
-
-
-def test_faults_of_arguments_and_settings_are_printed_together_one_line_each(finish: Finish) -> None:
-    assert finish("config", "check", "--sampler.intervl=1ms", "--log.format=xml", IBPULSE_SLOW__INTERVAL="1") == (
-        2,
-        "",
-        "ibpulse: flag --sampler.intervl: no such flag; did you mean --sampler.interval?\n"
-        "ibpulse: environment variable IBPULSE_SLOW__INTERVAL: 1 has no unit; write it like 10ms, 5s or 1h30m\n"
-        "ibpulse: flag --log.format: unknown value 'xml'; choose text, json or logfmt\n",
-    )
-
-
-def test_an_unknown_flag_alone_stops_the_verb(finish: Finish) -> None:
-    assert finish("config", "check", "--slow.intervl=1s") == (
-        2,
-        "",
-        "ibpulse: flag --slow.intervl: no such flag; did you mean --slow.interval?\n",
-    )
-
-
-def test_an_unknown_verb_exits_with_2(finish: Finish) -> None:
-    code, output, errors = finish("srve")
-    assert (code, output) == (2, "")
-    assert errors.startswith("ibpulse: srve: no such command; did you mean serve?")
-
-
-def test_check_says_ok_and_where_each_value_came_from(finish: Finish, tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text("ports: {exclude: ['mlx5_0:1', mlx5_1]}\n", encoding="utf-8")
-    code, output, errors = finish(
-        "config", "check", f"--config.file={path}", "--sampler.interval=20ms", IBPULSE_LOG__LEVEL="debug"
-    )
-    lines = output.splitlines()
-    assert (code, errors) == (0, "")
-    assert lines[0] == "ok"
-    assert "sampler.interval = 20ms (flag --sampler.interval)" in lines
-    assert "log.level = debug (environment variable IBPULSE_LOG__LEVEL)" in lines
-    assert f"ports.exclude = mlx5_0:1,mlx5_1 ({path}:1: ports.exclude)" in lines
-    assert "ports.include = all (default)" in lines
-    assert "sampler.cpu = none (default)" in lines
 
 
 @pytest.mark.parametrize("notation", ["yaml", "json"])
@@ -169,12 +115,6 @@ def test_what_is_printed_can_be_fed_back(finish: Finish, tmp_path: Path, notatio
     assert finish("config", "print", f"--format={notation}", f"--config.file={path}") == (0, output, "")
 
 
-def test_both_notations_print_the_same(finish: Finish) -> None:
-    _, as_yaml, _ = finish("config", "print")
-    _, as_json, _ = finish("config", "print", "--format=json")
-    assert yaml.safe_load(as_yaml) == json.loads(as_json)
-
-
 @as_a_process
 def test_interrupting_is_quiet(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
@@ -195,3 +135,91 @@ def test_a_reader_that_went_away_is_met_quietly() -> None:
     os.close(writing)
     _, errors = process.communicate()
     assert (process.returncode, errors) == (141, "")
+
+
+OPTIONS = (
+    Option("directory", metavar="DIR", help="Where to look; 100%% of it."),
+    Option("--depth", type=int, default=3, help="How deep (default: %(default)s)."),
+    Option("--seed", type=int, default=0, help="Of chance."),
+    Option("--fault", action="append", default=[], help="Again and again."),
+    Option("--slow", action="store_true", help="No hurry."),
+    Option("--parent", help=argparse.SUPPRESS),
+)
+
+
+class Probe:
+    """A verb that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.ends_with: int | BaseException = 0
+
+    def run(self, arguments: argparse.Namespace, settings: Settings) -> int:
+        self.seen = [arguments, settings]
+        if isinstance(self.ends_with, BaseException):
+            raise self.ends_with
+        return self.ends_with
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
+    command = Probe()
+    modules = {"options.probe": SimpleNamespace(OPTIONS={"probe": OPTIONS}), "probe": SimpleNamespace(run=command.run)}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, f"ibpulse.commands.{name}", module)
+    verb = Verb("probe", "Looks.", "ibpulse probe /x", settings=("log", "slow"), options="probe", runs="probe.run")
+    monkeypatch.setitem(VERBS, "probe", verb)
+    return command
+
+
+def test_a_verb_gets_its_arguments_the_settings_and_their_origins(probe: Probe) -> None:
+    assert main(["probe", "/x", "--depth=5", "--slow.interval=9s"], {"IBPULSE_SAMPLER__INTERVAL": "2ms"}) == 0
+    arguments, settings = probe.seen
+    assert (arguments.directory, arguments.depth) == ("/x", 5)
+    assert arguments.origins["slow.interval"] == "flag --slow.interval"
+    assert (settings.slow.interval, settings.sampler.interval) == (9 * 10**9, 2_000_000)
+
+
+def test_the_exit_code_of_a_verb_is_that_of_the_program(probe: Probe) -> None:
+    probe.ends_with = 7
+    assert main(["probe", "/x"], {}) == 7
+
+
+def test_an_error_of_a_verb_is_one_line_with_its_exit_code(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    # names of files and ports are part of it, and could otherwise write lines of their own
+    probe.ends_with = RingError("ring /x\nibpulse: fine\x1b[31m\u202e is no ring; remove it")
+    assert main(["probe", "/x"], {}) == 1
+    told = r"ibpulse: ring /x\nibpulse: fine\u001b[31m\u202e is no ring; remove it"
+    assert capsys.readouterr() == ("", f"{told}\n")
+
+
+def test_the_errors_of_a_configuration_are_a_line_each(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    probe.ends_with = ConfigError(["a: wrong", "b: \r\tworse"])
+    assert main(["probe", "/x"], {}) == 2
+    assert capsys.readouterr() == ("", "ibpulse: a: wrong\nibpulse: b: \\r\\tworse\n")
+
+
+def test_memory_that_runs_out_is_told_in_a_sentence(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    probe.ends_with = MemoryError()
+    assert main(["probe", "/x"], {}) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("ibpulse: out of memory: ")
+
+
+def test_an_interrupted_verb_exits_with_130(probe: Probe, capsys: pytest.CaptureFixture[str]) -> None:
+    probe.ends_with = KeyboardInterrupt()
+    assert main(["probe", "/x"], {}) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_argument_in_variants_runs_another_function(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ibpulse.commands.probe_measured", SimpleNamespace(run=lambda *_: 9))
+    monkeypatch.setitem(VERBS, "probe", replace(VERBS["probe"], variants={"slow": "probe_measured.run"}))
+    assert (main(["probe", "/x"], {}), main(["probe", "/x", "--slow"], {})) == (0, 9)
+
+
+def test_a_fault_that_nobody_foresaw_is_not_hidden(probe: Probe) -> None:
+    probe.ends_with = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        main(["probe", "/x"], {})

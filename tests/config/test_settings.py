@@ -26,8 +26,7 @@ from ibpulse.agent.flightrecorder.triggers import RULES
 from ibpulse.agent.node.wiring import aggregator_options
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import GRID_NS, MILLISECOND_NS, SECOND_NS, format_duration
-from ibpulse.core.statistics.saturation import MoeSaturationOptions
-from ibpulse.core.statistics.signature import SignatureOptions
+from ibpulse.core.statistics.signature import MoeSaturationOptions, SignatureOptions
 from tests.tables import for_each
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ibpulse.agent.config.settings import describe
-from ibpulse.agent.metrics.error_counters import OTHER_COUNTERS
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
+from ibpulse.agent.metrics.ports import OTHER_COUNTERS
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser
 from ibpulse.core.metrics.row import Metric

@@ -14,7 +14,7 @@ import pytest
 
 from ibpulse.core.arrays import Floats
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, save
-from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.workbench.fleet.dataset import RAW, DatasetStore, Part
 from ibpulse.workbench.fleet.findings import find_sentences
 from ibpulse.workbench.fleet.report import FleetReport, describe_dataset

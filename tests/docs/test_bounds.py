@@ -14,7 +14,7 @@ from ibpulse.base import limits
 from ibpulse.core.answers.events import MAX_EVENTS
 from ibpulse.core.http import access, admission, connection, passwords, server
 from ibpulse.core.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
-from ibpulse.workbench.recorder import counter_log, resampling
+from ibpulse.workbench.recorder import counter_log
 from tests.docs.pages import ROOT
 
 HEAD = f"{connection.MAX_HEAD_BYTES >> 10} KiB, {connection.HEAD_SECONDS:g} s"
@@ -39,7 +39,7 @@ BOUNDS = {
         "`replay`": f"one row group, at most {MAX_GROUP_ROWS:,} rows: up to 300 MB",
         "`import`": (
             f"{counter_log.COLUMN_COPIES} times the columns that are used, and {counter_log.ROW_BYTES} bytes per row; "
-            f"{resampling.SAMPLE_BYTES} bytes per sample of the result"
+            f"{counter_log.SAMPLE_BYTES} bytes per sample of the result"
         ),
     },
     "docs/api.md": {

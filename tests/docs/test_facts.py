@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ibpulse.agent.config.loading import resolve
 from ibpulse.agent.config.settings import CONFIG_FILE, GROUPS, ROWS
-from ibpulse.agent.metrics.error_counters import OTHER_COUNTERS
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
+from ibpulse.agent.metrics.ports import OTHER_COUNTERS
 from ibpulse.agent.web.app import create_app
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import build_parser, own_actions, parse, split_verb

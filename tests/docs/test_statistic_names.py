@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.agent.metrics.metric_table import TABLE, rows_of
+from ibpulse.agent.metrics.page import TABLE, rows_of
 from ibpulse.agent.web.stream import describe_second
 from ibpulse.workbench.simulate.workloads import DENSE
 from tests.aggregator.rings import Ring, port

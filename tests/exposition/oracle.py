@@ -15,7 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from ibpulse.agent.aggregator import Snapshot
-from ibpulse.agent.metrics.metric_table import rows_of
+from ibpulse.agent.metrics.page import rows_of
 from ibpulse.core.metrics.row import Histogram, read_families
 
 FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}

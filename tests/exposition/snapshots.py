@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.snapshot import JobSnapshot
-from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS
+from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS
 from ibpulse.agent.sysfs.error_counters import CounterSet, choose_counters
 from ibpulse.base.internal_errors import PARTS
 from ibpulse.core.events import KINDS

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from ibpulse.agent.aggregator import Snapshot
 from ibpulse.agent.aggregator.snapshot import CounterTotal, PortCounters
-from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, STATE_ROWS
-from ibpulse.agent.metrics.metric_table import rows_of
-from ibpulse.agent.metrics.page import render
+from ibpulse.agent.metrics.page import render, rows_of
+from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS, STATE_ROWS
 from ibpulse.agent.sysfs.error_counters import FACTS
 from ibpulse.core.model import PortId
 from tests.exposition.snapshots import node
@@ -33,15 +31,6 @@ def page(snapshot: Snapshot, *counters: PortCounters, accept: str = "") -> str:
 
 def of_port(*totals: CounterTotal, device: str = "mlx5_0", stalled: float | None = None) -> PortCounters:
     return PortCounters(PortId(device, 1), totals, stalled)
-
-
-def test_a_counter_has_its_device_and_port(snapshot: Snapshot) -> None:
-    text = page(snapshot, of_port(SYMBOLS), of_port(replace(SYMBOLS, total=2**63), device="mlx5_1"))
-    assert (
-        "# TYPE ibpulse_symbol_error_total counter\n"
-        'ibpulse_symbol_error_total{device="mlx5_0",port="1"} 12\n'
-        'ibpulse_symbol_error_total{device="mlx5_1",port="1"} 9223372036854775808\n'
-    ) in text
 
 
 def test_an_unreadable_counter_is_absent(snapshot: Snapshot) -> None:
@@ -70,12 +59,6 @@ def test_a_counter_without_a_row_gets_its_own_family(snapshot: Snapshot) -> None
         "# TYPE ibpulse_hw_sw_link_up_32_total counter\n"
         'ibpulse_hw_sw_link_up_32_total{device="mlx5_0",port="1"} 3\n'
     ) in text
-
-
-def test_the_client_library_parses_a_family_created_on_demand(snapshot: Snapshot) -> None:
-    text = page(snapshot, of_port(STRANGE, SYMBOLS), accept="application/openmetrics-text")
-    families = {family.name: family for family in parse_openmetrics(text)}
-    assert families["ibpulse_hw_sw_link_up_32"].samples[0].value == 3
 
 
 def test_families_come_in_the_order_of_the_table_then_by_name(snapshot: Snapshot) -> None:

@@ -54,33 +54,16 @@ def test_the_format_with_the_highest_weight_is_chosen(accept: str | None, chosen
         (None, False),
         ("", False),
         ("gzip", True),
-        ("GZIP;q=0.5", True),
+        ("GZIP, deflate", True),
         ("deflate, br", False),
+        ("br;q=1.0, gzip;q=0.8", True),
+        ("gzip;level=9", True),
         ("*", True),
-        ("gzip;q=0, *", False),
-        ("gzip;q=0.0", False),
+        ("*;q=0.5", True),
+        ("*;q=1, gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("gzip;q=x", False),
     ],
 )
 def test_gzip_is_used_where_it_is_accepted(accept_encoding: str | None, taken: bool) -> None:
     assert accepts_gzip(accept_encoding) is taken
-
-
-@pytest.mark.parametrize(
-    ("header", "accepted"),
-    [
-        ("gzip", True),
-        ("GZIP, deflate", True),
-        ("br;q=1.0, gzip;q=0.8", True),
-        ("*", True),
-        ("*;q=0.5", True),
-        ("", False),
-        ("identity", False),
-        ("gzip;q=0", False),
-        ("gzip; q=0.000", False),
-        ("*;q=1, gzip;q=0", False),
-        ("gzip;q=x", False),
-        ("gzip;level=9", True),
-    ],
-)
-def test_the_weights_of_accept_encoding_count(header: str, accepted: bool) -> None:
-    assert accepts_gzip(header) is accepted

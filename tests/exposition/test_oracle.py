@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -97,13 +97,6 @@ def test_the_registry_follows_the_snapshot(tmp_path: Path, accept: str, parse: P
     assert families["self_metric"].samples[0].value == 4.5
     assert "ibpulse_port_up" in families
     assert body.count(b"# EOF") == (accept == OPENMETRICS)
-
-
-def test_the_library_renders_only_its_own_families(tmp_path: Path) -> None:
-    registry = CollectorRegistry()
-    Gauge("self_metric", "Of the server.", registry=registry)
-    body, _ = render(node(tmp_path, 1), registry, None)
-    assert body.endswith(generate_latest(registry))
 
 
 @parametrize_format

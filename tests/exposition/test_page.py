@@ -10,17 +10,16 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.aggregator.job_totals import MAX_JOBS
-from ibpulse.agent.aggregator.port_totals import CounterTotals
+from ibpulse.agent.aggregator.jobs import MAX_JOBS
+from ibpulse.agent.aggregator.ports import CounterTotals
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
-from ibpulse.agent.metrics import job_rows
-from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS, TABLE, rows_of
-from ibpulse.agent.metrics.page import render
+from ibpulse.agent.metrics.node import JOB_ROWS, MAX_INFOS
+from ibpulse.agent.metrics.page import SNAPSHOT_ROWS, render, rows_of
 from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.core.jobs import MAX_JOBS as MAX_CONSIDERED
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.row import read_families
-from ibpulse.core.metrics.text import compress, escape_label, format_number, process_registry
+from ibpulse.core.metrics.text import compress, format_number, process_registry
 from tests.aggregator.rings import Ring, port
 from tests.exposition.snapshots import SERVER, mlx5_readings, node, simulated, snapshot_of
 
@@ -40,53 +39,6 @@ def text_of(snapshot: Snapshot, *names: str, registry: CollectorRegistry | None 
 
 def sample_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
-
-
-def test_lines_are_written_as_prometheus_writes_them(tmp_path: Path) -> None:
-    lines = sample_lines(text_of(node(tmp_path, 2)))
-    for expected in (
-        'ibpulse_port_up{device="mlx5_1",port="1"} 1',
-        'ibpulse_port_rate_bytes_per_second{device="mlx5_0",port="1"} 50000000000.0',
-        # 1 GB/s over 5.20 s from the second tick on
-        'ibpulse_port_receive_bytes_total{device="mlx5_0",port="1"} 5200000000',
-        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="0.01"} 0',
-        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="1.0"} 520',
-        'ibpulse_port_receive_utilization_ratio_bucket{device="mlx5_0",port="1",le="+Inf"} 520',
-        'ibpulse_port_receive_utilization_ratio_count{device="mlx5_0",port="1"} 520',
-        'ibpulse_port_receive_peak_bytes_per_second{device="mlx5_0",port="1",window="5m"} 1000000000.0',
-        "ibpulse_node_rails 2",
-        "ibpulse_sampler_restarts_total 3",
-        "ibpulse_sampler_takeovers_total 1",
-        'ibpulse_device_quarantined{device="mlx5_0"} 0',
-        'ibpulse_device_quarantined{device="mlx5_1"} 1',
-        'ibpulse_sampler_scheduler_info{requested="fifo",actual="other",cpu_requested="3",cpu_actual=""} 1',
-        "ibpulse_sampler_heartbeat_age_seconds 0.004",
-        "ibpulse_cgroup_throttled_periods_total 17",
-        'ibpulse_device_read_p99_seconds{device="mlx5_0"} 0.0081',
-        'ibpulse_device_interval_lengthened{device="mlx5_0"} 1',
-        'ibpulse_sampler_lateness_seconds_bucket{le="5e-05"} 0',
-        "ibpulse_fabric_notices 2",
-        "ibpulse_aggregated_until_timestamp_seconds 5.0",
-    ):
-        assert expected in lines
-
-
-def test_headers_name_the_family_as_the_format_wants() -> None:
-    counter, info = "ibpulse_port_resets", "ibpulse_port"
-    families = {metric.name: metric.family for metric in TABLE}
-    assert [families["ibpulse_port_resets_total"], families["ibpulse_port_info"]] == [counter, info]
-
-
-def test_headers_of_both_formats(tmp_path: Path) -> None:
-    snapshot = node(tmp_path, 1)
-    text, openmetrics = text_of(snapshot), text_of(snapshot, accept=OPENMETRICS)
-    assert "# TYPE ibpulse_port_transmit_bytes_total counter\n" in text
-    assert "# TYPE ibpulse_port_info gauge\n" in text
-    assert "# UNIT" not in text
-    assert "# EOF" not in text
-    assert "# TYPE ibpulse_port_transmit_bytes counter\n# UNIT ibpulse_port_transmit_bytes bytes\n" in openmetrics
-    assert "# TYPE ibpulse_port info\n" in openmetrics
-    assert openmetrics.endswith("# EOF\n")
 
 
 def test_every_row_of_the_table_is_exported_and_nothing_else(tmp_path: Path) -> None:
@@ -145,7 +97,7 @@ def series_of(snapshot: Snapshot, link_layer: str, counter_set: CounterSet) -> l
 
 
 def job_series(snapshot: Snapshot) -> list[str]:
-    return sample_lines(text_of(snapshot, *(row.name for row in job_rows.ROWS)))
+    return sample_lines(text_of(snapshot, *(row.name for row in JOB_ROWS)))
 
 
 def test_the_series_of_jobs_are_few_and_bounded_however_many_jobs_there_are(tmp_path: Path) -> None:
@@ -155,7 +107,7 @@ def test_the_series_of_jobs_are_few_and_bounded_however_many_jobs_there_are(tmp_
     (one,) = snapshot.jobs or ()
     many = [replace(one, claim=replace(one.claim, id=str(number))) for number in range(MAX_CONSIDERED)]
     shared = replace(snapshot, jobs=tuple(many), job_statistics=())
-    assert len(job_series(shared)) == 1 + 8 + 8 * job_rows.MAX_INFOS
+    assert len(job_series(shared)) == 1 + 8 + 8 * MAX_INFOS
     statistics = [replace(snapshot.job_statistics[0], job_id=str(number)) for number in range(MAX_JOBS)]
     apart = [replace(job, ports=one.ports[number : number + 1]) for number, job in enumerate(many)]
     assert len(job_series(replace(snapshot, jobs=tuple(apart), job_statistics=tuple(statistics)))) == 1 + 8 + 8 + 5 * 8
@@ -238,10 +190,6 @@ def test_the_content_type_names_the_format(tmp_path: Path) -> None:
 )
 def test_numbers(number: float, text: str) -> None:
     assert format_number(number) == text
-
-
-def test_label_values_are_escaped() -> None:
-    assert escape_label('a"b\\c\nd') == 'a\\"b\\\\c\\nd'
 
 
 def test_compression_is_undone_by_gzip() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
 from tests.tables import for_each
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.core.statistics.clock_offsets import DRIFT, KEPT_NS, ClockOffset, ClockOffsets
+from ibpulse.core.statistics.lateness import DRIFT, KEPT_NS, ClockOffset, ClockOffsets
 
 MS = 1_000_000
 SECOND = 1_000_000_000

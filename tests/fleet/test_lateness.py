@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from bench.synthetic_fleet import FleetPlan, SyntheticFleet
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.statistics.clock_offsets import ClockOffset
-from ibpulse.core.statistics.lateness import Lateness, compare_nodes, match_steps, medians_of_others
+from ibpulse.core.statistics.lateness import ClockOffset, Lateness, compare_nodes, match_steps, medians_of_others
 from ibpulse.core.statistics.steps.edges import EdgeTimes, StepTimes
 
 LATE = 2

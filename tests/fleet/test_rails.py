@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ibpulse.core.arrays import Floats
-from ibpulse.core.statistics.rails import find_failovers, find_hot_rail, split_rates
+from ibpulse.core.statistics.nodes import find_failovers, find_hot_rail, split_rates
 
 NODES, RAILS = tuple(f"node{number}" for number in range(6)), tuple(f"mlx5_{number}:1" for number in range(8))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ibpulse.core.arrays import Floats
-from ibpulse.core.statistics.stalls import SampleTimes, Silence, find_silences, find_stalls, shortest_stall
+from ibpulse.core.statistics.nodes import SampleTimes, Silence, find_silences, find_stalls, shortest_stall
 
 INTERVAL = 0.01
 

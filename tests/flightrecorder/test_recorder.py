@@ -36,7 +36,7 @@ from ibpulse.core.events import Event, EventLog
 from ibpulse.core.jobs import Claim, PlacedJob, job_details
 from ibpulse.core.model import PortId, PortState
 from ibpulse.core.recordings import Recording, load
-from ibpulse.core.recordings.recorded_jobs import trace_holdings
+from ibpulse.core.recordings.recording import trace_holdings
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.workbench.simulate.workloads import ExpertParallel
 from tests.aggregator.rings import Ring, constant, port, square, update

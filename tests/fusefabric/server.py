@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import mfusepy
 
-from ibpulse.workbench.simulate.nic import START_WORDS, SimulatedCounters
+from ibpulse.workbench.simulate.fabric import START_WORDS, SimulatedCounters
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import Device, status_files
 from tests.fusefabric.nodes import Node, plant

@@ -9,7 +9,7 @@ import pytest
 
 from ibpulse.core.answers.jobs import JobAnswer, JobTrafficAnswer
 from ibpulse.core.answers.summary import NodeSummary, SummaryAnswer
-from ibpulse.core.statistics.clock_offsets import DRIFT, ClockOffset, MeasuredOffset
+from ibpulse.core.statistics.lateness import DRIFT, ClockOffset, MeasuredOffset
 from ibpulse.gateway.jobs import JobNode
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.nodes.targets import Target

@@ -14,7 +14,7 @@ from typing import Any
 
 import promql_parser as promql
 
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
 from ibpulse.core.events.event import KINDS
 from tests.grafana.documents import PROMETHEUS, parse, walk
 from tools.grafana.queries import RANGE, RATE

@@ -18,7 +18,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
 from ibpulse.core.metrics.text import process_registry
 from tests.grafana.documents import BOARDS, FOLDER, asked_for, panels, parse, selectors, targets, variables, walk
 from tests.tables import for_each

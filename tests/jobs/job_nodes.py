@@ -14,7 +14,7 @@ import orjson
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.jobs.sources import Source, choose_sources
 from ibpulse.agent.jobs.watch import JobsView
-from ibpulse.agent.metrics import job_rows
+from ibpulse.agent.metrics.node import JOB_ROWS
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.agent.web.jobs import describe_jobs
 from ibpulse.core.jobs import Found
@@ -118,7 +118,7 @@ class Pages:
         """The samples of the families of jobs in `/metrics`."""
         ports = tuple(map(PortSnapshot, view.ports))
         snapshot = replace(self.base, ports=ports, jobs=view.jobs.jobs, jobs_known=view.jobs.whole, job_statistics=())
-        text = table_text(job_rows.ROWS, snapshot, TextFormat.PROMETHEUS, ())
+        text = table_text(JOB_ROWS, snapshot, TextFormat.PROMETHEUS, ())
         return [line for line in text.splitlines() if not line.startswith("#")]
 
     def answer(self, view: CaseView) -> dict[str, Any]:

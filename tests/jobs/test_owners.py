@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.aggregator.job_totals import JobTotals
-from ibpulse.agent.aggregator.options import AggregatorOptions
+from ibpulse.agent.aggregator.jobs import JobTotals
+from ibpulse.agent.aggregator.snapshot import AggregatorOptions
 from ibpulse.agent.jobs.owners import count_owners, place_jobs
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.core.jobs import Claim, PlacedJob

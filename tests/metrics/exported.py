@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ibpulse.agent.metrics.metric_table import SNAPSHOT_ROWS
+from ibpulse.agent.metrics.page import SNAPSHOT_ROWS
 from ibpulse.core.metrics import web
 from ibpulse.core.metrics.text import process_registry
 

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS
-from ibpulse.agent.metrics.metric_table import TABLE
-from ibpulse.agent.metrics.page import render
+from ibpulse.agent.metrics.page import TABLE, render
 from ibpulse.core.metrics.row import Metric
 from ibpulse.core.metrics.text import process_registry
 from tests.exposition.snapshots import SERVER, node, simulated

@@ -50,16 +50,6 @@ def test_gif_has_all_frames_and_their_duration(gif: Path) -> None:
         assert sum(frame.info["duration"] for frame in ImageSequence.Iterator(picture)) == 2000
 
 
-def test_a_gif_is_the_same_again(gif: Path, tmp_path: Path) -> None:
-    render("animation", [take(rails()), take(rails(100), "b")], tmp_path / "a.gif", MOVING)
-    assert (tmp_path / "a.gif").read_bytes() == gif.read_bytes()
-
-
-@pytest.mark.parametrize(("speed", "frames"), [(1.0, 20), (0.5, 40), (3.0, 7)])
-def test_speed_makes_fewer_frames_or_more(speed: float, frames: int) -> None:
-    assert count_frames([take(rails())], replace(MOVING, speed=speed)) == frames
-
-
 def test_too_many_frames_are_refused() -> None:
     with pytest.raises(
         PictureError, match=r"of 2 s would have 20000 frames, but the maximum is 6000; cut it with --last"
@@ -78,16 +68,6 @@ def test_bars_are_means_and_marks_are_peaks(layout: Layout) -> None:
     assert motion.cursor[19] == band.timeline.width - 1
     assert motion.texts[0].strip() == "0.10 s   node 160 GB/s   shown: mean 160, peak 250 GB/s"
     assert "node - GB/s" in motion.texts[19]
-
-
-def test_mark_leaves_with_its_sample(layout: Layout) -> None:
-    rates = rails()
-    rates[0, 3] = 100e9
-    options = replace(MOVING, window_ns=500_000_000)
-    scale = choose_scale([take(rates)], options)
-    band = lay_out_animation([take(rates)], scale, options).bands[0]
-    marks = build_motion(take(rates), band, scale, 20, options).marks
-    assert (marks[4, 0], marks[5, 0]) == (band.bars.width - 1, 0)
 
 
 def test_a_frame_shows_dark_bright_and_hatched_rails(layout: Layout) -> None:
@@ -131,22 +111,6 @@ def test_frame_shows_down_links_and_events() -> None:
     assert set(np.delete(quiet[:, 0], lines).tolist()) == {BACKGROUND}
     bar = picture[band.bars.top + band.row : band.bars.top + 2 * band.row, band.bars.left + 1 : band.bars.left + 20]
     assert ((bar == DOWN).all(axis=1).nonzero()[0] == lines).all()
-
-
-def test_the_legend_has_the_colours_of_the_rails(layout: Layout) -> None:
-    below = layout.base[layout.bands[0].timeline.top + layout.bands[0].timeline.height :]
-    for place in (0, DOWN):
-        assert np.count_nonzero(below == place) > 50
-
-
-def test_long_window_shows_column_maxima() -> None:
-    rates = np.zeros((1, 5000))
-    rates[0, 2345] = 100e9
-    options = replace(MOVING, window_ns=50 * 10**9)
-    scale = choose_scale([take(rates)], options)
-    band = lay_out_animation([take(rates)], scale, options).bands[0]
-    assert band.ticks > 1
-    assert build_motion(take(rates), band, scale, 5, options).strip.max() >= LEVELS - 1
 
 
 def test_without_ffmpeg_an_mp4_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ibpulse.workbench.pictures import render
-from ibpulse.workbench.pictures.figure import THEMES, Figure, Polygon
 from ibpulse.workbench.pictures.heatmap import draw_heatmap
 from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.panels import THEMES, Figure, Polygon
 from ibpulse.workbench.pictures.run import PictureRun
 from tests.pictures.runs import STILL, count_colour, event, pixels, take
 
@@ -45,10 +45,6 @@ def row_pixels(picture: np.ndarray, row: int, part: slice) -> np.ndarray:
     return picture[y - 3 : y + 4, x[0] : x[1]]
 
 
-def test_picture_has_the_requested_width(tmp_path: Path) -> None:
-    assert draw(tmp_path, rails(), replace(STILL, width_pixels=1200, dpi=150)).shape[1] == 1200
-
-
 def test_idle_rail_is_dark_busy_rail_bright(tmp_path: Path) -> None:
     picture = draw(tmp_path, rails())
     idle, busy = (row_pixels(picture, row, slice(0.1, 0.9)) for row in (0, 1))
@@ -66,12 +62,6 @@ def test_missing_data_is_hatched(tmp_path: Path, theme: str) -> None:
     assert count_colour(row_pixels(picture, 2, slice(0.05, 0.45)), THEMES[theme].hole) == 0
 
 
-def test_two_recordings_share_one_colour_scale() -> None:
-    figure = draw_heatmap([take(rails() / 10, "a"), take(rails(), "b")], STILL)
-    limits = {image.get_clim() for axes in figure.axes for image in axes.images if image.get_array().shape[1] > 1}
-    assert limits == {(0.0, 100.0)}
-
-
 def test_long_recording_shows_maximum_and_mean() -> None:
     rates = np.full((1, 50_000), 10e9)
     rates[0, 23_456] = 90e9
@@ -81,20 +71,6 @@ def test_long_recording_shows_maximum_and_mean() -> None:
     assert (np.sort(highest.ravel())[:-1] == 10.0).all()
     ticks = -(-50_000 // (-(-50_000 // 50_000) * highest.shape[1]))
     assert mean.max() == pytest.approx(10 + 80 / ticks, rel=0.05)
-
-
-@pytest.mark.parametrize(("statistic", "top"), [("max", 90.0), ("mean", 11.0)])
-def test_one_of_the_two_can_be_asked_for(statistic: str, top: float) -> None:
-    rates = np.full((1, 50_000), 10e9)
-    rates[0, 23_456] = 90e9
-    (values,) = maps(draw_heatmap([take(rates)], replace(STILL, statistic=statistic)))
-    assert values.max() == pytest.approx(top, rel=0.1)
-
-
-def test_single_peak_of_a_long_recording_is_visible(tmp_path: Path) -> None:
-    rates = np.zeros((1, 20_000))
-    rates[0, 12_345] = 100e9
-    assert count_colour(draw(tmp_path, rates, replace(STILL, statistic="max")), BRIGHTEST) > 100
 
 
 def incident() -> PictureRun:
@@ -118,13 +94,6 @@ def test_down_link_is_a_line(tmp_path: Path, theme: str) -> None:
     grey = row @ [0.299, 0.587, 0.114]
     assert np.ptp(grey) > 80
     assert count_colour(row[len(row) // 2 - 1 : len(row) // 2 + 1], THEMES[theme].down) == 2 * row.shape[1]
-
-
-def test_column_with_traffic_is_not_down() -> None:
-    rates, down = np.zeros((1, 50_000)), np.zeros((1, 50_000), dtype=np.bool_)
-    rates[0, :100], down[0, 101:] = 90e9, True
-    highest, _ = maps(draw_heatmap([take(rates, down=down)], STILL))
-    assert np.isfinite(highest[0]).nonzero()[0].tolist() == [0, 1]
 
 
 def test_events_are_numbered_and_told(tmp_path: Path) -> None:
@@ -182,12 +151,6 @@ def test_the_same_recording_gives_the_same_bytes(tmp_path: Path, name: str) -> N
     for folder in (tmp_path, tmp_path / "again"):
         render("heatmap", [take(rails())], folder / name, STILL)
     assert (tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-
-
-def test_a_long_time_is_in_minutes_and_hours(tmp_path: Path) -> None:
-    for seconds, sign in ((700, "min"), (11_000, "h")):
-        render("heatmap", [replace(take(np.zeros((1, seconds))), interval_ns=10**9)], tmp_path / "a.svg", STILL)
-        assert f"time since the beginning ({sign})" in texts(tmp_path / "a.svg")
 
 
 def test_long_names_are_cut_and_lines_wrapped(tmp_path: Path) -> None:

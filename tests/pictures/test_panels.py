@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ibpulse.workbench.pictures.panels import SEPARATOR, gather_marks, head_lines, run_parts, wrap
+from ibpulse.workbench.pictures.panels import SEPARATOR, gather_marks, head_lines, run_parts
 from ibpulse.workbench.pictures.run import PictureRun
 from tests.pictures.runs import event, take
 
@@ -21,11 +21,6 @@ def test_caption_has_host_date_span_and_interval() -> None:
     run = take(np.zeros((2, 500)))
     assert describe_run(run) == "node7 · 2025-11-21 00:00:00 UTC · 5 s at 10 ms"
     assert describe_run(replace(run, host="", interval_ns=10**10)) == "2025-11-21 00:00:00 UTC · 83.33 min at 10 s"
-
-
-def test_caption_starts_with_simulated() -> None:
-    run = replace(take(np.zeros((2, 500))), simulated=True)
-    assert describe_run(run) == "SIMULATED · node7 · 2025-11-21 00:00:00 UTC · 5 s at 10 ms"
 
 
 def test_smallest_missing_share_is_shown() -> None:
@@ -43,10 +38,6 @@ def test_lines_break_between_parts_only() -> None:
         assert " · ".join(lines) == describe_run(run)
         assert any(line.endswith("0.5 % missing") for line in lines)
         assert max(map(len, lines)) <= width / (8 * 0.0082)
-
-
-def test_too_long_part_is_cut() -> None:
-    assert wrap(["a" * 50, "bc"], 1.0) == ["a" * 19 + "…", "bc"]
 
 
 def run_with(*events: object, seconds: int = 20) -> PictureRun:
@@ -96,7 +87,3 @@ def test_a_long_text_takes_two_lines() -> None:
     marks = gather_marks(run_with(event(1, "a-device-with-a-very-long-name-" * 9)), 4.0, 8)
     assert len(marks.lines) == 2
     assert max(map(len, marks.lines)) <= 4.0 / (8 * 0.007)
-
-
-def test_a_long_recording_has_times_in_its_unit() -> None:
-    assert gather_marks(run_with(event(1200), seconds=3000), 7.0, 8).lines[0].startswith("1  20.00\u00a0min  ")

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.base.errors import PictureError
 from ibpulse.core.events import Event
 from ibpulse.core.model import PortState
 from ibpulse.workbench.pictures.run import PictureNode, PictureRun, choose_scale, reduce, round_up, take_run
@@ -29,32 +28,12 @@ def test_columns_keep_maximum_and_mean(ticks: int, most: int, seed: int) -> None
     np.testing.assert_allclose((columns.mean * weights).sum(axis=1) / weights.sum(axis=1), expected)
 
 
-def test_a_single_peak_among_many_ticks_is_kept() -> None:
-    values = np.ones((1, 100_000))
-    values[0, 77_777] = 9.0
-    columns = reduce(values, np.ones_like(values), 300)
-    assert columns.highest.max() == 9.0
-    assert columns.mean.max() == pytest.approx(1 + 8 / columns.ticks)
-
-
 def test_column_with_missing_samples_is_marked() -> None:
     values = np.array([[1.0, 3.0, np.nan, 5.0, np.nan, np.nan]])
     columns = reduce(values, np.where(np.isnan(values), 0.0, 1.0), 3)
     np.testing.assert_array_equal(columns.highest, [[3.0, 5.0, np.nan]])
     np.testing.assert_array_equal(columns.mean, [[2.0, 5.0, np.nan]])
     assert columns.partly.tolist() == [[False, True, True]]
-
-
-def test_few_ticks_stay_as_they_are() -> None:
-    values = np.arange(6.0).reshape(2, 3)
-    columns = reduce(values, np.ones_like(values), 3)
-    assert columns.ticks == 1
-    np.testing.assert_array_equal(columns.highest, values)
-
-
-def test_two_runs_share_the_scale_of_the_larger() -> None:
-    scale = choose_scale([take(np.full((2, 5), 3e9)), take(np.full((2, 5), 41e9))], STILL)
-    assert (scale.port, scale.node, scale.exceeded) == (50.0, 100.0, "")
 
 
 def test_the_scale_ends_at_the_line_rate() -> None:
@@ -79,28 +58,9 @@ def test_utilisation_is_of_the_line_rate_in_force() -> None:
     np.testing.assert_allclose(scale.of_node(run), [10, 10, 100 / 6, 100 / 6])
 
 
-def test_utilisation_scale_ends_at_100_percent() -> None:
-    options = replace(STILL, unit="utilization")
-    run = take(np.full((2, 5), 25e9))
-    scale = choose_scale([run], options)
-    assert (scale.port, scale.node, scale.sign) == (100.0, 100.0, "%")
-    assert (scale.of_ports(run) == 25.0).all()
-    assert (scale.of_node(run) == 25.0).all()
-
-
-def test_a_utilisation_without_a_line_rate_is_refused() -> None:
-    run = take(np.ones((1, 5)), line=float("nan"))
-    with pytest.raises(PictureError, match=r"recording a has no line rate for mlx5_0:1; use --unit=GB/s"):
-        choose_scale([run], replace(STILL, unit="utilization"))
-
-
 @pytest.mark.parametrize(("value", "rounded"), [(0, 1), (96, 100), (100, 100), (101, 120), (0.031, 0.04), (656, 700)])
 def test_a_scale_ends_at_a_round_number(value: float, rounded: float) -> None:
     assert round_up(value) == pytest.approx(rounded)
-
-
-def test_a_run_of_holes_alone_has_a_scale() -> None:
-    assert choose_scale([take(np.full((1, 5), np.nan))], STILL).port == 1.0
 
 
 UP = PortState("ACTIVE", "LinkUp", True, 50e9, True)
@@ -180,11 +140,3 @@ def test_column_is_down_without_traffic_only() -> None:
     values = np.array([[1.0, 0.0, 0.0, 0.0, np.nan, np.nan, 0.0, 0.0]])
     assert marked(reduce(values, np.ones((1, 8)), 4, down).down) == [[1, 2]]
     assert marked(reduce(values, np.ones((1, 8)), 4).down) == [[]]
-
-
-def test_a_run_of_a_simulated_recording_is_simulated() -> None:
-    recording = record(np.full((1, 2, 10), 1e9))
-    node = PictureNode(np.zeros(10), np.zeros(10), np.full(10, 1e11))
-    assert not take_run("a", recording, ["mlx5_0:1"], node).simulated
-    simulated = replace(recording, meta=replace(recording.meta, simulated=True))
-    assert take_run("a", simulated, ["mlx5_0:1"], node).simulated

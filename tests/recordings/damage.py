@@ -36,8 +36,7 @@ from ibpulse.workbench.models.inputs import read_inputs, read_job_file
 from ibpulse.workbench.models.prediction import Prediction, predict
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.results import BenchmarkRun
-from ibpulse.workbench.recorder.counter_log import LogColumns, read_log
-from ibpulse.workbench.recorder.resampling import GridOptions, resample
+from ibpulse.workbench.recorder.counter_log import GridOptions, LogColumns, read_log, resample
 from tests.nccl.benchmark_writers import inspector_line, nccl_json, nccl_text, perftest
 from tests.recordings.recordings import make_recording
 from tests.running import HANG_SECONDS

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from ibpulse.base import limits
 from ibpulse.base.errors import RecordingError
+from ibpulse.cli import main
 from ibpulse.core.recordings import Recording, load, save
 from ibpulse.workbench.recorder import counter_log
-from ibpulse.workbench.recorder.counter_log import LogColumns, PortLog, read_log
-from ibpulse.workbench.recorder.resampling import GridOptions, resample
+from ibpulse.workbench.recorder.counter_log import GridOptions, LogColumns, PortLog, read_log, resample
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import DENSE
 from tests.recordings.recordings import make_recording
+from tests.tables import for_each
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_763_683_200 * SECOND_NS
@@ -72,11 +73,6 @@ def test_a_wide_log_has_a_port_for_each_pair_of_columns(path: Path) -> None:
     # no column says what mlx5_1 received
     assert recording.bytes_per_second[1, 0].tolist() == [30.0, 30.0]
     assert np.isnan(recording.bytes_per_second[1, 1]).all()
-
-
-def test_a_log_of_one_port_needs_no_name(path: Path) -> None:
-    write(path, "time,sent,received", "0,0,0", "1,5,6")
-    assert [str(port.id) for port in imported(path, ONE).meta.ports] == ["port0:1"]
 
 
 @pytest.mark.parametrize(
@@ -154,11 +150,6 @@ def test_small_numbers_are_seconds_unless_it_is_said(path: Path) -> None:
     write(path, "time,sent,received", "0,0,0", "500,5,5", "1000,10,10")
     assert imported(path, ONE).meta.interval_ns == 500 * SECOND_NS
     assert imported(path, change(ONE, time_unit="ms")).meta.interval_ns == 500_000_000
-
-
-def test_rows_in_another_order_are_sorted(path: Path) -> None:
-    write(path, "time,sent,received", "2,30,0", "0,0,0", "1,10,0")
-    assert imported(path, ONE).bytes_per_second[0, 0].tolist() == [10.0, 20.0]
 
 
 # the grid
@@ -257,21 +248,6 @@ def test_ports_of_other_times_have_holes_there(path: Path) -> None:
     assert known.tolist() == [[True] * 3 + [False] * 3, [False] * 2 + [True] * 4]
 
 
-def test_what_a_log_does_not_say_can_be_said(path: Path) -> None:
-    write(path, "time,sent,received", "0,0,0", "1,5,5")
-    meta = imported(path, ONE, rate_bytes_per_second=25e9, host="node7", reason="log.csv").meta
-    assert (meta.host, meta.source, meta.reason) == ("node7", "import", "log.csv")
-    assert (meta.ports[0].rate_bytes_per_second, meta.ports[0].source) == (25e9, "sent received")
-    assert meta.ports[0].resolution_seconds == 1.0
-
-
-def test_an_imported_log_is_saved_and_loaded_as_any_recording(path: Path) -> None:
-    write(path, "time,sent,received", "0,0,0", "1,5,", "2,6,7", "9,7,8")
-    recording = imported(path, ONE, longest_gap_ns=3 * SECOND_NS)
-    save(path.with_suffix(".parquet"), recording)
-    assert load(path.with_suffix(".parquet")) == recording
-
-
 # files that cannot be read
 
 
@@ -281,79 +257,73 @@ def refused(path: Path, columns: LogColumns = ONE, **options: object) -> str:
     return str(caught.value).removeprefix(f"log {path} ")
 
 
-def test_an_empty_file_is_empty(path: Path) -> None:
-    path.write_bytes(b"")
-    assert refused(path) == "is empty; name another file"
-
-
-def test_a_log_without_rows_is_too_short(path: Path) -> None:
-    write(path, "time,sent,received")
-    assert refused(path) == "has no row; log for longer"
-
-
-def test_a_column_that_is_not_there_is_named_with_those_that_are(path: Path) -> None:
-    write(path, "when,sent,received", "0,1,2")
-    assert refused(path) == "has no column time; it has when, sent, received"
-    write(path, ",".join(["time", *(f"c{number}" for number in range(30))]), ",".join(["0"] * 31))
-    assert refused(path).endswith("c17, c18 and 11 more")
-
-
-def test_a_pattern_without_a_column_is_named(path: Path) -> None:
-    write(path, "time,sent,received", "0,1,2")
-    assert refused(path, WIDE) == "has no column like {port}_tx or {port}_rx; it has time, sent, received"
-
-
-def test_a_log_is_either_long_or_wide(path: Path) -> None:
-    write(path, "time,port,a_tx,a_rx", "0,a,1,2")
-    told = refused(path, change(WIDE, port="port"))
-    assert told == "is either long or wide: --port and {port} exclude each other; leave one of them out"
-
-
-def test_a_column_of_bytes_is_needed(path: Path) -> None:
-    write(path, "time,sent", "0,1")
-    told = refused(path, LogColumns(time="time"))
-    assert told == "cannot be read without a column of bytes; name one with --transmit or --receive"
-
-
-def test_two_columns_of_one_name_are_told(path: Path) -> None:
-    write(path, "time,sent,sent,received", "0,1,1,2")
-    assert refused(path) == "has two columns with the same name; rename one"
-
-
-def test_two_rows_at_one_time_are_told(path: Path) -> None:
-    write(path, "time,sent,received", "0,1,1", "5,2,2", "5,3,3")
-    assert refused(path) == "has two rows of port0 at 5000000000 ns; remove one, or name the port's column"
-
-
-@pytest.mark.parametrize(
-    ("cell", "told"),
+@for_each(
     [
-        ("later", "has no time in the column time: 'later'; write numbers, or 2026-11-21 12:00:00.5"),
-        ("-5", "has times outside of 1970 to 2116, read as s; say what they are with --time-unit"),
-        ("nan", "has rows without a time in the column time; remove them"),
-        ("", "has rows without a time in the column time; remove them"),
-    ],
+        (ONE, "", "has no row; log for longer"),
+        (LogColumns("when", "sent"), "0,1,2", "has no column when; it has time, sent, received"),
+        (WIDE, "0,1,2", "has no column like {port}_tx or {port}_rx; it has time, sent, received"),
+        (
+            change(WIDE, port="port"),
+            "0,1,2",
+            "is either long or wide: --port and {port} exclude each other; leave one of them out",
+        ),
+        (
+            LogColumns("time"),
+            "0,1,2",
+            "cannot be read without a column of bytes; name one with --transmit or --receive",
+        ),
+        (
+            ONE,
+            "0,1,1\n5,2,2\n5,3,3",
+            "has two rows of port0 at 5000000000 ns; remove one, or name the port's column",
+        ),
+        (
+            ONE,
+            "later,1,1\nlater,2,2",
+            "has no time in the column time: 'later'; write numbers, or 2026-11-21 12:00:00.5",
+        ),
+        (ONE, "-5,1,1\n7,2,2", "has times outside of 1970 to 2116, read as s; say what they are with --time-unit"),
+        (
+            change(ONE, time_unit="s"),
+            "0,1,1\n1763683200000,2,2",
+            "has times outside of 1970 to 2116, read as s; say what they are with --time-unit",
+        ),
+        (ONE, "nan,1,1\n7,2,2", "has rows without a time in the column time; remove them"),
+        (ONE, ",1,1\n7,2,2", "has rows without a time in the column time; remove them"),
+        (ONE, "0,fast,1\n1,fast,2", "has no number in the column sent: 'fast'; name a column of numbers"),
+        (ONE, "0,inf,1\n1,inf,2", "has an infinite number in the column sent; remove that row"),
+        (change(ONE, port="received"), "0,1,a\n1,2,", "has rows without a port in the column received; remove them"),
+    ]
 )
-def test_what_is_no_time_is_told(path: Path, cell: str, told: str) -> None:
-    write(path, "time,sent,received", f"{cell},1,1", f"{cell if cell == 'later' else 7},2,2")
-    assert refused(path) == told
+def test_unusable_log_is_refused(columns: LogColumns, rows: str, sentence: str, tmp_path: Path) -> None:
+    assert refused(write(tmp_path / "log.csv", "time,sent,received", *rows.splitlines()), columns) == sentence
 
 
-def test_times_that_are_too_large_for_their_unit_are_told(path: Path) -> None:
-    write(path, "time,sent,received", "0,1,1", "1763683200000,2,2")
-    assert "outside of 1970 to 2116, read as s" in refused(path, change(ONE, time_unit="s"))
-
-
-@pytest.mark.parametrize(
-    ("cell", "told"),
+@for_each(
     [
-        ("fast", "has no number in the column sent: 'fast'; name a column of numbers"),
-        ("inf", "has an infinite number in the column sent; remove that row"),
-    ],
+        ([5], [5], ONE, GridOptions(), "has fewer than two samples of each port; log for longer"),
+        (
+            [0, 5],
+            [5, 6],
+            ONE,
+            GridOptions(interval_ns=10 * SECOND_NS),
+            "is shorter than one interval of 10000 ms; give a shorter --interval",
+        ),
+        (
+            [0, 1, 2],
+            [1, 2, -3],
+            change(ONE, since_before=True),
+            GridOptions(),
+            "negative amount of a; if the column counts, leave --since-before out",
+        ),
+    ]
 )
-def test_what_is_no_number_is_told(path: Path, cell: str, told: str) -> None:
-    write(path, "time,sent,received", f"0,{cell},1", f"1,{cell},2")
-    assert refused(path) == told
+def test_samples_without_a_grid_are_refused(
+    seconds: list[int], values: list[int], columns: LogColumns, options: GridOptions, sentence: str
+) -> None:
+    log = PortLog("a", np.array(seconds) * SECOND_NS, (np.array(values), None))
+    with pytest.raises(ValueError, match=sentence):
+        resample([log], columns, options)
 
 
 def test_a_word_among_numbers_is_told_with_its_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,29 +331,6 @@ def test_a_word_among_numbers_is_told_with_its_place(path: Path, monkeypatch: py
     write(path, "time,sent,received", *[f"{second},{second},0" for second in range(30)], "30,fast,0")
     assert "neither CSV nor Parquet, or damaged" in refused(path)
     assert "invalid value 'fast'" in refused(path)
-
-
-def test_a_negative_amount_is_told(path: Path) -> None:
-    log = PortLog("a", np.array([0, 1, 2]) * SECOND_NS, (np.array([1, 2, -3]), None))
-    with pytest.raises(ValueError, match="negative amount of a; if the column counts, leave --since-before out"):
-        resample([log], change(ONE, since_before=True), GridOptions())
-
-
-def test_a_row_without_a_port_is_told(path: Path) -> None:
-    write(path, "time,port,sent,received", "0,a,1,1", "1,,2,2")
-    assert refused(path, LONG) == "has rows without a port in the column port; remove them"
-
-
-def test_one_row_is_too_short() -> None:
-    log = PortLog("a", np.array([5]), (np.array([5]), None))
-    with pytest.raises(ValueError, match="has fewer than two samples of each port; log for longer"):
-        resample([log], ONE, GridOptions())
-
-
-def test_a_log_shorter_than_the_interval_is_told() -> None:
-    log = PortLog("a", np.array([0, 5]) * SECOND_NS, (np.array([5, 6]), None))
-    with pytest.raises(ValueError, match="is shorter than one interval of 10000 ms; give a shorter --interval"):
-        resample([log], ONE, GridOptions(interval_ns=10 * SECOND_NS))
 
 
 def test_a_grid_that_would_be_too_long_is_refused_before_memory_is_taken() -> None:
@@ -450,16 +397,14 @@ def test_a_damaged_file_is_told(path: Path, content: bytes) -> None:
     )
 
 
-def test_a_truncated_log_with_gzip_is_told(path: Path) -> None:
-    rows = "\n".join(f"{second},{second * 7919},{second * 104729}" for second in range(5000))
-    whole = gzip.compress(f"time,sent,received\n{rows}\n".encode())
-    path.write_bytes(whole[: len(whole) // 2])
-    assert "damaged" in refused(path) or "cannot be read" in refused(path)
-
-
-def test_a_distance_of_zero_in_a_lone_port_does_not_matter() -> None:
-    short = PortLog("b", np.array([3 * SECOND_NS]), (np.array([1]), None))
-    log = PortLog("a", np.array([0, 1, 2, 3]) * SECOND_NS, (np.array([0, 1, 2, 3]), None))
-    found = resample([log, short], ONE, GridOptions())
-    assert np.isnan(found.bytes_per_second[1]).all()
-    assert found.meta.ports[1].resolution_seconds is None
+def test_import_uses_every_flag(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(path, "when,nic,sent,got", *[f"{second},a,{second},{5 * second}" for second in range(11)])
+    out = path.with_name("out.parquet")
+    words = ["--time=when", "--transmit=sent", "--receive=got", "--port=nic", "--unit=words", "--interval=2s"]
+    words += ["--line-rate=50GB/s", "--host=node7", "--longest-gap=1m"]
+    assert main(["import", str(path), "-o", str(out), *words], {}) == 0
+    assert capsys.readouterr() == (f"{out}: 1 port, 5 samples of 2s, 0.0 % missing\n", "")
+    recording = load(out)
+    assert recording.bytes_per_second.tolist() == [[[4.0] * 5, [20.0] * 5]]
+    assert (recording.meta.host, recording.meta.reason) == ("node7", "log.csv")
+    assert (str(recording.meta.ports[0].id), recording.meta.ports[0].rate_bytes_per_second) == ("a:1", 50e9)

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ibpulse.base.errors import RecordingError
 from ibpulse.base.installation import how_to_install
-from ibpulse.core.recordings import Recording, RecordingWriter, finish, load, read_meta, save
-from tests.recordings.recordings import make_meta, make_recording
+from ibpulse.core.recordings import (
+    Recording,
+    RecordingWriter,
+    concatenate,
+    finish,
+    load,
+    read_meta,
+    save,
+    scan,
+    writing,
+)
+from tests.recordings.recordings import make_meta, make_recording, recordings
 
 KILLED = """
 import sys
@@ -93,12 +108,6 @@ def test_a_recording_without_a_sample_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_recordings_do_not_write_the_same_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    with RecordingWriter(path, make_meta()), pytest.raises(RecordingError, match="exists already: another recording"):
-        RecordingWriter(path, make_meta())
-
-
 def test_pieces_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     recording = make_recording(10)
     with RecordingWriter(tmp_path / "a.parquet", recording.meta) as writer:
@@ -131,25 +140,6 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tiny_tmpfs: Path) -> None:
     assert list(tiny_tmpfs.iterdir()) == [path]
 
 
-@pytest.mark.needs("root")
-@pytest.mark.real("process")
-def test_a_growing_recording_survives_a_full_disk_up_to_there(tiny_tmpfs: Path) -> None:
-    recording = make_recording(60_000)
-    writer = RecordingWriter(tiny_tmpfs / "a.parquet", recording.meta)
-
-    def append_all() -> None:
-        for first in range(0, 60_000, 1000):
-            writer.append(recording.cut(first, first + 1000))
-
-    with pytest.raises(RecordingError, match="No space left on device"):
-        append_all()
-    with pytest.raises(RecordingError, match="No space left on device"):
-        writer.close()
-    loaded = load(tiny_tmpfs / "a.parquet")
-    assert loaded.ticks >= 1000
-    np.testing.assert_array_equal(loaded.seconds, recording.seconds[:, :, : loaded.ticks])
-
-
 @pytest.mark.real("process")
 def test_nothing_needs_pyarrow_but_files() -> None:
     code = (
@@ -168,17 +158,82 @@ def test_nothing_needs_pyarrow_but_files() -> None:
     assert said == 2 * sentence
 
 
-def test_a_name_that_the_room_does_not_have_is_none() -> None:
-    import ibpulse.core.recordings
+@pytest.mark.parametrize("group_rows", [200, 65_536])
+@pytest.mark.parametrize(("first", "last"), [(0, 999), (0, 0), (999, 999), (7, 12), (150, 849), (0, 5000)])
+def test_only_the_ticks_between_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int, first: int, last: int
+) -> None:
+    monkeypatch.setattr("ibpulse.core.recordings.writing.GROUP_ROWS", group_rows)
+    path, whole = tmp_path / "a.parquet", make_recording(1000)
+    writer = RecordingWriter(path, whole.meta)
+    for begin in range(0, 1000, 125):
+        writer.append(whole.cut(begin, begin + 125))
+    writer.close(first, last)
+    assert load(path) == whole.cut(first, last + 1)
+    assert list(tmp_path.iterdir()) == [path]
 
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        ibpulse.core.recordings.nothing  # noqa: B018
+
+@settings(max_examples=50, deadline=None)
+@given(recordings())
+def test_what_is_loaded_is_what_was_saved(recording: Recording) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.parquet"
+        save(path, recording)
+        assert load(path) == recording
+        assert read_meta(path) == recording.meta
 
 
-def test_what_a_recording_says_is_read_while_it_grows(tmp_path: Path) -> None:
-    recording = make_recording(4)
+@settings(max_examples=25, deadline=None)
+@given(recordings(), st.lists(st.integers(1, 8)))
+def test_what_is_appended_piece_by_piece_is_loaded_whole(recording: Recording, cuts: Sequence[int]) -> None:
+    edges = sorted({0, recording.ticks, *(cut for cut in cuts if cut < recording.ticks)})
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.parquet"
+        with RecordingWriter(path, recording.meta) as writer:
+            for first, end in itertools.pairwise(edges):
+                writer.append(recording.cut(first, end))
+        loaded = load(path)
+        assert loaded.meta.complete
+        assert Recording(recording.meta, loaded.start_ns, loaded.bytes_per_second, loaded.seconds) == recording
+        assert [file.name for file in Path(folder).iterdir()] == ["a.parquet"]
+
+
+def test_a_long_recording_has_several_row_groups_and_comes_back_piece_by_piece(tmp_path: Path) -> None:
+    recording = make_recording(2 * writing.GROUP_ROWS // 8 + 5, ports=8)
+    save(tmp_path / "a.parquet", recording)
+    pieces = list(scan(tmp_path / "a.parquet"))
+    assert [piece.ticks for piece in pieces] == [8192, 8192, 5]
+    assert concatenate(pieces) == recording
+
+
+def test_small_pieces_are_put_together_to_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "GROUP_ROWS", 60)
+    recording = make_recording(100)
     with RecordingWriter(tmp_path / "a.parquet", recording.meta) as writer:
-        writer.append(recording)
-        found = read_meta(tmp_path / "a.parquet")
-        assert (found.host, found.complete) == ("node7", False)
-        assert writer.bytes_written == writer.partial.stat().st_size > 0
+        for first in range(0, 100, 7):
+            writer.append(recording.cut(first, first + 7))
+    assert [piece.ticks for piece in scan(tmp_path / "a.parquet")] == [35, 35, 30]
+    assert load(tmp_path / "a.parquet") == recording
+
+
+def test_a_gap_between_two_pieces_becomes_holes(tmp_path: Path) -> None:
+    recording = make_recording(30)
+    with RecordingWriter(tmp_path / "a.parquet", recording.meta) as writer:
+        writer.append(recording.cut(0, 10))
+        writer.append(recording.cut(25, 30))
+        assert writer.ticks == 30
+    loaded = load(tmp_path / "a.parquet")
+    assert loaded.cut(0, 10) == recording.cut(0, 10)
+    assert loaded.cut(25, 30) == recording.cut(25, 30)
+    assert np.isnan(loaded.bytes_per_second[:, :, 10:25]).all()
+    assert not loaded.seconds[:, :, 10:25].any()
+
+
+def test_a_recording_is_unlike_another_one() -> None:
+    recording = make_recording(5)
+    assert recording == make_recording(5)
+    assert hash(recording) == hash(make_recording(5))
+    assert recording != make_recording(5, seed=1)
+    assert recording != make_recording(5, host="other")
+    assert recording != make_recording(6)
+    assert recording != make_meta()

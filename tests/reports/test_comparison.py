@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,10 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.base.document import render_json as render_members
-from ibpulse.cli import main
 from ibpulse.core.recordings import Recording
-from ibpulse.core.recordings.writing import save
 from ibpulse.workbench.reports.comparison import (
     ONE_RUN_EACH,
     Change,
@@ -24,10 +20,8 @@ from ibpulse.workbench.reports.comparison import (
     compare_steps,
     look_next,
     step_remarks,
-    steps_json,
     verdict,
 )
-from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
 from ibpulse.workbench.reports.run import describe_run
 from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Fsdp
@@ -77,30 +71,6 @@ def test_a_change_below_the_threshold_is_not_marked() -> None:
     assert "step_gap_seconds" in wider
 
 
-def test_the_run_itself_has_not_changed() -> None:
-    recording = play(DENSE, 30)
-    report = report_of(recording, recording)
-    assert marked(report) == set()
-    assert all(change.ratio == pytest.approx(0.0) for change in report.changes[0].by_key.values() if change.ratio)
-    # the two are drawn apart, else their chances would cancel
-    step = change(report, "step_seconds")
-    assert step.low is not None
-    assert step.high is not None
-    assert step.low < -0.001 < 0.001 < step.high
-
-
-def test_the_intervals_hold_together() -> None:
-    report = report_of(play(DENSE, 60), play(DENSE, 60, 7))
-    assert report.changes[0].level == pytest.approx(1 - 0.05 / report.changes[0].rows)
-
-
-def test_intervals_depend_on_the_seed_only() -> None:
-    runs = play(DENSE, 30), play(DENSE, 30, 7)
-    one, same, other = (report_of(*runs, options=ReportOptions(seed=seed)).changes[0].by_key for seed in (3, 3, 4))
-    assert one == same
-    assert one["step_seconds"].low != other["step_seconds"].low
-
-
 def test_rails_that_fell_idle_are_a_change() -> None:
     rates = wave(10 * GB, 20, 30, 60, ports=4)
     fallen = rates.copy()
@@ -109,38 +79,6 @@ def test_rails_that_fell_idle_are_a_change() -> None:
     assert change(report, "idle_rails") == Change(None, None, None, True)
     assert not change(report, "slow_rails").differs
     assert "fairness_ratio" in marked(report)
-
-
-def test_value_dropping_to_zero_changes_by_100_percent() -> None:
-    steady = np.full((1, 2, 3000), 10 * GB)
-    report = report_of(record(wave(10 * GB, 20, 30, 60)), record(steady))
-    # a steady flow has no step
-    assert "step_gap_seconds" not in report.changes[0].by_key
-    duty = change(report, "duty_cycle_ratio")
-    assert (duty.ratio, duty.differs) == (pytest.approx(1.5), True)
-
-
-def test_what_was_nothing_before_has_no_ratio() -> None:
-    report = report_of(record(np.zeros((1, 2, 3000))), record(wave(10 * GB, 20, 30, 60)))
-    assert "mean_bytes_per_second" not in report.changes[0].by_key
-
-
-def test_row_without_interval_is_never_marked() -> None:
-    peak = change(report_of(play(DENSE, 30), play(MOE, 60)), "peak_bytes_per_second")
-    assert peak.ratio is not None
-    assert (peak.low, peak.high, peak.differs) == (None, None, False)
-
-
-def test_counts_are_not_compared() -> None:
-    assert "bursts" not in report_of(play(DENSE, 30), play(DENSE, 60)).changes[0].by_key
-
-
-def test_every_other_recording_is_compared_with_the_first() -> None:
-    report = report_of(play(DENSE, 30), play(SHORTER_GAPS, 30, 1), play(MOE, 60))
-    assert report.names == ("a", "b", "c")
-    means = [run.values["mean_bytes_per_second"] for run in report.runs]
-    ratios = [changes.by_key["mean_bytes_per_second"].ratio for changes in report.changes]
-    assert ratios == pytest.approx([means[1] / means[0] - 1, means[2] / means[0] - 1])
 
 
 OPTIONS = ReportOptions(resamples=1000)
@@ -184,14 +122,6 @@ def test_shorter_gaps_make_shorter_steps() -> None:
     said = list(step_remarks(found))
     assert said[0] == f"O{ONE_RUN_EACH[1:]}."
     assert any("within the" in remark for remark in said)
-
-
-def test_two_runs_alike_are_no_difference() -> None:
-    found = compared(dense(1), dense(101))
-    assert found.outcome == "no-difference"
-    assert verdict(found).startswith("no difference found: step time ")
-    # resampled apart, so that their chances do not cancel
-    assert found.seconds.low < -1e-4 < 1e-4 < found.seconds.high
 
 
 def test_the_numbers_of_a_square_wave() -> None:
@@ -271,43 +201,3 @@ def test_few_steps_and_correlated_steps_give_no_verdict() -> None:
     assert drifting.before.correlation > 0.8
     assert drifting.before.group == 8
     assert verdict(drifting).startswith("no verdict: neighbouring steps of the recording before are too alike (correl")
-
-
-def test_no_steps_no_verdict() -> None:
-    idle = record(np.zeros((1, 2, 500)))
-    found = compared(idle, idle)
-    assert verdict(found) == "no verdict: the recording before has 0 whole steps; 20 or more are needed"
-    document = json.loads(render_members("version", steps_json(found)))
-    assert document["outcome"] == "no-verdict"
-    assert document["before"]["step_seconds"] is None
-    assert document["step_seconds_change"] == {"ratio": None, "low": None, "high": None}
-
-
-def test_every_format_has_steps_and_next_notes() -> None:
-    report = steps_report(dense(1), dense(101, shorter=True))
-    for render in (render_text, render_markdown, render_page):
-        text = " ".join(render(report).replace("\\", "").split())
-        title, steps = text.index("Steps before (before) and after (after)"), text.index("steps are shorter by 4.")
-        assert text.index("Steps, before and after") < title < steps < text.rindex("Look at next")
-        assert "wire time ÷ step time" in text
-    assert render_text(report).splitlines()[-1].strip().endswith("that recording")
-    document = json.loads(render_json(report))
-    assert document["steps"]["outcome"] == "shorter"
-    assert document["look_next"] == look_next(report)
-    for other in (steps_report(dense(1)), steps_report(dense(1), dense(1), dense(1))):
-        document = json.loads(render_json(other))
-        assert (document["steps"], document["look_next"]) == (None, [])
-
-
-def test_the_command_checks_a_claim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = [str(tmp_path / f"{name}.parquet") for name in ("before", "after")]
-    for path, recording in zip(paths, (dense(1), dense(101, shorter=True)), strict=True):
-        save(Path(path), recording)
-    assert main(["report", *paths, "--claim=2s", "--format=json"], {}) == 0
-    document = json.loads(capsys.readouterr().out)
-    found = document["steps"]
-    assert found["outcome"] == "shorter"
-    assert found["wire_guard"]["claimed"] is True
-    assert found["wire_guard"]["possible_by_overlap"] is False
-    assert main(["report", paths[0], "--claim=2s"], {}) == 2
-    assert "flag --claim: is about two recordings" in capsys.readouterr().err

@@ -108,17 +108,6 @@ def test_every_format_says_what_is_compared() -> None:
     assert "same jobs" not in alone
 
 
-def test_quiet_job_does_not_change_fairness() -> None:
-    other = on_halves()
-    other.bytes_per_second[4:] *= 40
-    (changes,) = report_of(on_halves(), other).changes
-    assert changes.by_key["fairness_ratio"].ratio == pytest.approx(0.0)
-    assert not any(changes.by_key[key].differs for key in ("fairness_ratio", "idle_rails", "slow_rails"))
-    (without,) = report_of(on_eight_rails(), replace(other, meta=on_eight_rails().meta)).changes
-    assert without.by_key["idle_rails"].differs
-    assert without.by_key["fairness_ratio"].differs
-
-
 def test_late_rail_is_compared_from_its_start() -> None:
     rates = np.full((4, 2, 2000), 10 * GB)
     rates[2:, :, :1000] = 0.0
@@ -138,17 +127,6 @@ def test_late_rail_is_compared_from_its_start() -> None:
     assert means == pytest.approx([20 * GB, 20 * GB, 10 * GB, 5 * GB])
 
 
-def test_returning_job_is_compared_on_its_new_rails() -> None:
-    first, second = job("1", "mlx5_0", "mlx5_1"), job("1", "mlx5_2", "mlx5_3")
-    rates = np.full((4, 2, 2000), 10 * GB)
-    rates[:2, :, 1000:] = rates[2:, :, :1000] = 0.0
-    run = run_of(with_jobs(record(rates), (record_of(first),), (moved(10, second),)))
-    assert verdicts(run) == ((), ())
-    assert run.values["fairness_ratio"] is None
-    assert [port.sibling_ratio for port in run.ports] == [None] * 4
-    assert run.compared == (ComparedPorts(NAMES[:4], 0.0),)
-
-
 def test_consecutive_jobs_on_same_rails_are_compared_together() -> None:
     after = job("3", *(f"mlx5_{number}" for number in range(4)))
     next_one = replace(record_of(after), began_ns=at(18))
@@ -158,13 +136,6 @@ def test_consecutive_jobs_on_same_rails_are_compared_together() -> None:
     assert [group.ports for group in run.compared] == [NAMES[:4], NAMES[4:]]
     assert [group.seconds for group in run.compared] == pytest.approx([30.0, 30.0])
     assert verdicts(run) == ((), NAMES[2:3])
-
-
-def test_rails_without_job_are_compared_together() -> None:
-    plain = on_eight_rails()
-    plain.bytes_per_second[5] = 0.0
-    run = run_of(with_jobs(plain, (record_of(BUSY),)))
-    assert verdicts(run) == (NAMES[5:6], NAMES[2:3])
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
@@ -255,14 +226,6 @@ def test_the_json_has_the_jobs() -> None:
     assert [port["jobs"] for port in found["ports"]] == [["1"], ["1"], ["2"], ["2"]]
 
 
-def test_unknown_scheduler_shows_job_id_only() -> None:
-    recording = two_jobs("")
-    one = recording.meta.jobs[0]
-    unnamed = replace(one, job=replace(one.job, claim=replace(one.job.claim, scheduler="")))
-    report = report_of(replace(recording, meta=replace(recording.meta, jobs=(unnamed,), events=())))
-    assert "job 1 has mlx5_0:1, mlx5_1:1 until +12.01 s" in " ".join(render_text(report).split())
-
-
 @pytest.mark.parametrize("title", ["<script>alert(1)</script>", "\x1b[31mred", "a|b*c\nd"])
 def test_hostile_names_stay_text(title: str) -> None:
     report = report_of(two_jobs(title))
@@ -271,9 +234,3 @@ def test_hostile_names_stay_text(title: str) -> None:
     for text in (render_text(report), render_markdown(report), page, render_json(report)):
         assert "\x1b" not in text
     assert "a|b" not in render_markdown(report)
-
-
-def test_a_recording_without_jobs_has_no_such_list() -> None:
-    text = render_text(report_of(record(np.full((2, 2, 500), 10e9))))
-    assert "Jobs of" not in text
-    assert "job" not in text.replace("jobs", "")

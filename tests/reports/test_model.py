@@ -110,13 +110,6 @@ def test_micro_batch_rhythm_gives_whole_steps() -> None:
     assert "that of 4 micro-batches per step" in found.remarks[0]
 
 
-def test_silence_has_no_step_and_no_bytes() -> None:
-    found = compare(play(make_workload("idle"), 5), model="qwen2.5-7b", nodes="2")
-    assert found.step_seconds is None
-    assert {value.measured for value in found.node if value.key.endswith("_bytes")} == {None}
-    assert found.remarks[0] == "no step was found in the recording; give --step for bytes per step"
-
-
 def test_missing_samples_are_excluded(recordings: dict[str, Recording]) -> None:
     whole = recordings["mixtral-8x7b-fsdp"]
     rates, seconds = whole.bytes_per_second.copy(), whole.seconds.copy()
@@ -194,12 +187,3 @@ def test_text_page_and_picture_have_both_sides(file: Path, tmp_path: Path, capsy
     assert 'src="data:image/svg+xml;base64,' in page
     assert "a&lt;b&gt;.parquet" in page
     assert "a<b>" not in page
-
-
-def test_what_cannot_be_drawn_or_read_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["model", "--model=qwen2.5-7b", "--nodes=2", "-o", str(tmp_path / "x.png")], {}) == 2
-    assert "samples of this job are not predicted; give --step" in capsys.readouterr().err
-    assert main(["model", "--model=qwen2.5-7b", "--nodes=2", "-o", "x.pdf"], {}) == 2
-    assert "'x.pdf' is not a picture; end it with .png or .svg" in capsys.readouterr().err
-    assert main(["model", "--job=qwen2.5-7b-fsdp", "--against=x", "--last=soon"], {}) == 2
-    assert "flag --last: 'soon' is not a duration" in capsys.readouterr().err

@@ -25,7 +25,7 @@ from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.core.recordings.from_ring import line_rates, read_pieces
 from ibpulse.core.ring import layout as at
-from ibpulse.core.statistics.span_statistics import find_lines
+from ibpulse.core.statistics.span import find_lines
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.run import PictureNode, choose_scale, take_run
 from ibpulse.workbench.reports.span import ReportOptions, choose_window

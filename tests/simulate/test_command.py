@@ -25,22 +25,11 @@ def test_fault_option_has_a_default_value() -> None:
     assert simulate.parse_fault_options(options) == {"slow-rail": {"a": 0.5}, "refresh": {"b": 20.0}}
 
 
-@pytest.mark.parametrize("option", ["idle", "x=mlx5_0", "slow-rail=mlx5_0:half"])
-def test_a_malformed_fault_option_is_refused(option: str) -> None:
-    with pytest.raises(ConfigError, match=rf"'{option}' is not a fault; write FAULT=DEVICE\[:VALUE\]"):
-        simulate.parse_fault_options([option])
-
-
 @pytest.mark.parametrize("verb", ["simulate", "demo"])
 def test_invalid_faults_are_refused_first(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [str(tmp_path / "tree")] if verb == "simulate" else []
     assert main([verb, *words, "--ports=2", "--fault=idle-rail=mlx5_2"], {}) == 2
     assert capsys.readouterr() == ("", 'ibpulse: flag --fault: idle-rail: device "mlx5_2" is not in this fabric\n')
-
-
-def test_more_jobs_than_ports_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", str(tmp_path / "tree"), "--jobs=2", "--ports=1"], {}) == 2
-    assert "flag --jobs: 2 jobs need 2 ports; --ports is 1" in capsys.readouterr().err
 
 
 def fabric(*flags: str) -> argparse.Namespace:

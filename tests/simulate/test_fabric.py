@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError, FabricError
-from ibpulse.workbench.simulate.fabric import SimulatedFabric, parse_control, run_fabric
-from ibpulse.workbench.simulate.nic import REQUEST_BYTES, START_WORDS
+from ibpulse.workbench.simulate.fabric import REQUEST_BYTES, START_WORDS, SimulatedFabric, parse_control
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import SimulatedCounterFile
-from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Idle, Square, Stretched
+from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, Square, Stretched
 
 SECOND = 1_000_000_000
 TICK = 10_000_000
@@ -68,19 +66,6 @@ def moved(fabric: SimulatedFabric, device: str, seconds: float, name: str = "por
     return count(fabric, device, name) - before
 
 
-def test_the_tree_is_laid_out_as_sysfs(fabric: SimulatedFabric) -> None:
-    base = fabric.directory / "class/infiniband"
-    assert sorted(os.listdir(base)) == ["mlx5_0", "mlx5_1", "mlx5_an0"]
-    assert (base / "mlx5_0").readlink().parts[:4] == ("..", "..", "devices", "pci0000:10")
-    function = (base / "mlx5_0/device").resolve()
-    assert function.name == "0000:13:00.0"
-    assert (function / "infiniband/mlx5_0").is_dir()
-    assert (function / "net/ib0").is_dir()
-    assert (base / "mlx5_0/device/driver").resolve().name == "mlx5_core"
-    assert (base / "mlx5_0/device/numa_node").read_text() == "0\n"
-    assert (fabric.directory / "class/net/ib1").resolve().parent.parent == (base / "mlx5_1/device").resolve()
-
-
 def test_tree_stays_marked_as_simulated(fabric: SimulatedFabric) -> None:
     assert Inventory(fabric.directory).scan().simulated
     fabric.faults_file.unlink()
@@ -104,25 +89,6 @@ def test_device_appears_with_its_counter_values(tmp_path: Path, monkeypatch: pyt
     assert count(fabric, "mlx5_0") == START_WORDS[0]
     assert count(fabric, "mlx5_1", "port_rcv_data") == START_WORDS[1] + 1
     assert count(fabric, "mlx5_0", "port_xmit_packets") > 0
-
-
-def test_packets_follow_once_a_second(fabric: SimulatedFabric) -> None:
-    assert moved(fabric, "mlx5_0", 2, "port_xmit_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
-    assert moved(fabric, "mlx5_0", 2, "unicast_rcv_packets") == pytest.approx(2 * RATE / 4122, rel=0.01)
-    assert count(fabric, "mlx5_0", "multicast_xmit_packets") == count(fabric, "mlx5_0", "symbol_error") == 0
-
-
-def test_management_port_has_its_own_traffic(fabric: SimulatedFabric) -> None:
-    assert moved(fabric, "mlx5_an0", 1) == 3_000_000
-
-
-def test_an_idle_rail_counts_nothing_and_goes_on(fabric: SimulatedFabric) -> None:
-    switch(fabric, {"idle-rail": ["mlx5_0"]})
-    assert moved(fabric, "mlx5_0", 0.5) == 0
-    assert moved(fabric, "mlx5_1", 0.5) == WORDS_PER_SECOND // 2
-    assert (port(fabric, "mlx5_0") / "state").read_text() == "4: ACTIVE\n"
-    switch(fabric, {})
-    assert moved(fabric, "mlx5_0", 0.5) == WORDS_PER_SECOND // 2
 
 
 def test_a_slow_rail_carries_its_part(fabric: SimulatedFabric) -> None:
@@ -173,13 +139,6 @@ def test_reset_applies_once_per_listing(fabric: SimulatedFabric) -> None:
     switch(fabric, {"reset": ["mlx5_0"]})
     assert count(fabric, "mlx5_0") <= 0.3 * WORDS_PER_SECOND
     assert (port(fabric, "mlx5_0") / "counters/port_xmit_data").read_text().count("\n") == 1
-
-
-def test_another_fault_does_not_repeat_a_reset(fabric: SimulatedFabric) -> None:
-    switch(fabric, {"reset": ["mlx5_0"]})
-    advance(fabric, 1)
-    switch(fabric, {"reset": ["mlx5_0"], "stuck": ["mlx5_0"]})
-    assert count(fabric, "mlx5_0") >= WORDS_PER_SECOND
 
 
 def test_shorter_value_overwrites_all_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,14 +219,6 @@ def test_requests_count_while_port_counters_are_stuck(fabric: SimulatedFabric) -
     assert requests(fabric, "mlx5_1") == before[1] > 0
 
 
-def test_requests_go_on_when_the_workload_changes(fabric: SimulatedFabric) -> None:
-    advance(fabric, 3)
-    before = requests(fabric, "mlx5_0")
-    fabric.play(Constant(RATE / 2), START + 3 * SECOND)
-    advance(fabric, 4)
-    assert requests(fabric, "mlx5_0") - before == pytest.approx(2 * RATE / REQUEST_BYTES, rel=0.3)
-
-
 def test_refresh_updates_at_multiples_only(fabric: SimulatedFabric) -> None:
     switch(fabric, {"refresh": {"mlx5_0": 100}})
     at_ns = advance(fabric, 0.1)
@@ -295,36 +246,6 @@ def test_bad_faults_file_is_logged_and_ignored(fabric: SimulatedFabric, caplog: 
     messages = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(messages) == 1
     assert messages[0].startswith(f"faults file rejected, keeping the current faults: {fabric.faults_file}: not JSON")
-
-
-def test_an_unreadable_faults_file_changes_nothing(fabric: SimulatedFabric, caplog: pytest.LogCaptureFixture) -> None:
-    switch(fabric, {"idle-rail": ["mlx5_0"]})
-    fabric.faults_file.write_bytes(b"\xff")
-    assert moved(fabric, "mlx5_0", 0.6) == 0
-    assert f"{fabric.faults_file}: byte 0 is not UTF-8" in caplog.text
-
-
-def test_removing_the_faults_file_heals_all(fabric: SimulatedFabric) -> None:
-    switch(fabric, {"idle-rail": ["mlx5_0"]})
-    fabric.faults_file.unlink()
-    advance(fabric, 0.3)
-    assert moved(fabric, "mlx5_0", 0.5) == WORDS_PER_SECOND // 2
-
-
-def test_faults_can_be_there_from_the_start(tmp_path: Path) -> None:
-    fabric = SimulatedFabric(tmp_path, Schedule(Constant(RATE), rails=2, start_ns=START), TICK)
-    fabric.build(START, {"idle-rail": ["mlx5_1"]})
-    assert moved(fabric, "mlx5_1", 0.5) == 0
-    fabric.close()
-    with pytest.raises(ConfigError, match='faults: unknown fault "x"'):
-        fabric.build(START, {"x": []})
-
-
-def test_an_earlier_fabric_is_replaced(fabric: SimulatedFabric) -> None:
-    smaller = SimulatedFabric(fabric.directory, Schedule(Constant(RATE), rails=1, start_ns=START), TICK)
-    smaller.build(START)
-    assert os.listdir(fabric.directory / "class/infiniband") == ["mlx5_0"]
-    smaller.close()
 
 
 def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
@@ -372,17 +293,6 @@ def test_writer_writes_between_late_reads_and_next_multiple(fabric: SimulatedFab
     assert [(wall - START) % TICK for wall, _ in clocks.seen[1:]] == [6_000_000] * 4
 
 
-def test_a_tree_that_took_long_to_build_begins_with_one_step(fabric: SimulatedFabric) -> None:
-    assert fabric.advance(START + SECOND, TICK) == START + TICK
-    assert count(fabric, "mlx5_0") - START_WORDS[0] == 10_000_000
-
-
-def test_a_sleep_that_ends_early_writes_nothing_twice(fabric: SimulatedFabric) -> None:
-    clocks = Clocks(fabric, 4)
-    clocks.late = {0: -1_000_000}
-    assert clocks.run() == [0, 0, 10_000_000, 20_000_000]
-
-
 def test_a_late_writer_slips_and_never_catches_up(fabric: SimulatedFabric) -> None:
     clocks = Clocks(fabric, 4)
     clocks.late = {1: 3 * TICK + 1_000_000}
@@ -408,7 +318,10 @@ def test_fabric_runs_on_the_real_clock(tmp_path: Path) -> None:
 
     begin = time.time_ns()
     schedule = Schedule(Square(20_000_000, 0.5, RATE), rails=1, start_ns=begin)
-    run_fabric(tmp_path, schedule, 1_000_000, Stop(), faults={"stuck": []})
+    fabric = SimulatedFabric(tmp_path, schedule, 1_000_000)
+    fabric.build(begin, {"stuck": []})
+    fabric.run(Stop())
+    fabric.close()
     words = int((tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text()) - START_WORDS[0]
     assert 0 < words <= schedule.port_bytes(time.time_ns() + 1_000_000, 0, 0) // 4
 
@@ -435,12 +348,6 @@ def test_the_faults_file_can_name_a_workload(text: str, workload: object) -> Non
     assert parse_control(text, ["mlx5_0"], "here").workload == workload
 
 
-def test_faults_are_read_with_a_workload() -> None:
-    found = parse_control('{"workload": "idle", "idle-rail": ["mlx5_0"]}', ["mlx5_0"], "here")
-    assert found.workload == Idle()
-    assert found.faults["mlx5_0"].flow == 0.0
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -462,16 +369,6 @@ def test_an_invalid_workload_is_refused(text: str, sentence: str) -> None:
     assert refusal.value.faults[0].startswith(sentence)
 
 
-def test_stretched_workload_moves_same_bytes() -> None:
-    plain, longer = (one.step(np.random.default_rng(1)) for one in (DENSE, Stretched(DENSE, 1.1)))
-    assert longer.durations_ns.sum() == pytest.approx(1.1 * plain.durations_ns.sum(), rel=1e-6)
-    moved = [(step.durations_ns * step.rates_bytes_per_second).sum() for step in (plain, longer)]
-    assert moved[1] == pytest.approx(moved[0])
-    stretched = Stretched(DENSE, 1.1)
-    assert stretched.name == "dense"
-    np.testing.assert_array_equal(stretched.weights(8), DENSE.weights(8))
-
-
 def test_counters_continue_across_workload_change(tmp_path: Path) -> None:
     fabric = SimulatedFabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
     fabric.build(0)
@@ -487,17 +384,4 @@ def test_counters_continue_across_workload_change(tmp_path: Path) -> None:
     fabric.write(4 * SECOND)
     fabric.write(5 * SECOND)
     assert counter(fabric) - start == pytest.approx(20e9 + LINE + 10e9)
-    fabric.close()
-
-
-def test_faults_outlast_a_change_of_the_workload(tmp_path: Path) -> None:
-    fabric = SimulatedFabric(tmp_path / "sys", Schedule(Constant(10e9), rails=2, start_ns=0), 10_000_000)
-    fabric.build(0, {"slow-rail": {"mlx5_1": 0.5}})
-    starts = [counter(fabric, rail) for rail in range(2)]
-    fabric.write(1 * SECOND)
-    fabric.faults_file.write_text(json.dumps({"workload": "constant", "slow-rail": {"mlx5_1": 0.5}}))
-    fabric.write(2 * SECOND)
-    fabric.write(3 * SECOND)
-    moved = [counter(fabric, rail) - start for rail, start in enumerate(starts)]
-    assert moved == [pytest.approx(20e9 + LINE / 2), pytest.approx((20e9 + LINE / 2) / 2)]
     fabric.close()

@@ -14,7 +14,7 @@ from ibpulse.agent.jobs.files import read_job_documents
 from ibpulse.agent.jobs.owners import place_jobs
 from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError
-from ibpulse.workbench.simulate.fabric import FAULTS_EVERY_NS, SimulatedFabric, parse_control
+from ibpulse.workbench.simulate.fabric import SimulatedFabric, parse_control
 from ibpulse.workbench.simulate.jobs import (
     HOT_RAIL,
     JOBS_FOLDER,
@@ -104,16 +104,6 @@ def test_hanging_job_keeps_its_document(tmp_path: Path) -> None:
     played.fabric.close()
 
 
-def test_without_jobs_the_workload_goes_on(tmp_path: Path) -> None:
-    played = Played(tmp_path)
-    played.tell(SECOND, jobs={})
-    silent = played.at(SECOND)
-    np.testing.assert_array_equal(played.at(5 * SECOND), silent)
-    played.tell(6 * SECOND, workload="constant")
-    np.testing.assert_array_equal(played.at(8 * SECOND) - silent, 50_000_000_000)
-    played.fabric.close()
-
-
 def test_job_traffic_stays_within_line_rate(tmp_path: Path) -> None:
     """At half of the line rate, the bytes of 1 ms of the line take 2 ms."""
     played = Played(tmp_path)
@@ -138,22 +128,6 @@ def test_two_jobs_have_their_own_rhythm() -> None:
         ["1004", "1005"],
     ]
     assert plan_jobs(1, Square(), NAMES, 0) == {"1001": SimulatedJob(Square(), tuple(NAMES))}
-
-
-def test_planned_jobs_end_at_their_time(tmp_path: Path) -> None:
-    played = Played(tmp_path, jobs=2)
-    assert played.owners() == {"1001": FIRST, "1002": SECOND_HALF}
-    played.at(240 * SECOND - FAULTS_EVERY_NS)
-    before = played.at(240 * SECOND)
-    after = played.at(250 * SECOND) - before
-    assert played.owners() == {"1002": SECOND_HALF}
-    assert not after[:4].any()
-    assert after[4:].all()
-    played.at(270 * SECOND)
-    assert played.owners() == {"1002": SECOND_HALF, "1003": FIRST}
-    # a new fabric knows no earlier job
-    played.fabric.close()
-    assert Played(tmp_path, jobs=1).owners() == {"1001": NAMES}
 
 
 EXAMPLE = '{"7": {"workload": "moe", "devices": ["mlx5_0", "mlx5_1"]}}'
@@ -246,12 +220,6 @@ def test_hot_rail_carries_more_on_every_node(rails: int) -> None:
         others = [each for each in np.delete(total, min(HOT_RAIL, rails - 1), axis=0) if each.any()]
         assert (hot > 0).all()
         assert all(hot == pytest.approx(each / 0.75, rel=1e-4) for each in others)
-
-
-def test_collectives_span_all_nodes() -> None:
-    member = shared(DENSE)[0].workload
-    assert isinstance(member, RingMember)
-    assert member.workload.ranks == 32  # type: ignore[attr-defined]
 
 
 def test_latest_within_respects_the_limit() -> None:

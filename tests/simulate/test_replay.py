@@ -17,11 +17,11 @@ from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import FabricError
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import parse
-from ibpulse.commands.replay import describe
+from ibpulse.commands.simulate import describe
 from ibpulse.core.events import Event
 from ibpulse.core.model import PortIdentity, PortState
 from ibpulse.core.recordings import RecordedPort, Recording
-from ibpulse.workbench.simulate.nic import PACKET_BYTES, START_WORDS
+from ibpulse.workbench.simulate.fabric import START_WORDS
 from ibpulse.workbench.simulate.replay import Player, Replay, counters_path
 from tests.recordings.recordings import make_meta, make_recording
 from tests.sysfs.machines import Machine
@@ -217,33 +217,6 @@ def test_device_exists_while_any_port_does(tmp_path: Path) -> None:
     assert found == [0, 0, 2, 2, 2, 2, 0, 0]
 
 
-def test_loop_restores_initial_links(tmp_path: Path) -> None:
-    with replaying(tmp_path, RAIL, ticks=4, events=(change(2, UP, DOWN),), loop=True) as replay:
-        found = [seen_at(replay, tmp_path, steps)[0][1] for steps in range(9)]
-    assert found == [True, True, True, False, False, True, True, False, False]
-
-
-def test_packets_follow_once_a_second(tmp_path: Path) -> None:
-    with replaying(tmp_path, RAIL) as replay:
-        replay.write(START_NS)
-        replay.write(START_NS + 4 * INTERVAL_NS)
-        assert counter(tmp_path, RAIL, "port_xmit_packets") == START_WORDS[0] * 4 // PACKET_BYTES
-        replay.write(START_NS + 10**9)
-        after = (START_WORDS[0] + 4000) * 4 // PACKET_BYTES
-        assert counter(tmp_path, RAIL, "unicast_xmit_packets") == counter(tmp_path, RAIL, "port_xmit_packets") == after
-
-
-def test_replay_runs_until_over_or_stopped(tmp_path: Path) -> None:
-    stop = threading.Event()
-    with replaying(tmp_path, RAIL) as replay:
-        replay.run(stop)
-        assert counter(tmp_path, RAIL, "port_xmit_data") == START_WORDS[0] + 4000
-    stop.set()
-    with replaying(tmp_path, RAIL) as replay:
-        replay.run(stop)
-        assert counter(tmp_path, RAIL, "port_xmit_data") == START_WORDS[0]
-
-
 LINE_WORDS = 125_000_000  # of 10 ms at 50 GB/s
 
 
@@ -289,12 +262,6 @@ def test_replay_pauses_while_bytes_are_owed(tmp_path: Path) -> None:
         assert (np.diff(at_ns) // INTERVAL_NS).tolist() == [1, 1, 1, 0, 1, 1, 1]
 
 
-def test_a_tree_that_took_long_to_build_begins_with_one_step(tmp_path: Path) -> None:
-    with playing(tmp_path, recorded([10e9] * 8, [0.01] * 8)) as replay:
-        replay.advance(START_NS + 5 * INTERVAL_NS, INTERVAL_NS)
-        assert counter(tmp_path, RAIL, "port_rcv_data") - START_WORDS[1] == LINE_WORDS // 5
-
-
 def test_missing_data_stays_missing_while_bytes_are_owed(tmp_path: Path) -> None:
     with playing(tmp_path, recorded([50e9, np.nan, 10e9, 10e9], [0.014, 0, 0.01, 0.01])) as replay:
         moved = shown(tmp_path, replay, [INTERVAL_NS] * 4)
@@ -316,11 +283,6 @@ def test_rate_above_line_is_cut_and_counted(
     else:
         assert total == 6 * LINE_WORDS // 5
         assert said == ["2 samples of the recording are above the line rate; they are replayed at the line rate"]
-
-
-def test_fast_replay_scales_the_line_rate(tmp_path: Path) -> None:
-    with playing(tmp_path, recorded([40e9] * 9, [0.01] * 9), speed=3.0) as replay:
-        assert shown(tmp_path, replay, [INTERVAL_NS] * 3) == [12 * LINE_WORDS // 5] * 3
 
 
 START = np.tile(START_WORDS, (2, 1))
@@ -350,15 +312,6 @@ def played(recording: Recording, ticks_per_step: float, ticks_per_piece: int = 7
     return np.array(seen)
 
 
-def test_each_tick_moves_what_it_moved() -> None:
-    recording = whole(50)
-    words = played(recording, 1.0)
-    assert len(words) == 51
-    np.testing.assert_array_equal(words[0], START)
-    expected = (recording.bytes_per_second * recording.seconds).cumsum(axis=2) / 4
-    assert np.abs((words[1:] - START).transpose(1, 2, 0) - expected).max() <= 1
-
-
 @pytest.mark.parametrize("speed", [0.3, 0.5, 1.0, 1.7, 2.0, 10.0, 49.0, 1000.0])
 def test_the_sum_is_the_same_at_any_speed(speed: float) -> None:
     recording = whole(50)
@@ -367,12 +320,6 @@ def test_the_sum_is_the_same_at_any_speed(speed: float) -> None:
     total = (recording.bytes_per_second * recording.seconds).sum(axis=2) / 4
     assert np.abs(words[-1] - START - total).max() <= 1
     assert (np.diff(words, axis=0) >= 0).all()
-
-
-def test_a_fraction_of_a_tick_moves_its_share() -> None:
-    recording = Recording(make_meta(), 0, np.full((2, 2, 4), 4e5), np.full((2, 2, 4), 0.01))
-    steps = np.diff(played(recording, 0.25), axis=0)
-    np.testing.assert_array_equal(steps, 250)
 
 
 def test_missing_data_makes_counters_fall() -> None:
@@ -395,16 +342,4 @@ def test_a_loop_restarts_and_never_ends() -> None:
     total = (recording.bytes_per_second * recording.seconds).sum(axis=2)
     part = (recording.bytes_per_second * recording.seconds)[:, :, :5].sum(axis=2)
     assert np.abs(player.words - START - (3 * total + part) / 4).max() < 2
-    player.close()
-
-
-def test_after_the_end_nothing_moves() -> None:
-    player = Player(lambda: cut(whole(3), 7), 2, 2.0)
-    player.step()
-    assert not player.over
-    player.step()
-    assert player.over
-    before = player.words.copy()
-    player.step()
-    np.testing.assert_array_equal(player.words, before)
     player.close()

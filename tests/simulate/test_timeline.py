@@ -75,18 +75,9 @@ def test_nothing_has_flowed_before_the_start() -> None:
     assert schedule.port_bytes(1_000_001_000, 0, 0) == 4_000_000_000
 
 
-def test_no_time_gives_no_bytes() -> None:
-    assert Schedule(Constant()).cumulative_bytes(np.array([], dtype=np.int64)).shape == (0, 8, 2)
-
-
 def test_seeds_differ_and_repeat() -> None:
     first, again, other = (Schedule(make_workload("moe"), seed).port_bytes(HOUR_NS // 9, 0, 0) for seed in (1, 1, 2))
     assert first == again != other
-
-
-def test_steps_start_one_period_apart() -> None:
-    starts = Schedule(Square(1_000_000_000, 0.5)).step_starts_ns(0, 5_000_000_000)
-    assert starts.tolist() == [0, 1_000_000_000, 2_000_000_000, 3_000_000_000, 4_000_000_000]
 
 
 def test_memory_stays_bounded_for_hours() -> None:

@@ -18,7 +18,6 @@ from ibpulse.workbench.simulate.workloads import (
     Constant,
     ExpertParallel,
     Fsdp,
-    Idle,
     PredictedJob,
     Square,
     Stretched,
@@ -62,12 +61,6 @@ def test_every_step_carries_the_bytes_of_its_collectives(model: Fsdp) -> None:
 def test_models_have_published_parameter_counts(model: Fsdp) -> None:
     published = {"dense": 7.6156e9, "moe": 46.703e9}[model.name]
     assert sum(unit.parameters for unit in model.units) == pytest.approx(published, rel=0.002)
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_no_port_passes_the_line_rate(name: str) -> None:
-    rng = np.random.default_rng(2)
-    assert max(make_workload(name).step(rng).rates_bytes_per_second.max() for _ in range(20)) <= 50e9
 
 
 @for_each(itertools.product(WORKLOADS, [0.1, 0.5, 0.9, 1.3, 10.0]))
@@ -145,13 +138,6 @@ def test_dispatch_and_combine_take_published_times() -> None:
     assert ((busy[1::2] > 5.8) & (busy[1::2] < 6.7)).all()
 
 
-@pytest.mark.parametrize(("slot_ms", "cv"), [(2, 0.04), (4, 0.09), (15, 0.35), (20, 0.51), (100, 0.33)])
-def test_cv_depends_on_the_slot_length(slot_ms: int, cv: float) -> None:
-    """The same 55 % of busy time, cut into slots of different length, measured at 10 ms."""
-    schedule = Schedule(Square(slot_ms * MS, 0.55, jitter=0.1), seed=5)
-    assert schedule.truth(BEGIN_NS, BEGIN_NS + MINUTE_NS).cv == pytest.approx(cv, abs=0.03)
-
-
 def test_square_wave_on_grid_matches_closed_form() -> None:
     truth = Schedule(Square(100 * MS, 0.3, 20e9), rails=2).truth(0, 10_000_000_000)
     assert truth.mean == pytest.approx(4 * 20e9 * 0.3)
@@ -181,32 +167,6 @@ def test_integer_rate_does_not_overflow() -> None:
     schedule = Schedule(Constant(20_000_000_000), rails=1)
     flowed = schedule.cumulative_bytes(np.arange(0, 2_000_000_000, 10_000_000))[:, 0, 0]
     assert set(np.diff(flowed).tolist()) == {200_000_000}
-
-
-def test_constant_defaults_to_half_line_rate() -> None:
-    assert Schedule(Constant(), rails=1).truth(0, MINUTE_NS, rails=[0], directions=(1,)).mean == pytest.approx(25e9)
-
-
-def test_idle_has_no_mean_when_active() -> None:
-    truth = Schedule(Idle()).truth(0, MINUTE_NS)
-    assert (truth.mean, truth.peak, truth.duty) == (0, 0, 0)
-    assert math.isnan(truth.active_mean)
-    assert math.isnan(truth.cv)
-
-
-def test_workloads_are_made_by_name_and_options() -> None:
-    assert make_workload("square", period_ns=20 * MS, duty=0.25, rate_bytes_per_second=None) == Square(20 * MS, 0.25)
-    assert [make_workload(name).name for name in WORKLOADS] == list(WORKLOADS)
-
-
-def test_an_unknown_workload_is_refused_with_the_list() -> None:
-    with pytest.raises(ConfigError, match='unknown workload "sparse"; choose one of dense, moe, expert-parallel'):
-        make_workload("sparse")
-
-
-def test_an_option_of_another_workload_is_refused() -> None:
-    with pytest.raises(ConfigError, match='workload "idle" has no option "duty": it has none'):
-        make_workload("idle", duty=0.5)
 
 
 @pytest.mark.parametrize(("period_ns", "duty"), [(1, 0.5), (100, 0.0), (100, 1.0)])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, find_counter
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
+from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, find_counter
 from ibpulse.agent.sysfs.byte_counters import SOFT_ROCE
 from ibpulse.agent.sysfs.error_counters import FACTS, CounterSet, Wanted, choose_counters, counter_name, stem_of_file
 from tests.sysfs.trees import PMA_ZEROS

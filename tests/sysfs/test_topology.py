@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
 from ibpulse.agent.sysfs.gpus import (
     NODE,
     PHB,

@@ -20,14 +20,13 @@ from ibpulse.workbench.top.screen import (
     Marks,
     Style,
     bar,
-    fit,
     last_first,
     lay_out,
     lay_out_help,
     spark_width,
     sparkline,
 )
-from ibpulse.workbench.top.view import SamplerView, View
+from ibpulse.workbench.top.view import View
 from tests.client.servers import canned
 from tests.fleet.small_answers import jobs_of
 from tests.tables import for_each
@@ -80,13 +79,6 @@ def test_first_line_says_simulated() -> None:
     wide, narrow = (texts(lay_out(view(2, simulated=True), columns, 24, BLOCKS))[0] for columns in (80, 60))
     assert wide == "ibpulse  http://node7:10055                 SIMULATED  every 10 ms  00:00:00 UTC"
     assert narrow == "ibpulse  http://node7:1 SIMULATED  every 10 ms  00:00:00 UTC"
-
-
-def test_eight_rails_fit_into_80_by_24() -> None:
-    lines = texts(lay_out(view(8), 80, 24, BLOCKS, "the daemon does not answer"))
-    assert len(lines) <= 24
-    assert sum(line.startswith("mlx5_") for line in lines) == 8
-    assert lines[-1] == "q quits   the daemon does not answer"
 
 
 def test_long_note_takes_two_lines() -> None:
@@ -189,13 +181,6 @@ def test_rails_in_trouble_keep_their_past() -> None:
     assert said[-1].endswith("blank: no traffic  · missing  × link down")
 
 
-def test_rails_without_traffic_are_not_active() -> None:
-    quiet = summary(8, active_rails=0)
-    assert texts(lay_out(view(8, summary=quiet), 80, 24, BLOCKS))[5].startswith("rails     0 of 8 rails active")
-    unknown = texts(lay_out(incident(summary=None), 80, 24, BLOCKS))
-    assert any(line.startswith("rails     5 of 8 links up") for line in unknown)
-
-
 def test_head_counts_active_rails_names_others() -> None:
     said = texts(lay_out(incident(), 80, 24, BLOCKS))
     assert said[5] == "rails     4 of 8 rails active  fairness 1.000  other ports: 1"
@@ -206,18 +191,6 @@ def test_head_counts_active_rails_names_others() -> None:
         "1 down: mlx5_1:1  1 unreadable: mlx5_2:1  1 disappeared: mlx5_3:1  1 idle: mlx5_6:1  1 slow: mlx5_4:1"
     )
     assert wide[-1].style is Style.WARNING
-
-
-def test_many_names_are_cut() -> None:
-    sick = view(8, summary=summary(8, slow=(2, 3, 4, 5, 7, 0)))
-    assert texts(lay_out(sick, 80, 24, BLOCKS))[6] == "          6 slow: mlx5_0:1, mlx5_2:1, mlx5_3:1, mlx5_4:1, ..."
-
-
-def test_a_link_without_a_state_is_not_active() -> None:
-    lines = texts(lay_out(view(1, rails=(rail("mlx5_0:1", active=False, state=""),)), 80, 24, BLOCKS))
-    assert lines[6] == "          1 down: mlx5_0:1"
-    assert lines[8].startswith("mlx5_0:1  ")
-    assert lines[8].endswith(" not active")
 
 
 @pytest.mark.parametrize(
@@ -250,21 +223,6 @@ def test_no_word_is_cut_at_any_width(columns: int) -> None:
         assert {word for word in words if word not in whole and not word.replace(".", "").isdigit()} <= short
 
 
-def test_unread_rail_is_named() -> None:
-    unread = replace(rail("mlx5_0:1"), means=(None, None))
-    said = texts(lay_out(view(2, rails=(unread, rail("mlx5_1:1")), summary=summary(2, idle=(0,))), 80, 24, BLOCKS))
-    assert said[6] == "          1 not read: mlx5_0:1"
-
-
-def test_node_without_rails_refers_to_doctor() -> None:
-    lines = texts(lay_out(view(0, summary=None), MIN_COLUMNS, 24, BLOCKS))
-    assert lines[1:4] == [
-        "node      -",
-        "rails     0  other ports: 1",
-        "no rails: no port's bytes are counted; see `ibpulse doctor`",
-    ]
-
-
 def test_unknown_rate_scales_to_highest_rail() -> None:
     quiet = replace(rail("mlx5_1:1", rate=None), peaks=np.full((2, 40), 25e9, dtype=np.float32))
     blind = replace(rail("mlx5_2:1", rate=None), peaks=np.full((2, 40), np.nan, dtype=np.float32), means=(None, None))
@@ -275,12 +233,6 @@ def test_unknown_rate_scales_to_highest_rail() -> None:
     assert lines[10].split() == ["mlx5_2:1", "·" * 39, "·", "-", "·", "-"]
 
 
-def test_short_history_is_aligned_right() -> None:
-    young = replace(rail("mlx5_0:1"), peaks=np.full((2, 5), 50e9, dtype=np.float32), down=np.zeros(5, dtype=np.bool_))
-    line = texts(lay_out(view(1, rails=(young,)), 80, 24, BLOCKS))[7]
-    assert line[10:49] == "█████".rjust(39)
-
-
 def test_sparkline_takes_remaining_width() -> None:
     assert [spark_width(view(8), columns) for columns in (60, 80, 200)] == [19, 39, 159]
     long = view(1, rails=(rail("a-very-long-name-of-a-device:1"),))
@@ -288,22 +240,10 @@ def test_sparkline_takes_remaining_width() -> None:
     assert all(sum(len(span.text) for span in line) <= 60 for line in lay_out(long, 60, 24, BLOCKS))
 
 
-def test_a_sampler_without_a_tick_kept_nothing_yet() -> None:
-    sampler = SamplerView(0, 0, 0, 1, None)
-    line = texts(lay_out(view(1, sampler=sampler), 80, 24, BLOCKS))[-2]
-    assert line == "sampler   - captured  wake-up delay -  0 read errors  1 restarts"
-
-
 def test_sparkline_rises_with_values() -> None:
     shares = [0, 1e-9, 0.125, 0.5, 0.94, 1.0, 3.0, -1.0, math.nan]
     assert sparkline(shares, BLOCKS) == " ▁▁▄███ ·"
     assert sparkline(shares, ASCII) == " ..=@@@ ?"
-
-
-def test_each_level_has_a_character_of_its_own() -> None:
-    for marks in (BLOCKS, ASCII):
-        steps = len(marks.levels) - 1
-        assert sparkline([level / steps for level in range(steps + 1)], marks) == marks.levels
 
 
 @pytest.mark.parametrize(
@@ -323,24 +263,10 @@ def test_bar_resolves_eighths_of_a_cell(share: float, text: str) -> None:
     assert bar(share, 4, BLOCKS) == text
 
 
-def test_ascii_bar_resolves_cells() -> None:
-    assert [bar(share, 4, ASCII) for share in (0, 0.01, 0.5, 1)] == ["    ", "#   ", "##  ", "####"]
-
-
 def test_silent_missing_and_down_differ() -> None:
     for marks in (BLOCKS, ASCII):
         signs = [*marks.levels, marks.unknown, marks.down]
         assert len(set(signs)) == len(signs)
-
-
-def test_fit_takes_first_choice_that_fits() -> None:
-    assert [fit(columns, ["long", "words"], ["a", "b", "c"]) for columns in (11, 10, 7, 6, 1)] == [
-        "long  words",
-        "a  b  c",
-        "a  b  c",
-        "a  b",
-        "a",
-    ]
 
 
 LONG = "1234567890123_42"
@@ -372,23 +298,6 @@ def test_several_jobs_have_a_column() -> None:
     assert all("25.0" in line for line in lines)
     assert "3 jobs" in "".join(texts(lay_out(shared, 80, 24, BLOCKS)))
     assert spark_width(shared, 80) == spark_width(view(4), 80) - 11
-
-
-@pytest.mark.parametrize("columns", [60, 79, 80, 100, 200])
-def test_rates_stay_within_any_width(columns: int) -> None:
-    shared = view_of(("4711",), ("x" * 128,), ("a", "b"))
-    shared = replace(shared, summary=summary(3, idle=(1,)))
-    for line in lay_out(shared, columns, 24, BLOCKS):
-        assert sum(len(span.text) for span in line) <= columns
-    heading, *lines = rows(shared, columns)
-    assert ("job" in heading) is (columns >= 80)
-    assert all(line.endswith("12.5") for line in lines)
-
-
-def test_a_rail_in_trouble_keeps_its_job() -> None:
-    down = replace(rail("mlx5_0:1", active=False, state="DOWN"), jobs=("4711",))
-    found = view(2, rails=(down, rail("mlx5_1:1")))
-    assert rows(found, 80)[1].startswith("mlx5_0:1  4711")
 
 
 def test_owners_are_the_running_jobs() -> None:

@@ -17,12 +17,11 @@ from ibpulse.core.arrays import Singles
 from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.core.events import Event, EventLog, PortHistory
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.model import Port, PortState
-from ibpulse.core.ring import layout as at
+from ibpulse.core.model import PortState
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.workbench.top.daemon import LATE_NS, RecentEvents
 from ibpulse.workbench.top.ring import RingWatcher
-from ibpulse.workbench.top.view import EVENTS_NS, BinCache, View, clock_text, down_bins
+from ibpulse.workbench.top.view import EVENTS_NS, BinCache, View, down_bins
 from tests.aggregator.rings import MS, RATE, Ring, constant, port, square
 from tests.client.servers import Canned, canned
 from tests.fleet.small_answers import events_of, port_of, read_ports
@@ -137,19 +136,6 @@ def test_missing_samples_are_unknown(ring: Ring) -> None:
     assert np.isnan(fetch(ring, 1605, 30).rails[0].peaks[:, -9:]).all()
 
 
-def test_view_has_summary_and_sampler(ring: Ring) -> None:
-    lane = at.lane_at(0)
-    ring.file.words[lane + at.L_TICKS] = ring.file.words[lane + at.L_LATENESS] = 1490
-    ring.file.words[lane + at.L_MISSED] = 10
-    ring.file.words[lane + at.L_LATENESS_SUM_NS] = 1490 * 120_000
-    seen = fetch(ring, 1525, 20)
-    assert seen.summary is not None
-    assert (seen.summary.node.rails, seen.summary.node.duty_cycle_ratio) == (1, 1.0)
-    assert seen.sampler is not None
-    assert (seen.sampler.ticks, seen.sampler.missed, seen.sampler.restarts) == (1490, 10, 3)
-    assert seen.sampler.lateness_seconds == pytest.approx(0.00012)
-
-
 def test_later_view_equals_fresh_view(ring: Ring) -> None:
     watching = Watching(ring)
     looks = [(1105, 10, 100), (1150, 20, 100), (1402, 30, 100), (1450, 30, 20), (1451, 30, 20), (1505, 20, 100)]
@@ -188,35 +174,6 @@ def test_the_summary_is_made_every_other_second(ring: Ring) -> None:
         ends.append(summary.end_ms)
     # seconds end at multiples of 100 ticks, and are whole 0.24 s later
     assert ends == [10000] * 4 + [12000] * 4 + [14000] * 2
-
-
-def test_before_the_first_second_there_is_no_summary(tmp_path: Path) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0"))
-    seen = fetch(ring, 0, 5)
-    assert seen.summary is None
-    assert seen.sampler is not None
-    assert seen.sampler.lateness_seconds is None
-    assert np.isnan(seen.rails[0].peaks).all()
-
-
-@pytest.mark.parametrize(("interval_ms", "bin_ms"), [(1, 100), (10, 100), (40, 120), (200, 200), (1000, 1000)])
-def test_a_bin_is_a_whole_number_of_ticks(tmp_path: Path, interval_ms: int, bin_ms: int) -> None:
-    ring = Ring.create(tmp_path, port("mlx5_0"), interval_ms=interval_ms, seconds=60)
-    ring.write("mlx5_0:1", TRAFFIC, 1, 20_000 // interval_ms)
-    seen = fetch(ring, 20_000 // interval_ms, 8)
-    assert seen.bin_ns == bin_ms * MS
-    assert seen.rails[0].peaks.shape == (2, 8)
-    assert seen.rails[0].means[1] == pytest.approx(4e9)
-
-
-def test_a_port_that_counts_nothing_is_no_rail(ring: Ring) -> None:
-    def dark(made: Port) -> Port:
-        return replace(made, source=None)
-
-    ring.change(port("mlx5_0"), dark(port("mlx5_7")))
-    seen = fetch(ring, 1505, 4)
-    assert [rail.name for rail in seen.rails] == ["mlx5_0:1"]
-    assert seen.others == 1
 
 
 UP, DOWN = PortState("ACTIVE", "", True, RATE, True), PortState("DOWN", "", False, RATE, True)
@@ -352,22 +309,8 @@ def test_past_states_follow_from_events(server: Canned) -> None:
     assert marked == [list(range(10, 20)), [], list(range(30)), []]
 
 
-def test_bin_is_down_without_traffic_only() -> None:
-    history = PortHistory()
-    history.change("a", 15, UP, DOWN)
-    history.change("a", 41, DOWN, UP)
-    peaks = np.zeros((2, 6), dtype=np.float32)
-    peaks[0, 1], peaks[:, 2] = 1.0, np.nan
-    assert down_bins(history.spans("a", 0, 60), 0, 10, peaks).tolist() == [False, False, True, True, True, False]
-
-
 @pytest.mark.parametrize("problem", ["unreadable", "hung", "disappeared"])
 def test_unreadable_link_is_not_down(problem: str) -> None:
     history = PortHistory()
     history.begin("a", replace(DOWN, problem=problem))
     assert not down_bins(history.spans("a", 0, 60), 0, 10, np.zeros((2, 6), dtype=np.float32)).any()
-
-
-def test_a_time_of_another_day_is_a_date() -> None:
-    assert clock_text(NOW_NS - 90 * SECOND_NS, NOW_NS) == "23:58:30"
-    assert clock_text(NOW_NS - 86_400 * SECOND_NS, NOW_NS) == "2025-11-20"

@@ -32,10 +32,9 @@ from ibpulse.base.units import WORD_BYTES
 from ibpulse.core import captures
 from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.core.events import Event
-from ibpulse.workbench.simulate.fabric import SimulatedFabric
+from ibpulse.workbench.simulate.fabric import SimulatedCounters, SimulatedFabric
 from ibpulse.workbench.simulate.faults import parse_faults
 from ibpulse.workbench.simulate.jobs import Traffic
-from ibpulse.workbench.simulate.nic import SimulatedCounters
 from ibpulse.workbench.simulate.replay import Replay
 from ibpulse.workbench.simulate.timeline import Schedule, Workload
 from ibpulse.workbench.simulate.tree import replace_text

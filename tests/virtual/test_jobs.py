@@ -11,7 +11,7 @@ import pytest
 
 from ibpulse.cli import main
 from ibpulse.core.recordings import load
-from ibpulse.core.recordings.recorded_jobs import trace_holdings
+from ibpulse.core.recordings.recording import trace_holdings
 from tests.running import Metrics
 from tests.tables import for_each
 from tests.virtual.node import Node

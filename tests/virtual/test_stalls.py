@@ -12,7 +12,7 @@ import numpy.typing as npt
 import orjson
 import pytest
 
-from ibpulse.core.statistics.clock_offsets import ClockOffsets
+from ibpulse.core.statistics.lateness import ClockOffsets
 from ibpulse.workbench.simulate.timeline import Step, Workload
 from ibpulse.workbench.simulate.workloads import make_workload
 from tests.virtual.fleet import Fleet

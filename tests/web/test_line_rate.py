@@ -18,7 +18,7 @@ from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, ports_at_begin, read_pieces
-from ibpulse.core.statistics.node_statistics import line_rate
+from ibpulse.core.statistics.sums import line_rate
 from ibpulse.workbench.reports.comparison import assemble
 from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.reports.table import remarks

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from ibpulse.agent.aggregator.options import AggregatorOptions
+from ibpulse.agent.aggregator.snapshot import AggregatorOptions
 from ibpulse.agent.aggregator.summary import summarize
 from ibpulse.core.events import PortHistory
 from tests.aggregator.rings import Ring, constant, port, square

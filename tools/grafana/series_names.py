@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
 from ibpulse.core.metrics.text import process_registry
 from tools.grafana import recording_rules
 

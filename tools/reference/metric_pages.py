@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client import Metric as LibraryFamily
 
-from ibpulse.agent.metrics.error_counters import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, STATE_ROWS
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
+from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, STATE_ROWS
 from ibpulse.agent.sysfs.byte_counters import SOURCES, ByteCounterRow
 from ibpulse.agent.sysfs.error_counters import (
     FACTS,

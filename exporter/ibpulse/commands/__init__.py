@@ -29,12 +29,12 @@ DESCRIPTION = "Shows the traffic of every InfiniBand and RoCE port of this node,
 class Verb:
     """A verb: its line in `ibpulse --help`, its example, and the settings it reads.
 
-    `options` is the module with the table of its options. Another one has its function `run`, and is named like the
-    verb, or in `module`; it is imported only when the verb runs. `settings` lists groups or single names. `reads_files`
-    marks verbs that read files of unknown origin, with bounded memory, and `writes_files` those that write recordings.
-    A verb that `checks_flags` gets what is wrong with their values as `arguments.faults`, and reports it together with
-    what is wrong with their combination. With one of the arguments in `variants`, `run` is that of a module of its own,
-    whose name has this word at its end, because it needs much more than without.
+    `runs` names its module and function, `options` the module with the table of its options; the former is imported
+    only when the verb runs. With one of the arguments in `variants`, the function named there runs instead, because it
+    needs much more. `settings` lists groups or single names; log messages go to standard error if `log` is one of
+    them. `reads_files` marks verbs that read files of unknown origin, with bounded memory, and `writes_files` those
+    that write recordings. A verb that `checks_flags` gets what is wrong with their values as `arguments.faults`, and
+    reports it together with what is wrong with their combination.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Verb:
     example: str
     settings: tuple[str, ...]
     options: str
-    module: str = ""
+    runs: str
     reads_files: bool = False
     writes_files: bool = False
     checks_flags: bool = False
@@ -50,25 +50,24 @@ class Verb:
 
     def load_options(self) -> Sequence[Any]:
         """The table of its options."""
-        options: Sequence[Any] = self._load(f"options.{self.options}").OPTIONS[self.name]
+        options: Sequence[Any] = _load(f"options.{self.options}").OPTIONS[self.name]
         return options
 
     def run(self, arguments: Namespace, settings: Settings) -> int:
         """Run it and return the exit code. `arguments.origins` maps each setting to the source of its value.
 
         Raises:
-            IbpulseError: it failed.
+            IbpulseError: it failed; `ibpulse.cli` prints the message.
             ModuleNotFoundError: a package that it needs is not installed.
         """
-        module = self.module or self.name.replace(" ", "_")
-        variants = [word for name, word in self.variants.items() if getattr(arguments, name)]
-        module = "_".join([module, *variants[:1]])
-        code: int = self._load(module).run(arguments, settings)
+        variant = next((other for name, other in self.variants.items() if getattr(arguments, name)), self.runs)
+        module, _, function = variant.partition(".")
+        code: int = getattr(_load(module), function)(arguments, settings)
         return code
 
-    @staticmethod
-    def _load(module: str) -> Any:
-        return importlib.import_module(f"{__name__}.{module}")
+
+def _load(module: str) -> Any:
+    return importlib.import_module(f"{__name__}.{module}")
 
 
 VERBS = {
@@ -79,7 +78,8 @@ VERBS = {
             "Sample every port of this node; serve /metrics and the raw samples.",
             "ibpulse serve --sampler.interval=10ms --ports.exclude=mlx5_bond_0",
             settings=EVERY_SETTING,
-            options="run",
+            options="look",
+            runs="serve.run",
         ),
         Verb(
             "demo",
@@ -87,14 +87,16 @@ VERBS = {
             "ibpulse demo --workload=moe --web.listen-address=127.0.0.1:10055",
             settings=tuple(group for group in EVERY_SETTING if group not in ("path", "ring")),
             options="look",
+            runs="demo.run_demo",
         ),
         Verb(
             "gateway",
             "Serve the pages and the data of many nodes at one address.",
             "ibpulse gateway --nodes.sources=dns+ibpulse.monitoring.svc:10055",
             settings=("nodes", *GATEWAY_WEB, *GATEWAY_CAPTURES, "log"),
-            options="run",
-            variants={"demo": "demo"},
+            options="look",
+            runs="gateway.run",
+            variants={"demo": "demo.run_gateway"},
         ),
         Verb(
             "simulate",
@@ -102,6 +104,7 @@ VERBS = {
             "ibpulse simulate /tmp/fabric --workload=dense",
             settings=("log",),
             options="look",
+            runs="simulate.run_simulate",
         ),
         Verb(
             "doctor",
@@ -109,6 +112,7 @@ VERBS = {
             "ibpulse doctor --path.sysfs=/host/sys --format=json",
             settings=("path", "sampler", "ring", *PORTS, "topology", "web.listen-address", *DOCTOR),
             options="look",
+            runs="doctor.run",
         ),
         Verb(
             "record",
@@ -116,6 +120,7 @@ VERBS = {
             "ibpulse record run.parquet --duration=60s",
             settings=(*SAMPLING, "analysis.active-threshold", "log"),
             options="record",
+            runs="record.run_record",
             writes_files=True,
         ),
         Verb(
@@ -124,6 +129,7 @@ VERBS = {
             "ibpulse replay run.parquet /tmp/fabric --speed=10",
             settings=("log",),
             options="record",
+            runs="simulate.run_replay",
             reads_files=True,
         ),
         Verb(
@@ -132,6 +138,7 @@ VERBS = {
             "ibpulse top --url=http://node7:10055",
             settings=(*SAMPLING, "analysis.active-threshold", "web.listen-address"),
             options="look",
+            runs="top.run",
         ),
         Verb(
             "report",
@@ -139,6 +146,7 @@ VERBS = {
             "ibpulse report before.parquet after.parquet --trim",
             settings=("analysis.active-threshold",),
             options="record",
+            runs="compare.run_report",
             reads_files=True,
             checks_flags=True,
         ),
@@ -148,6 +156,7 @@ VERBS = {
             "ibpulse render dense.parquet moe.parquet -o rails.png",
             settings=("analysis.active-threshold",),
             options="record",
+            runs="compare.run_render",
             reads_files=True,
             checks_flags=True,
         ),
@@ -157,7 +166,7 @@ VERBS = {
             "ibpulse import log.csv.gz -o log.parquet --time=when --port=port --transmit=tx --receive=rx --unit=words",
             settings=(),
             options="record",
-            module="import_log",
+            runs="record.run_import",
             reads_files=True,
         ),
         Verb(
@@ -166,8 +175,9 @@ VERBS = {
             "ibpulse model --model=mixtral-8x7b --nodes=2 --step=1444ms",
             settings=("analysis.active-threshold",),
             options="explain",
+            runs="model.run_model",
             reads_files=True,
-            variants=dict.fromkeys(("against", "url", "last"), "measured"),
+            variants=dict.fromkeys(("against", "url", "last"), "model_measured.run"),
         ),
         Verb(
             "model experts",
@@ -175,6 +185,7 @@ VERBS = {
             "ibpulse model experts loads.csv --ranks=8 --nodes=2",
             settings=(),
             options="explain",
+            runs="model.run_experts",
             reads_files=True,
         ),
         Verb(
@@ -183,6 +194,7 @@ VERBS = {
             "ibpulse model check run_config.yaml --set torch=2.6.0",
             settings=(),
             options="explain",
+            runs="explain.run_check",
             reads_files=True,
         ),
         Verb(
@@ -191,6 +203,7 @@ VERBS = {
             "ibpulse nccl all_reduce.json --rails=8 --rate=50GB/s --against=run.parquet",
             settings=("analysis.active-threshold",),
             options="explain",
+            runs="explain.run_nccl",
             reads_files=True,
         ),
         Verb(
@@ -199,6 +212,7 @@ VERBS = {
             "ibpulse trace rank0.json.gz --against=node7.parquet",
             settings=("analysis.active-threshold",),
             options="explain",
+            runs="explain.run_trace",
             reads_files=True,
             checks_flags=True,
         ),
@@ -207,7 +221,8 @@ VERBS = {
             "Collect the samples of many nodes into a dataset of Parquet files.",
             "ibpulse fleet collect --nodes.sources=/etc/ibpulse/nodes.yml --last=10m -o /data/fleet",
             settings=("nodes", "log"),
-            options="fleet",
+            options="explain",
+            runs="fleet.run_collect",
             reads_files=True,
             writes_files=True,
             checks_flags=True,
@@ -217,7 +232,8 @@ VERBS = {
             "Report who is late, which rails are hot and what stalled, from a dataset of many nodes.",
             "ibpulse fleet report /data/fleet --job=1001 --format=html > fleet.html",
             settings=(),
-            options="fleet",
+            options="explain",
+            runs="fleet.run_report",
             reads_files=True,
             checks_flags=True,
         ),
@@ -226,7 +242,8 @@ VERBS = {
             "Plot a dataset of many nodes: nodes over time, nodes and rails, or lateness over time.",
             "ibpulse fleet render /data/fleet -o waterfall.png --sort=rack",
             settings=(),
-            options="fleet",
+            options="explain",
+            runs="fleet.run_render",
             reads_files=True,
             checks_flags=True,
         ),
@@ -235,14 +252,16 @@ VERBS = {
             "Check the configuration and show where each value comes from, or print the resulting configuration file.",
             "ibpulse config print --config.file=/etc/ibpulse.yaml --sampler.history=10m",
             settings=(*EVERY_SETTING, "nodes"),
-            options="run",
+            options="look",
+            runs="config.run_config",
         ),
         Verb(
             "completion",
             "Print a script with which bash, zsh or fish completes commands, flags and file names.",
             "ibpulse completion bash > ~/.local/share/bash-completion/completions/ibpulse",
             settings=(),
-            options="run",
+            options="look",
+            runs="config.run_completion",
         ),
     )
 }

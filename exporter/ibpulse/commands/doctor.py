@@ -26,12 +26,7 @@ CLEAR = "\033[H\033[2J"
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the findings; returns 1 if a check failed, or warned with --strict, else 0.
-
-    Raises:
-        ConfigError: a check is unknown.
-        BenchmarkError: a file of `--nccl` cannot be read.
-    """
+    """Print the findings; returns 1 if a check failed, or warned with --strict, else 0."""
     names = _check_names(arguments.check)
     request = make_request(settings, sample=not arguments.no_look)
     while True:
@@ -58,11 +53,7 @@ def _run_once(arguments: argparse.Namespace, request: FactsRequest, names: Seque
 
 
 def make_request(settings: Settings, *, sample: bool = True) -> FactsRequest:
-    """The work of the child process, with the same inventory and sampler as the daemon.
-
-    Raises:
-        ConfigError: the file of topology.file is invalid.
-    """
+    """The work of the child process, with the same inventory and sampler as the daemon."""
     options = make_options(settings, sample=sample)
     return FactsRequest(options, make_inventory(settings), supervisor_options(settings))
 

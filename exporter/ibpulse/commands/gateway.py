@@ -9,7 +9,6 @@ from ibpulse.agent.config import Settings
 from ibpulse.agent.config.loading import DEFAULT
 from ibpulse.agent.config.settings import ADDRESS
 from ibpulse.base.errors import ConfigError
-from ibpulse.commands.logs import set_up_log
 from ibpulse.gateway.parts import GatewayCaptures
 from ibpulse.gateway.service import GatewayOptions, run_gateway
 
@@ -17,12 +16,7 @@ LISTEN_ADDRESS = ":10056"
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT.
-
-    Raises:
-        ConfigError: no source of nodes is given, one is invalid, or the address cannot be bound.
-    """
-    set_up_log(settings.log.level, settings.log.format)
+    """Serve until SIGTERM or SIGINT."""
     options = gateway_options(settings, arguments.origins)
     if not options.sources:
         raise ConfigError(["nodes.sources: no source of nodes; give one, like dns+NAME:PORT, or use --demo=8"])

@@ -1,4 +1,4 @@
-"""`ibpulse model [FILE]`: predicts the traffic of a training job."""
+"""`ibpulse model` and `ibpulse model experts`: the traffic of a training job, predicted from its inputs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,37 @@ from typing import Any
 from ibpulse.agent.config import Settings
 from ibpulse.base.document import Section, render_page, render_text
 from ibpulse.base.errors import ConfigError, PictureError
+from ibpulse.base.units import SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.workbench import pictures
-from ibpulse.workbench.models.inputs import KEYS, JobFile, JobInputs, read_inputs, read_job_file
+from ibpulse.workbench.models.experts import SkewInputs, describe_skew
+from ibpulse.workbench.models.inputs import KEYS, JobFile, JobInputs, read_inputs, read_job_file, read_load_table
 from ibpulse.workbench.models.prediction import LoadSensitivity, Prediction, load_sensitivity, predict
-from ibpulse.workbench.models.report import assumption_sections, prediction_sections, render_json
+from ibpulse.workbench.models.report import assumption_sections, prediction_sections, render_json, skew_json, skew_text
 from ibpulse.workbench.pictures.options import PictureOptions
+
+
+def run_experts(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the skew."""
+    if arguments.placement and not arguments.ranks:
+        raise ConfigError("flag --placement: needs --ranks, the number of ranks that the slots are on")
+    rows = read_load_table(arguments.file)
+    placements = read_load_table(arguments.placement) if arguments.placement else ()
+    inputs = SkewInputs(
+        ranks=arguments.ranks or len(rows[0].loads),
+        nodes=arguments.nodes,
+        tokens=arguments.tokens,
+        placements=placements,
+        exchange_seconds=arguments.exchange and arguments.exchange / SECOND_NS,
+        step_seconds=arguments.step and arguments.step / SECOND_NS,
+    )
+    try:
+        report = describe_skew(rows, inputs)
+    except ValueError as error:
+        raise ConfigError([f"{arguments.file}: {error}"]) from None
+    print(skew_json(report) if arguments.format == "json" else skew_text(report), end="")
+    return 0
+
 
 PICTURES = (".png", ".svg")
 DRAWING = PictureOptions(width_pixels=2000, dpi=200)
@@ -40,33 +65,20 @@ class Measurement:
     picture: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the prediction, and draw it.
-
-    Raises:
-        ConfigError: the file or an input cannot be used, or one is missing.
-        PictureError: the picture cannot be drawn.
-    """
+def run_model(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the prediction, and draw it."""
     return show(answer(arguments, read_file(arguments), {}), arguments, Measurement())
 
 
 def read_file(arguments: argparse.Namespace) -> JobFile:
-    """The file with inputs, if one is given.
-
-    Raises:
-        ConfigError: it cannot be used, or the output is not a picture.
-    """
+    """The file with inputs, if one is given."""
     if arguments.output and arguments.output.suffix.lower() not in PICTURES:
         raise ConfigError([f"flag --output: {str(arguments.output)!r} is not a picture; end it with .png or .svg"])
     return read_job_file(arguments.file) if arguments.file else JobFile()
 
 
 def answer(arguments: argparse.Namespace, file: JobFile, observed: Mapping[str, GivenText]) -> Answer:
-    """The prediction for the inputs of flags and file, and those that a recording shows.
-
-    Raises:
-        ConfigError: an input cannot be used, or one is missing.
-    """
+    """The prediction for the inputs of flags and file, and those that a recording shows."""
     given = {key.name: getattr(arguments, key.name.replace("-", "_")) for key in KEYS.values() if key.flag}
     flags = {name: GivenText(text, f"flag --{name}") for name, text in given.items() if text is not None}
     inputs = read_inputs(flags, file, observed)
@@ -82,12 +94,7 @@ def answer(arguments: argparse.Namespace, file: JobFile, observed: Mapping[str, 
 
 
 def show(answer: Answer, arguments: argparse.Namespace, measured: Measurement) -> int:
-    """Print the answer, and draw it if that is asked for.
-
-    Raises:
-        ConfigError: there are no samples to draw.
-        PictureError: the picture cannot be drawn.
-    """
+    """Print the answer, and draw it if that is asked for."""
     shown = _render(answer, arguments.format, measured)
     if arguments.output:
         if not answer.found.timelines:
@@ -126,11 +133,7 @@ def _picture_url(answer: Answer, measured: Measurement) -> str:
 
 
 def _picture(answer: Answer, measured: Measurement) -> pictures.PredictedPicture:
-    """The picture of two steps.
-
-    Raises:
-        PictureError: the drawing libraries are not installed.
-    """
+    """The picture of two steps."""
     found = answer.found
     title = f"{found.job.model.name}, {found.job.sharding}, {found.job.nodes} nodes"
     return pictures.PredictedPicture(title, found.timelines, **measured.picture)

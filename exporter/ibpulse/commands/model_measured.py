@@ -6,18 +6,13 @@ import argparse
 
 from ibpulse.agent.config import Settings
 from ibpulse.commands import model
-from ibpulse.commands.sources import load_against
+from ibpulse.commands.compare import load_against
 from ibpulse.workbench.reports.model import compare_with_model, comparison_json, comparison_sections, measure_traffic
 from ibpulse.workbench.reports.span import ReportOptions
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the prediction and the comparison, and draw both.
-
-    Raises:
-        ConfigError: the file or an input cannot be used, or one is missing.
-        IbpulseError: the recording cannot be read, or the picture cannot be drawn.
-    """
+    """Print the prediction and the comparison, and draw both."""
     file = model.read_file(arguments)
     options = ReportOptions(
         active_bytes_per_second=settings.analysis.active_threshold, timescales_ns=(10_000_000, 100_000_000)

@@ -43,11 +43,7 @@ class Parsed:
 
 
 def split_verb(words: Sequence[str]) -> tuple[Verb, Sequence[str]]:
-    """The verb that the first two words name, or else the first one, and the words after it.
-
-    Raises:
-        ConfigError: no verb has that name.
-    """
+    """The verb that the first two words name, or else the first one, and the words after it."""
     two = " ".join(words[:2])
     if len(words) > 1 and two in VERBS:
         return VERBS[two], words[2:]
@@ -56,11 +52,7 @@ def split_verb(words: Sequence[str]) -> tuple[Verb, Sequence[str]]:
 
 
 def find_verb(name: str) -> Verb:
-    """The verb of that name.
-
-    Raises:
-        ConfigError: no verb has that name.
-    """
+    """The verb of that name."""
     if name not in VERBS:
         if meant := OTHER_VERBS.get(name) or next((verb for verb in VERBS if verb.endswith(f" {name}")), None):
             raise ConfigError([f"{name}: no such command; did you mean {meant}?"])
@@ -96,19 +88,11 @@ class Parser(argparse.ArgumentParser):
             return None
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the arguments.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Refuse the arguments."""
         raise ConfigError([f"{message}; see `{self.prog} --help`"])
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a word that is none of the choices; argparse calls it.
-
-        Raises:
-            ConfigError: it is none.
-        """
+        """Refuse a word that is none of the choices; argparse calls it."""
         if action.choices is None or value is None or value in action.choices:
             return
         raise ConfigError([f"{_name(action)}: {unknown_word(str(value), map(str, action.choices))}"])
@@ -127,11 +111,7 @@ class Help(argparse.Action):
         self._verb, self._show_settings = verb, show_settings
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print and exit.
-
-        Raises:
-            SystemExit: always.
-        """
+        """Print and exit."""
         build_parser(self._verb, show_settings=self._show_settings).print_help()
         parser.exit()
 
@@ -189,11 +169,7 @@ def own_actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def parse(verb: Verb, words: Sequence[str]) -> Parsed:
-    """Parse the words after the verb.
-
-    Raises:
-        ConfigError: one of the verb's own arguments is missing, or none of its choices; other errors are only listed.
-    """
+    """Parse the words after the verb; a missing argument or an unknown choice ends it, other errors are listed."""
     parser = build_parser(verb, show_settings=True)
     # so that an address may also follow flags
     arguments, unknown = parser.parse_known_intermixed_args(words)

@@ -6,10 +6,8 @@ import argparse
 
 from ibpulse.agent.config import Settings
 from ibpulse.agent.daemon import run_daemon
-from ibpulse.commands.logs import set_up_log
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Sample and serve until SIGTERM or SIGINT."""
-    set_up_log(settings.log.level, settings.log.format)
     return run_daemon(settings)

@@ -1,4 +1,4 @@
-"""`ibpulse simulate DIR`: writes a simulated fabric to a directory until it is stopped."""
+"""`ibpulse simulate DIR` and `ibpulse replay FILE DIR`: a sysfs tree whose counters advance, until stopped."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from ibpulse.agent.config import Settings
 from ibpulse.agent.sampler.kernel import die_with_parent
+from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError
-from ibpulse.base.units import SECOND_NS, format_duration
+from ibpulse.base.text import escape_controls
+from ibpulse.base.units import GRID_NS, SECOND_NS, format_duration
 from ibpulse.base.values import RATE, RATIO, TIME, Kind
-from ibpulse.commands.logs import set_up_log
-from ibpulse.workbench.simulate.fabric import FAULTS_FILE, run_fabric
+from ibpulse.core.defaults import SAMPLING_INTERVAL_NS
+from ibpulse.core.model import ROLES
+from ibpulse.core.recordings import RecordingMeta, read_meta, scan
+from ibpulse.workbench.simulate.fabric import FAULTS_FILE, SimulatedFabric
 from ibpulse.workbench.simulate.faults import FAULTS, parse_faults
-from ibpulse.workbench.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes, run_fleet
+from ibpulse.workbench.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes
 from ibpulse.workbench.simulate.jobs import JOBS_EXAMPLE, JOBS_FOLDER
+from ibpulse.workbench.simulate.replay import Player, Replay
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import make_devices
 from ibpulse.workbench.simulate.workloads import make_workload
@@ -43,14 +49,8 @@ def fabric_flags(arguments: argparse.Namespace, interval_ns: int) -> list[str]:
     return flags + [f"--fault={fault}" for fault in arguments.fault]
 
 
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Simulate until SIGINT or SIGTERM.
-
-    Raises:
-        ConfigError: a workload, a fault or a value is invalid.
-        FabricError: the directory is not empty.
-    """
-    set_up_log(settings.log.level, settings.log.format)
+def run_simulate(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Simulate until SIGINT or SIGTERM."""
     if arguments.parent and die_with_parent(arguments.parent):
         return 1
     workload = make_workload(
@@ -71,11 +71,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         fleet = SimulatedFleet(
             arguments.directory, nodes, workload, arguments.seed, arguments.ports, interval_ns, arguments.management
         )
-        run_fleet(fleet, stop_on_signals(), faults)
+        with closing(fleet):
+            fleet.build(faults)
+            fleet.run(stop_on_signals())
         return 0
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
-    stop = stop_on_signals()
-    run_fabric(arguments.directory, schedule, interval_ns, stop, arguments.management, faults, arguments.jobs)
+    fabric = SimulatedFabric(arguments.directory, schedule, interval_ns, arguments.management, arguments.jobs)
+    with closing(fabric):
+        fabric.build(time.time_ns(), faults)
+        fabric.run(stop_on_signals())
     return 0
 
 
@@ -83,8 +87,6 @@ def parse_nodes(arguments: argparse.Namespace, clocks_differ: bool = False) -> t
     """The simulated nodes, none if there is only one.
 
     Sets the number of ports if it was not given, and the clock offsets of all nodes.
-    Raises:
-        ConfigError: nodes, ports, jobs or clock offsets are invalid; lists all errors.
     """
     count = arguments.nodes
     if arguments.ports is None:
@@ -138,11 +140,7 @@ def announce(arguments: argparse.Namespace, tree: Path, interval_ns: int) -> Non
 
 
 def check_faults(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """The faults document for the options of the fabric, whose devices must exist.
-
-    Raises:
-        ConfigError: options are malformed, or name a device that the fabric does not have; lists all errors.
-    """
+    """The faults document for the options of the fabric, whose devices must exist."""
     document = parse_fault_options(arguments.fault)
     devices = [device.name for device in make_devices(arguments.ports, arguments.management)]
     parse_faults(json.dumps(document), devices, "flag --fault")
@@ -150,11 +148,7 @@ def check_faults(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
 
 
 def parse_fault_options(options: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The faults document for options like `slow-rail=mlx5_2:0.5`.
-
-    Raises:
-        ConfigError: options are malformed; lists all of them.
-    """
+    """The faults document for options like `slow-rail=mlx5_2:0.5`."""
     document: dict[str, dict[str, float]] = {}
     wrong = []
     for option in options:
@@ -177,3 +171,46 @@ def stop_on_signals() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+def run_replay(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Replay until the end of the recording, or SIGINT or SIGTERM."""
+    path: Path = arguments.file
+    meta = read_meta(path)
+    interval_ns = arguments.interval or (meta.interval_ns if meta.interval_ns in GRID_NS else SAMPLING_INTERVAL_NS)
+    ticks_per_step = arguments.speed * interval_ns / meta.interval_ns
+    player = Player(lambda: scan(path), len(meta.ports), ticks_per_step, arguments.loop)
+    try:
+        replay = Replay(
+            arguments.directory, meta, player, interval_ns, time.time_ns() + arguments.delay, arguments.speed
+        )
+        replay.build()
+        print(escape_controls(describe(path, meta, arguments, interval_ns), keep="\n"), flush=True)
+        try:
+            replay.run(stop_on_signals())
+        finally:
+            replay.close()
+    finally:
+        player.close()
+    print("end of the recording; the counters no longer change" if player.over else "stopped")
+    return 0
+
+
+def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, interval_ns: int) -> str:
+    """The message at the start, with the daemon's command; it has the roles if the daemon would decide otherwise."""
+    directory = arguments.directory
+    flags = [f"--path.sysfs={directory}", f"--sampler.interval={format_duration(interval_ns)}"]
+    found = {port.id: port.role for port in Inventory(directory).scan().ports}
+    if found != {port.id: port.role for port in meta.ports}:
+        flags.append(f"--ports.roles={','.join(_name_by_role(meta))}")
+    host = escape_controls(meta.host) or "an unnamed node"
+    what = f"{len(meta.ports)} ports, at {arguments.speed:g}x speed, in {directory}"
+    return f"{path} of {host}: {what}\nread it with: ibpulse serve {' '.join(flags)}"
+
+
+def _name_by_role(meta: RecordingMeta) -> Iterator[str]:
+    """The recorded ports of each role, as `ports.roles` takes them."""
+    for role in ROLES:
+        ports = [str(port.id) for port in meta.ports if port.role == role]
+        if ports:
+            yield f"{role}={','.join(ports)}"

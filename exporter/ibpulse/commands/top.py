@@ -31,12 +31,7 @@ REFUSED = (401, 403)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Show the live view until q, Ctrl-C, SIGTERM or the end of the terminal.
-
-    Raises:
-        ConfigError: --url is combined with a flag that makes top sample by itself.
-        IbpulseError: the daemon does not answer, nothing can be sampled, or standard output is not a terminal.
-    """
+    """Show the live view until q, Ctrl-C, SIGTERM or the end of the terminal."""
     url = read_url(arguments)
     alone = is_alone(url, arguments.alone, arguments.origins)
     check_terminal()
@@ -49,11 +44,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def is_alone(url: str | None, asked: bool, origins: Mapping[str, str]) -> bool:
-    """Whether top samples by itself. Only flags decide: settings from a file apply to the daemon as well.
-
-    Raises:
-        ConfigError: the flags contradict --url.
-    """
+    """Whether top samples by itself. Only flags decide: settings from a file apply to the daemon as well."""
     flags = [name for name, place in origins.items() if name.startswith(SAMPLING) and place.startswith("flag ")]
     wanted = ["--alone"] * asked + [f"--{name}" for name in flags]
     if url and wanted:
@@ -62,11 +53,7 @@ def is_alone(url: str | None, asked: bool, origins: Mapping[str, str]) -> bool:
 
 
 def find_daemon(url: str | None, address: ListenAddress) -> terminal.DaemonWatcher | None:
-    """A watcher of the daemon at the URL, or of this node's daemon; None if this node's does not answer.
-
-    Raises:
-        DaemonError: the daemon at the URL does not answer, or a daemon asks for credentials.
-    """
+    """A watcher of the daemon at the URL, or of this node's daemon; None if this node's does not answer."""
     host = address.host if address.host not in ("", "0.0.0.0", "::") else "localhost"
     asked = url or f"http://{address._replace(host=host)}"
     if not url and DaemonAddress(asked).refuses():
@@ -91,11 +78,7 @@ async def show_node(settings: Settings) -> None:
 
 @asynccontextmanager
 async def watch_node(settings: Settings) -> AsyncIterator[terminal.RingWatcher]:
-    """A watcher of this node's ports, sampled while the block runs.
-
-    Raises:
-        IbpulseError: nothing can be sampled.
-    """
+    """A watcher of this node's ports, sampled while the block runs."""
     async with node.make_temporary_sampler(settings, HISTORY_SECONDS) as sampler:
         supervisor = sampler.supervisor
 

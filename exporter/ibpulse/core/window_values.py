@@ -16,9 +16,62 @@ from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import TickRun, read_series, runs_of_wall_time, ticks_to_complete
-from ibpulse.core.statistics.bins import BinGrid, Statistic
 from ibpulse.core.statistics.plausible import STEPS, Merges
-from ibpulse.core.statistics.rate_series import Detail, RateSeries
+from ibpulse.core.statistics.series import Detail, RateSeries
+
+Statistic = Literal["max", "mean", "min"]
+
+_FOLDS = {"max": np.fmax, "min": np.fmin}
+
+
+class BinGrid:
+    """Bins `first + k * width <= tick < first + (k + 1) * width` for rows of two directions, filled run by run.
+
+    Law: the value of a bin depends only on its good samples, not on how they were split into runs. A bin without a good
+    sample is NaN.
+    """
+
+    def __init__(self, rows: int, first: int, points: int, width: int, statistic: Statistic) -> None:
+        shape = (rows, 2, points)
+        self._first, self._points, self._width, self._statistic = first, points, width, statistic
+        self._out = np.full(shape, np.nan, dtype=np.float32)
+        summed = statistic == "mean" and width > 1
+        self._sums = np.zeros(shape if summed else 0, dtype=np.float64)
+        self._counts = np.zeros(shape if summed else 0, dtype=np.int64)
+
+    def add(self, row: int, tick: int, values: Singles) -> None:
+        """Add a run to one row: `values` is float32 (2, samples), NaN where data is missing, starting at `tick`."""
+        begin, count = tick - self._first, values.shape[-1]
+        if count == 0:
+            return
+        if begin < 0 or begin + count > self._points * self._width:
+            raise ValueError(f"samples {begin}..{begin + count} lie outside the grid of {self._points * self._width}")
+        if self._width == 1:
+            self._out[row, :, begin : begin + count] = values
+            return
+        edges = _edges(begin, count, self._width)
+        first_bin = begin // self._width
+        target = np.s_[row, :, first_bin : first_bin + len(edges)]
+        if self._statistic == "mean":
+            good = ~np.isnan(values)
+            self._sums[target] += np.add.reduceat(np.where(good, values, 0), edges, axis=-1, dtype=np.float64)
+            self._counts[target] += np.add.reduceat(good, edges, axis=-1, dtype=np.int64)
+        else:
+            fold = _FOLDS[self._statistic]
+            self._out[target] = fold(self._out[target], fold.reduceat(values, edges, axis=-1))
+
+    def values(self) -> Singles:
+        """Value of every bin: float32 (rows, 2, points), NaN where data is missing."""
+        if self._sums.size:
+            np.divide(self._sums, self._counts, out=self._out, where=self._counts > 0, casting="same_kind")
+        return self._out
+
+
+def _edges(begin: int, count: int, width: int) -> npt.NDArray[np.intp]:
+    """Offset of each bin within a run of `count` samples that begins `begin` samples into the grid."""
+    lead = width - begin % width
+    return np.concatenate(([0], np.arange(lead, count, width))).astype(np.intp)
+
 
 UNCERTAINTY = "uncertainty"
 # of merged samples; they are in the header of an NPY answer

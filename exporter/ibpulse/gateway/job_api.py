@@ -38,8 +38,7 @@ from ibpulse.core.http.requests import (
 )
 from ibpulse.core.http.requests import refuse_repeated as once
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
-from ibpulse.core.statistics.bins import Statistic
-from ibpulse.core.window_values import MAX_PLACES, Bins, bins_between, newest_bins
+from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic, bins_between, newest_bins
 from ibpulse.gateway.captures import captures_router
 from ibpulse.gateway.jobs import (
     FleetJob,

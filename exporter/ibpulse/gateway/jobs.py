@@ -17,7 +17,7 @@ from ibpulse.core.arrays import Singles
 from ibpulse.core.http.problems import ProblemError, bad_parameter
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import Lateness, compare_nodes
-from ibpulse.core.statistics.resolution import stands_still
+from ibpulse.core.statistics.rates import stands_still
 from ibpulse.core.statistics.steps.edges import find_step_edges
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.samples import NodeSamples

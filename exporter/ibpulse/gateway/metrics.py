@@ -13,7 +13,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.http.problems import operation, text
 from ibpulse.core.metrics.row import Labels, Subject
 from ibpulse.core.metrics.text import render_page
-from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.gateway.nodes.discovery import SourceState
 from ibpulse.gateway.nodes.requests import ANSWERED
 from ibpulse.gateway.nodes.table import STATES

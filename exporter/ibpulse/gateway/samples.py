@@ -17,8 +17,8 @@ from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.answers.samples import WindowHead
 from ibpulse.core.arrays import Singles
 from ibpulse.core.client.transport import NodeArray, read_array
-from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
+from ibpulse.core.window_values import Statistic
 from ibpulse.gateway.nodes.requests import Node, ask_node
 
 # those after which a rail can have another rate

@@ -14,10 +14,8 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.jobs import JobTrafficAnswer
 from ibpulse.core.answers.summary import PortSummary
 from ibpulse.core.arrays import Singles
-from ibpulse.core.statistics.clock_offsets import MeasuredOffset
-from ibpulse.core.statistics.lateness import Lateness
-from ibpulse.core.statistics.rails import find_hot_rail
-from ibpulse.core.statistics.stalls import WHENEVER, FirstNodes, Moment, shortest_stall
+from ibpulse.core.statistics.lateness import Lateness, MeasuredOffset
+from ibpulse.core.statistics.nodes import WHENEVER, FirstNodes, Moment, find_hot_rail, shortest_stall
 from ibpulse.gateway.jobs import JobNode, Row
 from ibpulse.gateway.nodes.table import describe_clock
 from ibpulse.gateway.samples import WAYS

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.workbench.simulate.nic import START_WORDS
+from ibpulse.workbench.simulate.fabric import START_WORDS
 from tests.fusefabric import EVERY_FILE, FuseFabric
 from tests.running import eventually
 

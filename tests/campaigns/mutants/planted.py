@@ -77,7 +77,7 @@ PLANTED = (
             copies[:, :, at.R_TICK] = records[:, :, at.R_TICK]
 """,
         "a sample has the counters of another one, a whole ring earlier: a false reset or peak",
-        ("tests/ring/test_reader_order.py",),
+        ("tests/ring/test_reader.py",),
     ),
     Fault(
         "lateness-floor",
@@ -93,7 +93,7 @@ PLANTED = (
         ".astype(np.float64) - 1\n    widths",
         ".astype(np.float64)\n    widths",
         "at the line rate, a counter with a large scale has samples named implausible",
-        ("tests/analysis/test_plausible_bounds.py",),
+        ("tests/analysis/test_plausible.py",),
     ),
     Fault(
         "steady-doubt-direction",
@@ -181,43 +181,43 @@ PLANTED = (
         "np.where(last < end, self.counts, 0)[kept]",
         "self.counts[kept]",
         "implausible samples at the end of a second are counted twice",
-        ("tests/aggregator/test_implausible_samples.py",),
+        ("tests/aggregator/test_ports.py",),
     ),
     Fault(
         "peaks-unread-counter",
-        STATISTICS + "plain_peaks.py",
+        STATISTICS + "series.py",
         " or counters[..., 0].min() < 0:",
         ":",
         "the first value of a counter after a failed read is a peak of exabytes",
-        ("tests/analysis/test_plain_peaks.py",),
+        ("tests/analysis/test_series.py",),
     ),
     Fault(
         "peaks-below-the-resolution",
-        AGGREGATOR + "node_totals.py",
+        AGGREGATOR + "node.py",
         "np.where(np.isnan(found.peak), np.nan, highest),",
         "highest,",
         "a node whose counters are slow has a peak utilisation, which nothing measured",
-        ("tests/aggregator/test_node_numbers.py",),
+        ("tests/aggregator/test_node.py",),
     ),
     Fault(
         "merges-before-the-start",
-        AGGREGATOR + "port_totals.py",
+        AGGREGATOR + "ports.py",
         """\
         if counting:
-            np.add.at(self.implausible""",
+            np.add.at(self.counts.implausible""",
         """\
         if True:
-            np.add.at(self.implausible""",
+            np.add.at(self.counts.implausible""",
         "ibpulse_port_implausible_samples_total starts above 0 after a restart",
-        ("tests/aggregator/test_implausible_samples.py",),
+        ("tests/aggregator/test_ports.py",),
     ),
     Fault(
         "notice-of-another-port",
-        AGGREGATOR + "port_totals.py",
-        "self.implausible[row] = self.unexplained[row] = 0",
-        "self.implausible[row] = 0",
+        AGGREGATOR + "ports.py",
+        "for array in vars(self).values():\n            array[row] = 0",
+        "self.until[row] = self.bytes_total[row] = 0",
         "a notice says that a new port exceeds its line rate, because an earlier port did",
-        ("tests/aggregator/test_implausible_samples.py",),
+        ("tests/aggregator/test_ports.py",),
     ),
     Fault(
         "fairness-of-unseen-rails",
@@ -229,11 +229,11 @@ PLANTED = (
     ),
     Fault(
         "job-step-of-the-job-before",
-        AGGREGATOR + "job_totals.py",
+        AGGREGATOR + "jobs.py",
         "min(self._options.traffic_window_ns, age * SECOND_NS)",
         "self._options.traffic_window_ns",
         "a new job has the step time of the job before it",
-        ("tests/aggregator/test_job_totals.py",),
+        ("tests/aggregator/test_jobs.py",),
     ),
     Fault(
         "events-renamed-device",

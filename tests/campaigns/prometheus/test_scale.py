@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ibpulse.agent.metrics.metric_table import TABLE
+from ibpulse.agent.metrics.page import TABLE
 from tests import ROOT
 from tests.grafana.documents import asked_for, selectors
 from tools.grafana import recording_rules

@@ -2,23 +2,18 @@
 
 The modules build on each other in this order:
 
-1. `options`: the settings. `snapshot`: the results. `rolling`: the last seconds of an array.
-2. `port_totals`, `node_totals`, `burst_totals`: totals per port, totals of the sum over the rails, bursts and
-   saturation. `port_totals` also tracks the error counters.
-3. `rail_balance`: rails compared with those of the same jobs. `traffic`: this, bursts, saturation and signature, all
-   derived from these totals.
-4. `last_minute`: step period and effective resolution, measured on the ring every few seconds.
-   `phase_watch`: first traffic and checkpoints. `job_totals`: statistics of each job.
-5. `past_ports`: the ports as they were in a second. `totals`: reads whole seconds from the ring and adds them to 2, 3
-   and 4. `snapshot_ports`: the ports of a snapshot.
+1. `snapshot`: the settings and the results.
+2. `node`, `ports`: totals and rolling values of the sum over the rails, and of each port with its error counters.
+3. `traffic`: bursts, saturation, rail balance and signature, derived from these.
+4. `steps`: step period, effective resolution and phases. `jobs`: statistics of each job.
+5. `totals`: reads whole seconds from the ring, adds them to all of these, and describes the ports.
 6. `summary`: the statistics of one requested window. `aggregator`: schedules the seconds and makes the snapshot.
 """
 
 from ibpulse.agent.aggregator.aggregator import Aggregator
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.snapshot import Snapshot
-from ibpulse.agent.aggregator.snapshot_ports import read_sampler
+from ibpulse.agent.aggregator.snapshot import AggregatorOptions, Snapshot
 from ibpulse.agent.aggregator.summary import summarize
+from ibpulse.agent.aggregator.totals import read_sampler
 
 __all__ = [
     "Aggregator",

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from ibpulse.agent.aggregator.job_totals import JobTotals
-from ibpulse.agent.aggregator.last_minute import Resolutions, StepWatch, plan_search, search_next
-from ibpulse.agent.aggregator.observation import observe_second
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.past_ports import split_seconds
-from ibpulse.agent.aggregator.phase_watch import PhaseWatch
-from ibpulse.agent.aggregator.port_totals import CounterTotals
-from ibpulse.agent.aggregator.snapshot import Observation, PortSnapshot, Snapshot
-from ibpulse.agent.aggregator.snapshot_ports import port_snapshots, read_sampler
+from ibpulse.agent.aggregator.jobs import JobTotals
+from ibpulse.agent.aggregator.ports import CounterTotals
+from ibpulse.agent.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, AggregatorOptions, Observation, Snapshot
+from ibpulse.agent.aggregator.steps import PhaseWatch, Resolutions, StepWatch, plan_search, search_next
 from ibpulse.agent.aggregator.summary import summarize
-from ibpulse.agent.aggregator.totals import SECONDS_AT_ONCE, RunningTotals
+from ibpulse.agent.aggregator.totals import SECONDS_AT_ONCE, RunningTotals, read_sampler, split_seconds
 from ibpulse.agent.aggregator.traffic import Conclusion, coarsest_rail
 from ibpulse.base.units import SECOND_NS, format_duration, format_rate
-from ibpulse.core.answers.summary import Summary
+from ibpulse.core.answers.summary import RailStatistics, Summary
 from ibpulse.core.arrays import Rows
 from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs import JobPorts, JobRecord, PlacedJob
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import AHEAD_SECONDS, RingPort, place_ports, ticks_to_settle, widest_stride
+from ibpulse.core.statistics import moments
 from ibpulse.core.statistics.plausible import MAX_BEFORE
-from ibpulse.core.statistics.port_statistics import MOVED
 from ibpulse.core.statistics.steps.phase import Phase
+from ibpulse.core.statistics.sums import COVERED, MOVED
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +41,8 @@ ASSUMED_RATE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """Seconds to aggregate, from `first` to `end` (exclusive); the `skipped` seconds before them were overwritten."""
-
-    first: int
-    end: int
-    skipped: int = 0
+# a rate counts if one rail at least was observed for this part of the second
+MIN_OBSERVED_SECONDS = 0.5
 
 
 class AggregationSchedule:
@@ -68,28 +59,24 @@ class AggregationSchedule:
         self._longest = longest_window_seconds
         self.next_second: int | None = None
 
-    def due(self, now_tick: int, latest_tick: int, widest: int) -> Due | None:
-        """The seconds that have become due, or None; `widest` is the widest stride of the ports.
+    def due(self, now_tick: int, latest_tick: int, widest: int) -> tuple[range, int]:
+        """The seconds that have become due, and how many before them were overwritten.
 
-        `latest_tick` is the newest sampled tick. If sampling has stopped, the seconds continue a little past it, so
-        that windows drain.
+        `widest` is the widest stride of the ports, `latest_tick` the newest sampled tick. If sampling has stopped, the
+        seconds continue a little past it, so that windows drain.
         """
         end = (now_tick - ticks_to_settle(self._interval_ns, widest)) // self.ticks_per_second
         oldest = self._oldest_second(latest_tick, widest)
         if self.next_second is None:
-            if not self._agree(now_tick, latest_tick):
-                return None
+            if not latest_tick or abs(now_tick - latest_tick) > AGREE_SECONDS * self.ticks_per_second:
+                return range(0), 0
             self.next_second = max(end - self._longest, oldest)
         first = max(self.next_second, oldest)
         end = min(end, max(latest_tick // self.ticks_per_second, self.next_second) + AHEAD_SECONDS)
         if end <= first:
-            return None
-        skipped = first - self.next_second
-        self.next_second = end
-        return Due(first, end, skipped)
-
-    def _agree(self, now_tick: int, latest_tick: int) -> bool:
-        return latest_tick > 0 and abs(now_tick - latest_tick) <= AGREE_SECONDS * self.ticks_per_second
+            return range(0), 0
+        skipped, self.next_second = first - self.next_second, end
+        return range(first, end), skipped
 
     def _oldest_second(self, latest_tick: int, widest: int) -> int:
         """The first second that the ring still holds completely, including the samples before it that it depends on."""
@@ -159,10 +146,10 @@ class Aggregator:
             windows=self._windows,
             fabric=noticed,
             sampler=read_sampler(self._reader.ring),
-            ports=self._port_snapshots(noticed),
+            ports=self._totals.describe_ports(fabric.ports, placed, self._rows, self._resolutions),
             rails=self._totals.describe_rails(sum(port.rail for port in fabric.ports)),
             node=self._totals.node.windows(coarsest_rail(placed, resolutions)),
-            traffic=self._totals.traffic.of_node(self._step.found),
+            traffic=self._totals.describe_traffic(self._step.found),
             skipped_seconds=self._skipped_seconds,
             counters=self._counters.update(fabric),
             phases=self._take_phases(placed, resolutions),
@@ -178,17 +165,17 @@ class Aggregator:
         placed = place_ports(self._reader, fabric.ports, slots)
         rows = self._totals.rows_of(placed, slots)
         widest = widest_stride(port.stride for port in placed)
-        due = self._schedule.due(now_tick, self._reader.ring.latest_tick(), widest)
+        due, skipped = self._schedule.due(now_tick, self._reader.ring.latest_tick(), widest)
         # also while no second is due, so that a job that has ended loses its statistics
         if self._schedule.next_second is not None:
             self._jobs.follow(jobs, self._schedule.next_second - 1)
-        if due is not None:
-            self._skip(due)
+        if due:
+            self._skip(skipped)
             try:
                 self._catch_up(due, placed, rows, jobs)
             except Exception:
                 # part of it may be counted, so these seconds are not tried again
-                self._skipped_seconds += due.end - due.first
+                self._skipped_seconds += len(due)
                 raise
             self._measure_resolutions(due, placed, rows)
         self._update_notices(placed, rows)
@@ -198,7 +185,10 @@ class Aggregator:
     def with_counters_now(self, snapshot: Snapshot, now_tick: int) -> Snapshot:
         """The last snapshot, with the counters of its ports up to `now_tick`, as in `update`."""
         self._count_until(now_tick)
-        return replace(snapshot, ports=self._port_snapshots(snapshot.fabric))
+        return replace(
+            snapshot,
+            ports=self._totals.describe_ports(snapshot.fabric.ports, self._placed, self._rows, self._resolutions),
+        )
 
     def with_notices(self, fabric: Fabric) -> Fabric:
         """The fabric, with notices of this aggregator; it may be called at any time.
@@ -210,10 +200,10 @@ class Aggregator:
 
     def _update_notices(self, placed: Sequence[RingPort], rows: Rows) -> None:
         assumed = self._totals.assumed_rates
-        if not self._notices and not assumed and not self._totals.table.unexplained.any():
+        if not self._notices and not assumed and not self._totals.table.counts.unexplained.any():
             return
         since = (self._schedule.next_second or 0) - NOTICE_SECONDS
-        unexplained = self._totals.table.unexplained[rows]
+        unexplained = self._totals.table.counts.unexplained[rows]
         found = [port.port for port, second in zip(placed, unexplained, strict=True) if second > 0 and second >= since]
         notices = tuple(
             f"{port.id} counts more than its line rate{_rate_words(port)} can carry: there is traffic within the "
@@ -242,49 +232,67 @@ class Aggregator:
         """
         return summarize(self._reader, ports, self._history, self._options, seconds, end_ns, jobs=jobs, had=had)
 
-    def _skip(self, due: Due) -> None:
-        if due.skipped:
-            self._skipped_seconds += due.skipped
+    def _skip(self, seconds: int) -> None:
+        if seconds:
+            self._skipped_seconds += seconds
             log.warning(
                 "aggregation fell behind: %d seconds are missing from all metrics, because the ring only holds %s",
-                due.skipped,
+                seconds,
                 format_duration(self._reader.capacity * self._reader.interval_ns),
             )
-            self._totals.push_holes(due.skipped)
+            self._totals.push_holes(seconds)
 
-    def _catch_up(self, due: Due, placed: list[RingPort], rows: Rows, jobs: Sequence[PlacedJob]) -> None:
+    def _catch_up(self, due: range, placed: list[RingPort], rows: Rows, jobs: Sequence[PlacedJob]) -> None:
         resolutions = [self._resolutions.ticks_of(port) for port in placed]
-        begin = min(due.end, max(due.first, self._first_counted_second()))
+        begin = min(due.stop, max(due.start, self._first_counted_second()))
         at_once = self._totals.seconds_at_once(len(placed))
         ports = placed
-        for start, stop, ports in self._split(placed, due.first, begin, at_once):
+        for start, stop, ports in self._split(placed, due.start, begin, at_once):
             self._totals.add(start, stop, ports, rows, resolutions, counting=False)
-        self._totals.traffic.siblings.follow(jobs)
-        if begin == due.end:
+        self._totals.siblings.follow(jobs)
+        if begin == due.stop:
             _, rates = self._totals.conclude(ports, rows, resolutions, range(begin, begin + 1), counting=False)
-        for start, stop, ports in self._split(placed, begin, due.end, min(at_once, SECONDS_AT_ONCE)):
+        for start, stop, ports in self._split(placed, begin, due.stop, min(at_once, SECONDS_AT_ONCE)):
             self._totals.add(start, stop, ports, rows, resolutions, counting=True)
             ends = range(start + 1, stop + 1)
             concluded, rates = self._totals.conclude(ports, rows, resolutions, ends, counting=True)
             for end, second in zip(ends, concluded, strict=True):
                 self._observe(end, ports, rows, second, stop - end)
-        quiet_ns = (due.end * self._ticks_per_second - self._totals.last_traffic) * self._reader.interval_ns
+        quiet_ns = (due.stop * self._ticks_per_second - self._totals.last_traffic) * self._reader.interval_ns
         searches = [(self._step, plan_search(ports, resolutions, self._options.traffic_window_ns, quiet_ns))]
-        searches += self._jobs.conclude(ports, rates, resolutions, due.end, quiet_ns)
-        for _ in range(min(due.end - due.first, len(searches))):
-            search_next(self._reader, searches, due.end)
+        searches += self._jobs.conclude(ports, rates, resolutions, due.stop, quiet_ns)
+        for _ in range(min(len(due), len(searches))):
+            search_next(self._reader, searches, due.stop)
         self._phases.note_period(self._step.found)
 
-    def _measure_resolutions(self, due: Due, placed: list[RingPort], rows: Rows) -> None:
-        seconds = min(due.end - due.first, SECONDS_AT_ONCE)
+    def _measure_resolutions(self, due: range, placed: list[RingPort], rows: Rows) -> None:
+        seconds = min(len(due), SECONDS_AT_ONCE)
         moved = self._totals.table.sums.sum(seconds)[rows][..., MOVED].sum(axis=-1)
         moving = [str(placed[index].port.id) for index in np.flatnonzero(moved)]
-        self._resolutions.measure_next(placed, moving, seconds, due.end * self._ticks_per_second)
+        self._resolutions.measure_next(placed, moving, seconds, due.stop * self._ticks_per_second)
 
     def _observe(self, end: int, ports: list[RingPort], rows: Rows, concluded: Conclusion, ago: int) -> None:
-        tick, table = end * self._ticks_per_second, self._totals.table
-        found = observe_second(self._reader, tick, ports, rows, table, concluded, self._step.found, ago)
-        self._seconds.append(found)
+        """Note for the flight recorder the second that ended `ago` seconds before the newest one."""
+        rails = [index for index, port in enumerate(ports) if port.port.rail]
+        sums = self._totals.table.sums.sum(1, ago)[rows[rails]]
+        covered = sums[:, 0, COVERED]
+        # the sum of the mean rates of the rails, each over the time for which its bytes are known
+        rate = float(np.nansum(moments.quotient(sums[..., MOVED].sum(axis=-1), covered)))
+        step, end_tick = self._step.found, end * self._ticks_per_second
+        self._seconds.append(
+            Observation(
+                end_tick=end_tick,
+                end_wall_ns=int(self._reader.wall_ns(np.array([end_tick]))[0]),
+                rate_bytes_per_second=rate if covered.max(initial=0.0) >= MIN_OBSERVED_SECONDS else None,
+                step_seconds=None if step is None else moments.or_none(step.seconds),
+                signature=concluded.signature,
+                moe_saturated=concluded.moe_saturated,
+                rails={
+                    str(ports[index].port.id): _state(ports[index], concluded.rails.get(str(ports[index].port.id)))
+                    for index in rails
+                },
+            )
+        )
 
     def _first_counted_second(self) -> int:
         if self._first_counted is None:
@@ -304,10 +312,6 @@ class Aggregator:
             first_tick = max(second, self._first_counted_second()) * self._ticks_per_second + 1
             self._totals.count_until(now_tick, first_tick, self._placed, self._rows)
 
-    def _port_snapshots(self, fabric: Fabric) -> tuple[PortSnapshot, ...]:
-        windows, ring = self._options.window_seconds(), self._reader.ring
-        return port_snapshots(fabric.ports, self._placed, self._rows, self._totals, windows, self._resolutions, ring)
-
     def _take_phases(self, ports: Sequence[RingPort], resolutions: Sequence[int]) -> tuple[Phase, ...]:
         found = self._phases.take()
         if not found:
@@ -321,3 +325,11 @@ class Aggregator:
 
     def _wall_ns(self, tick: int) -> int | None:
         return int(self._reader.wall_ns(np.array([tick]))[0]) if tick else None
+
+
+def _state(port: RingPort, found: RailStatistics | None) -> str:
+    if not port.port.active:
+        return DOWN
+    if found is None or found.rail_share_ratio is None:
+        return QUIET
+    return IDLE if found.rail_idle else CARRYING

@@ -1,4 +1,4 @@
-"""The aggregator's results, frozen.
+"""The aggregator's settings, and its results, frozen.
 
 None means unknown; the only NaN is a job's step that was not found. Tuples named `windows` are parallel to
 `Snapshot.windows`.
@@ -9,14 +9,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ibpulse.base.units import SECOND_NS
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.summary import DirectionStatistics, NodeConclusions, NodeRails, NodeWindow, RailStatistics
+from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, TRAFFIC_WINDOW_NS
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.metrics.row import Histogram
 from ibpulse.core.model import CaptureCounts, Fabric, Port, PortId, SamplerHealth
 from ibpulse.core.ring import layout
+from ibpulse.core.statistics.signature import MoeSaturationOptions, SaturationOptions, SignatureOptions
 from ibpulse.core.statistics.steps.phase import Phase
+
+# labels of metrics, which rules and dashboards name
+WINDOWS_NS = (10 * SECOND_NS, 60 * SECOND_NS, 300 * SECOND_NS)
+TIMESCALES_NS = (10 * MILLISECOND_NS, 50 * MILLISECOND_NS, 100 * MILLISECOND_NS, SECOND_NS)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatorOptions:
+    """Threshold for active traffic, rolling windows (whole seconds), and time scales of the node's burstiness.
+
+    A time scale that is not a whole number of ticks, or does not divide one second, has no value. `traffic_window_ns`
+    is the window for the step period and the signature. Rail balance uses the first of `balance_spans_seconds` with
+    active rails: the short span detects a dead rail within seconds, the longer spans cover steps with long idle gaps.
+    `xmit_wait_tick_bytes` is the number of bytes that a port can send during one count of its stall counter, None if
+    unknown.
+    """
+
+    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
+    windows_ns: tuple[int, ...] = WINDOWS_NS
+    timescales_ns: tuple[int, ...] = TIMESCALES_NS
+    traffic_window_ns: int = TRAFFIC_WINDOW_NS
+    balance_spans_seconds: tuple[int, ...] = (3, 10, 60)
+    signature: SignatureOptions = field(default_factory=SignatureOptions)
+    saturation: SaturationOptions = field(default_factory=SaturationOptions)
+    moe_saturation: MoeSaturationOptions = field(default_factory=MoeSaturationOptions)
+    xmit_wait_tick_bytes: int | None = None
+
+    def window_seconds(self) -> tuple[int, ...]:
+        """The windows in seconds."""
+        return tuple(period_ns // SECOND_NS for period_ns in self.windows_ns)
+
+    def longest_seconds(self) -> int:
+        """The longest span of any rolling value."""
+        return max(*self.window_seconds(), self.traffic_window_ns // SECOND_NS)
+
 
 # upper bounds of all histograms, without infinity
 
@@ -53,21 +90,11 @@ class DirectionSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class PortTraffic:
-    """The traffic of a port; `saturated` has one value per direction, None while the data rate is unknown."""
-
-    bursts: int
-    burst_seconds: float
-    rail: RailStatistics | None
-    saturated: tuple[bool | None, ...]
-    saturated_seconds: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PortSnapshot:
     """One port; `directions` (transmit, receive) is empty if it has no byte source or no slot in the ring.
 
-    `resets` includes the `replacements` of its device by another one.
+    `resets` includes the `replacements` of its device by another one. `balance` compares a rail with the others.
+    `saturated` has one value per direction, None while the data rate is unknown.
     """
 
     port: Port
@@ -82,7 +109,11 @@ class PortSnapshot:
     left_alone: bool = False
     sampling_interval_seconds: float = 0.0
     effective_resolution_seconds: float | None = None
-    traffic: PortTraffic | None = None
+    bursts: int = 0
+    burst_seconds: float = 0.0
+    balance: RailStatistics | None = None
+    saturated: tuple[bool | None, ...] = (None, None)
+    saturated_seconds: tuple[float, ...] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

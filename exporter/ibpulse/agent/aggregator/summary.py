@@ -11,11 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ibpulse.agent.aggregator.last_minute import measure_resolution, measure_step
-from ibpulse.agent.aggregator.options import AggregatorOptions
-from ibpulse.agent.aggregator.past_ports import ports_during, split_seconds
-from ibpulse.agent.aggregator.snapshot_ports import describe_windows
-from ibpulse.agent.aggregator.totals import RunningTotals
+from ibpulse.agent.aggregator.snapshot import AggregatorOptions
+from ibpulse.agent.aggregator.steps import measure_resolution, measure_step
+from ibpulse.agent.aggregator.totals import RunningTotals, ports_during, split_seconds
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import NO_RAIL, NodeSummary, PortSummary, RunSummary, Summary
 from ibpulse.core.arrays import Rows
@@ -26,9 +24,9 @@ from ibpulse.core.model import Port
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import RingPort, place_ports, settled_tick, widest_stride
 from ibpulse.core.statistics.moments import or_none
-from ibpulse.core.statistics.port_statistics import OBSERVED
-from ibpulse.core.statistics.resolution import finest_ticks
+from ibpulse.core.statistics.rates import finest_ticks
 from ibpulse.core.statistics.steps.period import StepPeriod
+from ibpulse.core.statistics.sums import OBSERVED
 
 
 def summarize(
@@ -78,7 +76,7 @@ def summarize(
     if stop < end:
         totals.push_holes(end - stop)
     start_ns, stop_ns = reader.wall_ns(np.array([first * ticks, end * ticks])).tolist()
-    totals.traffic.siblings.follow(jobs_between(jobs, start_ns, stop_ns))
+    totals.siblings.follow(jobs_between(jobs, start_ns, stop_ns))
     totals.conclude(ports, rows, resolutions, range(end, end + 1), counting=False)
     return Summary.model_construct(
         window_seconds=seconds,
@@ -143,7 +141,7 @@ def _node(
 ) -> NodeSummary:
     rails = [index for index, port in enumerate(ports) if port.port.rail and port.port.active]
     window = totals.node.windows(max((resolutions[index] for index in rails), default=1))[0]
-    traffic = totals.traffic.of_node(step)
+    traffic = totals.describe_traffic(step)
     bursts, gaps = traffic.burst_durations, traffic.gap_durations
     return NodeSummary.model_construct(
         **vars(totals.describe_rails(sum(port.port.rail for port in ports))),
@@ -167,24 +165,18 @@ def _ports(
     totals: RunningTotals, ports: list[RingPort], rows: Rows, resolutions: list[int], seconds: int, states: list[str]
 ) -> list[PortSummary]:
     observed = totals.table.sums.sum(seconds)[rows][:, 0, OBSERVED].tolist()
-    strides = np.array([port.stride for port in ports], dtype=np.int64)
-    told = np.array([ticks == 1 for ticks in resolutions], dtype=np.bool_)
-    (ways,) = describe_windows(totals.table, rows, strides, told, [seconds])
-    found = []
-    for index, port in enumerate(ports):
-        traffic = totals.traffic.of_port(port, int(rows[index]))
-        transmit, receive = ways[index]
-        found.append(
-            PortSummary.model_construct(
-                port=str(port.port.id),
-                state=states[index],
-                rail=port.port.rail,
-                observed_seconds=observed[index],
-                transmit=transmit,
-                receive=receive,
-                bursts=traffic.bursts,
-                burst_seconds=traffic.burst_seconds,
-                **vars(traffic.rail or NO_RAIL),
-            )
+    (ways,) = totals.table.describe(rows, ports, [ticks == 1 for ticks in resolutions], [seconds])
+    return [
+        PortSummary.model_construct(
+            port=str(port.port.id),
+            state=state,
+            rail=port.port.rail,
+            observed_seconds=seen,
+            transmit=transmit,
+            receive=receive,
+            bursts=int(totals.bursts.port_began[row]),
+            burst_seconds=float(totals.bursts.port_seconds[row]),
+            **vars(totals.balance.rails.get(str(port.port.id), NO_RAIL)),
         )
-    return found
+        for port, row, state, seen, (transmit, receive) in zip(ports, rows, states, observed, ways, strict=True)
+    ]

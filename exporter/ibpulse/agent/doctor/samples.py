@@ -38,8 +38,7 @@ from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import Block, RingReader
 from ibpulse.core.ring.spans import RingPort, place_ports, ticks_to_settle, widest_stride
-from ibpulse.core.statistics.rates import increase
-from ibpulse.core.statistics.resolution import effective_resolution
+from ibpulse.core.statistics.rates import effective_resolution, increase
 
 WHOLE_SECONDS = 3
 # How far back resets are searched for in the ring of a daemon; a ring of doctor's own holds no more than its seconds.
@@ -106,7 +105,7 @@ def _rail_standings(
         active_bytes_per_second, windows_ns=(WINDOW_NS,), timescales_ns=(SECOND_NS,), traffic_window_ns=WINDOW_NS
     )
     snapshot: Snapshot = Aggregator(reader, options).update(fabric, last_tick, jobs=jobs)
-    return {one.port.id: one.traffic.rail for one in snapshot.ports if one.traffic and one.traffic.rail}
+    return {one.port.id: one.balance for one in snapshot.ports if one.balance}
 
 
 def _read_one_port(

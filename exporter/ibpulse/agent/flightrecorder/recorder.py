@@ -36,8 +36,7 @@ from ibpulse.core.jobs import JobRecord, list_jobs, trace_jobs
 from ibpulse.core.model import CAPTURE_ORIGINS, CaptureCounts, PortId
 from ibpulse.core.recordings import RecordedPort, RecordingMeta
 from ibpulse.core.recordings.from_ring import RecordedTicks, events_in, line_rates, place_events, ports_at_begin
-from ibpulse.core.recordings.recorded_jobs import jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
-from ibpulse.core.recordings.recording import MAX_PORTS
+from ibpulse.core.recordings.recording import MAX_PORTS, jobs_at_begin, jobs_from_json, jobs_to_json, limit_jobs
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
 from ibpulse.core.ring.spans import ticks_to_complete, widest_stride

@@ -17,8 +17,7 @@ from ibpulse.base.errors import IbpulseError
 from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import RecordedPort, RecordingMeta
 from ibpulse.core.recordings.from_ring import read_pieces
-from ibpulse.core.recordings.recorded_jobs import jobs_from_json, jobs_to_json
-from ibpulse.core.recordings.recording import events_from_json, events_to_json
+from ibpulse.core.recordings.recording import events_from_json, events_to_json, jobs_from_json, jobs_to_json
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.statistics.plausible import LineRate

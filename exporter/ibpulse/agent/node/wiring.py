@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions
-from ibpulse.agent.aggregator.options import TIMESCALES_NS, WINDOWS_NS
+from ibpulse.agent.aggregator.snapshot import TIMESCALES_NS, WINDOWS_NS
 from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder, WriteCapture
 from ibpulse.agent.flightrecorder.store import CaptureOptions
@@ -34,7 +34,7 @@ from ibpulse.core.events.log import EventFile
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.statistics.saturation import MoeSaturationOptions
+from ibpulse.core.statistics.signature import MoeSaturationOptions
 
 # The ends of the ring cannot be read while the sampler writes there.
 SPARE_SECONDS = 2

@@ -177,12 +177,11 @@ def _job(snapshot: Snapshot, key: Key) -> StreamJob | None:
 def _port(port: PortSnapshot, windows: tuple[str, ...]) -> StreamPortTraffic:
     """A port with its peaks in the shortest window, for the marks on its bars."""
     transmit, receive = (direction.windows[0].peak_bytes_per_second for direction in port.directions)
-    rail = port.traffic.rail if port.traffic else None
     return StreamPortTraffic.model_construct(
         port=str(port.port.id),
         peak_window=windows[0],
         peak_bytes_per_second=StreamDirections.model_construct(transmit=transmit, receive=receive),
-        **vars(rail or NO_RAIL),
+        **vars(port.balance or NO_RAIL),
         left_alone=port.left_alone,
         effective_resolution_seconds=port.effective_resolution_seconds,
     )

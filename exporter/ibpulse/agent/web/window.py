@@ -33,10 +33,10 @@ from ibpulse.core.http.problems import GRAFANA_SCHEMA, ProblemError, bad_paramet
 from ibpulse.core.http.requests import OptionalDuration, SpanQuery, read_parameter, refuse_repeated
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.spans import widest_stride
-from ibpulse.core.statistics.bins import Statistic
 from ibpulse.core.window_values import (
     UNCERTAINTY,
     Bins,
+    Statistic,
     Unit,
     WindowPlan,
     WindowValues,

@@ -49,11 +49,7 @@ def url_options(text: str) -> tuple[Option, ...]:
 
 
 def read_url(arguments: argparse.Namespace) -> str | None:
-    """The address that `--url` or a word gives.
-
-    Raises:
-        ConfigError: both are given.
-    """
+    """The address that `--url` or a word gives."""
     if arguments.url and arguments.address:
         raise ConfigError(
             [f"{arguments.address}: not expected here, because --url gives the address; omit one of them"]

@@ -1,4 +1,4 @@
-"""The options of the verbs that show a node, and of the simulated fabric."""
+"""The options of the verbs that show or run a node, a gateway or a simulated fabric."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ WORKLOADS = (
     "dense", "moe", "expert-parallel", "constant", "square", "idle", "model:qwen2.5-7b-fsdp", "model:mixtral-8x7b-fsdp"
 )  # fmt: skip
 MAX_NODES = 64
+SHELLS = ("bash", "zsh", "fish")
 _WIDTH = max(map(len, FAULTS))
 
 FABRIC = (
@@ -125,4 +126,27 @@ OPTIONS = {
             help="Also judge this result of a benchmark, as `ibpulse nccl` reads it, by the node's rails; repeatable.",
         ),
     ),
+    "serve": (),
+    "gateway": (
+        Option(
+            "--demo",
+            type=whole(2, MAX_NODES),
+            help=f"Simulate this many nodes, 2 to {MAX_NODES}, and serve them; needs no hardware.",
+        ),
+    ),
+    "config": (
+        Option(
+            "action",
+            choices=("check", "print"),
+            metavar="check|print",
+            help="check shows where each value comes from; print prints the configuration.",
+        ),
+        Option(
+            "--format",
+            choices=("yaml", "json"),
+            default="yaml",
+            help="Output format of print; --config.file accepts both (default: yaml).",
+        ),
+    ),
+    "completion": (Option("shell", choices=SHELLS, metavar="SHELL", help=f"Shell: {', '.join(SHELLS)}."),),
 }

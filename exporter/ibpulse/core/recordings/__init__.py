@@ -1,6 +1,6 @@
 """Recordings: samples of many ports over a time, as a value and as a file.
 
-recording   the value; neither pyarrow nor pydantic. recorded_jobs: its jobs
+recording   the value, with its events and jobs; neither pyarrow nor pydantic
 file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
 from_ring   samples and events of a ring

@@ -18,7 +18,6 @@ from ibpulse.core.arrays import Bools
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import MAX_STRIDE
 from ibpulse.core.model import DIRECTIONS
-from ibpulse.core.recordings.recorded_jobs import jobs_from_json, jobs_to_json
 from ibpulse.core.recordings.recording import (
     MAX_BYTES_PER_SECOND,
     MAX_SECONDS,
@@ -27,6 +26,8 @@ from ibpulse.core.recordings.recording import (
     RecordingMeta,
     events_from_json,
     events_to_json,
+    jobs_from_json,
+    jobs_to_json,
 )
 from ibpulse.core.statistics.plausible import MAX_STEPS, STEPS, Steps
 
@@ -272,24 +273,15 @@ def _bits(array: Any, buffer: Any) -> Bools:
     return bits[array.offset : array.offset + len(array)].astype(np.bool_)
 
 
-def first_time(batch: Any) -> int:
-    """Wall time of the first sample in a batch.
+def batch_times(batch: Any) -> tuple[int, int]:
+    """Wall times of the first and the last sample in a batch.
 
     Raises:
         pa.ArrowInvalid: the batch is damaged.
     """
     batch.validate()
-    return int(_values(batch.column("time"), np.int64)[0])
-
-
-def last_time(batch: Any) -> int:
-    """Wall time of the last sample in a batch.
-
-    Raises:
-        pa.ArrowInvalid: the batch is damaged.
-    """
-    batch.validate()
-    return int(_values(batch.column("time"), np.int64)[-1])
+    times = _values(batch.column("time"), np.int64)
+    return int(times[0]), int(times[-1])
 
 
 def _ports_in_order(batch: Any, meta: RecordingMeta, ticks: int) -> bool:

@@ -147,11 +147,7 @@ class SampleSource(ABC):
 
 
 def describe_fabric(fabric: Fabric, stride_of: Callable[[str], int]) -> tuple[RecordedPort, ...]:
-    """The ports of a fabric that count bytes; `stride_of` returns the ticks between two samples of a port by name.
-
-    Raises:
-        FabricError: there is none.
-    """
+    """The ports of a fabric that count bytes; `stride_of` returns the ticks between two samples of a port by name."""
     found = tuple(
         RecordedPort.of(port, port.source.name, stride_of(str(port.id)))
         for port in fabric.ports

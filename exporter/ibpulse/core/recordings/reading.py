@@ -22,10 +22,9 @@ from ibpulse.core.recordings.file_format import (
     COLUMNS,
     KEY,
     MAX_HEADER_BYTES,
+    batch_times,
     decode,
-    first_time,
     is_events,
-    last_time,
     missing_column,
     pa,
     pq,
@@ -96,11 +95,7 @@ def _check_memory(path: Path, ticks: int, ports: int) -> None:
 
 
 def read_extent(path: Path) -> RecordingExtent:
-    """The extent of the recording in a file.
-
-    Raises:
-        RecordingError: as `load`.
-    """
+    """The extent of the recording in a file."""
     with _opened(path) as opened:
         batch = next(opened.batches, None)
         if batch is None:
@@ -114,9 +109,6 @@ def scan(path: Path, meta: RecordingMeta | None = None) -> Iterator[Recording]:
     """The recording in a file as contiguous pieces, at least one.
 
     `meta` is the metadata with all events of a file that grew, if it is known; otherwise the file is read twice.
-
-    Raises:
-        RecordingError: as `load`, possibly after some pieces.
     """
     found = False
     with _opened(path, meta) as opened:
@@ -128,11 +120,7 @@ def scan(path: Path, meta: RecordingMeta | None = None) -> Iterator[Recording]:
 
 
 def read_meta(path: Path) -> RecordingMeta:
-    """The metadata of the recording in a file, without reading its samples.
-
-    Raises:
-        RecordingError: as `load`.
-    """
+    """The metadata of the recording in a file, without reading its samples."""
     with _opened(path) as opened:
         return opened.meta
 
@@ -181,13 +169,9 @@ def _open_parquet(path: Path, file: Any) -> _Opened:
         file, metadata=about, read_dictionary=["device"], thrift_string_size_limit=limit, pre_buffer=False
     )
     known = [name for name in names if name in COLUMNS]
-    batches = (batch for group in groups for batch in _whole(parquet.read_row_group(group, columns=known)))
+    tables = (parquet.read_row_group(group, columns=known) for group in groups)
+    batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
     return _Opened(meta, batches, sum(rows))
-
-
-def _whole(table: Any) -> list[Any]:
-    """The table as one batch."""
-    return list(table.combine_chunks().to_batches())
 
 
 def _open_stream(path: Path, file: Any, meta: RecordingMeta | None) -> _Opened:
@@ -240,8 +224,8 @@ def _meta_of_stream(path: Path, file: Any, meta: RecordingMeta) -> RecordingMeta
         if is_events(metadata):
             events += read_events(metadata)
         elif batch.num_rows:
-            begin_ns = begin_ns or first_time(batch)
-            end_ns = last_time(batch) + meta.interval_ns
+            first_ns, last_ns = batch_times(batch)
+            begin_ns, end_ns = begin_ns or first_ns, last_ns + meta.interval_ns
     return meta_with(meta, events, begin_ns, end_ns)
 
 

@@ -7,6 +7,7 @@ Parquet file is unreadable, but a truncated stream can be read up to its end. `N
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,11 +50,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def save(path: Path, recording: Recording) -> None:
-    """Write a recording to `path` atomically.
-
-    Raises:
-        RecordingError: it cannot be written.
-    """
+    """Write a recording to `path` atomically."""
     ticks = ticks_per_group(recording.meta)
     save_pieces(
         path, recording.meta, (recording.cut(first, first + ticks) for first in range(0, recording.ticks, ticks))
@@ -64,9 +61,6 @@ def save_pieces(path: Path, meta: RecordingMeta, pieces: Iterable[Recording]) ->
     """Write contiguous pieces to `path` atomically; each becomes a row group.
 
     Each piece has at least one sample; `meta` replaces theirs.
-
-    Raises:
-        RecordingError: it cannot be written.
     """
     temporary = path.with_name(path.name + TEMPORARY)
     into = schema(meta)
@@ -88,9 +82,6 @@ def finish(partial: Path, first_tick: int = 0, last_tick: int | None = None) -> 
     """Convert the partial file of a killed recording to a Parquet file without `.partial`, and remove it.
 
     Keeps only the samples `first_tick` to `last_tick`, counted from 0; all by default.
-
-    Raises:
-        RecordingError: it cannot be read, or the file cannot be written.
     """
     return _finish(partial, None, first_tick, last_tick)
 
@@ -103,7 +94,7 @@ def _finish(partial: Path, meta: RecordingMeta | None, first_tick: int, last_tic
     begin_ns = first.start_ns + first_tick * meta.interval_ns
     end_ns = LATEST_NS if last_tick is None else first.start_ns + (last_tick + 1) * meta.interval_ns
     meta = meta_between(meta, begin_ns, end_ns)
-    kept = _between(_chain(first, pieces), first_tick, last_tick)
+    kept = _between(itertools.chain([first], pieces), first_tick, last_tick)
     save_pieces(path, meta, _regroup(meta, kept))
     partial.unlink()
     return path
@@ -118,11 +109,7 @@ class RecordingWriter:
     """A growing recording: appended samples survive a crash of the process. Use it in a `with` block."""
 
     def __init__(self, path: Path, meta: RecordingMeta) -> None:
-        """Begin `path`.partial.
-
-        Raises:
-            RecordingError: it exists already, or cannot be made.
-        """
+        """Begin `path`.partial."""
         self.path = path
         self.partial = path.with_name(path.name + PARTIAL)
         self._meta = dataclasses.replace(meta, complete=False)
@@ -157,11 +144,7 @@ class RecordingWriter:
             self._next_ns = part.end_ns
 
     def add_events(self, events: Sequence[Event]) -> None:
-        """Write events, of any time; those outside of the samples are left out of the finished file.
-
-        Raises:
-            RecordingError: they cannot be written.
-        """
+        """Write events, of any time; those outside of the samples are left out of the finished file."""
         if not events:
             return
         none = np.empty((len(self._meta.ports), 2, 0))
@@ -189,12 +172,9 @@ class RecordingWriter:
         return self._file.tell()
 
     def close(self, first_tick: int = 0, last_tick: int | None = None) -> None:
-        """Convert the stream to the Parquet file; without samples, remove both.
+        """Convert the stream to the Parquet file; without samples, remove both. If that fails, the stream remains.
 
         Keeps only the samples `first_tick` to `last_tick`, counted from 0; all by default.
-
-        Raises:
-            RecordingError: the file cannot be written; the stream remains and can be read.
         """
         if self._file.closed:
             return
@@ -204,11 +184,8 @@ class RecordingWriter:
             if not self.ticks:
                 self.partial.unlink()
         if self.ticks:
-            _finish(self.partial, self._whole_meta(), first_tick, last_tick)
-
-    def _whole_meta(self) -> RecordingMeta:
-        """The metadata with the events and jobs up to the last sample."""
-        return meta_with(self._meta, self._events, self._first_ns or 0, self._next_ns or 0)
+            meta = meta_with(self._meta, self._events, self._first_ns or 0, self._next_ns or 0)
+            _finish(self.partial, meta, first_tick, last_tick)
 
     def __enter__(self) -> RecordingWriter:
         return self
@@ -217,11 +194,6 @@ class RecordingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _chain(first: Recording, rest: Iterator[Recording]) -> Iterator[Recording]:
-    yield first
-    yield from rest
 
 
 def _between(pieces: Iterator[Recording], first: int, last: int | None) -> Iterator[Recording]:

@@ -19,11 +19,17 @@ from ibpulse.core.arrays import Bools, Counts, Floats, Rows
 from ibpulse.core.model import Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import Block, RingReader
-from ibpulse.core.statistics.common_instants import common_rates
-from ibpulse.core.statistics.plain_peaks import plain_peaks
 from ibpulse.core.statistics.plausible import MAX_BEFORE, NO_MERGES, UNLIMITED, LineRate, Merges, join_merges
-from ibpulse.core.statistics.rate_series import Detail, RateSeries, SeriesDraft, draft_series, finish_series
 from ibpulse.core.statistics.rates import Rates, Timing, bridge, rates
+from ibpulse.core.statistics.series import (
+    Detail,
+    RateSeries,
+    SeriesDraft,
+    common_rates,
+    draft_series,
+    finish_series,
+    plain_peaks,
+)
 
 SETTLE_NS = 200_000_000
 """A sampler has written each tick at most this long after it."""

@@ -19,19 +19,12 @@ SLOW_SPAN_SECONDS = 10
 """The shortest time over which a rail of live traffic is judged to be slow."""
 CARRYING = 0.05
 """A rail carries traffic if it moves at least this fraction of the bytes of the busiest rail."""
+IDLE_BELOW, SLOW_BELOW = 0.05, 0.75
+"""Limits for idle and slow rails, as fractions of the median of the other rails.
 
-
-@dataclass(frozen=True, slots=True)
-class BalanceOptions:
-    """Limits for idle and slow rails, as fractions of the median of the other rails.
-
-    Rails are only judged while that median is above `active_bytes_per_second`. On a production fabric, the rails of one
-    job were within 1.3 % of each other, so 0.75 is far above the noise and still detects a link at half its rate.
-    """
-
-    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
-    idle_below: float = 0.05
-    slow_below: float = 0.75
+On a production fabric, the rails of one job were within 1.3 % of each other, so 0.75 is far above the noise and still
+detects a link at half its rate.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +94,10 @@ class Balance:
 
 
 def weigh_rails(
-    rates_of: Callable[[int], RailRates], spans_seconds: Sequence[int], longest_seconds: int, options: BalanceOptions
+    rates_of: Callable[[int], RailRates],
+    spans_seconds: Sequence[int],
+    longest_seconds: int,
+    active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND,
 ) -> Balance:
     """The balance of rails with live traffic, from their rates over the last seconds.
 
@@ -110,10 +106,10 @@ def weigh_rails(
     `longest_seconds`, the length of the history.
     """
     spans = [min(span, longest_seconds) for span in spans_seconds]
-    span, rates = first_active_span(rates_of, spans, options.active_bytes_per_second)
-    balance = balance_rails(rates, None, options)
+    span, rates = first_active_span(rates_of, spans, active_bytes_per_second)
+    balance = balance_rails(rates, None, active_bytes_per_second)
     longer = rates_of(min(max(span, SLOW_SPAN_SECONDS), longest_seconds))
-    slow = balance_rails(longer.mean, longer.active, options).slow
+    slow = balance_rails(longer.mean, longer.active, active_bytes_per_second).slow
     return replace(balance, slow=slow & ~balance.idle)
 
 
@@ -185,24 +181,26 @@ def find_carriers(amounts: Floats) -> Bools:
     return np.asarray(np.isfinite(known) & (known >= CARRYING * known.max(axis=-1, initial=0.0, keepdims=True)))
 
 
-def balance_rails(rates: Floats, active_rates: Floats | None = None, options: BalanceOptions | None = None) -> Balance:
+def balance_rails(
+    rates: Floats, active_rates: Floats | None = None, active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
+) -> Balance:
     """Balance of mean rates (rails,), summed over both directions.
 
-    A rail whose link is down has rate 0; a rail that was not observed has NaN and is ignored. If `active_rates`
-    (rails,), the mean rates of active samples, are given, they are judged as well: in a job that runs in lockstep, a
-    slow rail carries as many bytes as the others but takes longer.
+    Rails are only compared while the median of the others is above `active_bytes_per_second`. A rail whose link is down
+    has rate 0; a rail that was not observed has NaN and is ignored. If `active_rates` (rails,), the mean rates of
+    active samples, are given, they are judged as well: in a job that runs in lockstep, a slow rail carries as many
+    bytes as the others but takes longer.
     """
-    chosen = options or BalanceOptions()
-    ratio, judged = _against_siblings(rates, chosen.active_bytes_per_second)
-    idle = judged & (ratio < chosen.idle_below)
-    slow = judged & (ratio < chosen.slow_below)
+    ratio, judged = _against_siblings(rates, active_bytes_per_second)
+    idle = judged & (ratio < IDLE_BELOW)
+    slow = judged & (ratio < SLOW_BELOW)
     if active_rates is not None:
-        pace, paced = _against_siblings(active_rates, chosen.active_bytes_per_second)
-        slow |= paced & (pace < chosen.slow_below)
+        pace, paced = _against_siblings(active_rates, active_bytes_per_second)
+        slow |= paced & (pace < SLOW_BELOW)
     total = float(np.nansum(rates))
     return Balance(
         fairness=float(jain_index(rates)),
-        active=int(np.count_nonzero(rates > chosen.active_bytes_per_second)),
+        active=int(np.count_nonzero(rates > active_bytes_per_second)),
         share=rates / total if total > 0 else np.full(len(rates), np.nan),
         ratio=ratio,
         idle=idle,

@@ -1,9 +1,15 @@
-"""The lateness of a node: the delay of its steps against those of its peers, from the edges of the steps.
+"""The lateness of a node, from the edges of its steps and those of its peers, and the offsets of clocks.
 
 The ends of a collective coincide on all its members to a fraction of a millisecond, and correct the clocks in band: the
 silence between such an end and the first transmission of the next step is longer by as much as the node is late,
 whatever its clock says. Without any other node, a node that transmits later than it receives computes longer. Stages of
 a pipeline end at different times, so only nodes of one stage are peers.
+
+A node reads its clock at some moment between request and reply. Its clock minus that of the asker is therefore at least
+as much as if it had answered with the reply, and at most as much as if it had answered with the request. The highest
+lower bound and the lowest upper bound of all exchanges count, so a quick request and a quick reply are enough, even if
+never both at the same time. Clocks drift: with every second, each bound is 50 µs less sharp. Bounds are relative to the
+monotonic clock, so that a step of the own clock does not affect them.
 """
 
 from __future__ import annotations
@@ -17,8 +23,77 @@ import numpy as np
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.defaults import MIN_PEERS
-from ibpulse.core.statistics.clock_offsets import ClockOffset
 from ibpulse.core.statistics.steps.edges import EdgeTimes, StepTimes
+
+DRIFT = 50e-6
+KEPT_NS = 300_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClockOffset:
+    """The clock of a node minus this one, in nanoseconds, and the largest possible error either way."""
+
+    offset_ns: int
+    uncertainty_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOffset:
+    """The offset of a node's clock as it was at a wall time of this one."""
+
+    offset: ClockOffset
+    at_ns: int
+
+    def bounds(self, low_ms: int, high_ms: int) -> tuple[float, float]:
+        """A time between two of the node's clock on this one, in seconds; clocks drift until they are measured."""
+        shift = self.offset.offset_ns / 1e9
+        doubt = (self.offset.uncertainty_ns + DRIFT * abs(self.at_ns - 1e6 * high_ms + self.offset.offset_ns)) / 1e9
+        return low_ms / 1000 - shift - doubt, high_ms / 1000 - shift + doubt
+
+
+_Bound = tuple[int, int]
+"""The least or the most that the node's clock was ahead of the monotonic clock, and when."""
+
+
+class ClockOffsets:
+    """The exchanges with one node. Times are those of the monotonic clock, in nanoseconds."""
+
+    def __init__(self) -> None:
+        self._bounds: tuple[_Bound, _Bound] | None = None
+        self._newest_ns = 0
+
+    def add(self, sent_ns: int, received_ns: int, node_ns: int) -> bool:
+        """Add an exchange, in which the node's clock was `node_ns`; true if that clock was stepped since the last ones.
+
+        A step is an offset that neither round trips nor drift explain. Earlier exchanges are dropped then.
+
+        Raises:
+            ValueError: the reply is older than the request.
+        """
+        if received_ns < sent_ns:
+            raise ValueError(f"a reply {sent_ns - received_ns} ns before its request")
+        new = (node_ns - received_ns, received_ns), (node_ns - sent_ns, sent_ns)
+        known, self._newest_ns = self._bounds or new, received_ns
+        (least_ns, most_ns), (new_least_ns, new_most_ns) = _drifted(known, received_ns), _drifted(new, received_ns)
+        stepped = new_least_ns > most_ns or new_most_ns < least_ns
+        # all bounds become less sharp at the same rate, so the sharper one stays so
+        sharper = new[0] if new_least_ns >= least_ns else known[0], new[1] if new_most_ns <= most_ns else known[1]
+        self._bounds = new if stepped else sharper
+        return stepped
+
+    def offset(self, now_ns: int, wall_ns: int) -> ClockOffset | None:
+        """The offset at this moment, at which this clock is `wall_ns`; None without an exchange in the last minutes."""
+        if self._bounds is None or now_ns - self._newest_ns > KEPT_NS:
+            return None
+        least_ns, most_ns = _drifted(self._bounds, now_ns)
+        return ClockOffset((least_ns + most_ns) // 2 - (wall_ns - now_ns), -(-(most_ns - least_ns) // 2))
+
+
+def _drifted(bounds: tuple[_Bound, _Bound], now_ns: int) -> tuple[int, int]:
+    """The least and the most at a moment."""
+    least_drift_ns, most_drift_ns = (round(DRIFT * max(0, now_ns - at_ns)) for _, at_ns in bounds)
+    return bounds[0][0] - least_drift_ns, bounds[1][0] + most_drift_ns
+
 
 MIN_STEPS = 3
 # a node is late by at least this much, and by this many robust standard deviations of its peers

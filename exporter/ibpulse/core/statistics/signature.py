@@ -1,21 +1,31 @@
-"""Labels traffic as `idle`, `dense_like`, `moe_like` or `unknown`, with a confidence.
+"""Labels traffic as `idle`, `dense_like`, `moe_like` or `unknown`, and detects saturation.
 
 The label expresses similarity, not proof: it measures how close a few statistics of a window are to those of two
 published runs, both fully sharded (FSDP), neither with tokens routed between nodes. `moe_like` therefore means "large
 layers are gathered without a pause", not "experts". A dense model with equally large layers at the same speed has the
 same statistics, so the confidence of either label is limited to `ceiling`. Only `idle` can be certain.
+
+There are two states of saturation. *Saturated*: utilisation is near line rate for half of a window. *MoE saturation*:
+the traffic has resembled the published MoE run for some time, almost continuous and with peaks near the line rate of
+the rails that carry it. That run used 52 % of this line rate when active, and is not saturated in the first sense.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.arrays import Bools, Floats
+from ibpulse.core.defaults import (
+    MOE_SATURATION_DUTY,
+    MOE_SATURATION_HOLD_NS,
+    MOE_SATURATION_PEAK,
+)
 
 Label = Literal["idle", "dense_like", "moe_like", "unknown"]
 
@@ -129,3 +139,108 @@ def resemblance(features: Features, point: Features, tolerance: Features) -> flo
     distances = ((one - other) / width for one, other, width in zip(features, point, tolerance, strict=True))
     # the product of a huge number is infinite, its power an error
     return math.exp(-sum(distance * distance for distance in distances if not math.isnan(distance)) / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class SaturationOptions:
+    """Saturated if the median utilisation of the last `window_seconds` is at least `level`.
+
+    At least the fraction `least_observed` of the window must have been observed.
+    """
+
+    level: float = 0.85
+    window_seconds: int = 30
+    least_observed: float = 0.5
+
+
+def seconds_above(utilization: Floats, seconds: Floats, level: float) -> Floats:
+    """Time at or above the level, from utilisations and seconds (..., samples); NaN counts as below."""
+    return np.asarray(np.where(utilization >= level, seconds, 0.0).sum(axis=-1))
+
+
+class Saturation:
+    """The saturated state of rows (directions of ports, or the node), second by second.
+
+    `saturated` (rows,) is the state; `saturated_seconds` (rows,) is the time observed in it since the start.
+
+    Law: the time-weighted median of a window is at least the level if at least half of its time is. Therefore no
+    samples need to be kept.
+    """
+
+    def __init__(self, options: SaturationOptions) -> None:
+        self.options = options
+        # time above the level, and observed time, of the last seconds, oldest first
+        self._times = np.zeros((options.window_seconds, 2, 0))
+        self.saturated: Bools = np.zeros(0, dtype=np.bool_)
+        self.saturated_seconds: Floats = np.zeros(0)
+
+    def fit_rows(self, rows: int, fresh: Sequence[int] = ()) -> None:
+        """Make room for this number of rows; the `fresh` ones are reset."""
+        if more := rows - len(self.saturated):
+            self._times = np.pad(self._times, ((0, 0), (0, 0), (0, more)))
+            self.saturated = np.pad(self.saturated, (0, more))
+            self.saturated_seconds = np.pad(self.saturated_seconds, (0, more))
+        if fresh:
+            for array in (self._times, self.saturated, self.saturated_seconds):
+                array[..., list(fresh)] = 0
+
+    def advance(self, above: Floats, observed: Floats, counting: bool = True) -> None:
+        """Add a second, of which `above` and `observed` (rows,) are the times above the level and in all."""
+        self._times = np.concatenate((self._times[1:], np.stack((above, observed))[None]))
+        above_level, total = self._times.sum(axis=0)
+        # tolerance, because sums of the same samples in a different order differ in the last digits
+        half = 0.5 * total * (1 - 1e-9)
+        self.saturated = (total >= self.options.least_observed * self.options.window_seconds) & (above_level >= half)
+        if counting:
+            self.saturated_seconds = self.saturated_seconds + np.where(self.saturated, observed, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class MoeSaturationOptions:
+    """Conditions on a window, and the time they must hold to enter the state or fail to leave it."""
+
+    least_confidence: float = 0.3
+    least_duty: float = MOE_SATURATION_DUTY
+    least_peak_utilization: float = MOE_SATURATION_PEAK
+    hold_seconds: float = MOE_SATURATION_HOLD_NS / SECOND_NS
+    release_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class MoeSaturationState:
+    """Time the conditions have held, time they have failed since; the state, and the time in it since the start."""
+
+    held_seconds: float = 0.0
+    released_seconds: float = 0.0
+    saturated: bool = False
+    saturated_seconds: float = 0.0
+
+
+def resembles_moe_saturation(
+    signature: Signature, duty_cycle: float, peak_utilization: float, options: MoeSaturationOptions
+) -> bool:
+    """Whether a window meets all conditions: confidence of `moe_like`, duty cycle and peak. NaN never meets one."""
+    return (
+        signature.label == "moe_like"
+        and signature.confidence >= options.least_confidence
+        and duty_cycle >= options.least_duty
+        and peak_utilization >= options.least_peak_utilization
+    )
+
+
+def advance_moe_saturation(
+    state: MoeSaturationState, resembles: bool, options: MoeSaturationOptions, seconds: float = 1.0
+) -> MoeSaturationState:
+    """The state after `seconds` more, during which the conditions held (`resembles`) or not.
+
+    Law: it begins after `hold_seconds` without a pause of `release_seconds`, and ends with such a pause.
+    """
+    if resembles:
+        state = replace(state, held_seconds=state.held_seconds + seconds, released_seconds=0.0)
+    else:
+        state = replace(state, released_seconds=state.released_seconds + seconds)
+    if state.released_seconds >= options.release_seconds:
+        state = replace(state, held_seconds=0.0, saturated=False)
+    elif state.held_seconds >= options.hold_seconds:
+        state = replace(state, saturated=True)
+    return replace(state, saturated_seconds=state.saturated_seconds + (seconds if state.saturated else 0.0))

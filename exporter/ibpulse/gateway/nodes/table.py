@@ -18,7 +18,7 @@ from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.core.answers.node import ClockAnswer, PortsAnswer
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.jobs import Key
-from ibpulse.core.statistics.clock_offsets import ClockOffset, ClockOffsets, MeasuredOffset
+from ibpulse.core.statistics.lateness import ClockOffset, ClockOffsets, MeasuredOffset
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.requests import MAX_PARALLEL, Node, NodeFigures, Nodes, ask_figures, ask_node
 from ibpulse.gateway.nodes.targets import Target

@@ -13,8 +13,7 @@ from ibpulse.base.text import count_text, first_names, names_text, statistic_tex
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
-from ibpulse.core.statistics.rails import HOT_FACTOR, RailSplit
-from ibpulse.core.statistics.stalls import FleetStall
+from ibpulse.core.statistics.nodes import HOT_FACTOR, FleetStall, RailSplit
 from ibpulse.workbench.fleet.report import LEVEL, FleetReport, PlaceRow, StepRow
 
 Kind = Literal[

@@ -12,24 +12,30 @@ from ibpulse.base.text import escape_controls, moment_text, natural_key
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, Lateness, match_steps, medians_of_others
-from ibpulse.core.statistics.rails import RailSplit
+from ibpulse.core.statistics.nodes import RailSplit
 from ibpulse.workbench.fleet.findings import WAYS
 from ibpulse.workbench.fleet.report import FleetReport, PeerGroup, find_peers
 from ibpulse.workbench.fleet.source import ReportSource
-from ibpulse.workbench.pictures.figure import (
+from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.panels import (
     COLOUR_MAP,
+    LETTER_INCHES,
+    LINE_STEP,
     SMALL,
     THEMES,
     TINY,
     Axes,
     Figure,
+    Page,
+    hatch_missing,
     matplotlib,
+    plain,
     save_figure,
     settings,
     ticker,
+    time_unit,
+    wrap,
 )
-from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.panels import LETTER_INCHES, LINE_STEP, Page, hatch_missing, plain, time_unit, wrap
 
 # inches
 MARGIN, RIGHT, HEAD, TITLE, AXIS, FOOT = 0.15, 1.35, 0.62, 0.3, 0.5, 0.12

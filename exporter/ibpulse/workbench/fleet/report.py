@@ -14,18 +14,21 @@ from ibpulse.base.text import first_names, natural_key
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.defaults import MIN_PEERS
-from ibpulse.core.statistics.bootstrap import find_interval, resample
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, MIN_STEPS, Lateness, compare_nodes, match_steps
-from ibpulse.core.statistics.rails import Failover, RailSplit, find_failovers, split_rates
-from ibpulse.core.statistics.stalls import (
+from ibpulse.core.statistics.nodes import (
     SILENT_PERIODS,
+    Failover,
     FleetStall,
+    RailSplit,
     SampleTimes,
     Silence,
+    find_failovers,
     find_silences,
     find_stalls,
     shortest_stall,
+    split_rates,
 )
+from ibpulse.core.statistics.recorded import find_interval, resample
 from ibpulse.core.statistics.steps.edges import MAX_MISSING, EdgeTimes, StepTimes
 from ibpulse.core.statistics.steps.runs import (
     SILENT_BYTES_PER_SECOND,

@@ -16,7 +16,7 @@ from ibpulse.base.errors import DatasetError
 from ibpulse.base.installation import how_to_install
 from ibpulse.base.text import names_text, natural_key, size_text, split_lines
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
-from ibpulse.core.statistics.clock_offsets import ClockOffset
+from ibpulse.core.statistics.lateness import ClockOffset
 from ibpulse.workbench.fleet.dataset import (
     FILES,
     MISSING,

@@ -17,10 +17,9 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats, Singles
 from ibpulse.core.recordings import Recording, RecordingExtent, RecordingMeta, read_extent, scan
 from ibpulse.core.recordings.file_format import pa
-from ibpulse.core.recordings.recorded_jobs import SampleTimes, trace_holdings, trace_owners
-from ibpulse.core.recordings.recording import history_of
-from ibpulse.core.statistics.clock_offsets import ClockOffset
-from ibpulse.core.statistics.resolution import coarsest_ticks, finest_ticks
+from ibpulse.core.recordings.recording import SampleTimes, history_of, trace_holdings, trace_owners
+from ibpulse.core.statistics.lateness import ClockOffset
+from ibpulse.core.statistics.rates import coarsest_ticks, finest_ticks
 from ibpulse.core.statistics.steps.edges import MAX_MISSING, EdgeTimes, find_least_idle, find_step_edges
 from ibpulse.core.statistics.steps.runs import SILENT_BYTES_PER_SECOND, find_equal_runs, mark_long_runs, silence_level
 from ibpulse.workbench.fleet.dataset import (

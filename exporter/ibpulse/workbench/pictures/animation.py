@@ -18,7 +18,6 @@ from ibpulse.base.errors import PictureError
 from ibpulse.base.files import write_whole
 from ibpulse.base.text import size_text, split_lines
 from ibpulse.core.arrays import Counts, Floats, Pixels
-from ibpulse.workbench.pictures.figure import FONT, Image, ImageDraw, ImageFont, font_manager
 from ibpulse.workbench.pictures.layout import (
     BACKGROUND,
     BAR,
@@ -36,6 +35,7 @@ from ibpulse.workbench.pictures.layout import (
     lay_out_animation,
 )
 from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.panels import FONT, Image, ImageDraw, ImageFont, font_manager
 from ibpulse.workbench.pictures.run import PictureRun, Scale, choose_scale, reduce
 
 UNKNOWN, LINK_DOWN = -1, -2
@@ -68,11 +68,7 @@ class Motion:
 
 
 def count_frames(runs: Sequence[PictureRun], options: PictureOptions) -> int:
-    """Frames from the beginning to the end of the longest run.
-
-    Raises:
-        PictureError: there are too many.
-    """
+    """Frames from the beginning to the end of the longest run."""
     longest = max(run.span_seconds for run in runs)
     frames = max(1, math.ceil(longest * options.frames_per_second / options.speed - 1e-9))
     if frames > MAX_FRAMES:
@@ -297,11 +293,7 @@ def _gif_bytes(frames: Sequence[Pixels], layout: Layout, options: PictureOptions
 
 
 def find_ffmpeg() -> str:
-    """The path of ffmpeg.
-
-    Raises:
-        PictureError: ffmpeg is not installed.
-    """
+    """The path of ffmpeg."""
     found = shutil.which("ffmpeg")
     if found is None:
         raise PictureError(".mp4 files need ffmpeg, which is not on the PATH; install it, or write a .gif")
@@ -309,11 +301,7 @@ def find_ffmpeg() -> str:
 
 
 def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
-    """Let ffmpeg write the frames as H.264, which players and browsers can read.
-
-    Raises:
-        PictureError: ffmpeg is not installed, or it failed.
-    """
+    """Let ffmpeg write the frames as H.264, which players and browsers can read."""
     first = next(frames)
     size = f"{first.shape[1]}x{first.shape[0]}"
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", str(frames_per_second), "-i", "-"]
@@ -345,9 +333,6 @@ def save_animation(
     """Write an animation of one or two runs as GIF or MP4, depending on the suffix.
 
     `announce` gets a sentence about the size of a GIF before it is written.
-
-    Raises:
-        PictureError: it would be too long, a line rate is unknown, ffmpeg is missing, or the file cannot be written.
     """
     kind = output.suffix.removeprefix(".").lower()
     if kind == "mp4":

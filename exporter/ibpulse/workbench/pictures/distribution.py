@@ -10,9 +10,24 @@ import numpy as np
 from ibpulse.base.text import duration_text, threshold_text
 from ibpulse.core.arrays import Floats
 from ibpulse.core.statistics.steps.runs import RunLengths, Thresholds, find_bursts, find_survival
-from ibpulse.workbench.pictures.figure import LARGE, SMALL, THEMES, Axes, Colours, Figure, matplotlib, settings, ticker
 from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.panels import LINE_STEP, SEPARATOR, Page, plain, run_parts, wrap
+from ibpulse.workbench.pictures.panels import (
+    LARGE,
+    LINE_STEP,
+    SEPARATOR,
+    SMALL,
+    THEMES,
+    Axes,
+    Colours,
+    Figure,
+    Page,
+    matplotlib,
+    plain,
+    run_parts,
+    settings,
+    ticker,
+    wrap,
+)
 from ibpulse.workbench.pictures.run import PictureRun, Scale, choose_scale
 
 BINS = 50
@@ -21,11 +36,7 @@ LEFT, RIGHT, BETWEEN, HEIGHT, TITLE, AXIS, LINE = 0.75, 0.2, 0.85, 1.9, 0.35, 0.
 
 
 def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
-    """The picture of up to four runs: histogram, cumulative share, burst lengths, gap lengths.
-
-    Raises:
-        PictureError: utilisation is requested, but a line rate is unknown.
-    """
+    """The picture of up to four runs: histogram, cumulative share, burst lengths, gap lengths."""
     scale, colours = choose_scale(runs, options), THEMES[options.theme]
     with matplotlib.rc_context(settings(colours)):
         summaries = [_summary(run, _thresholds(options), options.width_inches - LEFT - RIGHT) for run in runs]

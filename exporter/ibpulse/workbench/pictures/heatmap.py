@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ibpulse.base.text import duration_text
-from ibpulse.workbench.pictures.figure import SMALL, THEMES, Axes, Figure, matplotlib, settings, ticker
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import (
     LEGEND_INCHES,
     LINE_INCHES,
     LINE_STEP,
+    SMALL,
     STRIP_INCHES,
+    THEMES,
+    Axes,
     EventMarks,
+    Figure,
     Page,
     draw_colour_bar,
     draw_legend,
@@ -24,6 +27,9 @@ from ibpulse.workbench.pictures.panels import (
     hatch_missing,
     head_lines,
     label_inches,
+    matplotlib,
+    settings,
+    ticker,
     wrap,
 )
 from ibpulse.workbench.pictures.run import Columns, PictureRun, Scale, choose_scale, reduce
@@ -69,9 +75,6 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
     """The picture of one or two runs.
 
     A run with more samples than fit gets two maps: the highest sample and the mean of each column.
-
-    Raises:
-        PictureError: utilisation is requested, but a line rate is unknown.
     """
     scale, colours = choose_scale(runs, options), THEMES[options.theme]
     with matplotlib.rc_context(settings(colours)):

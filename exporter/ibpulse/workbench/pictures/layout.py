@@ -15,32 +15,30 @@ import numpy.typing as npt
 from ibpulse.base.text import duration_text
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Pixels
-from ibpulse.workbench.pictures.figure import (
-    COLOUR_MAP,
-    SMALL,
-    THEMES,
-    Axes,
-    Colours,
-    Image,
-    matplotlib,
-    settings,
-    ticker,
-)
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import (
+    COLOUR_MAP,
     DOWN_INCHES,
     DOWN_ROWS,
     LEGEND_INCHES,
     LINE_STEP,
+    SMALL,
     STRIP_INCHES,
+    THEMES,
+    Axes,
+    Colours,
     EventMarks,
+    Image,
     Page,
     draw_arrow,
     draw_legend,
     draw_node,
     gather_marks,
     label_inches,
+    matplotlib,
     plain,
+    settings,
+    ticker,
     wrap,
 )
 from ibpulse.workbench.pictures.run import PictureRun, Scale

@@ -74,11 +74,7 @@ class PictureOptions:
 
 
 def choose_kind(output: Path, wanted: str = "") -> str:
-    """The kind of picture for a file: the requested one, else the default for the file type.
-
-    Raises:
-        PictureError: the type is unknown, or that kind cannot be written to it.
-    """
+    """The kind of picture for a file: the requested one, else the default for the file type."""
     kind_of = output.suffix.removeprefix(".").lower()
     fitting = [name for name, kind in KINDS.items() if kind_of in kind.types]
     if not fitting:

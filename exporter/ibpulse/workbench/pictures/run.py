@@ -115,9 +115,6 @@ def take_run(name: str, recording: Recording, ports: Sequence[str], node: Pictur
     """The named ports of a recording with their sum, which has the same samples.
 
     If a port lacks a direction that other ports have, its sums are missing too.
-
-    Raises:
-        PictureError: no port has any value.
     """
     by_name = {str(port.id): row for row, port in enumerate(recording.meta.ports)}
     rows = [by_name[port] for port in ports]
@@ -279,11 +276,7 @@ class Scale:
 
 
 def choose_scale(runs: Sequence[PictureRun], options: PictureOptions) -> Scale:
-    """The scale of all runs: up to the highest value, or to the line rate if that is less; of utilisation up to 100 %.
-
-    Raises:
-        PictureError: utilisation is requested, but a line rate is unknown.
-    """
+    """The scale of all runs: up to the highest value, or the line rate if that is less; of utilisation up to 100 %."""
     lines = np.concatenate([run.lines.ravel() for run in runs])
     limit, least = (math.inf if np.isnan(lines).any() else float(lines.max()) / GIGA), 0.0
     if options.unit == "utilization":

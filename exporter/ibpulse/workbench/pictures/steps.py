@@ -13,19 +13,20 @@ import numpy as np
 
 from ibpulse.core.arrays import Floats
 from ibpulse.workbench.models.prediction import StepTimeline
-from ibpulse.workbench.pictures.figure import (
+from ibpulse.workbench.pictures.options import PictureOptions
+from ibpulse.workbench.pictures.panels import (
     LARGE,
     SMALL,
     THEMES,
     Axes,
     Colours,
     Figure,
+    Page,
     matplotlib,
+    plain,
     save_figure,
     settings,
 )
-from ibpulse.workbench.pictures.options import PictureOptions
-from ibpulse.workbench.pictures.panels import Page, plain
 
 LEFT, RIGHT, TOP, HEIGHT, BOTTOM = 0.75, 0.25, 0.6, 2.6, 0.75
 STEPS = 2
@@ -51,11 +52,7 @@ class PredictedPicture:
 
 
 def save_predicted_steps(picture: PredictedPicture, output: Path, options: PictureOptions) -> None:
-    """Draw the picture into a PNG or SVG file.
-
-    Raises:
-        PictureError: the file cannot be written.
-    """
+    """Draw the picture into a PNG or SVG file."""
     save_figure(draw_predicted_steps(picture, options), output, options.theme)
 
 

@@ -13,7 +13,7 @@ from ibpulse.base.errors import PictureError
 from ibpulse.base.text import duration_text, escape_controls
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings import Recording
-from ibpulse.core.statistics.span_statistics import find_lines
+from ibpulse.core.statistics.span import find_lines
 from ibpulse.workbench.pictures.options import KINDS, PictureOptions
 from ibpulse.workbench.pictures.run import PictureNode, PictureRun, keep_direction, take_run
 from ibpulse.workbench.reports.comparison import Report
@@ -24,7 +24,7 @@ from ibpulse.workbench.reports.span import Outside, ReportOptions, choose_window
 from ibpulse.workbench.reports.table import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.figure import Figure
 
@@ -39,6 +39,7 @@ FACTS = (
     ("idle_rails", "idle rails"),
 )
 """Key numbers of a run, by their row in the report; the row without a name is the CV at the finest timescale."""
+STILLS = ("heatmap", "distribution")
 FINEST_NS = 10_000_000
 PAGE_PIXELS = 1800
 
@@ -58,10 +59,6 @@ def picture_run(
     """The part of a recording to draw, and its key numbers as in a report; errors name `path`.
 
     Of the file, `outside` was not loaded.
-
-    Raises:
-        RecordingError: the part is empty, or a port does not exist.
-        PictureError: no port has any value.
     """
     recording = keep_direction(part, direction)
     window = choose_window(path, recording, chosen, outside)
@@ -88,12 +85,7 @@ def _describe(path: Path, recording: Recording, chosen: ReportOptions, outside: 
 
 
 def sum_of_each(recordings: Mapping[str, Recording], name: str) -> PictureRun:
-    """A run with a row for each recording: the sum over its rails, on a common grid of wall time.
-
-    Raises:
-        PictureError: the recordings have different intervals.
-        RecordingError: a recording has no rail.
-    """
+    """A run with a row for each recording: the sum over its rails, on a common grid of wall time."""
     intervals = {recording.meta.interval_ns for recording in recordings.values()}
     if len(intervals) > 1:
         raise PictureError(f"the recordings in {name} have different sampling intervals; draw each of them")
@@ -133,12 +125,8 @@ class Picture:
         self._theme = theme
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the picture as PNG or SVG, depending on the suffix.
-
-        Raises:
-            PictureError: the file exists and `force` is not set, has another suffix, or cannot be written.
-        """
-        from ibpulse.workbench.pictures.figure import save_figure  # matplotlib is optional
+        """Write the picture as PNG or SVG, depending on the suffix."""
+        from ibpulse.workbench.pictures.panels import save_figure  # matplotlib is optional
 
         path = Path(path)
         if path.suffix.lower() not in (".png", ".svg"):
@@ -161,31 +149,43 @@ class Picture:
         return f"<ibpulse.Picture of {width:.1f} x {height:.1f} inches; notebooks show it, save() writes it>"
 
 
-def draw_runs(runs: Sequence[PictureRun], kind: str, **options: Any) -> Picture:
-    """A still picture, `heatmap` or `distribution`, of some runs; `options` are those of `PictureOptions`.
+def render(
+    kind: str,
+    runs: Sequence[PictureRun],
+    output: Path,
+    options: PictureOptions,
+    announce: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Draw the runs as a picture of that kind into the file; `announce` gets a sentence if that takes long."""
+    # matplotlib is optional
+    from ibpulse.workbench.pictures.animation import save_animation
+    from ibpulse.workbench.pictures.panels import save_figure
 
-    Raises:
-        PictureError: the kind or an option is unknown, there are too many runs, or matplotlib is not installed.
-    """
-    from ibpulse.workbench.pictures.distribution import draw_distribution  # matplotlib is optional
+    if kind == "animation":
+        save_animation(runs, output, options, announce)
+    else:
+        save_figure(_draw(kind, runs, options), output, options.theme)
+
+
+def _draw(kind: str, runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
+    from ibpulse.workbench.pictures.distribution import draw_distribution
     from ibpulse.workbench.pictures.heatmap import draw_heatmap
 
-    draw = {"heatmap": draw_heatmap, "distribution": draw_distribution}.get(kind)
-    if draw is None:
+    return {"heatmap": draw_heatmap, "distribution": draw_distribution}[kind](runs, options)
+
+
+def draw_runs(runs: Sequence[PictureRun], kind: str, **options: Any) -> Picture:
+    """A still picture, `heatmap` or `distribution`, of some runs; `options` are those of `PictureOptions`."""
+    if kind not in STILLS:
         raise PictureError(f"{kind!r} is not a kind of picture; use 'heatmap' or 'distribution'")
     if len(runs) > KINDS[kind].most_runs:
         raise PictureError(f"{len(runs)} recordings given, but a {kind} takes at most {KINDS[kind].most_runs}")
     chosen = PictureOptions(**{"width_pixels": 1400, "dpi": 140, **options})
-    return Picture(draw(runs, chosen), chosen.theme)
+    return Picture(_draw(kind, runs, chosen), chosen.theme)
 
 
 def draw_report(report: Report, recordings: Sequence[tuple[Recording, Outside]]) -> PagePicture:
-    """The heatmap of the first recordings of a report, as many as are given, for its page.
-
-    Raises:
-        PictureError: matplotlib is not installed, or no port has any value.
-        RecordingError: the part that the report covers is empty.
-    """
+    """The heatmap of the first recordings of a report, as many as are given, for its page."""
     light, dark = (_draw_page(report, recordings, theme) for theme in ("light", "dark"))
     left_out = len(report.runs) - len(recordings)
     caption = f"The first {len(recordings)} of {len(report.runs)} recordings." if left_out else ""

@@ -13,20 +13,24 @@ from ibpulse.core.arrays import Counts, Floats
 from ibpulse.workbench.overlap.exposed import WireActivity
 from ibpulse.workbench.overlap.intervals import IntervalSet
 from ibpulse.workbench.overlap.report import TraceOverlap
-from ibpulse.workbench.pictures.figure import (
+from ibpulse.workbench.pictures.options import KINDS
+from ibpulse.workbench.pictures.panels import (
     LARGE,
     SMALL,
     THEMES,
     Axes,
     Colours,
     Figure,
+    Page,
+    hatch_missing,
     matplotlib,
+    plain,
     save_figure,
     settings,
+    shorten,
     ticker,
+    time_unit,
 )
-from ibpulse.workbench.pictures.options import KINDS
-from ibpulse.workbench.pictures.panels import Page, hatch_missing, plain, shorten, time_unit
 
 LEFT, RIGHT, HEAD, AXIS = 1.25, 0.2, 0.62, 0.55
 SHORT, TALL, BETWEEN, LEGEND = 0.55, 1.1, 0.3, 0.28
@@ -38,20 +42,12 @@ Layer = tuple[str, IntervalSet, str]
 def save_trace_picture(
     report: TraceOverlap, wire: WireActivity | None, output: Path, theme: str, step: int | None = None
 ) -> None:
-    """Draw one device of a trace, whole or one step of it, above the rate of its wire.
-
-    Raises:
-        PictureError: the trace has no such step, or the file cannot be written.
-    """
+    """Draw one device of a trace, whole or one step of it, above the rate of its wire."""
     save_figure(draw_trace(report, wire, theme, step), output, theme)
 
 
 def draw_trace(report: TraceOverlap, wire: WireActivity | None, theme: str, step: int | None = None) -> Figure:
-    """The figure; a column of pixels shows the share of its time that each kind of work takes.
-
-    Raises:
-        PictureError: the trace has no such step.
-    """
+    """The figure; a column of pixels shows the share of its time that each kind of work takes."""
     begin, end = _span(report, step)
     size, dpi = KINDS["heatmap"].width_pixels, KINDS["heatmap"].dpi
     colours = THEMES[theme]

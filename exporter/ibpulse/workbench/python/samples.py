@@ -21,8 +21,7 @@ from ibpulse.core.arrays import Floats
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording, load
-from ibpulse.core.recordings.recorded_jobs import trace_holdings
-from ibpulse.core.recordings.recording import meta_between
+from ibpulse.core.recordings.recording import meta_between, trace_holdings
 from ibpulse.workbench.pictures.options import Statistic, Theme, Unit
 from ibpulse.workbench.pictures.still import Picture, draw_runs, picture_run, sum_of_each
 from ibpulse.workbench.python.tables import Events, Jobs, import_arrow, import_pandas

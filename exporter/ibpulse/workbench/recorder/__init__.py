@@ -2,7 +2,7 @@
 
 sampler_source  this node, sampled while a command runs
 from_daemon     windows, ports, events and jobs of a daemon
-counter_log     logs of other programs as samples; resampling brings them to a regular grid
+counter_log     logs of other programs on a regular grid
 session         pieces into a growing file, and its progress
 """
 

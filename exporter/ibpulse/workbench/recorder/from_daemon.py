@@ -29,14 +29,15 @@ from ibpulse.core.events.event import JOB_KINDS
 from ibpulse.core.jobs import Holding, JobRecord, read_job
 from ibpulse.core.model import PROBLEMS
 from ibpulse.core.recordings.from_ring import MADE_BY, NO_PORT, SampleSource, mark_others
-from ibpulse.core.recordings.recorded_jobs import MAX_JOBS, limit_jobs
 from ibpulse.core.recordings.recording import (
+    MAX_JOBS,
     MAX_PORTS,
     RecordedPort,
     Recording,
     RecordingMeta,
     concatenate,
     limit_events,
+    limit_jobs,
     meta_between,
 )
 from ibpulse.core.ring.spans import ticks_to_settle, widest_stride
@@ -97,11 +98,7 @@ class DaemonSamples:
         return KeptSamples(self.meta.interval_ns, newest.head.history.oldest_ms * MILLISECOND_NS, end_ns)
 
     def check(self, window: NodeArray) -> None:
-        """Check that a window has the samples of the recording.
-
-        Raises:
-            DaemonError: the daemon has another interval, or answers something else.
-        """
+        """Check that a window has the samples of the recording."""
         head, interval_ns = window.head, self.meta.interval_ns
         if head.interval_ms * MILLISECOND_NS != interval_ns:
             raise DaemonError(
@@ -145,9 +142,6 @@ def fetch_recent(url: str, last_ns: int) -> Recording:
     """The samples of the last `last_ns` of the daemon at a URL, or as many as it has, with their events and jobs.
 
     Events that the daemon does not give are left out, which is logged.
-
-    Raises:
-        IbpulseError: it does not answer, or has no samples.
     """
     with closing(DaemonConnection(url)) as connection:
         samples = DaemonSamples(ask_meta(connection))
@@ -169,11 +163,7 @@ def fetch_recent(url: str, last_ns: int) -> Recording:
 
 
 def ask_samples(connection: DaemonConnection, samples: DaemonSamples, begin_ns: int, end_ns: int) -> Recording:
-    """The samples of a span, without events; those from before the history are missing (NaN).
-
-    Raises:
-        DaemonError: the daemon does not answer, or has none.
-    """
+    """The samples of a span, without events; those from before the history are missing (NaN)."""
     pieces: list[Recording] = []
     while begin_ns < end_ns:
         window = connection.ask_window(samples.query(begin_ns, min(begin_ns + samples.answer_ns, end_ns)))
@@ -188,22 +178,13 @@ def ask_samples(connection: DaemonConnection, samples: DaemonSamples, begin_ns: 
 
 
 def with_past(connection: DaemonConnection, recording: Recording, events: Iterable[Event]) -> Recording:
-    """The samples that were just asked for, with their jobs and of the `events` since their beginning their own.
-
-    Raises:
-        DaemonError: the daemon does not answer.
-    """
+    """The samples that were just asked for, with their jobs and of the `events` since their beginning their own."""
     begin_ns, end_ns = recording.start_ns, recording.end_ns
     return replace(recording, meta=past_meta(recording.meta, events, ask_jobs(connection), begin_ns, end_ns))
 
 
 def ask_meta(connection: DaemonConnection) -> RecordingMeta:
-    """The metadata of a recording of a daemon that begins now: its ports, and the jobs that run.
-
-    Raises:
-        FabricError: the node has no ports that count bytes.
-        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
-    """
+    """The metadata of a recording of a daemon that begins now: its ports, and the jobs that run."""
     answer = ask_ports(connection)
     ports = describe_answer(answer)
     if not ports:
@@ -217,11 +198,7 @@ def ask_meta(connection: DaemonConnection) -> RecordingMeta:
 
 @asynccontextmanager
 async def daemon_source(url: str) -> AsyncIterator[DaemonSource]:
-    """The samples of the daemon at a URL from now on.
-
-    Raises:
-        IbpulseError: it does not answer, or has no ports.
-    """
+    """The samples of the daemon at a URL from now on."""
     with closing(DaemonConnection(url)) as connection:
         meta = await asyncio.to_thread(ask_meta, connection)
         yield DaemonSource(connection, meta)
@@ -351,11 +328,7 @@ def _key(event: Event) -> tuple[int, str, str, str]:
 
 
 def ask_jobs(connection: DaemonConnection) -> tuple[JobRecord, ...]:
-    """The jobs of a daemon's node: those that run and those that ended within its history.
-
-    Raises:
-        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
-    """
+    """The jobs of a daemon's node: those that run and those that ended within its history."""
     answer = connection.ask(JobsAnswer, "/api/v1/jobs")
     try:
         return tuple(map(job_from_answer, answer.jobs[:MAX_JOBS]))

@@ -54,11 +54,7 @@ class SamplerSource(SampleSource):
         return await self._events.read()
 
     def check(self) -> None:
-        """Raise the error of the sampler if it has stopped.
-
-        Raises:
-            IbpulseError: the reason.
-        """
+        """Raise the error of the sampler if it has stopped."""
         self._sampler.check()
 
 
@@ -66,21 +62,13 @@ class SamplerSource(SampleSource):
 async def node_source(
     settings: Settings, clock: Clock = time, start_process: StartProcess = start_sampler
 ) -> AsyncIterator[SamplerSource]:
-    """The ports of this node, sampled while the block runs.
-
-    Raises:
-        IbpulseError: nothing can be sampled.
-    """
+    """The ports of this node, sampled while the block runs."""
     async with make_temporary_sampler(settings, HISTORY_SECONDS, clock, start_process) as sampler:
         yield await follow_sampler(sampler)
 
 
 async def follow_sampler(sampler: TemporarySampler) -> SamplerSource:
-    """The ports of a sampler, from its first sample on.
-
-    Raises:
-        IbpulseError: there are no ports, or no samples.
-    """
+    """The ports of a sampler, from its first sample on."""
     slots = sampler.supervisor.slots
 
     def stride_of(name: str) -> int:

@@ -72,11 +72,7 @@ class Recorder:
         return until is not None and self.active_ticks is not None and self._idle_ticks * self._interval_ns >= until
 
     def add(self, pieces: Iterable[Recording]) -> None:
-        """Write the pieces until the recording is complete.
-
-        Raises:
-            RecordingError: they cannot be written; the message names the file with the samples written so far.
-        """
+        """Write the pieces until the recording is complete."""
         for piece in pieces:
             if self.done:
                 return
@@ -84,11 +80,7 @@ class Recorder:
             self._append(piece.cut(0, left))
 
     def add_events(self, events: Sequence[Event]) -> None:
-        """Write the events.
-
-        Raises:
-            RecordingError: they cannot be written.
-        """
+        """Write the events."""
         self._writer.add_events(events)
 
     def progress(self) -> Progress:
@@ -140,11 +132,7 @@ class Recorder:
 
 
 def refuse_existing(path: Path, force: bool) -> None:
-    """Check that neither the file nor the partial file of a killed recording exists.
-
-    Raises:
-        RecordingError: one of them exists and may not be replaced.
-    """
+    """Check that neither the file nor the partial file of a killed recording exists."""
     for there in _both(path):
         if there.exists() and not force:
             raise RecordingError(f"recording {there} exists already; name another file, or replace it with --force")
@@ -153,11 +141,7 @@ def refuse_existing(path: Path, force: bool) -> None:
 async def record(
     path: Path, opening: AbstractAsyncContextManager[SampleSource], options: RecorderOptions, trim: bool
 ) -> str:
-    """Record to the file until it is complete or a signal arrives; returns a summary of the recording.
-
-    Raises:
-        IbpulseError: sampling failed, or the file cannot be written.
-    """
+    """Record to the file until it is complete or a signal arrives; returns a summary of the recording."""
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
@@ -194,11 +178,7 @@ async def _follow(source: SampleSource, recorder: Recorder, asked: asyncio.Event
 
 
 def finish(writer: RecordingWriter, recorder: Recorder, trim: bool) -> str:
-    """Finish the file, cutting idle time at both ends if `trim`; returns a summary of the recording.
-
-    Raises:
-        RecordingError: there are no samples, or the file cannot be written.
-    """
+    """Finish the file, cutting idle time at both ends if `trim`; returns a summary of the recording."""
     path, progress = writer.path, recorder.progress()
     first, last = 0, progress.ticks - 1
     if trim and recorder.active_ticks is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ibpulse.base.text import NOT_KNOWN, statistic_text
-from ibpulse.core.statistics.bootstrap import MIN_UNITS, STRONG_CORRELATION
+from ibpulse.core.statistics.recorded import MIN_UNITS, STRONG_CORRELATION
 from ibpulse.workbench.reports.rows import ReportRow, brief_rows, rows
 from ibpulse.workbench.reports.run import Run, WholeSteps, ratio_interval
 from ibpulse.workbench.reports.span import ReportOptions

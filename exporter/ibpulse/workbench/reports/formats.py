@@ -225,11 +225,7 @@ class PagePicture:
 
 
 def render_page(report: Report, picture: PagePicture | None = None) -> str:
-    """The report as HTML, with a picture below the heading if there is one.
-
-    Raises:
-        RecordingError: jinja2 is not installed.
-    """
+    """The report as HTML, with a picture below the heading if there is one."""
     return document.render_page(
         ", ".join(report.names),
         TEMPLATE,

@@ -24,9 +24,9 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.base.values import GivenText
 from ibpulse.core.arrays import Floats
 from ibpulse.core.recordings import Recording
-from ibpulse.core.statistics.node_statistics import OBSERVED, RECEIVE, TRANSMIT
-from ibpulse.core.statistics.span_statistics import SpanStatistics, describe_span, sum_over_span
+from ibpulse.core.statistics.span import SpanStatistics, describe_span, sum_over_span
 from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
+from ibpulse.core.statistics.sums import OBSERVED, RECEIVE, TRANSMIT
 from ibpulse.workbench.models.prediction import Prediction, ValueRange
 from ibpulse.workbench.models.report import range_text
 from ibpulse.workbench.nccl.results import header_factors
@@ -97,11 +97,7 @@ class MeasuredTraffic:
 def measure_traffic(
     name: str, recording: Recording, options: ReportOptions, outside: Outside = (0, 0)
 ) -> MeasuredTraffic:
-    """The traffic of the part of a recording that the options select; of the file, `outside` was not loaded.
-
-    Raises:
-        RecordingError: the part is empty, or the recording lacks a chosen port.
-    """
+    """The traffic of the part of a recording that the options select; of the file, `outside` was not loaded."""
     chosen = choose_window(Path(name), recording, options, outside)
     span, series = describe_span(chosen.series, options.span_options()), chosen.series
     ports = [port for port in recording.meta.ports if str(port.id) in series.rails.names]

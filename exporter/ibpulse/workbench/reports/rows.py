@@ -12,8 +12,8 @@ import numpy as np
 
 from ibpulse.base.units import format_duration
 from ibpulse.core.arrays import Bools, Floats
-from ibpulse.core.statistics.resampling_units import StepStatistics, UnitStatistics
-from ibpulse.core.statistics.span_statistics import SpanStatistics
+from ibpulse.core.statistics.recorded import StepStatistics, UnitStatistics
+from ibpulse.core.statistics.span import SpanStatistics
 from ibpulse.core.statistics.steps.runs import RunStatistics
 
 Unit = Literal["rate", "bytes", "seconds", "ratio", "number", "count", "names", "word"]

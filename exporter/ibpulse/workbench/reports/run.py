@@ -16,15 +16,23 @@ from ibpulse.core.events import Event
 from ibpulse.core.jobs import JobRecord
 from ibpulse.core.model import STORAGE
 from ibpulse.core.recordings import Recording, RecordingMeta
-from ibpulse.core.recordings.recorded_jobs import trace_holdings
-from ibpulse.core.statistics.bootstrap import find_interval, group_size, lag_correlation, resample
-from ibpulse.core.statistics.node_statistics import OBSERVED, RECEIVE, TRANSMIT, are_assumed
-from ibpulse.core.statistics.rail_series import RailSeries
-from ibpulse.core.statistics.resampling_units import DURATION, StepStatistics, UnitStatistics, describe_steps
-from ibpulse.core.statistics.span_statistics import SpanStatistics, describe_span, find_period_between
+from ibpulse.core.recordings.recording import trace_holdings
+from ibpulse.core.statistics.recorded import (
+    DURATION,
+    RailSeries,
+    StepStatistics,
+    UnitStatistics,
+    describe_steps,
+    find_interval,
+    group_size,
+    lag_correlation,
+    resample,
+)
+from ibpulse.core.statistics.span import SpanStatistics, describe_span, find_period_between
 from ibpulse.core.statistics.steps.phase import FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
 from ibpulse.core.statistics.steps.phases import find_phases
 from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
+from ibpulse.core.statistics.sums import OBSERVED, RECEIVE, TRANSMIT, are_assumed
 from ibpulse.workbench.reports.rows import STEPS, ReportRow, Value, rows
 from ibpulse.workbench.reports.span import Outside, ReportOptions, ReportSpan, choose_window, series_of
 
@@ -238,9 +246,6 @@ def describe_run(
     """All statistics of the part of a recording that the options select; `place` is its position in the report.
 
     Of the file, `outside` was not loaded.
-
-    Raises:
-        RecordingError: the part is empty, or the recording lacks a chosen port.
     """
     chosen = choose_window(path, recording, options, outside)
     span, table = describe_span(chosen.series, options.span_options(place)), rows(options.timescales_ns)

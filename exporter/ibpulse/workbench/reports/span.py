@@ -17,12 +17,12 @@ from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.core.events.port_history import StateSpan
 from ibpulse.core.jobs import Key
 from ibpulse.core.recordings import Recording, RecordingExtent, load, read_extent
-from ibpulse.core.recordings.recorded_jobs import SampleTimes, trace_holdings, trace_owners
+from ibpulse.core.recordings.recording import SampleTimes, trace_holdings, trace_owners
 from ibpulse.core.statistics.balance import group_rails
-from ibpulse.core.statistics.rail_series import RailGroup, RailSeries, RailTraits, add_up
-from ibpulse.core.statistics.resolution import finest_ticks
+from ibpulse.core.statistics.rates import finest_ticks
+from ibpulse.core.statistics.recorded import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.core.statistics.signature import SignatureOptions
-from ibpulse.core.statistics.span_statistics import SpanOptions
+from ibpulse.core.statistics.span import SpanOptions
 from ibpulse.core.statistics.steps.runs import Thresholds
 
 
@@ -79,9 +79,6 @@ def load_part(path: Path, options: ReportOptions, last_ns: int = 0) -> tuple[Rec
     """The samples of a file from `begin` to `end` of the options; `last_ns` instead of `begin` counts from the end.
 
     Only these are kept in memory.
-
-    Raises:
-        RecordingError: the file cannot be read, the part is empty, or it takes too much memory.
     """
     extent = read_extent(path)
     whole_ns = extent.ticks * extent.meta.interval_ns
@@ -102,11 +99,7 @@ class ReportSpan:
 
 
 def choose_window(path: Path, recording: Recording, options: ReportOptions, outside: Outside = (0, 0)) -> ReportSpan:
-    """The part of a recording that the options select; of the file, `outside` was not loaded.
-
-    Raises:
-        RecordingError: the part is empty, or a port does not exist; the message names `path`.
-    """
+    """The part of a recording that the options select; of the file, `outside` was not loaded."""
     before, after = outside
     whole = RecordingExtent(
         recording.meta, recording.start_ns - before * recording.meta.interval_ns, before + recording.ticks + after
@@ -212,7 +205,7 @@ def _together(owners: Sequence[Mapping[Key, Sequence[tuple[int, int]]]], ticks: 
 
 
 def _over_time(spans: Sequence[StateSpan], ticks: int) -> tuple[Bools, Floats]:
-    """Whether a port is up, and its line rate as in `node_statistics.line_rate`, at each sample: (samples,)."""
+    """Whether a port is up, and its line rate as in `sums.line_rate`, at each sample: (samples,)."""
     up, rates, rate = np.zeros(ticks, dtype=np.bool_), np.zeros(ticks), math.nan
     for span in spans:
         if span.state is not None:

@@ -5,9 +5,8 @@ workloads   the workloads
 jobs        jobs on fabrics, alone or on several nodes, with their documents
 faults      the faults by name
 tree        the sysfs tree as text, and its files
-nic         one NIC: its counters under traffic and faults
 pacing      when, and how much at a time
-fabric      a running fabric
+fabric      NICs, their counters under traffic and faults, and a running fabric
 fleet       the nodes of one job
 node_clock  the shifted clocks of their processes
 replay      a recording as a fabric

@@ -118,12 +118,3 @@ class SimulatedFleet:
         """Close the descriptors; the files stay."""
         for fabric in self.fabrics:
             fabric.close()
-
-
-def run_fleet(fleet: SimulatedFleet, stop: Stop, faults: Mapping[str, object] | None = None) -> None:
-    """Builds the trees and keeps them up to date until stopped."""
-    try:
-        fleet.build(faults)
-        fleet.run(stop)
-    finally:
-        fleet.close()

@@ -25,7 +25,7 @@ from ibpulse.core.arrays import Floats
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.recordings.recording import history_of
-from ibpulse.workbench.simulate.nic import PACKET_BYTES, START_WORDS
+from ibpulse.workbench.simulate.fabric import PACKET_BYTES, START_WORDS
 from ibpulse.workbench.simulate.pacing import Pace, Slips, Stop
 from ibpulse.workbench.simulate.tree import (
     COUNTERS,
@@ -169,11 +169,7 @@ class ReplayedLinks:
 
 
 def list_ports(ports: Sequence[RecordedPort]) -> Listing:
-    """The tree of these ports: their devices with the recorded identity. Counters read 0.
-
-    Raises:
-        FabricError: a device name cannot be a directory name of the kernel.
-    """
+    """The tree of these ports: their devices with the recorded identity. Counters read 0."""
     listing = Listing()
     for port in ports:
         if not NAME.fullmatch(port.device):
@@ -378,11 +374,7 @@ class Replay:
         self._links = ReplayedLinks(directory, meta, player.start_ns)
 
     def build(self) -> None:
-        """Write the whole tree with the counters before the first step.
-
-        Raises:
-            FabricError: the directory holds anything but an earlier replay, or a port has an impossible name.
-        """
+        """Write the whole tree with the counters before the first step."""
         listing = list_ports(self._meta.ports)
         clear_tree(self.directory)
         (self.directory / ABOUT).write_text(json.dumps({"host": self._meta.host, "source": self._meta.source}) + "\n")

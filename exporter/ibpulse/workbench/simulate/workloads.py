@@ -220,11 +220,7 @@ class PredictedJob:
 
     @classmethod
     def of(cls, job: str) -> PredictedJob:
-        """The published job of that name, whose traffic within a step is predicted.
-
-        Raises:
-            ConfigError: there is no such job.
-        """
+        """The published job of that name, whose traffic within a step is predicted."""
         inputs = read_inputs({"job": GivenText(job, f"{PREFIX}{job}")}, JobFile())
         found = predict(inputs.job, inputs.hardware, inputs.step)
         (line,) = found.timelines
@@ -368,29 +364,16 @@ class Stretched:
         return self.workload.weights(rails)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadEntry:
-    """A workload on the command line: its constructor, its options, and a one-line description."""
-
-    make: Callable[..., Workload]
-    options: tuple[str, ...]
-    text: str
-
-
-WORKLOADS: Mapping[str, WorkloadEntry] = {
-    "dense": WorkloadEntry(lambda: DENSE, (), "Qwen2.5-7B under FSDP on 2 nodes, 315 ms steps"),
-    "moe": WorkloadEntry(lambda: MOE, (), "Mixtral-8x7B under FSDP on 2 nodes, 1,444 ms steps"),
-    "expert-parallel": WorkloadEntry(ExpertParallel, (), "tokens routed between nodes in every layer, all rails"),
-    "constant": WorkloadEntry(Constant, ("rate_bytes_per_second",), "a constant rate, by default half of 400 Gb/s"),
-    "square": WorkloadEntry(
-        Square, ("period_ns", "duty", "rate_bytes_per_second", "jitter"), "alternately busy and silent"
-    ),
-    "idle": WorkloadEntry(Idle, (), "no traffic"),
-    **{
-        PREFIX + job: WorkloadEntry(partial(PredictedJob.of, job), (), f"{job} as predicted by `ibpulse model`")
-        for job in SAMPLED_JOBS
-    },
+WORKLOADS: Mapping[str, tuple[Callable[..., Workload], tuple[str, ...]]] = {
+    "dense": (lambda: DENSE, ()),
+    "moe": (lambda: MOE, ()),
+    "expert-parallel": (ExpertParallel, ()),
+    "constant": (Constant, ("rate_bytes_per_second",)),
+    "square": (Square, ("period_ns", "duty", "rate_bytes_per_second", "jitter")),
+    "idle": (Idle, ()),
+    **{PREFIX + job: (partial(PredictedJob.of, job), ()) for job in SAMPLED_JOBS},
 }
+"""Constructors by the names on the command line, each with its options."""
 
 
 def make_workload(name: str, **options: float | None) -> Workload:
@@ -398,12 +381,12 @@ def make_workload(name: str, **options: float | None) -> Workload:
 
     Raises ConfigError for an unknown name, or an option that the workload does not have.
     """
-    entry = WORKLOADS.get(name)
-    if entry is None:
+    if name not in WORKLOADS:
         raise ConfigError([f'unknown workload "{name}"; choose one of {", ".join(WORKLOADS)}'])
+    make, allowed = WORKLOADS[name]
     given = {option: value for option, value in options.items() if value is not None}
-    strange = [option for option in given if option not in entry.options]
+    strange = [option for option in given if option not in allowed]
     if strange:
-        known = ", ".join(entry.options) or "none"
+        known = ", ".join(allowed) or "none"
         raise ConfigError([f'workload "{name}" has no option "{option}": it has {known}' for option in strange])
-    return entry.make(**given)
+    return make(**given)

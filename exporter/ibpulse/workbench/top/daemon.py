@@ -62,22 +62,14 @@ class DaemonWatcher:
 
     @classmethod
     def of(cls, url: str) -> DaemonWatcher:
-        """A watcher of the daemon at a URL.
-
-        Raises:
-            DaemonError: the URL is invalid.
-        """
+        """A watcher of the daemon at a URL."""
         return cls(DaemonConnection(url))
 
     def prepare(self) -> None:
         """Nothing changes but by `fetch`."""
 
     def fetch(self, points: int, wanted_ns: int) -> View:
-        """The current view, with `points` bins per rail, each about `wanted_ns` wide.
-
-        Raises:
-            DaemonError: the daemon does not answer, or refuses.
-        """
+        """The current view, with `points` bins per rail, each about `wanted_ns` wide."""
         try:
             return self._fetch(points, wanted_ns, self._clock())
         except DaemonError:
@@ -91,14 +83,11 @@ class DaemonWatcher:
             self._owners = ask_owners(self._connection)
             self._events.due = True
         if now >= self._summary_due:
-            self._summary = self._ask_summary()
+            last = [("last", f"{SUMMARY_WINDOW_SECONDS}s")]
+            self._summary = self._connection.ask(SummaryAnswer, "/api/v1/summary", last)
             self._sampler = _sampler(ask_metrics(self._connection, METRICS))
             self._summary_due = now + SUMMARY_EVERY_SECONDS
         return self._view(self._ports, points, wanted_ns)
-
-    def _ask_summary(self) -> Summary:
-        last = [("last", f"{SUMMARY_WINDOW_SECONDS}s")]
-        return self._connection.ask(SummaryAnswer, "/api/v1/summary", last)
 
     def _view(self, ports: PortsAnswer, points: int, wanted_ns: int) -> View:
         bin_ms = bin_width(ports.interval_ns, wanted_ns) // MILLISECOND_NS
@@ -127,11 +116,7 @@ class DaemonWatcher:
 
 
 def ask_owners(connection: DaemonConnection) -> Mapping[str, tuple[str, ...]]:
-    """The ids of the running jobs on each port.
-
-    Raises:
-        DaemonError: the daemon does not answer, or refuses.
-    """
+    """The ids of the running jobs on each port."""
     owners: dict[str, tuple[str, ...]] = {}
     for job in connection.ask(JobsAnswer, "/api/v1/jobs").jobs:
         for port in job.ports if job.ended_ms is None else ():
@@ -169,11 +154,7 @@ class RecentEvents:
         self._asked_ns = 0
 
     def update(self, connection: DaemonConnection, now_ns: int) -> None:
-        """Ask for the events since the last time, if that is due.
-
-        Raises:
-            DaemonError: there is no answer, or it is not one of an ibpulse daemon.
-        """
+        """Ask for the events since the last time, if that is due."""
         if not self.due:
             return
         from_ns = max(now_ns - EVENTS_NS, self._asked_ns - LATE_NS, 0)

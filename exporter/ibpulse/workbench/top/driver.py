@@ -116,11 +116,7 @@ class Display:
 
 @contextmanager
 def open_display() -> Iterator[Display]:
-    """The terminal, until the block ends.
-
-    Raises:
-        IbpulseError: the terminal type is unknown, or cannot position text.
-    """
+    """The terminal, until the block ends."""
     encoding = set_encoding(os.environ)
     try:
         curses.setupterm()
@@ -149,11 +145,7 @@ def open_display() -> Iterator[Display]:
 
 
 def check_terminal() -> None:
-    """Check that standard input and output are a terminal.
-
-    Raises:
-        IbpulseError: they are not.
-    """
+    """Check that standard input and output are a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise IbpulseError(
             "top needs a terminal, but standard input or output is not one (with ssh, use -t); "
@@ -229,11 +221,7 @@ class Terminal:
         self._wanted = asyncio.Event()
 
     async def run(self) -> None:
-        """Show views until q, Ctrl-C, SIGTERM, or until the terminal is gone.
-
-        Raises:
-            IbpulseError: the terminal cannot show them, or there is no more data.
-        """
+        """Show views until q, Ctrl-C, SIGTERM, or until the terminal is gone."""
         loop = asyncio.get_running_loop()
         with open_display() as self._display:
             # a signal may come twice: Python's default handler must not get the second one

@@ -64,11 +64,7 @@ class RingWatcher:
         self.prepare()
 
     def prepare(self) -> None:
-        """Copy the ports and the event log, which change in the thread of the event loop.
-
-        Raises:
-            IbpulseError: there are no more samples.
-        """
+        """Copy the ports and the event log, which change in the thread of the event loop."""
         self._known = self._known_ports()
         if self._copied != self._log.added:
             self._copied = self._log.added

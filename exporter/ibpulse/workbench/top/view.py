@@ -94,18 +94,10 @@ class Watcher(Protocol):
     """Anything that can fetch a view."""
 
     def prepare(self) -> None:
-        """Take over what changes in the thread of the event loop; called there before each fetch.
-
-        Raises:
-            IbpulseError: there is no data; the message gives the reason.
-        """
+        """Take over what changes in the thread of the event loop; called there before each fetch."""
 
     def fetch(self, points: int, wanted_ns: int) -> View:
-        """The current view, with `points` bins per rail, each about `wanted_ns` wide; may take a while.
-
-        Raises:
-            IbpulseError: there is no data; the message gives the reason.
-        """
+        """The current view, with `points` bins per rail, each about `wanted_ns` wide; may take a while."""
 
 
 def bin_width(interval_ns: int, wanted_ns: int) -> int:

@@ -1,6 +1,7 @@
 """Finds the step period of a series of rates: candidates from the periodogram, scored by the autocorrelation.
 
-The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005).
+The method follows AUTOPERIOD (Vlachos, Yu and Castelli, 2005). The series are equal bins, filled from samples, or from
+counters that are read at irregular times.
 """
 
 from __future__ import annotations
@@ -11,9 +12,85 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
-from ibpulse.core.statistics.bins import rate_bins
-from ibpulse.core.statistics.quantiles import quantile
+from ibpulse.core.statistics.moments import quantile
+
+GAP_BINS = 2.0
+
+
+def choose_edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: float) -> npt.NDArray[np.int64]:
+    """Edges of at least one whole bin between the oldest and the newest sample; the newest sample is the last edge."""
+    width_ns = round(bin_seconds * SECOND_NS)
+    newest_ns = int(times_ns.max())
+    bins = min(window_ns, newest_ns - int(times_ns.min())) // width_ns
+    return newest_ns - width_ns * np.arange(max(1, bins), -1, -1, dtype=np.int64)
+
+
+def bandwidth_bins(
+    time_ns: npt.NDArray[np.int64],
+    counters: npt.NDArray[np.uint64],
+    valid: npt.NDArray[np.bool_],
+    scale: npt.NDArray[np.int64],
+    edges_ns: npt.NDArray[np.int64],
+) -> Floats:
+    """Mean bytes per second, summed over rails and directions, between consecutive, equally spaced edges.
+
+    Counters are (rails, 2, samples), as for `rates`. A bin is NaN if no counter is known. Counters with more than two
+    bins of missing data are assumed to have the mean rate of the others.
+    """
+    edges = (edges_ns - edges_ns[0]) / SECOND_NS
+    total, known = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
+    series = 0
+    for rail, way in np.ndindex(counters.shape[:2]):
+        chosen = valid[rail, way]
+        if np.count_nonzero(chosen) < 2:
+            continue
+        times, counts = time_ns[rail, way], counters[rail, way]
+        if not chosen.all():
+            times, counts = times[chosen], counts[chosen]
+        values = rate_bins((times - edges_ns[0]) / SECOND_NS, cumulate(counts), edges) * float(scale[rail])
+        seen = ~np.isnan(values)
+        total[seen] += values[seen]
+        known += seen
+        series += 1
+    out = np.full(len(total), np.nan)
+    np.divide(total * series, known, out=out, where=known > 0)
+    return out
+
+
+def cumulate(counter: npt.NDArray[np.uint64]) -> Floats:
+    """Running sum of a counter's increase since its first value; a decrease is a reset and adds nothing."""
+    fell = counter[1:] < counter[:-1]
+    if not fell.any():
+        return np.asarray((counter - counter[0]).astype(np.float64))
+    with np.errstate(over="ignore"):
+        moved = np.where(fell, np.uint64(0), counter[1:] - counter[:-1])
+    return np.concatenate(([0.0], np.cumsum(moved.astype(np.float64))))
+
+
+def rate_bins(seconds: Floats, cumulative: Floats, edges: Floats, longest_gap: float | None = None) -> Floats:
+    """Mean rate around each bin, from a running sum at increasing times; NaN inside gaps longer than `longest_gap`.
+
+    `edges` are equally spaced; `longest_gap` defaults to two bins. Each value is a weighted mean over one and a half
+    bins (weights 1/4, 1/2, 1/4 on three half bins). This low-pass filter prevents aliasing: a wave with the period of
+    one bin is removed completely.
+
+    Law: inside the series every byte counts once: the sum of `rate * bin` equals the increase of the running sum.
+    """
+    width = float(edges[1] - edges[0])
+    halves = np.interp(np.linspace(edges[0] - width / 2, edges[-1], 2 * len(edges)), seconds, cumulative)
+    moved = np.diff(halves)
+    rate = (moved[:-2:2] + 2 * moved[1:-1:2] + moved[2::2]) / (2 * width)
+    # the weighted mean of a bin is centred on its first half
+    centres = edges[:-1] + width / 4
+    limit = GAP_BINS * width if longest_gap is None else longest_gap
+    unknown = (centres < seconds[0]) | (centres > seconds[-1])
+    for gap in np.flatnonzero(np.diff(seconds) > limit):
+        first, last = np.searchsorted(centres, seconds[gap : gap + 2])
+        unknown[first:last] = True
+    return np.where(unknown, np.nan, rate)
+
 
 BIN_SECONDS = 0.05
 """Bin width that averages out layers and collectives but keeps steps of 0.25 s and longer."""
@@ -34,25 +111,18 @@ FINENESS = 4
 MAX_LAG = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodOptions:
-    """Requirements for a period.
-
-    `least_score`: the minimum score. `least_bins`: the minimum length of a period in bins. `least_periods`: how many
-    periods the series must contain. `least_variation`: minimum sigma/mu of the bins; below it, the residue of faster
-    waves that the bins let through could pass as a slow wave. `least_known`: the fraction of bins that must be known.
-    `candidates`: the number of periodogram peaks tried, all above the `percentile`. `margin`: the factor by which a
-    longer candidate must outscore a shorter one.
-    """
-
-    least_score: float = 0.4
-    least_bins: int = 4
-    least_periods: int = 4
-    least_variation: float = 0.1
-    least_known: float = 0.5
-    candidates: int = 24
-    percentile: float = 90.0
-    margin: float = 1.2
+MIN_SCORE = 0.4
+# the shortest period in bins, and the number of periods that the series must contain
+MIN_BINS, MIN_PERIODS = 4, 4
+# the least sigma/mu of the bins; below it, the residue of faster waves that the bins let through could pass as a slow
+# wave
+MIN_VARIATION = 0.1
+# the fraction of bins that must be known
+MIN_KNOWN = 0.5
+# the number of peaks of the periodogram that are tried, all above this quantile
+CANDIDATES, HIGH = 24, 0.9
+# the factor by which a longer candidate must outscore a shorter one
+MARGIN = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +136,27 @@ class StepPeriod:
 NONE = StepPeriod(float("nan"), 0.0)
 
 
-def find_period(values: Floats, bin_seconds: float = BIN_SECONDS, options: PeriodOptions | None = None) -> StepPeriod:
+def find_period(values: Floats, bin_seconds: float = BIN_SECONDS) -> StepPeriod:
     """Period of `values`, the rates of equal bins of `bin_seconds`; NaN marks unknown bins.
 
     The score of a period T is the mean autocorrelation at T..4T minus that at T/2..3.5T, limited to 1: it is 1 for a
-    wave that repeats exactly and about 0 for noise. If the best period is shorter than `least_bins`, none is returned,
+    wave that repeats exactly and about 0 for noise. If the best period is shorter than `MIN_BINS`, none is returned,
     because it cannot be distinguished from its beat with the bins.
 
     Law: invariant under scaling of the values; the period is proportional to `bin_seconds`.
     """
-    chosen = options or PeriodOptions()
     known = ~np.isnan(values)
-    if len(values) < chosen.least_bins * chosen.least_periods or known.mean() < chosen.least_known:
+    if len(values) < MIN_BINS * MIN_PERIODS or known.mean() < MIN_KNOWN:
         return NONE
     centre = float(values[known].mean())
     signal = np.where(known, values - centre, 0.0)
-    if not np.sqrt(np.square(signal).sum() / known.sum()) > chosen.least_variation * abs(centre):
+    if not np.sqrt(np.square(signal).sum() / known.sum()) > MIN_VARIATION * abs(centre):
         return NONE
     likeness = _autocorrelation(signal, known)
-    lag, score = _best_lag(likeness, _candidate_frequencies(signal, chosen), len(values), chosen)
-    if lag < chosen.least_bins:
+    lag, score = _best_lag(likeness, _candidate_frequencies(signal), len(values))
+    if lag < MIN_BINS:
         return NONE
-    if score < chosen.least_score:
+    if score < MIN_SCORE:
         return StepPeriod(float("nan"), score)
     return StepPeriod(_refine(likeness, lag * FINENESS, len(values) * FINENESS) / FINENESS * bin_seconds, score)
 
@@ -134,14 +203,14 @@ def _bins_of(rates: Floats, good: Bools, interval_seconds: float, edges: Floats)
     return rate_bins(seconds[kept], moved[kept], edges)
 
 
-def _candidate_frequencies(signal: Floats, options: PeriodOptions) -> Floats:
+def _candidate_frequencies(signal: Floats) -> Floats:
     """Frequencies, per bin, of the highest peaks of the periodogram, interpolated between its points."""
     size = 4 * _fast_length(len(signal))
     power = np.square(np.abs(np.fft.rfft(signal * np.hanning(len(signal)), size)))
     inner = power[1:-1]
-    high = (inner > power[:-2]) & (inner >= power[2:]) & (inner > quantile(power, options.percentile / 100))
+    high = (inner > power[:-2]) & (inner >= power[2:]) & (inner > quantile(power, HIGH))
     places = np.flatnonzero(high) + 1
-    places = places[np.argsort(power[places])[::-1][: options.candidates]]
+    places = places[np.argsort(power[places])[::-1][:CANDIDATES]]
     return np.asarray((places + _vertex(power, places)) / size)
 
 
@@ -162,17 +231,17 @@ def _autocorrelation(signal: Floats, known: npt.NDArray[np.bool_]) -> Floats:
     return np.asarray(mean / mean[0])
 
 
-def _best_lag(likeness: Floats, frequencies: Floats, bins: int, options: PeriodOptions) -> tuple[float, float]:
+def _best_lag(likeness: Floats, frequencies: Floats, bins: int) -> tuple[float, float]:
     """Lag in bins and score of the best candidate; among nearly equal candidates, the shortest."""
     periods = np.outer(np.arange(1, MULTIPLES + 1), 1 / frequencies).ravel()
     # half the distance between two points of the periodogram before padding, as a change of the period
     reach = np.minimum(periods / (2 * bins), 0.1)
     lags = periods[:, None] * (1 + reach[:, None] * OFFSETS)
     scores = _comb_scores(likeness, lags, bins)
-    scores[(lags < MIN_LAG) | (lags > bins / options.least_periods)] = -1.0
+    scores[(lags < MIN_LAG) | (lags > bins / MIN_PERIODS)] = -1.0
     if not scores.size or scores.max() <= 0:
         return 0.0, 0.0
-    shortest = lags[scores * options.margin >= scores.max()].min()
+    shortest = lags[scores * MARGIN >= scores.max()].min()
     # its neighbours are the same period, measured more precisely
     scores[(lags < shortest) | (lags > shortest * NEIGHBOURS)] = -1.0
     best = scores.argmax()

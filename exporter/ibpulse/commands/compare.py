@@ -1,0 +1,202 @@
+"""`ibpulse report` and `ibpulse render` of recordings: files, or the recent past of daemons."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError, PictureError, RecordingError
+from ibpulse.base.files import write_whole
+from ibpulse.base.text import escape_controls, kilobytes, size_text
+from ibpulse.base.units import SECOND_NS, parse_duration
+from ibpulse.commands.options import LAST
+from ibpulse.core.client import wait_for_daemon
+from ibpulse.core.recordings import Recording
+from ibpulse.workbench import pictures, recorder
+from ibpulse.workbench.pictures import render
+from ibpulse.workbench.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
+from ibpulse.workbench.pictures.still import name_runs, picture_run
+from ibpulse.workbench.reports.comparison import Report, assemble
+from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
+from ibpulse.workbench.reports.run import describe_run
+from ibpulse.workbench.reports.span import Outside, ReportOptions, load_part
+
+
+def await_daemon(url: str) -> str:
+    """The URL, once its daemon listens or 15 s have passed; waiting is reported on standard error."""
+    wait_for_daemon(url, lambda text: print(f"ibpulse: {text}", file=sys.stderr, flush=True))
+    return url
+
+
+def read_recordings(arguments: argparse.Namespace, faults: list[str]) -> list[Path | str]:
+    """The files and addresses that are given; errors are appended to `faults`."""
+    found = [*arguments.files, *arguments.url]
+    if not found:
+        faults.append("no recording is given; name a file, or the address of a daemon with --url")
+    if any(isinstance(each, str) for each in found) and (arguments.begin or arguments.end):
+        faults.append("flag --from: a daemon's recent past is chosen with --last; use that, or record it first")
+    return found
+
+
+def source_path(source: Path | str) -> Path:
+    """The path that names a recording: that of its file, or host, port and path of an address, without its password."""
+    if isinstance(source, Path):
+        return source
+    parts = urlsplit(source if "://" in source else f"http://{source}")
+    return Path(parts.netloc.rpartition("@")[2] + parts.path.rstrip("/"))
+
+
+def load_source(source: Path | str, options: ReportOptions, last_ns: int) -> tuple[Recording, Outside]:
+    """The part of a file that the options select, or the last `last_ns` (default: 60 s) of a daemon."""
+    if isinstance(source, Path):
+        return load_part(source, options, last_ns)
+    return recorder.fetch_recent(await_daemon(source), last_ns or parse_duration(LAST)), (0, 0)
+
+
+def load_against(arguments: argparse.Namespace, options: ReportOptions) -> tuple[Path, Recording, Outside] | None:
+    """The recording of `--against`, or the last of the daemon at `--url`, as `load_source`; None without them."""
+    if isinstance(arguments.against, str):
+        raise ConfigError(f"flag --against: {arguments.against!r} is an address; use --url={arguments.against}")
+    if arguments.against and arguments.url:
+        raise ConfigError("flag --against: cannot be combined with --url; use one of them")
+    source: Path | str | None = arguments.against or arguments.url
+    return (source_path(source), *load_source(source, options, arguments.last or 0)) if source else None
+
+
+def check_output(arguments: argparse.Namespace, faults: list[str]) -> None:
+    """Check that the output may be written, and that there are not more titles than files.
+
+    Errors are appended to `faults`.
+    """
+    output, files = arguments.output, len(arguments.files) + len(arguments.url)
+    if output is not None and not arguments.force and output.exists():
+        faults.append(f"output {output} exists; use --force to replace it, or name another file")
+    if len(arguments.title) > files:
+        faults.append(f"flag --title: {len(arguments.title)} titles for {files} recordings; give at most one for each")
+
+
+SUFFIXES = {".md": "markdown", ".json": "json", ".html": "html"}
+RENDERERS = {"text": render_text, "markdown": render_markdown, "json": render_json}
+
+
+def run_report(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the report, or write it to a file."""
+    faults: list[str] = arguments.faults
+    sources = read_recordings(arguments, faults)
+    options, last_ns = _options(arguments, settings, len(sources), faults)
+    output: Path | None = arguments.output
+    form = arguments.format or SUFFIXES.get(output.suffix.lower() if output else "", "text")
+    runs, drawn = [], []
+    for place, source in enumerate(sources):
+        recording, outside = load_source(source, options, last_ns)
+        runs.append(describe_run(source_path(source), recording, options, place, outside))
+        if form == "html" and place < KINDS["heatmap"].most_runs:
+            drawn.append((recording, outside))
+    report = assemble(runs, options, arguments.title)
+    text = _page(report, drawn) if form == "html" else RENDERERS[form](report)
+    if output is None:
+        print(text, end="")
+    else:
+        write_whole(output, lambda path: path.write_text(text, encoding="utf-8"), RecordingError)
+        print(escape_controls(f"{output}: report of {', '.join(report.names)}, {size_text(output.stat().st_size)}"))
+    return 0
+
+
+def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]]) -> str:
+    """The page, with a heatmap of the first recordings if matplotlib is installed."""
+    try:
+        return render_page(report, pictures.draw_report(report, drawn))
+    except PictureError as error:
+        print(f"ibpulse: the page has no picture: {error}", file=sys.stderr)
+        return render_page(report)
+
+
+def _options(
+    arguments: argparse.Namespace, settings: Settings, count: int, faults: list[str]
+) -> tuple[ReportOptions, int]:
+    """The options for `count` recordings, and the length of the end of each to use, 0 for all of it."""
+    check_output(arguments, faults)
+    given = len(arguments.gpu_active)
+    if given not in (0, 1, count):
+        faults.append(f"flag --gpu-active: given {given} times for {count} recordings; give it once, or once for each")
+    if arguments.claim and count != 2:
+        faults.append(f"flag --claim: is about two recordings, before and after a change; {count} are given")
+    if faults:
+        raise ConfigError(faults)
+    options = ReportOptions(
+        ports=tuple(arguments.port),
+        begin=arguments.begin,
+        end=arguments.end,
+        trim=arguments.trim,
+        active_bytes_per_second=settings.analysis.active_threshold,
+        timescales_ns=arguments.timescales,
+        least_change=arguments.least_change,
+        resamples=arguments.resamples,
+        seed=arguments.seed,
+        gpu_active=tuple(arguments.gpu_active),
+        claim_seconds=(arguments.claim or 0) / SECOND_NS,
+        brief=arguments.brief,
+    )
+    return options, arguments.last or 0
+
+
+def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Draw the picture and print its path and size."""
+    kind = choose_kind(arguments.output, arguments.picture)
+    faults: list[str] = arguments.faults
+    sources = read_recordings(arguments, faults)
+    chosen, options, last_ns = _read_options(arguments, settings, kind, len(sources), faults)
+
+    names = name_runs([source_path(source) for source in sources], arguments.title)
+    runs = []
+    for source, name in zip(sources, names, strict=True):
+        part, outside = load_source(source, chosen, last_ns)
+        runs.append(picture_run(source_path(source), name, part, chosen, options.direction, outside))
+
+    def announce(text: str) -> None:
+        print(escape_controls(f"{arguments.output}: {text}"), flush=True)
+
+    render(kind, runs, arguments.output, options, announce)
+    size_bytes = arguments.output.stat().st_size
+    print(escape_controls(f"{arguments.output}: {kind} of {', '.join(names)}, {kilobytes(size_bytes)}"))
+    return 0
+
+
+def _read_options(
+    arguments: argparse.Namespace, settings: Settings, kind: str, count: int, faults: list[str]
+) -> tuple[ReportOptions, PictureOptions, int]:
+    """The part of `count` recordings, how to draw it, and the length of their ends to draw, 0 for all of them."""
+    width = arguments.width or KINDS[kind].width_pixels
+    dpi = arguments.dpi or KINDS[kind].dpi
+    check_output(arguments, faults)
+    chosen = ReportOptions(
+        ports=tuple(arguments.port),
+        begin=arguments.begin,
+        end=arguments.end,
+        trim=arguments.trim,
+        active_bytes_per_second=settings.analysis.active_threshold,
+        resamples=1,
+    )
+    options = PictureOptions(
+        width_pixels=width,
+        dpi=dpi,
+        unit=arguments.unit,
+        theme=arguments.theme,
+        direction=arguments.direction,
+        statistic=arguments.statistic,
+        frames_per_second=arguments.fps,
+        speed=arguments.speed,
+        window_ns=arguments.window,
+        active_bytes_per_second=chosen.thresholds().high,
+        burst_low_bytes_per_second=chosen.thresholds().low,
+    )
+    faults += size_faults(width, dpi)
+    if count > KINDS[kind].most_runs:
+        faults.append(f"{count} recordings given, but a {kind} takes at most {KINDS[kind].most_runs}")
+    if faults:
+        raise ConfigError(faults)
+    return chosen, options, arguments.last or 0

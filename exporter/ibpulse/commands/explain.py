@@ -1,0 +1,110 @@
+"""`ibpulse trace`, `nccl` and `model check`: traces, benchmarks and configurations of a run."""
+
+from __future__ import annotations
+
+import argparse
+
+from ibpulse.agent.config import Settings
+from ibpulse.base.errors import ConfigError, TraceError
+from ibpulse.commands.compare import load_against
+from ibpulse.workbench import pictures
+from ibpulse.workbench.models import check
+from ibpulse.workbench.nccl import report as benchmarks
+from ibpulse.workbench.nccl.formats import read_benchmark
+from ibpulse.workbench.nccl.grades import KnownHardware
+from ibpulse.workbench.overlap import report as overlaps
+from ibpulse.workbench.overlap.exposed import WireActivity, measure_overlap, read_wire, split_exposed
+from ibpulse.workbench.overlap.kernels import CommunicationNames
+from ibpulse.workbench.overlap.report import TraceOverlap
+from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
+from ibpulse.workbench.reports.span import ReportOptions
+
+
+def run_trace(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the overlap of each device, and draw the picture."""
+    _check(arguments)
+    names = CommunicationNames(arguments.communication)
+    traces = [read_trace(path, names) for path in arguments.files]
+    wire = None
+    if arguments.against:
+        threshold = settings.analysis.active_threshold
+        wire = read_wire(arguments.against, traces, arguments.port, threshold, arguments.shift or 0)
+    reports = [report for trace in traces for report in _measure(trace, wire, arguments)]
+    render = overlaps.render_json if arguments.format == "json" else overlaps.render_text
+    print(render(reports, arguments.against), end="")
+    if arguments.output:
+        pictures.save_trace_picture(reports[0], wire, arguments.output, arguments.theme, arguments.step)
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    faults: list[str] = arguments.faults
+    if arguments.shift and not arguments.against:
+        faults.append("flag --shift: moves the recording; give --against as well")
+    if arguments.port and not arguments.against:
+        faults.append("flag --port: names a port of the recording; give --against as well")
+    if arguments.step is not None and not arguments.output:
+        faults.append("flag --step: chooses what the picture shows; give --output as well")
+    if arguments.output and arguments.output.suffix.lower() not in (".png", ".svg"):
+        faults.append(f"flag --output: {str(arguments.output)!r} is neither .png nor .svg")
+    if faults:
+        raise ConfigError(faults)
+
+
+def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.Namespace) -> list[TraceOverlap]:
+    """The devices of a trace."""
+    # one visible GPU says nothing about the node
+    gpus = arguments.gpus_per_node or (trace.gpus if trace.gpus and trace.gpus > 1 else None)
+    found = []
+    for device in trace.devices:
+        overlap, split = measure_overlap(device, trace.steps), None
+        if wire:
+            split = split_exposed(overlap, wire, gpus)
+            if split.match.problem:
+                raise TraceError(
+                    f"trace {trace.path} cannot be aligned with recording {arguments.against}: {split.match.problem}; "
+                    "record the node of this rank while it is profiled, or omit --against"
+                )
+        found.append(TraceOverlap(trace, overlap, split, gpus))
+    return found
+
+
+def run_nccl(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the comparison."""
+    hardware = _hardware(arguments)
+    found = load_against(arguments, ReportOptions())
+    recording = found and found[1]
+    if recording is not None:
+        hardware = hardware.with_rails(recording.meta.ports)
+    threshold = settings.analysis.active_threshold
+    reports = [
+        benchmarks.describe_benchmark(run, hardware, recording, threshold, arguments.mtu)
+        for path in arguments.files
+        for run in read_benchmark(path, arguments.unit or "", arguments.collective or "")
+    ]
+    as_json = arguments.format == "json"
+    print(benchmarks.render_json(reports) if as_json else "\n".join(map(benchmarks.render_text, reports)), end="")
+    return 0
+
+
+def _hardware(arguments: argparse.Namespace) -> KnownHardware:
+    if arguments.ranks and arguments.nodes and arguments.ranks % arguments.nodes:
+        raise ConfigError(f"flag --ranks: {arguments.ranks} is not a multiple of {arguments.nodes} nodes; correct one")
+    return KnownHardware(
+        arguments.ranks,
+        arguments.nodes,
+        arguments.rails,
+        arguments.rate,
+        arguments.gpu_rate,
+        arguments.algorithm,
+    )
+
+
+def run_check(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the results; the exit code is 1 if the check fails."""
+    found = check.read_run_options(arguments.file, arguments.set)
+    results = check.check_run(found.program, found.options)
+    failed = any(result.fails or (arguments.strict and result.status != "ok") for result in results)
+    render = check.render_json if arguments.format == "json" else check.render_text
+    print(render(found, results, failed), end="")
+    return 1 if failed else 0

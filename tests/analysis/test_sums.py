@@ -1,0 +1,291 @@
+"""The sum over the rails and its statistics, against closed forms and against plain numpy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.core.statistics import moments
+from ibpulse.core.statistics.sums import (
+    MOVED,
+    OBSERVED,
+    PORT_FIELDS,
+    RECEIVE,
+    TRANSMIT,
+    DirectionStatistics,
+    NodeStatistics,
+    NodeTicks,
+    Seconds,
+    are_assumed,
+    bin_ticks,
+    describe_directions,
+    describe_node,
+    line_rate,
+    sum_directions,
+    sum_groups,
+    sum_rails,
+    sum_seconds,
+    sum_timescales,
+    usual_peak,
+)
+
+GB = 1e9
+THRESHOLD = 0.1 * GB
+TICKS = 100
+TICK = 0.01
+
+
+def seconds_of(rates: np.ndarray) -> Seconds:
+    """Rates (rails, 2, seconds, ticks), NaN for missing data, each of 10 ms."""
+    good = ~np.isnan(rates).any(axis=1)
+    both = good[:, None]
+    return Seconds(np.where(both, rates, 0.0), np.where(both, np.full(rates.shape, TICK), 0.0), good)
+
+
+def node_of(bandwidth: np.ndarray) -> NodeTicks:
+    """One rail that sends what it receives: bandwidth (seconds, ticks), NaN for missing data."""
+    return sum_rails(seconds_of(np.stack([bandwidth / 2, bandwidth / 2])[None]))
+
+
+def describe(node: NodeTicks, ticks_per_bin: tuple[int, ...] = (1, 5), **known: object) -> NodeStatistics:
+    sums = sum_seconds(node, THRESHOLD).sum(axis=0)
+    scales = sum_timescales(node, ticks_per_bin, 1, THRESHOLD).sum(axis=0)
+    return describe_node(sums, node.bandwidth.max(), scales, **known)  # type: ignore[arg-type]
+
+
+def test_the_sum_is_that_of_both_directions_of_all_rails() -> None:
+    rates = np.arange(2 * 2 * 3 * TICKS, dtype=float).reshape(2, 2, 3, TICKS)
+    node = sum_rails(seconds_of(rates))
+    np.testing.assert_array_equal(node.bandwidth, rates.sum(axis=(0, 1)))
+    np.testing.assert_array_equal(node.directions, rates.sum(axis=0))
+    np.testing.assert_allclose(node.measured, TICK)
+
+
+def test_missing_data_of_one_rail_is_missing_for_the_node() -> None:
+    rates = np.full((2, 2, 1, TICKS), GB)
+    rates[1, 0, 0, 7] = np.nan
+    node = sum_rails(seconds_of(rates))
+    assert np.flatnonzero(~node.good[0]).tolist() == [7]
+    assert (node.bandwidth[0, 7], node.measured[0, 7]) == (0.0, 0.0)
+    assert node.bandwidth[0, 8] == 4 * GB
+
+
+def test_a_rail_without_any_sample_in_a_second_does_not_hide_the_others() -> None:
+    rates = np.full((2, 2, 2, TICKS), GB)
+    rates[1, :, 1] = np.nan
+    node = sum_rails(seconds_of(rates))
+    assert node.good.all()
+    assert node.bandwidth[:, 0].tolist() == [4 * GB, 2 * GB]
+    np.testing.assert_allclose(node.measured, TICK)
+
+
+@given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(0, 4), min_size=1, max_size=5), certain=st.booleans())
+def test_the_sums_of_groups_are_those_of_each_group_alone(seed: int, sizes: list[int], certain: bool) -> None:
+    rng = np.random.default_rng(seed)
+    rates = rng.gamma(0.3, GB, (sum(sizes), 2, 3, 20))
+    rates[rng.random(rates.shape) < 0.05] = np.nan
+    rates.swapaxes(1, 2)[rng.random((sum(sizes), 3)) < 0.2] = np.nan
+    rails = seconds_of(rates)
+    rails = replace(rails, peaks=rails.bytes_per_second / 2 if certain else None)
+    found = sum_groups(rails, sizes)
+    sums, begin = sum_seconds(found, THRESHOLD), 0
+    for index, size in enumerate(sizes):
+        alone = sum_rails(rails.chosen(np.arange(begin, begin + size)))
+        np.testing.assert_array_equal(found.directions[:, index], alone.directions)
+        for several, one in ((found.measured, alone.measured), (found.good, alone.good), (found.peaks, alone.peaks)):
+            assert (several is None) == (one is None)
+            if several is not None:
+                np.testing.assert_array_equal(several[index], one)
+        np.testing.assert_allclose(sums[index], sum_seconds(alone, THRESHOLD), rtol=1e-12)
+        begin += size
+
+
+def test_without_rails_nothing_is_known() -> None:
+    node = sum_rails(seconds_of(np.zeros((0, 2, 2, TICKS))))
+    assert not node.good.any()
+    found = describe(node)
+    for value in (found.transmit, found.mean, found.peak, found.active_mean, found.peak_to_mean, found.duty_cycle):
+        assert np.isnan(value)
+
+
+@pytest.mark.parametrize(("busy", "level"), [(20, 40 * GB), (50, 3 * GB), (95, 0.2 * GB)])
+def test_a_square_wave_has_the_duty_cycle_and_the_peak_to_mean_of_its_busy_share(busy: int, level: float) -> None:
+    found = describe(node_of(np.tile(np.repeat([level, 0.0], [busy, TICKS - busy]), (4, 1))))
+    share = busy / TICKS
+    assert found.duty_cycle == pytest.approx(share)
+    assert (found.peak, found.active_mean) == (pytest.approx(level), pytest.approx(level))
+    assert found.mean == pytest.approx(share * level)
+    assert found.peak_to_mean == pytest.approx(1 / share)
+    assert (found.transmit, found.receive) == (pytest.approx(share * level / 2),) * 2
+    assert found.burstiness_cv == pytest.approx([0.0, 0.0], abs=1e-6)
+
+
+def test_the_variation_of_two_levels_is_theirs_and_vanishes_in_bins_of_a_period() -> None:
+    levels = np.array([30.0, 30.0, 10.0, 10.0, 10.0]) * GB
+    at_tick, at_period = describe(node_of(np.tile(levels, (3, 20)))).burstiness_cv
+    assert at_tick == pytest.approx(levels.std() / levels.mean())
+    assert at_period == pytest.approx(0.0, abs=1e-6)
+
+
+@given(seed=st.integers(0, 1000), lost=st.floats(0, 0.3))
+def test_all_of_them_agree_with_plain_numpy(seed: int, lost: float) -> None:
+    rng = np.random.default_rng(seed)
+    bandwidth = rng.gamma(0.3, GB, (3, TICKS))
+    bandwidth[rng.random(bandwidth.shape) < lost] = np.nan
+    found = describe(node_of(bandwidth))
+    seen = bandwidth[~np.isnan(bandwidth)]
+    active = seen[seen > THRESHOLD]
+    bins = bandwidth.reshape(-1, 5).mean(axis=1)
+    bins = bins[bins > THRESHOLD]
+    assert found.mean == pytest.approx(seen.mean())
+    assert found.peak == pytest.approx(seen.max())
+    assert found.peak_to_mean == pytest.approx(seen.max() / seen.mean())
+    assert found.duty_cycle == pytest.approx(len(active) / len(seen))
+    assert found.active_mean == pytest.approx(active.mean())
+    assert found.burstiness_cv[0] == pytest.approx(active.std() / active.mean())
+    if len(bins) >= 2:
+        assert found.burstiness_cv[1] == pytest.approx(bins.std() / bins.mean(), abs=1e-6)
+
+
+@given(seed=st.integers(0, 1000), cut=st.integers(1, 4))
+def test_the_sums_of_a_span_are_those_of_its_seconds(seed: int, cut: int) -> None:
+    bandwidth = np.random.default_rng(seed).gamma(0.3, GB, (5, TICKS))
+    whole = sum_seconds(node_of(bandwidth), THRESHOLD).sum(axis=0)
+    parts = [sum_seconds(node_of(part), THRESHOLD).sum(axis=0) for part in (bandwidth[:cut], bandwidth[cut:])]
+    np.testing.assert_allclose(whole, sum(parts))
+    assert whole[OBSERVED] == pytest.approx(5.0)
+    assert whole[TRANSMIT] + whole[RECEIVE] == pytest.approx(bandwidth.sum() * TICK)
+
+
+def test_bins_that_divide_samples_have_no_sums() -> None:
+    node = node_of(np.full((2, TICKS), GB))
+    counts = sum_timescales(node, (1, 2, 5, 10, 0), 2, THRESHOLD)[:, :, moments.COUNT]
+    assert counts.tolist() == [[0, 50, 0, 10, 0]] * 2
+
+
+def test_single_tick_statistics_are_unknown_for_slow_counters() -> None:
+    node = node_of(np.tile([2 * GB, 0.0], (2, TICKS // 2)))
+    found = describe(node, finest_known=False, scales_known=np.array([False, True]))
+    for value in (found.peak, found.active_mean, found.peak_to_mean, found.duty_cycle, found.burstiness_cv[0]):
+        assert np.isnan(value)
+    assert found.mean == pytest.approx(GB)
+    assert not np.isnan(found.burstiness_cv[1])
+
+
+def test_counters_of_one_span_may_be_slow_and_those_of_another_not() -> None:
+    node = node_of(np.tile([2 * GB, 0.0], (2, TICKS // 2)))
+    found = describe_node(
+        sum_seconds(node, THRESHOLD),
+        node.bandwidth.max(axis=-1),
+        np.zeros((2, 0, moments.FIELDS)),
+        np.array([False, True]),
+    )
+    assert found.duty_cycle == pytest.approx([np.nan, 0.5], nan_ok=True)
+    assert found.active_mean == pytest.approx([np.nan, 2 * GB], nan_ok=True)
+    assert found.mean == pytest.approx([GB, GB])
+
+
+def test_one_active_bin_has_no_variation() -> None:
+    bandwidth = np.zeros((1, TICKS))
+    bandwidth[0, 3] = GB
+    assert np.isnan(describe(node_of(bandwidth)).burstiness_cv).all()
+
+
+def test_the_line_rate_is_the_sum_over_all_rails_whatever_they_carry() -> None:
+    rates = np.array([50 * GB, 50 * GB, 25 * GB])
+    assert line_rate(rates) == 2 * 125 * GB
+    assert line_rate(rates, 1) == 125 * GB
+    # the third port is not a rail at first
+    np.testing.assert_array_equal(
+        line_rate(np.array([[50 * GB] * 2, [50 * GB] * 2, [0.0, 25 * GB]])), [200 * GB, 250 * GB]
+    )
+
+
+@pytest.mark.parametrize("rates", [[], [0.0], [np.nan], [np.nan, np.nan], [0.0, np.nan]])
+def test_a_line_rate_is_unknown_while_that_of_no_rail_is_known(rates: list[float]) -> None:
+    assert np.isnan(line_rate(np.array(rates)))
+    assert not are_assumed(np.array(rates)).any()
+
+
+def test_a_rail_of_unknown_rate_is_assumed_to_be_as_fast_as_the_fastest_other_rail() -> None:
+    rates = np.array([[25 * GB, 25 * GB], [50 * GB, 25 * GB], [np.nan, np.nan], [0.0, 0.0]])
+    np.testing.assert_array_equal(line_rate(rates), [250 * GB, 150 * GB])
+    np.testing.assert_array_equal(line_rate(rates, 1), [125 * GB, 75 * GB])
+    assert are_assumed(rates).tolist() == [[False] * 2, [False] * 2, [True] * 2, [False] * 2]
+
+
+def test_one_late_sample_makes_the_peak_and_not_the_usual_peak() -> None:
+    peaks, observed = np.full(60, 10 * GB), np.ones(60)
+    peaks[7] = 35 * GB
+    assert usual_peak(peaks, observed) == 10 * GB
+    # a second without data has no peak
+    observed[10:] = 0.0
+    peaks[10:] = 0.0
+    assert usual_peak(peaks, observed) == 10 * GB
+    assert usual_peak(np.arange(5.0), np.ones(5)) == 3.0
+    assert np.isnan(usual_peak(peaks, np.zeros(60)))
+
+
+@pytest.mark.parametrize(
+    ("timescale_ms", "interval_ms", "ticks"), [(10, 10, 1), (50, 10, 5), (1000, 10, 100), (15, 10, 0), (30, 10, 0)]
+)
+def test_a_time_scale_is_whole_ticks_and_divides_a_second(timescale_ms: int, interval_ms: int, ticks: int) -> None:
+    assert bin_ticks(timescale_ms * 1_000_000, interval_ms * 1_000_000) == ticks
+
+
+def sums_of(rates: np.ndarray, good: np.ndarray | None = None) -> np.ndarray:
+    """Sums of rates (ports, 2, spans, ticks) of 10 ms each."""
+    chosen = np.ones((rates.shape[0], *rates.shape[2:]), dtype=np.bool_) if good is None else good
+    return sum_directions(rates, np.full(rates.shape, TICK), chosen, THRESHOLD)
+
+
+def describe_port(rates: np.ndarray, stride: int = 1, finest_known: bool = True) -> DirectionStatistics:
+    """The statistics of one port whose rates (2, ticks) make one span."""
+    sums = sums_of(rates[None, :, None]).sum(axis=2)
+    return describe_directions(sums, rates.max(axis=-1)[None], np.array([stride]), np.array([finest_known]))
+
+
+@given(seed=st.integers(0, 1000))
+def test_they_agree_with_plain_numpy(seed: int) -> None:
+    rates = np.random.default_rng(seed).gamma(0.3, GB, (2, 200))
+    found = describe_port(rates)
+    for way in range(2):
+        active = rates[way][rates[way] > THRESHOLD]
+        assert found.mean[0, way] == pytest.approx(rates[way].mean())
+        assert found.peak[0, way] == rates[way].max()
+        assert found.duty_cycle[0, way] == pytest.approx(len(active) / 200)
+        assert found.burstiness_cv[0, way] == pytest.approx(active.std() / active.mean())
+
+
+@given(seed=st.integers(0, 1000))
+def test_the_sums_of_a_span_are_those_of_its_parts_without_missing_data(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rates, good = rng.gamma(0.3, GB, (2, 2, 4, 50)), rng.random((2, 4, 50)) < 0.9
+    whole = sums_of(rates.reshape(2, 2, 1, 200), good.reshape(2, 1, 200))[:, :, 0]
+    parts = sums_of(rates, good)
+    np.testing.assert_allclose(parts.sum(axis=2), whole)
+    assert whole[:, 0, OBSERVED] == pytest.approx(good.sum(axis=(1, 2)) * TICK)
+    assert whole[..., MOVED] == pytest.approx(np.where(good[:, None], rates, 0.0).sum(axis=(2, 3)) * TICK)
+
+
+def test_two_samples_of_a_stride_are_needed_for_a_variation() -> None:
+    rates = np.zeros((2, 100))
+    rates[0, :5] = rates[1, :6] = GB
+    found = describe_port(rates, stride=3)
+    assert np.isnan(found.burstiness_cv[0, 0])
+    assert found.burstiness_cv[0, 1] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_for_slow_counters_only_the_mean_is_known() -> None:
+    found = describe_port(np.tile([2 * GB, 0.0], (2, 50)), finest_known=False)
+    assert found.mean[0].tolist() == pytest.approx([GB, GB])
+    assert np.isnan([found.peak, found.duty_cycle, found.burstiness_cv]).all()
+
+
+def test_of_a_port_that_was_not_observed_nothing_is_known() -> None:
+    found = describe_directions(np.zeros((1, 2, PORT_FIELDS)), np.zeros((1, 2)), np.ones(1, np.int64), np.array([True]))
+    assert np.isnan([found.mean, found.peak, found.duty_cycle, found.burstiness_cv]).all()
