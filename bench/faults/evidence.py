@@ -37,13 +37,17 @@ class Evidence:
         return self.begin <= at < self.end
 
     @cached_property
-    def stalls(self) -> list[Span]:
-        """The times in which the machine ran neither this process nor the sampler of the control daemon in time."""
+    def control_gaps(self) -> list[Span]:
+        """The times in which the machine did not let the control daemon sample."""
         try:
-            control = _times(self.testbed.control_ring(), "mlx5_0", 0.0)
+            return [*gaps(_times(self.testbed.control_ring(), "mlx5_0", 0.0), self, ())]
         except RingError:
-            control = []
-        return [*self.load.stalls, *gaps(control, self, ())]
+            return []
+
+    @property
+    def stalls(self) -> list[Span]:
+        """The times in which the machine ran this process or the sampler of the control daemon too late."""
+        return [*self.load.stalls, *self.control_gaps]
 
     @property
     def silent(self) -> list[Span]:
