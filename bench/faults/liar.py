@@ -22,6 +22,11 @@ def honest(_name: str, value: Any) -> Any:
     return value
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a gateway that hangs up."""
+
+
 class Liar:
     """An HTTP server on loopback inside the block."""
 
@@ -47,7 +52,7 @@ class Liar:
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.port = int(self._server.server_address[1])
 
     def __enter__(self) -> Liar:

@@ -148,20 +148,16 @@ def prepared(place: Path, *, flags: Sequence[str] = ()) -> Iterator[Testbed]:
         environment = node_environment(environment_without_coverage(), place / "clock", 0)
         make_job_files(place)
         fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS, cgroup=place / CGROUP))
-        where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
         jobs = (f"--jobs.owners-dir={place / DOCUMENTS}", f"--jobs.mapping-dir={place / MAPPING}")
-        under, ahead_seconds = another_uptime()
-        port = free_port()
-        where = (*where, f"--web.listen-address=127.0.0.1:{port}")
-        service = Service([*FLAGS, *where, *jobs, *flags], place / "log", environment, under=under)
-        calm = stack.enter_context(FuseFabric(place / "control/sys", "square", WAVE, ports=1))
-        flags = (f"--path.sysfs={calm.root}", f"--ring.dir={place / 'control/ring'}")
-        calm_flags = (*FLAGS, *flags, f"--capture.dir={place / 'control/captures'}", "--web.listen-address=127.0.0.1:0")
-        control = Service(calm_flags, place / "control/log", environment_without_coverage())
+        (under, ahead_seconds), port = another_uptime(), free_port()
+        tested = [*flags_of(fabric, place, port), *jobs, *flags]
+        service = Service(tested, place / "log", environment, under=under)
+        calm = stack.enter_context(FuseFabric(place / "control/sys", "square", WAVE, ports=PORTS))
+        usual, nodes = environment_without_coverage(), place / "nodes.json"
+        control = Service(flags_of(calm, place / "control", 0), place / "control/log", usual)
         liar = stack.enter_context(Liar(control))
-        nodes, anywhere = place / "nodes.json", "--web.listen-address=127.0.0.1:0"
-        flags = (f"--nodes.sources={nodes}", anywhere)
-        gateway = Service(flags, place / "gateway.log", environment_without_coverage(), "gateway")
+        listed = (f"--nodes.sources={nodes}", "--web.listen-address=127.0.0.1:0")
+        gateway = Service(listed, place / "gateway.log", usual, "gateway")
         testbed = Testbed(place, fabric, service, no_mounts, stack, control, gateway, liar, ahead_seconds)
         try:
             service.start()
@@ -176,6 +172,12 @@ def prepared(place: Path, *, flags: Sequence[str] = ()) -> Iterator[Testbed]:
             fabric.clear()
             for one in (service, control, gateway):
                 one.stop(patience=10.0)
+
+
+def flags_of(fabric: FuseFabric, place: Path, port: int) -> list[str]:
+    """The flags of a daemon of a fabric with its directories in a place."""
+    where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
+    return [*FLAGS, *where, f"--web.listen-address=127.0.0.1:{port}"]
 
 
 def another_uptime() -> tuple[list[str], float]:
