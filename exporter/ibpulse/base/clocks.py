@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 # include/uapi/linux/timex.h
 _TIME_ERROR = 5
@@ -12,8 +11,7 @@ _STA_UNSYNC = 0x0040
 _long = ctypes.c_long
 
 
-@dataclass(frozen=True, slots=True)
-class ClockState:
+class ClockState(NamedTuple):
     """State of the kernel's clock (adjtimex(2)); the maximum error is the kernel's own estimate."""
 
     synchronised: bool
