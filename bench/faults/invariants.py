@@ -15,7 +15,7 @@ from ibpulse.base.errors import RecordingError
 from ibpulse.core.recordings import load
 
 HEALTHY_SECONDS = 5.0
-NOISE_SECONDS = 1.0
+NOISE_SECONDS = 2.0
 # of a sample beside a fault, and of its rounding
 CAPTURE_UNCERTAINTY = 0.1
 # a peak stays in its window, and in the answers until the next second
