@@ -6,7 +6,7 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run stack test contract compare-versions coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart generated format lock clean
+.PHONY: help setup run stack test contract coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart generated format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -29,9 +29,6 @@ campaign-packages: $(VENV)/docs.stamp
 
 contract: $(VENV)/dev.stamp ## Write the goldens of tests/contract: what the program prints, answers and writes (ARGS=answers)
 	@$(BIN)/python -m tests.contract $(ARGS)
-
-compare-versions: $(VENV)/dev.stamp ## Let a wheel and this checkout answer the same 400 inputs, and compare all bytes (OLD=WHEEL)
-	@$(BIN)/python -m tests.contract.versions $(OLD)
 
 coverage: $(VENV)/dev.stamp ## Run the unit tests and fail below 95 % of statements
 	$(BIN)/python -m pytest tests --ignore=tests/smoke --ignore=tests/campaigns -n 2 --dist=loadfile --quiet --cov --cov-report=

@@ -10,7 +10,6 @@ import pytest
 from tests.contract.__main__ import GROUPS, make
 from tests.contract.goldens import FOLDER, Golden, compare, round_numbers, to_words
 from tests.contract.verbs import like_newer_python
-from tests.contract.versions.__main__ import compare as compare_versions
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -55,21 +54,3 @@ def test_only_numbers_with_more_digits_than_a_processor_agrees_on_are_rounded() 
 def test_help_of_an_older_python_reads_like_that_of_a_newer_one() -> None:
     old = "  -o OUT, --output OUT\n  -h, --help\n(choose from 'a', 'b')"
     assert like_newer_python(old) == "  -o, --output OUT\n  -h, --help\n(choose from a, b)"
-
-
-def test_versions_may_differ_only_as_intended() -> None:
-    old = {"report": b"a 1\nb 2\n", "binary": b"\0" * 9, "gone": b"x"}
-    new = {"report": b"a 1\nb 3\n", "binary": b"\0" * 8 + b"\1"}
-    assert compare_versions(old, old, []) == []
-    assert compare_versions(old, new, []) == [
-        "report\n  -b 2\n  +b 3",
-        "binary\n  -9 bytes\n  +9 bytes, other ones from byte 8 on",
-        "gone\n  -x",
-    ]
-    given = [{"inputs": "rep*", "lines": "^[+-]b", "reason": "b"}, {"inputs": "*n*", "reason": "n"}]
-    assert compare_versions(old, new, given) == []
-    other = [{"inputs": "rep*", "lines": "^[+-]c", "reason": "c"}]
-    assert compare_versions(old, {**old, "report": b"a 1\nb 3\n"}, other) == [
-        "report\n  -b 2\n  +b 3",
-        "rep*: nothing differs as intended (c)",
-    ]

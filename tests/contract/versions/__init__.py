@@ -1,1 +1,0 @@
-"""Whether another version of the program answers the same inputs with the same bytes."""
