@@ -10,6 +10,7 @@ __all__ = [
     "Dataset",
     "Events",
     "IbpulseError",
+    "JobNodes",
     "Jobs",
     "NodeConnection",
     "Picture",

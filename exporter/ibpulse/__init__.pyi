@@ -1,6 +1,7 @@
 from ibpulse.workbench.python import Dataset as Dataset
 from ibpulse.workbench.python import Events as Events
 from ibpulse.workbench.python import IbpulseError as IbpulseError
+from ibpulse.workbench.python import JobNodes as JobNodes
 from ibpulse.workbench.python import Jobs as Jobs
 from ibpulse.workbench.python import NodeConnection as NodeConnection
 from ibpulse.workbench.python import Picture as Picture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import ibpulse
 from ibpulse.core.client.connection import DaemonConnection
 from tests.api.places import Places
+from tests.docs.pages import ROOT
 
 
 def test_a_window_is_the_same_as_over_http(places: Places) -> None:
@@ -71,3 +73,47 @@ def test_answers_become_tables(places: Places) -> None:
     assert events.to_pandas()["kind"].tolist() == [event.kind for event in events]
     assert summary.to_arrow().column("transmit_mean_bytes_per_second").to_pylist()[0] > 0
     assert len(jobs.to_pandas()) == len(jobs) == 0
+
+
+def test_flat_numbers_are_those_of_the_summary(places: Places) -> None:
+    with ibpulse.connect(places.url) as node:
+        summary = node.summary("2s")
+    numbers = summary.flat("net/")
+    assert numbers["net/transmit_bytes_per_second"] == summary.node["transmit_bytes_per_second"]
+    assert numbers["net/burstiness_cv_10ms"] == summary.node["burstiness_cv"]["10ms"]
+    port = summary.ports[1]
+    assert numbers["net/mlx5_1.1/receive_peak_bytes_per_second"] == port["receive"]["peak_bytes_per_second"]
+    assert numbers["net/mlx5_1.1/rail"] == 1.0
+    assert all(type(number) is float for number in numbers.values())
+    # MLflow allows no other characters
+    assert all(re.fullmatch(r"[\w. /-]+", name) for name in numbers)
+
+
+class Tracker:
+    """What W&B, MLflow and TensorBoard accept for a step, by their published signatures."""
+
+    def __init__(self) -> None:
+        self.logged: list[tuple[str, float, int]] = []
+
+    def log(self, data: dict[str, float], step: int | None = None) -> None:
+        assert step is not None
+        for name, number in data.items():
+            self.add_scalar(name, number, step)
+
+    log_metrics = log
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
+        assert global_step is not None
+        self.logged.append((tag, float(scalar_value), global_step))
+
+
+def test_the_recipes_of_experiment_trackers_run(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = ibpulse.connect
+    monkeypatch.setattr(ibpulse, "connect", lambda url: connect(url.replace("http://localhost:10055", places.url)))
+    page = (ROOT / "docs/python.md").read_text().partition("## Experiment trackers")[2]
+    recipe = page.partition("```python\n")[2].partition("```")[0]
+    trackers = {name: Tracker() for name in ("wandb", "mlflow", "writer")}
+    exec(recipe, {"ibpulse": ibpulse, "step": 7, **trackers})
+    first, *others = (tracker.logged for tracker in trackers.values())
+    assert ("net/rails", 2.0, 7) in first
+    assert others == [first, first]

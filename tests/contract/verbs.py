@@ -78,6 +78,9 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     ),
     "render": (
         "render dense.parquet moe.parquet -o rails.png",
+        "render dense.parquet lossy.parquet -o rails.perfetto --last=2s",
+        "render dataset -o rails.perfetto --force",
+        "render dense.parquet -o new.perfetto --job=7 --trim",
         "render dense.parquet -o spread.svg --picture=distribution",
         "render dense.parquet",
         "render dense.parquet -o x.docx",
@@ -128,6 +131,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         "trace rank0.json --against=moe.parquet",
         "trace rank0.json --against=node7.parquet --shift=10ms",
         "trace rank0.json --against=node7.parquet --shift=20ms",
+        "trace rank0.json --against=node7.parquet -o merged.json.gz",
+        "trace rank0.json --against=moe.parquet -o shifted.json --shift=0ms",
     ),
     "fleet-collect": (
         "fleet collect node1.parquet -o collected --processes=1 --nodes.sources=nodes.json",
@@ -183,5 +188,5 @@ def like_newer_python(text: str) -> str:
 
 def without_pictures(text: str) -> str:
     """The text without the bytes of pictures and their sizes, which are those of Matplotlib's release."""
-    text = re.sub(r"(data:image/\w+;base64),[\w+/=]+", r"\1,…", text)
+    text = re.sub(r"(data:(?:image/\w+|application/gzip);base64),[\w+/=]+", r"\1,…", text)
     return re.sub(r"^(\S+\.(?:png|svg): .*, )\d+ kB$", r"\1… kB", text, flags=re.MULTILINE)

@@ -24,8 +24,8 @@ RUN = ("docs/fleet.md", "docs/recording-format.md", "docs/captures.md")
 """The pages with examples that read files."""
 ASKS = "docs/api.md"
 """The page with examples that ask a daemon."""
-# tests/reports runs that of the first; the second is the beginning of a test
-ELSEWHERE = {"docs/record.md", "tests/campaigns/vm/README.md"}
+# tests/reports and tests/api run those of the first two; the third is the beginning of a test
+ELSEWHERE = {"docs/record.md", "docs/python.md", "tests/campaigns/vm/README.md"}
 CAPTURE = "20251121T000003.030Z-rail-lost-1f6c0a2e.parquet"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 from dataclasses import replace
@@ -14,12 +16,14 @@ import pytest
 from ibpulse.base.document import _load
 from ibpulse.base.errors import RecordingError
 from ibpulse.core.events import Event
+from ibpulse.workbench.reports import formats
 from ibpulse.workbench.reports.comparison import Report, assemble
 from ibpulse.workbench.reports.formats import render_json, render_markdown, render_page, render_text
 from ibpulse.workbench.reports.rows import Unit, rows
 from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.reports.table import plain_text
 from ibpulse.workbench.simulate.workloads import DENSE, MOE
+from tests.perfetto_reader import read_trace
 from tests.reports.recordings import SECOND_NS, play, record, report_of, run_of, wave
 
 DOCS = Path(__file__).parents[2] / "docs/report.md"
@@ -117,6 +121,19 @@ def test_the_page_stands_alone_and_is_well_formed(report: Report) -> None:
     cells = {row[0]: row[1:] for row in reader.rows if len(row) == 4}
     assert cells["peak"][0].endswith("GB/s")
     assert cells["step time"][2].endswith("] *")
+
+
+def test_the_page_has_short_recordings_for_perfetto(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = play(DENSE, 20)
+    report = report_of(recording)
+    page = render_page(report, None, [recording])
+    (encoded,) = re.findall(r'href="data:application/gzip;base64,([^"]+)" download="[^"]+\.perfetto\.gz"', page)
+    tracks = read_trace(gzip.decompress(base64.b64decode(encoded)))
+    port = recording.meta.ports[0].id
+    values = [value for _, value in tracks[recording.meta.host, str(port), f"{port} receive"].samples[:-1]]
+    np.testing.assert_allclose(np.array(values) * 1e9, recording.bytes_per_second[0, 1], rtol=0, atol=1)
+    monkeypatch.setattr(formats, "MAX_TRACED", recording.bytes_per_second.size - 1)
+    assert "Perfetto" not in render_page(report, None, [recording])
 
 
 @pytest.mark.parametrize("form", ["markdown", "html"])

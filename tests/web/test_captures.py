@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from starlette.types import Receive, Scope, Send
 
@@ -29,6 +30,7 @@ from ibpulse.core.events import EventLog
 from ibpulse.core.recordings import load
 from ibpulse.core.ring.reader import RingReader
 from tests.clocks import GivenClock
+from tests.perfetto_reader import read_trace
 from tests.running import HANG_SECONDS
 from tests.web.event_logs import job_event, placed
 from tests.web.rings import EPOCH, INTERVAL_NS, GivenJobs, Node, fabric, given_captures
@@ -291,6 +293,41 @@ async def test_head_gives_the_size(client: httpx.AsyncClient) -> None:
     answer = await client.head(entry["url"])
     assert (answer.status_code, answer.content) == (200, b"")
     assert int(answer.headers["content-length"]) == entry["size_bytes"]
+
+
+@pytest.mark.real("process")
+async def test_a_capture_is_downloaded_for_perfetto(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    url = (await taken(client))["url"]
+    answer = await client.get(url, params={"format": "perfetto"})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/vnd.perfetto.trace"
+    assert answer.headers["content-disposition"].endswith('.perfetto"')
+    (tmp_path / "a.parquet").write_bytes((await client.get(url)).content)
+    recording = load(tmp_path / "a.parquet")
+    tracks = read_trace(answer.content)
+    for row, port in enumerate(recording.meta.ports):
+        if not port.rail:
+            continue
+        values = [value * 1e9 for _, value in tracks["node7", str(port.id), f"{port.id} transmit"].samples]
+        expected = recording.bytes_per_second[row, 0]
+        np.testing.assert_allclose([value for value in values if value == value], expected[~np.isnan(expected)], atol=1)
+    head = await client.head(url, params={"format": "perfetto"})
+    assert (head.headers["content-type"], head.content) == ("application/vnd.perfetto.trace", b"")
+
+
+@pytest.mark.real("process")
+async def test_a_capture_that_cannot_be_converted_is_refused(
+    client: httpx.AsyncClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = await taken(client)
+    file = tmp_path / "captures" / entry["name"]
+    file.write_bytes(file.read_bytes()[:100])
+    answer = await client.get(entry["url"], params={"format": "perfetto"})
+    assert problem(answer, 503)["type"].endswith("no-captures")
+    assert "cannot be converted: recording /proc/self/fd/0 is cut off or damaged" in caplog.text
+    missing = await client.get(MISSING, params={"format": "perfetto"})
+    assert missing.status_code == 404
+    assert problem(await client.get(entry["url"], params={"format": "zip"}), 422)
 
 
 @pytest.mark.parametrize("name", ["passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e", "alertmanager", "a.parquet", "%00"])

@@ -313,7 +313,7 @@ def _whole_seconds(period_ns: int) -> None:
 
 
 def _shift(text: str) -> int:
-    size_ns = above_zero(parse_duration)(text.removeprefix("-"))
+    size_ns = parse_duration(text.removeprefix("-"))
     return -size_ns if text.startswith("-") else size_ns
 
 

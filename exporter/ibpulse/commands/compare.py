@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, PictureError, RecordingError
 from ibpulse.base.files import write_whole
-from ibpulse.base.text import escape_controls, kilobytes, size_text
+from ibpulse.base.text import count_text, escape_controls, kilobytes, size_text
 from ibpulse.base.units import SECOND_NS, parse_duration
 from ibpulse.commands.options import LAST
+from ibpulse.core.captures import TRACE_SUFFIX
 from ibpulse.core.client import wait_for_daemon
 from ibpulse.core.recordings import Recording
-from ibpulse.workbench import pictures, recorder
+from ibpulse.workbench import fleet, pictures, recorder
 from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.options import KINDS, PictureOptions, choose_kind, size_faults
 from ibpulse.workbench.pictures.still import name_runs, picture_run
@@ -97,7 +98,7 @@ def run_report(arguments: argparse.Namespace, settings: Settings) -> int:
         if form == "html" and place < KINDS["heatmap"].most_runs:
             drawn.append((recording, outside))
     report = assemble(runs, options, arguments.title)
-    text = _page(report, drawn) if form == "html" else RENDERERS[form](report)
+    text = _page(report, drawn, options) if form == "html" else RENDERERS[form](report)
     if output is None:
         print(text, end="")
     else:
@@ -106,13 +107,14 @@ def run_report(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]]) -> str:
-    """The page, with a heatmap of the first recordings if matplotlib is installed."""
+def _page(report: Report, drawn: Sequence[tuple[Recording, Outside]], options: ReportOptions) -> str:
+    """The page with the first recordings, and their heatmap if matplotlib is installed."""
+    picture, recordings = None, [recording for recording, _ in drawn]
     try:
-        return render_page(report, pictures.draw_report(report, drawn))
+        picture = pictures.draw_report(report, drawn)
     except PictureError as error:
         print(f"ibpulse: the page has no picture: {error}", file=sys.stderr)
-        return render_page(report)
+    return render_page(report, picture, recordings, options.ports)
 
 
 def _options(
@@ -145,9 +147,15 @@ def _options(
 
 
 def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Draw the picture and print its path and size."""
-    kind = choose_kind(arguments.output, arguments.picture)
+    """Draw the picture, or write the trace for Perfetto, and print its path and size."""
     faults: list[str] = arguments.faults
+    if arguments.output.suffix == TRACE_SUFFIX:
+        return _write_trace(arguments, settings, faults)
+    if arguments.job:
+        faults.append(
+            f"flag --job: chooses the nodes of a trace; write one with -o NAME{TRACE_SUFFIX}, or use fleet render"
+        )
+    kind = choose_kind(arguments.output, arguments.picture)
     sources = read_recordings(arguments, faults)
     chosen, options, last_ns = _read_options(arguments, settings, kind, len(sources), faults)
 
@@ -163,6 +171,27 @@ def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
     render(kind, runs, arguments.output, options, announce)
     size_bytes = arguments.output.stat().st_size
     print(escape_controls(f"{arguments.output}: {kind} of {', '.join(names)}, {kilobytes(size_bytes)}"))
+    return 0
+
+
+def _write_trace(arguments: argparse.Namespace, settings: Settings, faults: list[str]) -> int:
+    sources = read_recordings(arguments, faults)
+    check_output(arguments, faults)
+    if arguments.picture or arguments.trim:
+        faults.append(f"flag --{'picture' if arguments.picture else 'trim'}: is not for {TRACE_SUFFIX}; omit it")
+    if arguments.job and any(isinstance(each, Path) and not each.is_dir() for each in sources):
+        faults.append("flag --job: chooses the nodes of a dataset or a gateway, not of a recording; omit it")
+    if faults:
+        raise ConfigError(faults)
+    options = ReportOptions(ports=tuple(arguments.port), begin=arguments.begin, end=arguments.end)
+    for source in sources:
+        if isinstance(source, str):
+            await_daemon(source)
+    recent_ns = arguments.last or parse_duration(LAST)
+    nodes = fleet.open_sources(sources, arguments.job, options, arguments.last or 0, recent_ns)
+    count = fleet.save_trace(nodes, arguments.output, settings.analysis.active_threshold)
+    size = size_text(arguments.output.stat().st_size)
+    print(escape_controls(f"{arguments.output}: trace of {count_text(count, 'node')}, {size}; open it in Perfetto"))
     return 0
 
 

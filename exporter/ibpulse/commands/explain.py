@@ -6,6 +6,7 @@ import argparse
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, TraceError
+from ibpulse.base.text import escape_controls
 from ibpulse.commands.compare import load_against
 from ibpulse.workbench import pictures
 from ibpulse.workbench.models import check
@@ -13,42 +14,61 @@ from ibpulse.workbench.nccl import report as benchmarks
 from ibpulse.workbench.nccl.formats import read_benchmark
 from ibpulse.workbench.nccl.grades import KnownHardware
 from ibpulse.workbench.overlap import report as overlaps
-from ibpulse.workbench.overlap.exposed import WireActivity, measure_overlap, read_wire, split_exposed
+from ibpulse.workbench.overlap.exposed import WireActivity, measure_overlap, read_around, split_exposed, wire_activity
 from ibpulse.workbench.overlap.kernels import CommunicationNames
+from ibpulse.workbench.overlap.merged import SUFFIXES, WireClock, save_merged
 from ibpulse.workbench.overlap.report import TraceOverlap
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
 from ibpulse.workbench.reports.span import ReportOptions
 
 
 def run_trace(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print the overlap of each device, and draw the picture."""
+    """Print the overlap of each device, and draw the picture, or merge the wire into the trace."""
     _check(arguments)
     names = CommunicationNames(arguments.communication)
     traces = [read_trace(path, names) for path in arguments.files]
-    wire = None
+    wire, threshold = None, settings.analysis.active_threshold
     if arguments.against:
-        threshold = settings.analysis.active_threshold
-        wire = read_wire(arguments.against, traces, arguments.port, threshold, arguments.shift or 0)
+        recording, rows = read_around(arguments.against, traces, arguments.port, arguments.shift or 0)
+        wire = wire_activity(recording, rows, threshold, arguments.shift)
     reports = [report for trace in traces for report in _measure(trace, wire, arguments)]
     render = overlaps.render_json if arguments.format == "json" else overlaps.render_text
     print(render(reports, arguments.against), end="")
-    if arguments.output:
+    if _merges(arguments):
+        clock = WireClock.of([report.wire for report in reports if report.wire], arguments.shift)
+        save_merged(traces[0], recording, rows, clock, arguments.output, threshold)
+        if arguments.format == "text":
+            print(escape_controls(f"{arguments.output}: {clock.text} ({clock.evidence})"))
+    elif arguments.output:
         pictures.save_trace_picture(reports[0], wire, arguments.output, arguments.theme, arguments.step)
     return 0
 
 
 def _check(arguments: argparse.Namespace) -> None:
     faults: list[str] = arguments.faults
-    if arguments.shift and not arguments.against:
+    if arguments.shift is not None and not arguments.against:
         faults.append("flag --shift: moves the recording; give --against as well")
     if arguments.port and not arguments.against:
         faults.append("flag --port: names a port of the recording; give --against as well")
     if arguments.step is not None and not arguments.output:
         faults.append("flag --step: chooses what the picture shows; give --output as well")
-    if arguments.output and arguments.output.suffix.lower() not in (".png", ".svg"):
-        faults.append(f"flag --output: {str(arguments.output)!r} is neither .png nor .svg")
+    if _merges(arguments):
+        if not arguments.against or len(arguments.files) > 1:
+            faults.append("flag --output: a trace is merged with one recording; give one trace, and --against")
+        if arguments.step is not None:
+            faults.append("flag --step: chooses what a picture shows; omit it")
+        if any(
+            file.exists() and arguments.output.exists() and file.samefile(arguments.output) for file in arguments.files
+        ):
+            faults.append(f"flag --output: {str(arguments.output)!r} is the trace itself; name another file")
+    elif arguments.output and arguments.output.suffix.lower() not in (".png", ".svg"):
+        faults.append(f"flag --output: {str(arguments.output)!r} is neither .png, .svg, .json nor .json.gz")
     if faults:
         raise ConfigError(faults)
+
+
+def _merges(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.output) and arguments.output.name.lower().endswith(SUFFIXES)
 
 
 def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.Namespace) -> list[TraceOverlap]:
@@ -60,10 +80,10 @@ def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.
         overlap, split = measure_overlap(device, trace.steps), None
         if wire:
             split = split_exposed(overlap, wire, gpus)
-            if split.match.problem:
+            if split.match.problem and arguments.shift is None:
                 raise TraceError(
                     f"trace {trace.path} cannot be aligned with recording {arguments.against}: {split.match.problem}; "
-                    "record the node of this rank while it is profiled, or omit --against"
+                    "record the node of this rank while it is profiled, give the offset with --shift, or omit --against"
                 )
         found.append(TraceOverlap(trace, overlap, split, gpus))
     return found

@@ -21,6 +21,8 @@ REASON_LENGTH = 64
 _NAME = re.compile(r"([0-9]{8}T[0-9]{6})\.([0-9]{3})Z-([A-Za-z0-9][A-Za-z0-9-]{0,63})-([0-9a-f]{8})\.parquet", re.ASCII)
 _FORMAT = "%Y%m%dT%H%M%S"
 MEDIA_TYPE = "application/vnd.apache.parquet"
+TRACE_TYPE, TRACE_SUFFIX = "application/vnd.perfetto.trace", ".perfetto"
+"""Of a capture as a trace of Perfetto."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,11 @@ class CaptureName:
     def __str__(self) -> str:
         instant = datetime.fromtimestamp(self.trigger_ms // 1000, UTC)
         return f"{instant.strftime(_FORMAT)}.{self.trigger_ms % 1000:03d}Z-{self.reason}-{self.id}.parquet"
+
+
+def trace_file(name: object) -> str:
+    """The file name of a capture as a trace of Perfetto."""
+    return str(name).removesuffix(".parquet") + TRACE_SUFFIX
 
 
 def make_name(trigger_ns: int, reason: str) -> CaptureName:

@@ -23,7 +23,7 @@ from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
 from ibpulse.core.answers.samples import NPY_TYPE, StreamBatch, StreamEvents, StreamPorts, StreamSummary
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.captures import MEDIA_TYPE, parse_name
+from ibpulse.core.captures import MEDIA_TYPE, TRACE_TYPE, parse_name, trace_file
 from ibpulse.core.client.transport import (
     JSON_TYPE,
     MAX_BYTES,
@@ -43,7 +43,7 @@ from ibpulse.gateway.nodes.requests import PAGE_SECONDS, STREAM_TYPE, Node, read
 from ibpulse.gateway.parts import GatewayParts
 
 API = "/node/{name}/api/v1/"
-PARQUET_MARK = b"PAR1"
+PARQUET_MARK, TRACE_MARK = b"PAR1", b"\n"
 MAX_WINDOW_BYTES, MAX_CAPTURE_BYTES = 16_000_000, 32_000_000
 CAPTURE_SECONDS = 10.0
 # answers of this size are in memory twice
@@ -176,20 +176,23 @@ def node_router(parts: GatewayParts) -> APIRouter:
         response_class=Response,
     )
     async def download(request: Request, name: str, file: str) -> Response:
-        """A finished capture, as Parquet."""
-        node = find_node(parts, name)
+        """A finished capture, as Parquet or for Perfetto."""
+        node, traced = find_node(parts, name), request.query_params.get("format") == "perfetto"
         if parse_name(file) is None:
             raise ProblemError("unknown-capture", 404, f"No such capture: {file[:64]!r}.")
         async with large.place(request):
             try:
                 path = f"/api/v1/captures/{file}"
-                body = (await node.get(path, max_bytes=MAX_CAPTURE_BYTES, seconds=CAPTURE_SECONDS)).body
+                query = request.query_params.multi_items()
+                body = (await node.get(path, query, max_bytes=MAX_CAPTURE_BYTES, seconds=CAPTURE_SECONDS)).body
             except DaemonError as error:
                 raise node_problem(node, error) from error
-            if not (body.startswith(PARQUET_MARK) and body.endswith(PARQUET_MARK)):
+            mark, media = (TRACE_MARK, TRACE_TYPE) if traced else (PARQUET_MARK, MEDIA_TYPE)
+            if not body.startswith(mark) or not (traced or body.endswith(mark)):
                 raise node_problem(node, DaemonError("its answer is not a capture", kind="bad-answer"))
-            headers = {"Content-Disposition": f'attachment; filename="{file}"'}
-            return Response(body, media_type=MEDIA_TYPE, headers=headers)
+            saved = trace_file(file) if traced else file
+            headers = {"Content-Disposition": f'attachment; filename="{saved}"'}
+            return Response(body, media_type=media, headers=headers)
 
     return router
 

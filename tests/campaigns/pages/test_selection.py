@@ -18,6 +18,7 @@ from playwright.sync_api import Browser
 
 from tests.campaigns.pages.browser import AXIS_PIXELS, Live, live
 from tests.campaigns.pages.staged import PORTS, WELL, at_ms, shown, story
+from tests.perfetto_reader import read_trace
 from tests.running import eventually
 
 PROMTOOL = shutil.which("promtool")
@@ -152,7 +153,7 @@ def test_missing_samples_are_no_bytes_and_the_table_compares_the_rows(shown: Liv
     assert table[PORTS[1]][7] == "50.0 %"
 
 
-def test_a_selection_is_saved_as_parquet_csv_and_picture(shown: Live, tmp_path: Path) -> None:
+def test_a_selection_is_saved_as_parquet_csv_trace_and_picture(shown: Live, tmp_path: Path) -> None:
     choose(shown, 19, 21)
     shown.page.click("#selected button:has-text('Save')")
     eventually(lambda: shown.text("#save-what") == "The selection, 2 s")
@@ -174,6 +175,14 @@ def test_a_selection_is_saved_as_parquet_csv_and_picture(shown: Live, tmp_path: 
         shown.page.click("#save-samples")
     assert waiting.value.suggested_filename.endswith(f"-{at_ms(19)}.csv")
     assert len(Path(waiting.value.path()).read_text().splitlines()) == 201
+    with shown.page.expect_download() as waiting:
+        shown.page.click("#save-perfetto")
+    assert waiting.value.suggested_filename.endswith(f"-{at_ms(19)}.perfetto")
+    tracks = {path[1:]: track for path, track in read_trace(Path(waiting.value.path()).read_bytes()).items()}
+    found = {time_ns: value for time_ns, value in tracks[(f"{PORTS[1]} receive",)].samples if value == value}
+    # a sample covers the 10 ms before its time
+    expected = {(at_ms(19) + 10 * (place - 1)) * 1_000_000: rate for place, rate in enumerate(rates[3]) if rate == rate}
+    assert found == pytest.approx({time_ns: rate / 1e9 for time_ns, rate in expected.items()})
     shown.press("Escape")
     with shown.page.expect_download() as waiting:
         shown.press("p")

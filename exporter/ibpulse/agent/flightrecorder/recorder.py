@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.flightrecorder.store import CaptureOptions, CaptureStore, Stored
 from ibpulse.agent.flightrecorder.triggers import AlertReceiver, LocalRules, Trigger, ports_of
-from ibpulse.agent.flightrecorder.writer import Job
+from ibpulse.agent.flightrecorder.writer import ENVIRONMENT, OOM_SCORE, Job
 from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.base import limits
 from ibpulse.base.clocks import Clock
@@ -58,18 +58,8 @@ CAPTURE = "capture"
 MAX_NAMED_JOBS, MAX_NAMED_PORTS = 16, 64
 # the daemon has five seconds to shut down
 CLOSE_SECONDS = 4.0
-# the maximum
-OOM_SCORE = "1000"
 # measured: 26 to 28 MB besides library pages, however long the capture is
 WRITER_BYTES = 28_000_000
-WRITER_ENVIRONMENT = {
-    # unneeded threads cost memory and compete with the sampler
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "ARROW_IO_THREADS": "1",
-    # pyarrow's own allocator uses 10 MB more than the system's
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-}
 GONE = "GONE"
 
 
@@ -461,7 +451,7 @@ async def run_writer(job: Job, seconds: float) -> None:
             # Ctrl-C goes to the daemon, which waits for its captures
             start_new_session=True,
             pass_fds=() if job.file is None else (job.file,),
-            env={**os.environ, **WRITER_ENVIRONMENT},
+            env={**os.environ, **ENVIRONMENT},
         )
     except OSError as error:
         raise CaptureError(f"cannot start its writer: {error.strerror}") from error

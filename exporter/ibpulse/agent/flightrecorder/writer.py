@@ -25,6 +25,16 @@ from ibpulse.core.statistics.plausible import LineRate
 # with that of the daemon 10, a tenth of a core beside one busy process; at 19, a machine that is busy everywhere would
 # not finish a capture in time
 NICE = 5
+# the maximum
+OOM_SCORE = "1000"
+ENVIRONMENT = {
+    # unneeded threads cost memory and compete with the sampler
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "ARROW_IO_THREADS": "1",
+    # pyarrow's own allocator uses 10 MB more than the system's
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
 # other users can neither read nor write what this process makes, as those of the ring
 UMASK = 0o027
 # Row groups of ten times as many rows save 1 % of disk space but need 3 MB more memory.

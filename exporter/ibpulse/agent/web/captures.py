@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from concurrent.futures import Executor
+from contextlib import aclosing
+from typing import Annotated, Literal
 
 import aiofiles
 import aiofiles.os
 from aiofiles.threadpool.binary import AsyncBufferedReader
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from ibpulse.agent.flightrecorder.converter import convert_capture
 from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder, Pending
 from ibpulse.agent.flightrecorder.store import CaptureStore, Stored
 from ibpulse.agent.flightrecorder.triggers import API, Trigger, make_trigger
@@ -21,8 +25,9 @@ from ibpulse.base.errors import CaptureError
 from ibpulse.base.units import MILLISECOND_NS, format_duration
 from ibpulse.base.values import SOME_TIME
 from ibpulse.core.answers.jobs import CaptureJobAnswer, CapturesAnswer, NotificationAnswer, PendingAnswer, StoredAnswer
-from ibpulse.core.captures import MEDIA_TYPE, CaptureName, parse_name
+from ibpulse.core.captures import MEDIA_TYPE, TRACE_TYPE, CaptureName, parse_name, trace_file
 from ibpulse.core.http.access import USER
+from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.application import HEAD
 from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problem_response
 from ibpulse.core.http.requests import (
@@ -154,6 +159,40 @@ def _answer(request: Request, name: str, file: AsyncBufferedReader, size: int) -
     return StreamingResponse(_chunks(file, first, end), status, headers, MEDIA_TYPE)
 
 
+async def send_trace(
+    request: Request, store: CaptureStore, name: CaptureName, threads: Executor, places: ParallelRequests
+) -> Response:
+    """The response with a capture as a trace of Perfetto, converted in a place of `places`.
+
+    Raises:
+        FileNotFoundError: no regular file has this name.
+        OSError: the file cannot be read.
+        CaptureError: it cannot be converted.
+    """
+
+    async def convert() -> AsyncGenerator[bytes]:
+        async with places.place(request):
+            descriptor = await asyncio.get_running_loop().run_in_executor(threads, store.open, name)
+            async with aclosing(convert_capture(descriptor)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    headers = {"Content-Disposition": f'attachment; filename="{trace_file(name)}"'}
+    if request.scope.get(HEAD):
+        return Response(headers=headers, media_type=TRACE_TYPE)
+    chunks = convert()
+    # a refusal comes before the status of the answer
+    first = await anext(chunks)
+
+    async def resume() -> AsyncIterator[bytes]:
+        async with aclosing(chunks):
+            yield first
+            async for chunk in chunks:
+                yield chunk
+
+    return StreamingResponse(resume(), headers=headers, media_type=TRACE_TYPE)
+
+
 def _span(found: re.Match[str], size: int) -> tuple[int, int]:
     """The first byte of a range, and the end, exclusive (RFC 9110, 14.1.2)."""
     begin, last, tail = found.groups()
@@ -199,6 +238,7 @@ def add_captures(router: APIRouter, parts: WebParts) -> None:
     """The routes that read captures."""
     captures = parts.node.captures
     recorder = captures.recorder
+    conversions = ParallelRequests(1, "capture is already being converted", "the file itself with format=parquet")
 
     @router.get(
         PATH,
@@ -220,22 +260,36 @@ def add_captures(router: APIRouter, parts: WebParts) -> None:
         PATH + "/{name}",
         **operation("download_capture"),
         responses={
-            200: {"description": "The file.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+            200: {
+                "description": "The file.",
+                "content": {each: {"schema": {"type": "string"}} for each in (MEDIA_TYPE, TRACE_TYPE)},
+            },
             206: {"description": "The requested range.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
             **refusals(404, 416, 503),
         },
         response_class=Response,
     )
-    async def download_capture(request: Request, name: str) -> Response:
-        """A finished capture, as Parquet."""
+    async def download_capture(
+        request: Request,
+        name: str,
+        form: Annotated[
+            Literal["parquet", "perfetto"],
+            Query(alias="format", description="The file itself, or a trace for Perfetto."),
+        ] = "parquet",
+    ) -> Response:
+        """A finished capture, as Parquet or for Perfetto."""
         parsed = find_name(name)
         try:
+            if form == "perfetto":
+                return await send_trace(request, recorder.store, parsed, recorder.threads, conversions)
             return await send_capture(request, recorder.store, parsed, recorder.threads)
         except FileNotFoundError as error:
             raise unknown(name, recorder.pending()) from error
         except OSError as error:
             failure = CaptureError(f"capture {parsed} cannot be read: {error.strerror}")
             raise unavailable(captures, failure, str(error.strerror)) from error
+        except CaptureError as error:
+            raise unavailable(captures, CaptureError(f"capture {parsed} cannot be converted: {error}")) from error
 
 
 def add_capture_writing(router: APIRouter, parts: WebParts) -> None:

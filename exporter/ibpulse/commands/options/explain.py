@@ -63,8 +63,8 @@ OPTIONS = {
         Option(
             "--shift",
             type=SHIFT,
-            help="Add this to the times of the recording: 10.5ms if its wire leads the trace by it, -10.5ms if it "
-            "trails.",
+            help="Add this to the times of the recording instead of searching for the offset of the clocks: 10.5ms if "
+            "its wire leads the trace by it, -10.5ms if it trails.",
         ),
         Option(
             "--communication",
@@ -80,7 +80,12 @@ OPTIONS = {
         ),
         Option("--format", choices=("text", "json"), default="text", help="Output format (default: text)."),
         Option(
-            "-o", "--output", type=Path, metavar="OUT", help="Picture of the first trace and its wire, .png or .svg."
+            "-o",
+            "--output",
+            type=Path,
+            metavar="OUT",
+            help="Picture of the first trace and its wire (.png, .svg), or the trace with the rails below its kernels "
+            "for Perfetto (.json.gz, .json).",
         ),
         Option("--step", type=ANY_WHOLE, metavar="NUMBER", help="Draw only this step (default: the whole trace)."),
         Option("--theme", choices=THEMES, default="light", help="Colours of the picture (default: light)."),

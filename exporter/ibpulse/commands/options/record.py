@@ -160,8 +160,19 @@ OPTIONS = {
         Option("--seed", type=ANY_WHOLE, default=0, metavar="NUMBER", help="Seed of the resampling (default: 0)."),
     ),
     "render": (
-        *recording_options("Files, or addresses of daemons, drawn side by side on a common scale."),
-        *output_options("Picture to write, with the extension .png, .svg, .gif or .mp4.", required=True),
+        *recording_options(
+            "Files, or addresses of daemons, drawn side by side on a common scale; for Perfetto also datasets."
+        ),
+        *output_options(
+            "Picture to write, with the extension .png, .svg, .gif or .mp4, or .perfetto: a trace for Perfetto.",
+            required=True,
+        ),
+        Option(
+            "--job",
+            default="",
+            metavar="ID",
+            help="Trace the nodes of this job, of the gateway at --url or of a dataset (.perfetto only).",
+        ),
         Option(
             "--picture",
             choices=tuple(KINDS),

@@ -176,13 +176,13 @@ def ask_ports(connection: DaemonConnection) -> PortsAnswer:
     try:
         return connection.ask(PortsAnswer, "/api/v1/ports")
     except DaemonError as error:
-        nodes = _gateway_nodes(connection) if error.status == HTTPStatus.NOT_FOUND else None
+        nodes = gateway_nodes(connection) if error.status == HTTPStatus.NOT_FOUND else None
         if nodes is None:
             raise
         raise DaemonError(_say_gateway(connection.url, nodes), error.status) from error
 
 
-def _gateway_nodes(connection: DaemonConnection) -> list[str] | None:
+def gateway_nodes(connection: DaemonConnection) -> list[str] | None:
     """The names of the nodes of a gateway; None if it is none."""
     try:
         return [str(node["node"]) for node in orjson.loads(connection.get("/api/v1/nodes").body)["nodes"]]

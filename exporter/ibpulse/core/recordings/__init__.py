@@ -4,6 +4,8 @@ recording   the value, with its events and jobs; neither pyarrow nor pydantic
 file_format the header with its version, and samples as Arrow columns
 writing, reading        values to files and back
 from_ring   samples and events of a ring
+marks       steps, bursts and stalls of a node, and what happened
+perfetto    samples and marks as a trace of Perfetto
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from ibpulse.base.installation import late_names
 from ibpulse.core.recordings.recording import RecordedPort, Recording, RecordingMeta, concatenate
 
 if TYPE_CHECKING:
-    from ibpulse.core.recordings.reading import RecordingExtent, load, read_extent, read_meta, scan
+    from ibpulse.core.recordings.reading import RecordingExtent, load, read_extent, read_meta, scan, scan_part
     from ibpulse.core.recordings.writing import RecordingWriter, finish, save, save_pieces
 
 __all__ = [
@@ -31,13 +33,14 @@ __all__ = [
     "save",
     "save_pieces",
     "scan",
+    "scan_part",
 ]
 
 __getattr__ = late_names(
     __name__,
     {
         **dict.fromkeys(("RecordingWriter", "finish", "save", "save_pieces"), "writing"),
-        **dict.fromkeys(("RecordingExtent", "load", "read_extent", "read_meta", "scan"), "reading"),
+        **dict.fromkeys(("RecordingExtent", "load", "read_extent", "read_meta", "scan", "scan_part"), "reading"),
     },
 )
 """pyarrow is optional and takes memory."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -70,6 +71,11 @@ def load(path: Path, first: int = 0, end: int | None = None) -> Recording:
     _check_memory(path, end - first, len(extent.meta.ports))
     with _as_recording_error(path):
         return concatenate(list(_cut(scan(path), first, end)))
+
+
+def scan_part(path: Path, first: int = 0, end: int | None = None) -> Iterator[Recording]:
+    """The samples from index `first` to before `end` of the recording in a file, as contiguous pieces."""
+    return _cut(scan(path), first, sys.maxsize if end is None else end)
 
 
 def _cut(pieces: Iterator[Recording], first: int, end: int) -> Iterator[Recording]:

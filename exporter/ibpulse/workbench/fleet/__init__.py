@@ -7,4 +7,19 @@ from_nodes  past samples of nodes and of a gateway
 source      the small tiers, read with DuckDB
 report      the numbers of a dataset, nodes and spans compared; findings: as sentences; formats: as text, JSON and HTML
 pictures    nodes over time, nodes and rails, lateness over time
+traces      traces for Perfetto, of datasets and of whatever else has samples
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ibpulse.base.installation import late_names
+
+if TYPE_CHECKING:
+    from ibpulse.workbench.fleet.traces import open_sources, save_trace
+
+__all__ = ["open_sources", "save_trace"]
+
+__getattr__ = late_names(__name__, {"open_sources": "traces", "save_trace": "traces"})
+"""They need httpx."""

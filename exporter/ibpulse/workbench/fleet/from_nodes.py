@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from time import time_ns
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from pydantic import Field
 
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError, DiscoveryError
 from ibpulse.base.text import names_text, natural_key
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.members import NOT_OURS, AnswerPart, Name, at_most
+from ibpulse.core.answers.members import NOT_OURS
 from ibpulse.core.answers.node import is_node_name
 from ibpulse.core.client.connection import events_query
 from ibpulse.core.client.transport import HttpPeer, NodeArray, Query, read_answer, read_array
@@ -28,7 +27,7 @@ from ibpulse.core.recordings import Recording, RecordingMeta, save_pieces
 from ibpulse.gateway.nodes.discovery import MAX_LIST_BYTES, SOURCE_SECONDS, Discovery, NodeConfigFile, TargetSource
 from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
 from ibpulse.gateway.nodes.table import NodeState, PolledNode
-from ibpulse.gateway.nodes.targets import MAX_LABELS, MAX_TARGETS, Target, parse_address
+from ibpulse.gateway.nodes.targets import MAX_LABELS, Target, parse_address
 from ibpulse.workbench.fleet.collection import CollectionResult, CoveredSpans, MissingSpan, cut_span, write_missing
 from ibpulse.workbench.fleet.dataset import MISSING, RAW, DatasetStore, Part
 from ibpulse.workbench.fleet.tiers import PartOrigin, PartSummary, finish_part
@@ -39,6 +38,7 @@ from ibpulse.workbench.recorder.from_daemon import (
     job_from_answer,
     past_meta,
 )
+from ibpulse.workbench.recorder.from_gateway import GatewayNodes
 
 T = TypeVar("T")
 # a gateway serves few windows at a time
@@ -323,19 +323,6 @@ def _pieces(source: NodeSource, begin_ns: int, end_ns: int, loop: asyncio.Abstra
         yield asyncio.run_coroutine_threadsafe(source.ask_samples(first_ns, until_ns), loop).result()
 
 
-class _GatewayNode(AnswerPart):
-    """A node of `/api/v1/nodes`."""
-
-    node: Name
-    labels: dict[Name, Name] = Field(default_factory=dict)
-
-
-class _GatewayNodes(AnswerPart):
-    """`/api/v1/nodes` of a gateway."""
-
-    nodes: Annotated[list[_GatewayNode], at_most(MAX_TARGETS)]
-
-
 class GatewaySource(TargetSource):
     """The nodes of a gateway, each at its place below `/node/`, with the access of the gateway."""
 
@@ -354,7 +341,7 @@ class GatewaySource(TargetSource):
         peer = HttpPeer(self._url, self._config.access)
         try:
             answer = await peer.get("/api/v1/nodes", max_bytes=MAX_LIST_BYTES, seconds=SOURCE_SECONDS)
-            found = read_answer(_GatewayNodes, answer)
+            found = read_answer(GatewayNodes, answer)
         except DaemonError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise DiscoveryError(["has no list of nodes, so it is no gateway; give the address of one"]) from error

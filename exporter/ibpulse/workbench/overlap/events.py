@@ -11,7 +11,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -25,8 +25,8 @@ from ibpulse.base.text import count_text, size_text
 
 Event = dict[str, Any]
 
-PIECE_BYTES = 1 << 16
-"""Larger pieces are slower, because their events no longer fit the cache."""
+PIECE_BYTES, COPY_BYTES = 1 << 16, 1 << 20
+"""Larger pieces are parsed more slowly, because their events no longer fit the cache."""
 MAX_EVENT_BYTES = 16 << 20
 MAX_MEMBER_BYTES = 16 << 20
 """For everything in front of the events, and for everything behind them."""
@@ -104,6 +104,18 @@ class TraceFile:
                 self._file.refuse(f"{self._end}, without a whole event", _AGAIN)
             if not self._count and self._left_out:
                 self._file.refuse(f"is damaged: none of its {self._left_out} events is valid JSON", _AGAIN)
+
+    def copy_with(self, events: Iterable[bytes], out: IO[bytes]) -> None:
+        """Copy the file as it is, with events in front of its own."""
+        with self._opened() as source:
+            rest, _ = self._read_head(source)
+            place = source.taken - len(rest)
+        with self._opened() as source:
+            out.write(source.read(place))
+            for event in events:
+                out.write(event + b",\n")
+            while piece := source.read(COPY_BYTES):
+                out.write(piece)
 
     def _take(self, buffer: bytes, last: bool) -> tuple[list[Event], int, bool]:
         """Whole events at the beginning, the bytes that they take, and whether the list of events ends there.
@@ -241,7 +253,7 @@ class _Source:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self.fault = ""
+        self.taken, self.fault = 0, ""
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes, fewer only at the end."""
@@ -261,6 +273,7 @@ class _Source:
                 break
             pieces.append(piece)
             missing -= len(piece)
+        self.taken += size - missing
         return b"".join(pieces)
 
 

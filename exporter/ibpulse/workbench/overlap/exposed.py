@@ -44,7 +44,8 @@ class WireActivity:
 
     `shares` (samples,) is the estimated active part of each sample, NaN if missing; `rates` its bytes per second, both
     directions of all ports. `active` is the estimate as intervals, `certain` at least and `possible` at most active.
-    `simulated` says that the samples are those of a simulator or a replay; `shift_ns` was added to their times.
+    `simulated` says that the samples are those of a simulator or a replay; `shift_ns` was added to their times, because
+    the clocks are known to differ by it.
     """
 
     edges_ns: Counts
@@ -55,7 +56,7 @@ class WireActivity:
     possible: IntervalSet
     missing: IntervalSet
     simulated: bool = False
-    shift_ns: int = 0
+    shift_ns: int | None = None
 
     @property
     def interval_ns(self) -> int:
@@ -63,10 +64,10 @@ class WireActivity:
         return int(self.edges_ns[1] - self.edges_ns[0])
 
 
-def read_wire(
-    path: Path, traces: Sequence[KinetoTrace], ports: Sequence[str], threshold: float, shift_ns: int
-) -> WireActivity:
-    """The activity of the wire around the traces, with `shift_ns` added to the times of the recording."""
+def read_around(
+    path: Path, traces: Sequence[KinetoTrace], ports: Sequence[str], shift_ns: int
+) -> tuple[Recording, list[int]]:
+    """The samples of a recording around the traces, `shift_ns` added to their times, and the rows of the ports."""
     for trace in traces:
         if not trace.absolute:
             raise TraceError(
@@ -84,7 +85,7 @@ def read_wire(
         raise RecordingError(
             f"recording {path} has no sample of the time of the trace; record the node while it is profiled"
         )
-    return wire_activity(recordings.load(path, first, last), rows, threshold, shift_ns)
+    return recordings.load(path, first, last), rows
 
 
 def _choose_rows(path: Path, meta: RecordingMeta, chosen: Sequence[str]) -> list[int]:
@@ -110,14 +111,14 @@ def _choose_rows(path: Path, meta: RecordingMeta, chosen: Sequence[str]) -> list
     return rows
 
 
-def wire_activity(recording: Recording, rows: list[int], threshold: float, shift_ns: int = 0) -> WireActivity:
+def wire_activity(recording: Recording, rows: list[int], threshold: float, shift_ns: int | None = None) -> WireActivity:
     """The activity of the ports `rows`; a sample is active if their sum is above `threshold` bytes per second.
 
     A sample in which some ports are missing counts if the others are active, and is missing otherwise. `shift_ns` is
     added to the times of the recording.
     """
     interval = recording.meta.interval_ns
-    edges = recording.start_ns + shift_ns + interval * (np.arange(recording.ticks + 1, dtype=np.int64) - 1)
+    edges = recording.start_ns + (shift_ns or 0) + interval * (np.arange(recording.ticks + 1, dtype=np.int64) - 1)
     every = recording.bytes_per_second[rows].reshape(-1, recording.ticks)
     rates = np.nansum(every, axis=0)
     active = rates > threshold
@@ -170,11 +171,14 @@ def _active_shares(rates: Floats, active: Bools, missing: Bools) -> tuple[Floats
     return np.where(active, shares, 0.0), late & active, early & active
 
 
-REACH_NS = 50_000_000
+REACH_NS, FAR_NS = 65_000_000, 1_000_000_000
+"""Clocks further apart are not aligned. Between clocks that differ, a lag is certain if no other is alike so far."""
 COARSE_NS, FINE_NS = 1_000_000, 50_000
 MIN_CORRELATION, MIN_LEAD = 0.5, 0.1
 APART_SAMPLES = 1.5
 """Lags closer than this share samples with the best one, so they are no rivals; beyond it the clocks differ."""
+LATE_PART = 0.05
+"""Of a sample: how much later than its time it may be read, and a kernel may end after its traffic."""
 MIN_ENDS = 5
 MIN_SAMPLES = 20
 
@@ -183,16 +187,17 @@ MIN_SAMPLES = 20
 class ClockMatch:
     """The correlation of the ends of communication with the ends of traffic, and its lag.
 
-    `lag_ns` is positive if the wire is later than the trace. `rival` is the best correlation at another lag within
-    50 ms.
-    `ends` is the sum of the falls of the wire, about the number of bursts that ended. `problem` says why the clocks
-    cannot be aligned, empty if they can.
+    `lag_ns` is positive if the wire is later than the trace, and wrong by at most `error_ns`. `rival` is the best
+    correlation at another lag. `ends` is the sum of the falls of the wire, about the number of bursts that ended.
+    `apart` says that the clocks differ. `problem` says why they cannot be aligned, empty if they can.
     """
 
     lag_ns: int = 0
     correlation: float = 0.0
     rival: float = 0.0
     ends: float = 0.0
+    error_ns: int = 0
+    apart: bool = False
     problem: str = ""
 
 
@@ -224,13 +229,41 @@ def match_clocks(communication: IntervalSet, wire: WireActivity) -> ClockMatch:
     # of equal lags, the middle one
     best = np.flatnonzero(fine >= fine.max() - 1e-9)
     lag = int(around[best[best.size // 2]])
-    apart = np.abs(coarse - lag) > APART_SAMPLES * wire.interval_ns
-    rival = float(found[apart].max(initial=0.0))
-    match = ClockMatch(lag, float(fine.max()), rival, ends)
-    return replace(match, problem=_problem(match, wire.interval_ns))
+    apart = abs(lag) > APART_SAMPLES * wire.interval_ns
+    others = coarse
+    if apart:
+        others = np.arange(-FAR_NS, FAR_NS + 1, wire.interval_ns // 4)
+        found = np.array([correlate(int(each)) for each in others])
+    rival = float(found[np.abs(others - lag) > APART_SAMPLES * wire.interval_ns].max(initial=0.0))
+    match = ClockMatch(lag, float(fine.max()), rival, ends, _bound_lag(communication.ends, edges, shares, lag), apart)
+    return replace(match, problem=_problem(match))
 
 
-def _problem(match: ClockMatch, interval_ns: float) -> str:
+def _bound_lag(ends: Counts, edges: Counts, shares: Floats, lag: int) -> int:
+    """The largest error of a lag.
+
+    A burst ended within its last active sample, so with the true lag the ends of kernels lie in such samples. If some
+    of them do not, because other ranks use the wire as well, as many others may be there by chance.
+    """
+    interval = int(edges[1] - edges[0])
+    last = np.flatnonzero((shares[:-1] > 0) & (shares[1:] == 0))
+    middle = edges[last] + interval // 2 - lag
+    place = np.searchsorted(ends, middle)
+    before, after = ends[np.maximum(place - 1, 0)], ends[np.minimum(place, ends.size - 1)]
+    nearest = np.where(np.abs(middle - before) < np.abs(after - middle), before, after)
+    low = (edges[last] - nearest)[np.abs(nearest - middle) < APART_SAMPLES * interval]
+    if not low.size:
+        return interval
+    cuts = np.unique(np.concatenate((low, low + interval)))
+    agreeing = np.searchsorted(np.sort(low), cuts[:-1], side="right") - np.searchsorted(
+        np.sort(low) + interval, cuts[:-1], side="right"
+    )
+    possible = np.flatnonzero(agreeing >= 2 * agreeing.max() - low.size)
+    error = max(lag - int(cuts[possible[0]]), int(cuts[possible[-1] + 1]) - lag, 0)
+    return error + round(LATE_PART * interval)
+
+
+def _problem(match: ClockMatch) -> str:
     if match.correlation < MIN_CORRELATION:
         return (
             f"the correlation of communication with the wire is {match.correlation:.2f}, below {MIN_CORRELATION}: "
@@ -240,13 +273,6 @@ def _problem(match: ClockMatch, interval_ns: float) -> str:
         return (
             f"the correlation is {match.correlation:.2f} at a lag of {match.lag_ns / 1e6:+.1f} ms and "
             f"{match.rival:.2f} at another one: not clear, communication is too regular or too short for the samples"
-        )
-    most_ns = APART_SAMPLES * interval_ns
-    if abs(match.lag_ns) > most_ns:
-        leads = "leads" if match.lag_ns < 0 else "trails"
-        return (
-            f"the wire {leads} the trace by {abs(match.lag_ns) / 1e6:.1f} ms, beyond {most_ns / 1e6:.0f} ms: "
-            f"another node, or a clock that was set in between; if neither, add --shift={-match.lag_ns / 1e6:.1f}ms"
         )
     return ""
 
@@ -377,7 +403,7 @@ class ExposedOnWire:
 
     `explained_ratio` is the share of the wire's active time in which a communication kernel of the device runs, None if
     the wire was silent. `moving`, `waiting` are the estimate as times of the trace. `simulated` says that the wire is
-    that of a simulator or a replay; `shift_ns` was added to the times of its samples.
+    that of a simulator or a replay. `shift_ns` was added to the times of its samples, and overrides the match.
     """
 
     match: ClockMatch
@@ -388,7 +414,7 @@ class ExposedOnWire:
     moving: IntervalSet = EMPTY
     waiting: IntervalSet = EMPTY
     simulated: bool = False
-    shift_ns: int = 0
+    shift_ns: int | None = None
 
 
 def split_exposed(overlap: DeviceOverlap, wire: WireActivity, gpus_per_node: int | None) -> ExposedOnWire:
@@ -397,12 +423,13 @@ def split_exposed(overlap: DeviceOverlap, wire: WireActivity, gpus_per_node: int
     outer = [not work.communicator.inside_node(gpus_per_node) for work in device.communicators]
     crossing = union_of(work.active for work, out in zip(device.communicators, outer, strict=True) if out)
     match = match_clocks(crossing, wire)
-    if match.problem:
+    if match.problem and wire.shift_ns is None:
         return ExposedOnWire(match)
-    active, certain, possible = (each.shift(-match.lag_ns) for each in (wire.active, wire.certain, wire.possible))
-    recorded = union(wire.edges_ns[:1], wire.edges_ns[-1:]).shift(-match.lag_ns)
+    lag = match.lag_ns if wire.shift_ns is None else 0
+    active, certain, possible = (each.shift(-lag) for each in (wire.active, wire.certain, wire.possible))
+    recorded = union(wire.edges_ns[:1], wire.edges_ns[-1:]).shift(-lag)
     # times without samples are missing
-    missing = wire.missing.shift(-match.lag_ns) | (EVERYTHING - recorded)
+    missing = wire.missing.shift(-lag) | (EVERYTHING - recorded)
 
     def split(exposed: IntervalSet, inside: IntervalSet, begins: Counts, ends: Counts) -> list[WireSplit]:
         """The split of exposed time in each window; `inside` is exposed time that does not use the wire."""

@@ -72,12 +72,7 @@ def _device_sections(report: TraceOverlap, recording: Path | None) -> Iterator[S
     communication = sum(each.work.kernels for each in report.overlap.communicators)
     about = [f"{count_text(report.overlap.device.kernels, 'kernel')}, {communication} of them communication"]
     if wire:
-        match = wire.match
-        shift = f" its times {wire.shift_ns / 1e6:+.2f} ms," if wire.shift_ns else ""
-        about.append(
-            f"wire: {recording},{shift} {match.lag_ns / 1e6:+.2f} ms later than the trace, "
-            f"correlation {match.correlation:.2f} (next best {match.rival:.2f})"
-        )
+        about.append(f"wire: {recording}, {_describe_clock(wire)}")
     yield Section(report.title, lines=about)
     yield Section("", ("", "time", "share"), list(_whole_rows(whole, wire.whole if wire else None)))
     if report.overlap.steps:
@@ -87,6 +82,17 @@ def _device_sections(report: TraceOverlap, recording: Path | None) -> Iterator[S
     remarks = [f"note: {remark}" for remark in find_remarks(report)]
     if remarks:
         yield Section(lines=remarks)
+
+
+def _describe_clock(wire: ExposedOnWire) -> str:
+    match = wire.match
+    given = "" if wire.shift_ns is None else f"its times {wire.shift_ns / 1e6:+.2f} ms as given, "
+    if match.problem:
+        return f"{given}not confirmed: {match.problem}"
+    return (
+        f"{given}{match.lag_ns / 1e6:+.2f} ± {match.error_ns / 1e6:.2f} ms later than the trace, "
+        f"correlation {match.correlation:.2f} (next best {match.rival:.2f})"
+    )
 
 
 def _whole_rows(whole: ExposedTime, split: WireSplit | None) -> Iterator[tuple[str, ...]]:
@@ -179,6 +185,7 @@ def find_remarks(report: TraceOverlap) -> Iterator[str]:
         )
     if not wire:
         return
+    yield from _clock_remarks(wire)
     if wire.simulated:
         yield "SIMULATED: the recording is from a simulator or a replay, not from hardware"
     apart = [each.work.communicator.inside_node(report.gpus_per_node) for each in overlap.communicators]
@@ -193,6 +200,20 @@ def find_remarks(report: TraceOverlap) -> Iterator[str]:
         yield (
             f"this device communicates in only {percent(wire.explained_ratio)} of the time in which the wire is "
             "active: other ranks or jobs of the node count as moving"
+        )
+
+
+def _clock_remarks(wire: ExposedOnWire) -> Iterator[str]:
+    lag_ns, given = wire.match.lag_ns, wire.shift_ns is not None
+    if given and not wire.match.problem and abs(lag_ns) > wire.match.error_ns:
+        yield (
+            f"by the match of both, the shifted wire is {lag_ns / 1e6:+.1f} ms later than the trace, which --shift "
+            "overrides; omit it to correct that"
+        )
+    if wire.match.apart and not given:
+        yield (
+            f"the clocks of wire and trace are {abs(lag_ns) / 1e6:.1f} ms apart, which is corrected: a clock was set "
+            "in between, or the recording is of another node"
         )
 
 
@@ -222,8 +243,9 @@ def _device_json(report: TraceOverlap) -> dict[str, Any]:
         ],
         "communicators": [_communicator_json(report, each, split) for each, split in report.communicators],
         "clock": {
-            "shift_ns": wire.shift_ns,
+            "shift_ns": wire.shift_ns or 0,
             "lag_ns": wire.match.lag_ns,
+            "lag_error_ns": wire.match.error_ns,
             "correlation": wire.match.correlation,
             "next_best_correlation": wire.match.rival,
             "explained_ratio": wire.explained_ratio,

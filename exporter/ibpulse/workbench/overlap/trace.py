@@ -132,7 +132,8 @@ class DeviceTrace:
 class KinetoTrace:
     """A trace of one process. `absolute` is false if its times have no known relation to the wall clock.
 
-    `notes` are sentences about what was left out of the file or is uncertain.
+    The times in the file are those after `base_ns`. `notes` are sentences about what was left out of the file or is
+    uncertain.
     """
 
     path: Path
@@ -143,6 +144,7 @@ class KinetoTrace:
     steps: tuple[TraceStep, ...]
     devices: tuple[DeviceTrace, ...]
     notes: tuple[str, ...] = ()
+    base_ns: int = 0
 
 
 def union_of(sets: Iterable[IntervalSet]) -> IntervalSet:
@@ -369,6 +371,7 @@ class _Reader:
             tuple(TraceStep(number, start, end) for start, end, number in steps),
             devices,
             (*notes, *wrong, *stray, *self._notes()),
+            base or 0,
         )
 
     def _leave_out_stray(self) -> Iterable[str]:

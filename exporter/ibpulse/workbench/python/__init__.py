@@ -1,6 +1,6 @@
 """The Python API: `ibpulse.connect` and `ibpulse.read`, and what they return.
 
-node     asks a running daemon
+node     asks a running daemon, or the nodes of a job through a gateway
 samples  rates of many ports, from files or a daemon: as a table, a picture, a report
 tables   summaries, events and jobs as tables
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ibpulse.base.errors import IbpulseError
 from ibpulse.workbench.pictures.still import Picture
-from ibpulse.workbench.python.node import NodeConnection, connect
+from ibpulse.workbench.python.node import JobNodes, NodeConnection, connect
 from ibpulse.workbench.python.samples import Dataset, RunReport, SampledRates, read
 from ibpulse.workbench.python.tables import Events, Jobs, SpanSummary
 
@@ -17,6 +17,7 @@ __all__ = [
     "Dataset",
     "Events",
     "IbpulseError",
+    "JobNodes",
     "Jobs",
     "NodeConnection",
     "Picture",

@@ -12,13 +12,16 @@ from types import TracebackType
 
 from ibpulse.base.errors import CaptureError, DaemonError
 from ibpulse.base.instants import format_rfc3339
+from ibpulse.base.text import count_text
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.jobs import PendingAnswer
 from ibpulse.core.answers.node import PortsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client import TIMEOUT_SECONDS
-from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_ports
+from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_ports, gateway_nodes
 from ibpulse.core.recordings import RecordingMeta
+from ibpulse.workbench.pictures.options import Theme, Unit
+from ibpulse.workbench.pictures.still import Picture, draw_runs, sum_of_each
 from ibpulse.workbench.python.samples import SampledRates, Time, read_span, span_query
 from ibpulse.workbench.python.tables import Events, Jobs, SpanSummary
 from ibpulse.workbench.recorder.from_daemon import (
@@ -29,6 +32,7 @@ from ibpulse.workbench.recorder.from_daemon import (
     ask_samples,
     with_past,
 )
+from ibpulse.workbench.recorder.from_gateway import ask_job
 
 CAPTURES = "/api/v1/captures"
 SOURCE = "daemon"
@@ -40,6 +44,8 @@ WRITING_SECONDS = 60.0
 def connect(url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeConnection:
     """A connection to the daemon at a URL such as `http://node7:10055`, `node7` or `https://user:password@node7`.
 
+    Of a gateway, only `job()` works.
+
     >>> node = ibpulse.connect(url)
     >>> node.ports().ports[0].name
     'mlx5_0:1'
@@ -47,8 +53,8 @@ def connect(url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeConnec
     Raises:
         DaemonError: the URL is invalid, or no ibpulse daemon answers there.
     """
-    node = NodeConnection(DaemonConnection(url, timeout_seconds))
-    node.ports()
+    node = NodeConnection(url, timeout_seconds)
+    node.check()
     return node
 
 
@@ -58,13 +64,32 @@ class NodeConnection:
     Times are texts as in `2026-11-21T12:00:00Z`, or `datetime` with a time zone. Not thread-safe.
     """
 
-    def __init__(self, connection: DaemonConnection) -> None:
-        self._connection = connection
+    def __init__(self, url: str, timeout_seconds: float, name: str = "") -> None:
+        self._url, self._timeout_seconds, self._name = url.rstrip("/"), timeout_seconds, name
+        self._connection = DaemonConnection(url, timeout_seconds)
 
     @property
     def place(self) -> str:
-        """The address of the daemon, without a password."""
-        return self._connection.place
+        """The address of the daemon, without a password; of a node of a job, its name."""
+        return self._name or self._connection.place
+
+    def check(self) -> None:
+        """Check that a daemon or a gateway answers."""
+        try:
+            self.ports()
+        except DaemonError as error:
+            if error.status != HTTPStatus.NOT_FOUND or gateway_nodes(self._connection) is None:
+                raise
+
+    def job(self, identity: str) -> JobNodes:
+        """The nodes of a job of a gateway, by its id, or by scheduler and id (`slurm:4711`).
+
+        Raises:
+            DaemonError: this is no gateway, or it does not know the job.
+        """
+        places = ask_job(self._connection, identity)
+        nodes = {each.node: NodeConnection(self._url + each.path, self._timeout_seconds, each.node) for each in places}
+        return JobNodes(identity, nodes, {each.node: each.ports for each in places})
 
     def ports(self) -> PortsAnswer:
         """The ports of the node, their states, and the sampling interval."""
@@ -103,7 +128,7 @@ class NodeConnection:
 
     def _meta(self) -> RecordingMeta:
         """The description of the samples, before any is fetched."""
-        host = self.place.partition("://")[2].rpartition(":")[0]
+        host = self._name or self.place.partition("://")[2].rpartition(":")[0]
         return replace(ask_meta(self._connection), host=host, source=SOURCE, reason="")
 
     def summary(
@@ -227,3 +252,63 @@ class NodeConnection:
 
     def __repr__(self) -> str:
         return f"<ibpulse.NodeConnection to {self.place}>"
+
+
+class JobNodes(Mapping[str, NodeConnection]):
+    """The nodes of a job, by name, each as `ibpulse.connect` gives it. Their samples are those of the job's ports.
+
+    Times are those of the clock of each node.
+    """
+
+    def __init__(self, job: str, nodes: Mapping[str, NodeConnection], ports: Mapping[str, tuple[str, ...]]) -> None:
+        self.id, self.ports = job, ports
+        self._nodes = nodes
+
+    def __getitem__(self, name: str) -> NodeConnection:
+        return self._nodes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def window(
+        self, last: str | None = None, *, start: Time | None = None, end: Time | None = None
+    ) -> dict[str, SampledRates]:
+        """The samples of each node, as `NodeConnection.window`."""
+        return {
+            name: node.window(last, start=start, end=end, ports=self.ports[name]) for name, node in self._nodes.items()
+        }
+
+    def summary(
+        self, last: str | None = None, *, start: Time | None = None, end: Time | None = None
+    ) -> dict[str, SpanSummary]:
+        """The statistics of the job on each node, as `NodeConnection.summary`."""
+        return {name: node.summary(last, start=start, end=end, job=self.id) for name, node in self._nodes.items()}
+
+    def plot(self, last: str | None = None, *, unit: Unit = "GB/s", theme: Theme = "light") -> Picture:
+        """A heatmap with a row for each node, the sum over its rails.
+
+        Raises:
+            PictureError: matplotlib is not installed, or the nodes have different intervals.
+        """
+        recordings = {name: samples.recording for name, samples in self.window(last).items()}
+        run = sum_of_each(recordings, f"job {self.id}")
+        return draw_runs([run], "heatmap", unit=unit, theme=theme, row="node", total="sum of all nodes:")
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        for node in self._nodes.values():
+            node.close()
+
+    def __enter__(self) -> JobNodes:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ibpulse.JobNodes of job {self.id!r}: {count_text(len(self), 'node')}>"

@@ -149,6 +149,21 @@ class SpanSummary(_Table, Mapping[str, Any]):
         found: Sequence[Mapping[str, Any]] = self._members["ports"]
         return found
 
+    def flat(self, prefix: str = "") -> dict[str, float]:
+        """Every known number under a name of its own, for an experiment tracker; yes and no are 1 and 0.
+
+        >>> numbers = node.summary("1s").flat("net/")
+        >>> numbers["net/rails"], numbers["net/mlx5_0.1/transmit_duty_cycle_ratio"] <= 1
+        (2.0, True)
+        """
+        groups = [("", self.node), *((f"{port['port'].replace(':', '.')}/", port) for port in self.ports)]
+        return {
+            f"{prefix}{group}{name}": float(value)
+            for group, members in groups
+            for name, value in _flatten(members)
+            if isinstance(value, int | float)
+        }
+
     def __getitem__(self, name: str) -> Any:
         return self._members[name]
 

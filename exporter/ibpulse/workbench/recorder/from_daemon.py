@@ -139,42 +139,60 @@ def past_meta(
 
 
 def fetch_recent(url: str, last_ns: int) -> Recording:
-    """The samples of the last `last_ns` of the daemon at a URL, or as many as it has, with their events and jobs.
-
-    Events that the daemon does not give are left out, which is logged.
-    """
+    """The samples of the last `last_ns` of the daemon at a URL, or as many as it has, with their events and jobs."""
     with closing(DaemonConnection(url)) as connection:
-        samples = DaemonSamples(ask_meta(connection))
-        newest = connection.ask_window(samples.query())
-        with connection.named(WINDOW):
-            end_ns = samples.kept(newest).end_ns
-        begin_ns = end_ns - last_ns
-        whole = ask_samples(connection, samples, begin_ns - begin_ns % samples.meta.interval_ns, end_ns)
+        meta, pieces = recent_pieces(connection, last_ns)
+        whole = _join(connection, pieces)
         known = np.flatnonzero(~np.isnan(whole.bytes_per_second).all(axis=(0, 1)))
         if not known.size:
             raise RecordingError(f"all samples of the last {last_ns / 1e9:g} s of {url} are missing; try again later")
         kept = whole.cut(int(known[0]), whole.ticks)
-        events: Sequence[Event] = ()
-        try:
-            events = ask_events(connection, kept.start_ns).values
-        except DaemonError as error:
-            log.warning("%s; the events are left out", error)
-        return with_past(connection, kept, events)
+        return replace(kept, meta=meta_between(meta, kept.start_ns, kept.end_ns))
 
 
-def ask_samples(connection: DaemonConnection, samples: DaemonSamples, begin_ns: int, end_ns: int) -> Recording:
-    """The samples of a span, without events; those from before the history are missing (NaN)."""
-    pieces: list[Recording] = []
+def recent_pieces(connection: DaemonConnection, last_ns: int) -> tuple[RecordingMeta, Iterator[Recording]]:
+    """The last `last_ns` of a daemon, or as much as it has: events and jobs of it, and pieces, asked for one by one.
+
+    Events that the daemon does not give are left out, which is logged.
+    """
+    samples = DaemonSamples(ask_meta(connection))
+    newest = connection.ask_window(samples.query())
+    with connection.named(WINDOW):
+        kept = samples.kept(newest)
+    begin_ns = max(kept.end_ns - last_ns, kept.begin_ns)
+    begin_ns -= begin_ns % kept.interval_ns
+    events: Sequence[Event] = ()
+    try:
+        events = ask_events(connection, begin_ns).values
+    except DaemonError as error:
+        log.warning("%s; the events are left out", error)
+    meta = past_meta(samples.meta, events, ask_jobs(connection), begin_ns, kept.end_ns)
+    return meta, _iterate_samples(connection, samples, begin_ns, kept.end_ns)
+
+
+def _iterate_samples(
+    connection: DaemonConnection, samples: DaemonSamples, begin_ns: int, end_ns: int
+) -> Iterator[Recording]:
     while begin_ns < end_ns:
         window = connection.ask_window(samples.query(begin_ns, min(begin_ns + samples.answer_ns, end_ns)))
         if not window.head.points:
             break
         with connection.named(WINDOW):
-            pieces.append(samples.read(window))
-        begin_ns = pieces[-1].end_ns
-    if not pieces:
+            piece = samples.read(window)
+        yield piece
+        begin_ns = piece.end_ns
+
+
+def ask_samples(connection: DaemonConnection, samples: DaemonSamples, begin_ns: int, end_ns: int) -> Recording:
+    """The samples of a span, without events; those from before the history are missing (NaN)."""
+    return _join(connection, _iterate_samples(connection, samples, begin_ns, end_ns))
+
+
+def _join(connection: DaemonConnection, pieces: Iterable[Recording]) -> Recording:
+    found = list(pieces)
+    if not found:
         raise DaemonError(f"{connection.place} has no samples of this time yet; try again in some seconds")
-    return concatenate(pieces)
+    return concatenate(found)
 
 
 def with_past(connection: DaemonConnection, recording: Recording, events: Iterable[Event]) -> Recording:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,8 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
 from ibpulse.core.jobs import JobRecord
+from ibpulse.core.recordings import Recording
+from ibpulse.core.recordings.perfetto import TracedNode, write_trace
 from ibpulse.core.statistics.steps.phase import Phase
 from ibpulse.workbench.reports.comparison import Changes, Report, look_next, steps_json
 from ibpulse.workbench.reports.run import Run
@@ -39,6 +42,8 @@ MAX_WIDTH = 120
 MARK = " *"
 # cut names to leave room for two columns and their change
 MAX_NAME = 24
+# samples of a recording that a page has for Perfetto: about 8 MB before compression
+MAX_TRACED = 250_000
 
 
 def render_json(report: Report) -> str:
@@ -224,11 +229,15 @@ class PagePicture:
     caption: str = ""
 
 
-def render_page(report: Report, picture: PagePicture | None = None) -> str:
-    """The report as HTML, with a picture below the heading if there is one."""
+def render_page(
+    report: Report, picture: PagePicture | None = None, recordings: Sequence[Recording] = (), ports: Sequence[str] = ()
+) -> str:
+    """The report as HTML, with a picture below the heading if there is one, and short recordings for Perfetto."""
+    named = zip(report.names, recordings, strict=False)
     return document.render_page(
         ", ".join(report.names),
         TEMPLATE,
+        traces=[(f"{name}.perfetto.gz", _trace_url(each, ports)) for name, each in named if _is_short(each)],
         picture=picture and (_inline(picture.light), _inline(picture.dark), picture.caption),
         warnings=_warnings(report),
         abouts=[about(run) for run in report.runs],
@@ -236,6 +245,15 @@ def render_page(report: Report, picture: PagePicture | None = None) -> str:
         sections=sections(report),
         notes=[*moment_sections(report), *step_notes(report), Section(lines=remarks(report)), *next_notes(report)],
     )
+
+
+def _is_short(recording: Recording) -> bool:
+    return recording.bytes_per_second.size <= MAX_TRACED
+
+
+def _trace_url(recording: Recording, ports: Sequence[str]) -> str:
+    trace = b"".join(write_trace([TracedNode(recording.meta, [recording], ports)]))
+    return f"data:application/gzip;base64,{base64.b64encode(gzip.compress(trace, mtime=0)).decode()}"
 
 
 def _inline(png: bytes) -> str:

@@ -75,16 +75,18 @@ Outside = tuple[int, int]
 """The number of samples of a file before and after those that were loaded."""
 
 
-def load_part(path: Path, options: ReportOptions, last_ns: int = 0) -> tuple[Recording, Outside]:
-    """The samples of a file from `begin` to `end` of the options; `last_ns` instead of `begin` counts from the end.
-
-    Only these are kept in memory.
-    """
+def choose_part(path: Path, options: ReportOptions, last_ns: int = 0) -> tuple[RecordingExtent, int, int]:
+    """The samples of a file from `begin` to `end` of the options; `last_ns` instead of `begin` counts from the end."""
     extent = read_extent(path)
     whole_ns = extent.ticks * extent.meta.interval_ns
     if last_ns:
         options = replace(options, begin=Moment(max(0, whole_ns - last_ns), after_begin=True))
-    first, end = _between(path, extent, options)
+    return (extent, *_between(path, extent, options))
+
+
+def load_part(path: Path, options: ReportOptions, last_ns: int = 0) -> tuple[Recording, Outside]:
+    """The samples of `choose_part`; only these are kept in memory."""
+    extent, first, end = choose_part(path, options, last_ns)
     return load(path, first, end), (first, extent.ticks - end)
 
 

@@ -31,3 +31,17 @@ export function fillTable(holder, name, heads, rows) {
     }
   }
 }
+
+/** Append a link that downloads a capture of this node, or of another one of a job. */
+export function addCapture(holder, name, words, node) {
+  const href = apiAddress(`captures/${encodeURIComponent(name)}`, node);
+  return Object.assign(element("a", "", holder), { href, download: name, textContent: words });
+}
+
+/** Append a link that downloads it as a trace for Perfetto. */
+export function addTrace(holder, name, node) {
+  holder.append(" ");
+  const href = `${apiAddress(`captures/${encodeURIComponent(name)}`, node)}?format=perfetto`;
+  const download = name.replace(/\.parquet$/, ".perfetto");
+  return Object.assign(element("a", "", holder), { href, download, textContent: "for Perfetto" });
+}

@@ -1,7 +1,7 @@
 // The list of a node's events and captures, and the button that takes a capture.
 
 import { apiAddress } from "./address.js";
-import { askCaptures, fillTable } from "./capture_requests.js";
+import { addCapture, addTrace, askCaptures, fillTable } from "./capture_requests.js";
 import { element } from "./elements.js";
 import { clock, duration, fullTime, megabytes } from "./format.js";
 import { Events, SIGNS, sentenceOf, sortOf } from "./marks.js";
@@ -154,10 +154,10 @@ function asEvent({ name, trigger_ms: ms, reason, ports }) {
   return { time_ms: ms, uncertainty_ms: 0, kind: "capture", subject: "", text, details: { name } };
 }
 
-/** Append a link that downloads a capture; `size` is undefined while it is written or after it was deleted. */
+/** Append links that download a capture; `size` is undefined while it is written or after it was deleted. */
 export function addDownload(holder, name, size) {
   if (size === undefined) return holder.append("no file");
-  const link = element("a", "", holder);
-  const words = { href: apiAddress(`captures/${encodeURIComponent(name)}`), download: name };
-  return Object.assign(link, words, { textContent: `Download (${megabytes(size)})` });
+  const link = addCapture(holder, name, `Download (${megabytes(size)})`);
+  addTrace(holder, name);
+  return link;
 }

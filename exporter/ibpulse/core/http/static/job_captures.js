@@ -1,7 +1,7 @@
 // Captures of a job: the button that takes one on all nodes, what became of it, and the list of all of them.
 
 import { apiAddress } from "./address.js";
-import { askCaptures, fillTable } from "./capture_requests.js";
+import { addCapture, addTrace, askCaptures, fillTable } from "./capture_requests.js";
 import { element } from "./elements.js";
 import { UNKNOWN, clock, fullTime, megabytes } from "./format.js";
 
@@ -144,13 +144,16 @@ function groupRow(group) {
 }
 
 function singleRow({ node, name, trigger_ms: ms, size_bytes: size, reason }) {
-  const address = apiAddress(`captures/${encodeURIComponent(name)}`, node);
   return {
     ms,
     reason,
     nodes: node,
     size: size === null ? "being written" : megabytes(size),
-    link: (cell) => size !== null && Object.assign(element("a", "", cell), { href: address, download: name, textContent: "Download" }),
+    link: (cell) => {
+      if (size === null) return;
+      addCapture(cell, name, "Download", node);
+      addTrace(cell, name, node);
+    },
   };
 }
 

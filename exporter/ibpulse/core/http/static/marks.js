@@ -1,6 +1,7 @@
 // Marks for events above the picture: where they are, and what happened there.
 
 import { apiAddress } from "./address.js";
+import { addCapture, addTrace } from "./capture_requests.js";
 import { element, put } from "./elements.js";
 import { clock, duration } from "./format.js";
 
@@ -163,11 +164,9 @@ export class Marks {
     element("span", "soft", line).textContent = `${doubt}${this.remark(event)}`;
     line.append(document.createElement("br"), sentenceOf(event));
     if (event.kind === "capture" && event.details.name) {
-      const link = element("a", "", line);
-      link.href = apiAddress(`captures/${encodeURIComponent(event.details.name)}`, event.node);
-      link.download = event.details.name;
-      link.textContent = "Download";
-      link.before(" ");
+      line.append(" ");
+      addCapture(line, event.details.name, "Download", event.node);
+      addTrace(line, event.details.name, event.node);
     }
   }
 

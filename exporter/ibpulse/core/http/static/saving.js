@@ -15,6 +15,7 @@ export class Saving {
     this.#menu.addEventListener("toggle", () => this.#offer());
     byId("save-png").addEventListener("click", () => this.picture());
     byId("save-parquet").addEventListener("click", () => this.#parquet());
+    byId("save-perfetto").addEventListener("click", () => this.#perfetto());
     const texts = { link: () => this.#link(), curl: (all) => all.curlText(this.#whole()), pandas: (all) => all.pandasText(this.#whole()) };
     texts.promql = (all) => all.promqlText(this.#span, page.shown.map((port) => port.port), page.view.direction);
     for (const [name, make] of Object.entries(texts)) {
@@ -71,14 +72,26 @@ export class Saving {
     this.#save(await this.#page.savedPicture(this.#span), "png");
   }
 
-  async #parquet() {
-    if (!this.#page.ready) return;
+  /** The samples of the span; null after saying why there are none. */
+  async #fetch() {
+    if (!this.#page.ready) return null;
     this.#controls.grab();
-    const [{ fetchSpan }, { writeParquet }] = await Promise.all([import("./span_statistics.js"), import("./parquet.js")]);
+    const { fetchSpan } = await import("./span_statistics.js");
     const { direction } = this.#page.view;
     const found = await fetchSpan(this.#page, this.#span, { statistic: "mean", ...(direction === "both" ? {} : { direction }) });
-    if (found.problem) return this.#page.say(`No file was written. ${found.problem}`);
-    this.#save(new Blob([writeParquet(found.about, found.values)], { type: "application/vnd.apache.parquet" }), "parquet");
+    if (!found.problem) return found;
+    this.#page.say(`No file was written. ${found.problem}`);
+    return null;
+  }
+
+  async #parquet() {
+    const [found, { writeParquet }] = await Promise.all([this.#fetch(), import("./parquet.js")]);
+    if (found) this.#save(new Blob([writeParquet(found.about, found.values)], { type: "application/vnd.apache.parquet" }), "parquet");
+  }
+
+  async #perfetto() {
+    const [found, { writePerfetto }] = await Promise.all([this.#fetch(), import("./perfetto.js")]);
+    if (found) this.#save(new Blob(writePerfetto(found.about, found.values, SHORT_NAME), { type: "application/vnd.perfetto.trace" }), "perfetto");
   }
 
   #save(blob, ending) {
