@@ -14,6 +14,7 @@ from bench.bench import Bench
 from bench.cases import (
     answers,
     commands,
+    crowd,
     daemons,
     exporters,
     gateway_cost,
@@ -39,6 +40,7 @@ CASES: dict[str, ModuleType] = {
     "loops": loops,
     "exporters": exporters,
     "lateness": lateness,
+    "crowd": crowd,
     "rendering": rendering,
     "answers": answers,
     "stream": stream,

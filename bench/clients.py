@@ -19,12 +19,15 @@ from collections.abc import Sequence
 WINDOW = "/api/v1/window?last=60s&max_points=6000&format="
 PATHS = (WINDOW + "json", "/metrics", WINDOW + "npy", "/metrics")
 REFUSED_PAUSE_SECONDS = 0.1
+# a server bounds the connections of one address
+CLIENTS_PER_ADDRESS = 16
 
 
-def pull(port: int, paths: Sequence[str], first: int, stop: threading.Event, answers: Counter[str]) -> None:
+def pull(port: int, paths: Sequence[str], number: int, stop: threading.Event, answers: Counter[str]) -> None:
     """One client: requests each path in turn over a persistent connection, with a pause after a refused request."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    turn = first
+    source = (f"127.0.1.{number // CLIENTS_PER_ADDRESS + 1}", 0)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=source)
+    turn = number
     while not stop.is_set():
         path = paths[turn % len(paths)]
         turn += 1

@@ -126,8 +126,9 @@ class Running:
 
     def sampler_pids(self) -> list[int]:
         """Processes whose parent is the daemon."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-        return [int(pid) for pid in children.split()]
+        return [
+            int(pid) for file in Path(f"/proc/{self.pid}/task").glob("*/children") for pid in file.read_text().split()
+        ]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop the daemon; its exit status."""

@@ -16,6 +16,7 @@ from bench.faults.load import Load
 from bench.faults.outcome import Outcome
 from bench.faults.plan import Fault, plan_episodes
 from bench.faults.testbed import prepared
+from ibpulse import __version__
 from tests.fusefabric.client import why_not
 
 MAX_SECONDS = 10.0
@@ -57,6 +58,7 @@ def main() -> int:
     parser.add_argument("--calm", action="store_true", help="The same load without faults")
     parser.add_argument("--only", action="append", default=[], metavar="FAULT", help="Only this fault; repeatable")
     parser.add_argument("--log", type=Path, metavar="FILE", help="Keep the log of the daemon")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="Append violations to this track record")
     parser.add_argument("--list", action="store_true", help="List the faults")
     given = parser.parse_args()
     if given.list:
@@ -80,6 +82,10 @@ def main() -> int:
             if given.log and (place / "log").exists():
                 shutil.copy(place / "log", given.log)
     print(*outcome.table(), sep="\n")
+    if given.record:
+        with given.record.open("a") as record:
+            record.writelines(f"{row}\n" for row in outcome.records(__version__))
+    print(outcome.line())
     return 1 if outcome.violations else 0
 
 

@@ -6,11 +6,12 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from urllib.parse import urlsplit
 
+from bench.faults.liar import honest
 from bench.faults.plan import Fault
 from bench.faults.testbed import Testbed
 
@@ -21,6 +22,13 @@ BODIES = 4
 PAUSE_SECONDS = 0.01
 CONNECTING_SECONDS = 3.0
 SEED = 5
+FAR = 2**62
+LIES: Mapping[str, Mapping[str, object]] = {
+    "times": dict.fromkeys(("began_ms", "ended_ms", "start_ms", "time_ms", "now_ns"), FAR),
+    "intervals": dict.fromkeys(("interval_ms", "batch_ms", "interval_seconds"), 1000),
+    "names": dict.fromkeys(("node", "job_id", "device", "scheduler"), '<b onclick="x">\x1b[2J'),
+    "rates": dict.fromkeys(("rate_bytes_per_second", "mean_bytes_per_second", "peak_bytes_per_second"), 1e308),
+}
 BROKEN = (
     b"\x00\xff\r\n\r\n",
     b"GET / HTTP/9.9\r\n\r\n",
@@ -124,6 +132,16 @@ def send_big_body(testbed: Testbed, rng: random.Random) -> None:
             made.sendall((b"100000\r\n" if chunked else b"") + bytes(1 << 20) + (b"\r\n" if chunked else b""))
 
 
+@contextmanager
+def lying(testbed: Testbed, device: str, lies: Mapping[str, object]) -> Iterator[None]:
+    """A node of the gateway answers with other values for these members."""
+    testbed.liar.lie = lies.get
+    try:
+        yield
+    finally:
+        testbed.liar.lie = honest
+
+
 CROWD = ("127.0.0.2", "127.0.0.3")
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 STREAM = b"GET /api/v1/stream?every=100ms HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -141,5 +159,9 @@ CLIENT_FAULTS = (
     ),
     Fault("slow requests", partial(repeated, act=send_slowly, clients=SLOW_REQUESTS // 2)),
     Fault("a flood of broken requests", partial(repeated, act=send_broken, clients=2)),
+    *(
+        Fault(f"a node of the gateway lies about {what}", partial(lying, lies=lies), resource="gateway")
+        for what, lies in LIES.items()
+    ),
     Fault("big bodies", partial(repeated, act=send_big_body, clients=BODIES)),
 )

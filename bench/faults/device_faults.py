@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bench.faults.plan import Effect, Fault
+from bench.faults.plan import ALONE, Effect, Fault
 from bench.faults.testbed import Testbed
 
 BYTES = ("port_xmit_data", "port_rcv_data")
@@ -42,6 +42,19 @@ def wrapped(testbed: Testbed, device: str) -> Iterator[None]:
         testbed.fabric.set(device, reset=True)
 
 
+@contextmanager
+def swapped(testbed: Testbed, device: str) -> Iterator[None]:
+    """The names of two devices are swapped, as by `rdma dev set`; their counters drift apart meanwhile."""
+    one, other = testbed.devices[-2:]
+    testbed.fabric.set(one, name=other, factor=0.5)
+    testbed.fabric.set(other, name=one)
+    try:
+        yield
+    finally:
+        for name in (one, other):
+            testbed.fabric.set(name)
+
+
 def _fault(title: str, effect: Effect, **rule: Any) -> Fault:
     return Fault(title, partial(ruled, **rule), effect, hits_device=True)
 
@@ -64,7 +77,8 @@ REFUSALS = (
     ),
 )
 LIES = (
-    _fault("counters jump", Effect(lies=True), value=2**50, files=BYTES),
+    # no line carries so much, so it is told and no traffic
+    _fault("counters jump", Effect(), value=2**50, files=BYTES),
     _fault("counters are at the limit of 64 bits", Effect(), value=2**64 - 1, files=BYTES),
     _fault("counters run at ten times the rate", Effect(lies=True), factor=10.0),
     _fault("counters stand still", Effect(), stuck=True),
@@ -77,4 +91,5 @@ ABSENCES = (
 HOSTILE_NAMES = (
     *(_fault(f"the name is {what}", Effect(), name=name) for what, name in NAMES.items()),
     _fault("the port is number 999", Effect(), port="999"),
+    Fault("two devices swap names", swapped, Effect(hits_others=True), resource=ALONE),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from bench.faults.load import Load
 from bench.faults.plan import START_SECONDS, Happened
 from bench.faults.testbed import Testbed
 from ibpulse.base.errors import RingError
+from ibpulse.core.ring.reader import RingReader
 
 # single samples are lost on any machine, and more on a busy one
 GAP_SECONDS = 0.3
@@ -34,11 +36,24 @@ class Evidence:
         """Whether a moment belongs to that time."""
         return self.begin <= at < self.end
 
+    @cached_property
+    def control_gaps(self) -> list[Span]:
+        """The times in which the machine did not let the control daemon sample."""
+        try:
+            return [*gaps(_times(self.testbed.control_ring(), "mlx5_0", 0.0), self, ())]
+        except RingError:
+            return []
+
+    @property
+    def stalls(self) -> list[Span]:
+        """The times in which the machine ran this process or the sampler of the control daemon too late."""
+        return [*self.load.stalls, *self.control_gaps]
+
     @property
     def silent(self) -> list[Span]:
         """The times in which the daemon may give no answer, or the machine gave it no time."""
         return [
-            *self.load.stalls,
+            *self.stalls,
             *((one.begin, self._restarted(one.end)) for one in self.happened if one.effect.ends_daemon),
             *((one.begin, one.end + SILENCE_SECONDS) for one in self.happened if one.effect.silences),
         ]
@@ -56,8 +71,13 @@ class Evidence:
 
     def suffering(self, device: str) -> list[Span]:
         """The times in which a device may go unsampled, because of itself or of the machine."""
-        mine = [one for one in self.happened if one.occurrence.device == device]
-        return [*self.load.stalls, *((one.begin, one.end + one.effect.recovery_seconds) for one in mine)]
+        first = self.testbed.devices[0]
+        mine = [
+            one
+            for one in self.happened
+            if one.occurrence.device == device or (one.effect.hits_others and device != first)
+        ]
+        return [*self.stalls, *((one.begin, one.end + one.effect.recovery_seconds) for one in mine)]
 
     def lost_seconds(self) -> dict[str, float]:
         """Seconds for which each device went unsampled, except while it suffered a fault itself."""
@@ -69,17 +89,20 @@ class Evidence:
     def _samples(self, device: str) -> list[float]:
         """The times of the device's samples in the ring; none without a ring."""
         try:
-            reader = self.testbed.ring()
+            return _times(self.testbed.ring(), device, self.testbed.ahead_seconds)
         except RingError:
             return []
-        slot = reader.ring.slots().get(f"{device}:1")
-        if slot is None:
-            return []
-        last = reader.ring.latest_tick()
-        block = reader.read([slot], max(1, last - reader.readable_ticks + 1), last)
-        good = block.valid()[0].all(axis=0)
-        times: list[float] = (block.stamps()[0, good, 2] / 1e9).tolist()
-        return times
+
+
+def _times(reader: RingReader, device: str, ahead_seconds: float) -> list[float]:
+    slot = reader.ring.slots().get(f"{device}:1")
+    if slot is None:
+        return []
+    last = reader.ring.latest_tick()
+    block = reader.read([slot], max(1, last - reader.readable_ticks + 1), last)
+    good = block.valid()[0].all(axis=0)
+    times: list[float] = (block.stamps()[0, good, 2] / 1e9 - ahead_seconds).tolist()
+    return times
 
 
 def gaps(times: Iterable[float], evidence: Evidence, excused: Sequence[Span]) -> Iterator[Span]:

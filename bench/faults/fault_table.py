@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from bench.faults.client_faults import CLIENT_FAULTS
 from bench.faults.device_faults import ABSENCES, HANGS, HOSTILE_NAMES, LIES, REFUSALS
 from bench.faults.job_faults import JOB_FAULTS
-from bench.faults.machine_faults import CLOCK_STEPS, DESCRIPTORS, FULL_FILE_SYSTEMS, PROCESSES
+from bench.faults.machine_faults import (
+    CLOCK_STEPS,
+    DELETIONS,
+    FULL_FILE_SYSTEMS,
+    MEMORY,
+    OTHER_RINGS,
+    PROCESSES,
+)
 from bench.faults.plan import Fault
 from bench.faults.testbed import Testbed
 
@@ -18,10 +25,12 @@ KINDS: Mapping[str, tuple[Fault, ...]] = {
     "links go down and devices vanish": ABSENCES,
     "names turn hostile": HOSTILE_NAMES,
     "file systems fill up": FULL_FILE_SYSTEMS,
-    "descriptors run out": DESCRIPTORS,
+    "files are deleted": DELETIONS,
+    "rings are of another kind": OTHER_RINGS,
+    "memory runs short": MEMORY,
     "processes are killed or stopped": PROCESSES,
     "the wall clock steps": CLOCK_STEPS,
-    "clients misbehave": CLIENT_FAULTS,
+    "clients and nodes misbehave": CLIENT_FAULTS,
     "files of jobs and cgroups misbehave": JOB_FAULTS,
 }
 FAULTS: tuple[Fault, ...] = tuple(fault for faults in KINDS.values() for fault in faults)

@@ -6,12 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from bench.faults.evidence import Evidence, excuses, gaps
 from bench.faults.load import MAX_AGE_SECONDS
-from bench.faults.testbed import LASTING_JOBS, WINDOW_SECONDS
+from bench.faults.testbed import HEIGHT, LASTING_JOBS, WINDOW_SECONDS
+from ibpulse.base.errors import RecordingError
+from ibpulse.core.recordings import load
 
 HEALTHY_SECONDS = 5.0
-NOISE_SECONDS = 1.0
+NOISE_SECONDS = 2.0
+# of a sample beside a fault, and of its rounding
+CAPTURE_UNCERTAINTY = 0.1
 # a peak stays in its window, and in the answers until the next second
 LINGER_SECONDS = WINDOW_SECONDS + 5.0
 
@@ -28,7 +34,9 @@ class Violation:
 def sampled_on(evidence: Evidence) -> Iterator[Violation]:
     """Devices without a fault of their own are sampled throughout."""
     mine = [one for one in evidence.happened if one.end >= evidence.begin]
-    allowed = NOISE_SECONDS + sum(one.effect.lost_seconds for one in mine)
+    # a busy machine costs the two daemons about the same, but neither the same moments nor the same short gaps
+    machine = 2 * sum(end - begin for begin, end in evidence.control_gaps)
+    allowed = NOISE_SECONDS + machine + sum(one.effect.lost_seconds for one in mine)
     for device, seconds in evidence.lost_seconds().items():
         if seconds > allowed:
             yield Violation(
@@ -103,6 +111,34 @@ def running(evidence: Evidence) -> Iterator[Violation]:
             yield Violation("running", at, words)
 
 
+def gateway_whole(evidence: Evidence) -> Iterator[Violation]:
+    """The gateway lists jobs and the node that nothing happens to, whatever other nodes say."""
+    for at, wrong in evidence.load.gateway:
+        # its polls of a node that was slow are repeated after seconds
+        late = [(begin, end + HEALTHY_SECONDS) for begin, end in evidence.stalls]
+        if wrong and evidence.within(at) and not excuses(late, at):
+            yield Violation("gateway whole", at, wrong)
+
+
+def captures_true(evidence: Evidence) -> Iterator[Violation]:
+    """No capture has a false rate, and one alert has one capture in its cool-down, whatever the wall clock does."""
+    lies = [one for one in evidence.happened if one.effect.lies]
+    for path in [] if lies else (evidence.testbed.place / "captures").rglob("*.parquet"):
+        try:
+            recording = load(path)
+        except RecordingError:
+            # it was displaced, or is of a disk that is full
+            continue
+        most = float(np.nanmax(recording.bytes_per_second, initial=0.0))
+        if most > HEIGHT * (1 + CAPTURE_UNCERTAINTY):
+            yield Violation("captures true", evidence.end, f"{path.name}: {most:.4g} B/s, truth {HEIGHT:.4g}")
+    mine = [one.effect for one in evidence.happened if one.end >= evidence.begin]
+    taken = [at for at in evidence.load.alert_captures if evidence.within(at)]
+    # another life of the daemon, and one without space for captures, takes another one
+    if len(taken) > 1 and all(effect.settle_seconds for effect in mine):
+        yield Violation("captures true", taken[-1], f"{len(taken)} captures of one alert within its cool-down")
+
+
 INVARIANTS: tuple[Callable[[Evidence], Iterator[Violation]], ...] = (
     running,
     healthy,
@@ -111,4 +147,6 @@ INVARIANTS: tuple[Callable[[Evidence], Iterator[Violation]], ...] = (
     aggregated,
     usable,
     jobs_kept,
+    gateway_whole,
+    captures_true,
 )

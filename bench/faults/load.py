@@ -80,6 +80,10 @@ class Load:
     broken: list[tuple[float, str]] = field(default_factory=list)
     # spans in which the machine itself did not run this process, so they prove nothing against the daemon
     stalls: list[tuple[float, float]] = field(default_factory=list)
+    # when the gateway was asked, and what was wrong with its answer; empty if nothing was
+    gateway: list[tuple[float, str]] = field(default_factory=list)
+    # when the alert that always fires led to a capture
+    alert_captures: list[float] = field(default_factory=list)
     events: int = 0
     # each request over a new connection, as a probe's
     _client: httpx.Client = field(
@@ -101,6 +105,8 @@ class Load:
             (self._list_jobs, 1.0),
             (self._watch, 1.0),
             (self._capture, 20.0),
+            (self._alert, 5.0),
+            (self._ask_gateway, 1.0),
         )
         for act, pause in tasks:
             self._threads.append(threading.Thread(target=self._repeat, args=(act, pause), daemon=True))
@@ -189,3 +195,23 @@ class Load:
     def _capture(self, url: str) -> None:
         body: dict[str, Any] = {"reason": "campaign", "before": "2s", "after": "1s"}
         self._client.post(f"{url}/api/v1/captures", json=body)
+
+    def _alert(self, url: str) -> None:
+        alert = {"status": "firing", "fingerprint": "f00d", "labels": {"alertname": "Campaign"}}
+        answer = self._client.post(f"{url}/api/v1/captures/alertmanager", json={"version": "4", "alerts": [alert]})
+        if answer.status_code == 200 and answer.json()["capture"]:
+            self.alert_captures.append(time.monotonic())
+
+    def _ask_gateway(self, _url: str) -> None:
+        asked, url = time.monotonic(), self.testbed.gateway.url
+        wrong = ""
+        try:
+            jobs, nodes = (self._client.get(f"{url}/api/v1/{what}") for what in ("jobs", "nodes"))
+            if jobs.status_code != 200 or nodes.status_code != 200:
+                wrong = f"its jobs have status {jobs.status_code}, its nodes {nodes.status_code}"
+            else:
+                problems = {node["node"]: node["problem_text"] for node in nodes.json()["nodes"]}
+                wrong = problems.get("control", "it does not list the control daemon")
+        except httpx.HTTPError as error:
+            wrong = repr(error)
+        self.gateway.append((asked, wrong))

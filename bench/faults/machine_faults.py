@@ -1,23 +1,27 @@
-"""File systems that fill up, descriptors that run out, processes that are killed or stopped, and a clock that jumps."""
+"""File systems that fill up, processes that are killed or stopped, and a clock that jumps."""
 
 from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
-import socket
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from urllib.parse import urlsplit
+from pathlib import Path
 
 from bench.faults.device_faults import ruled
-from bench.faults.plan import START_SECONDS, Effect, Fault
+from bench.faults.plan import ALONE, START_SECONDS, Effect, Fault
 from bench.faults.testbed import Testbed
 
 BLOCK = bytes(1 << 20)
-SPARE_DESCRIPTORS = 2
+PAUSE_SECONDS = 0.05
+VERSION_BYTE = 8
+# of version 1, because only there a process can be moved in and out whatever else the cgroups hold
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
+# less than the writer of a capture takes
+SPARE_BYTES = 15_000_000
 # the supervisor notices a silent sampler after one second and a dead one at once; a new one takes its time to start
 RESTARTED = Effect(lost_seconds=4.0)
 
@@ -53,32 +57,6 @@ def filled_and_changed(testbed: Testbed, device: str) -> Iterator[None]:
 
 
 @contextmanager
-def without_descriptors(testbed: Testbed, device: str) -> Iterator[None]:
-    """The main process has a few descriptors left, and idle connections take them."""
-    service, what = testbed.service, resource.RLIMIT_NOFILE
-    pid, before = service.pid, resource.prlimit(service.pid, what)
-    address = urlsplit(service.url)
-    with ExitStack() as stack:
-        resource.prlimit(pid, what, (service.descriptors() + SPARE_DESCRIPTORS, before[1]))
-        try:
-            for _ in range(2 * SPARE_DESCRIPTORS):
-                stack.enter_context(socket.create_connection((address.hostname or "", address.port or 0), 5.0))
-            yield
-        finally:
-            try:
-                resource.prlimit(pid, what, before)
-            except ProcessLookupError:
-                pass  # it has ended, which the invariants report
-
-
-@contextmanager
-def without_descriptors_and_changed(testbed: Testbed, device: str) -> Iterator[None]:
-    """No descriptor is left when a device vanishes."""
-    with without_descriptors(testbed, device), ruled(testbed, device, vanished=True):
-        yield
-
-
-@contextmanager
 def signalled(testbed: Testbed, device: str, number: int, *, sampler: bool = False) -> Iterator[None]:
     """A process gets a signal, and SIGCONT at the end."""
     pids = [testbed.sampler_pid()] if sampler else [testbed.service.pid]
@@ -108,6 +86,71 @@ def stepped(testbed: Testbed, device: str, seconds: float) -> Iterator[None]:
         testbed.step_clock(0.0)
 
 
+@contextmanager
+def deleted(testbed: Testbed, device: str) -> Iterator[None]:
+    """Everything in the directories of the ring and of the captures is deleted."""
+    for name in ("ring", "captures"):
+        for path in (testbed.place / name).iterdir():
+            path.unlink(missing_ok=True)
+    yield
+
+
+@contextmanager
+def deleted_and_killed(testbed: Testbed, device: str) -> Iterator[None]:
+    """The same, and then the sampler is killed."""
+    with deleted(testbed, device), signalled(testbed, device, signal.SIGKILL, sampler=True):
+        yield
+
+
+@contextmanager
+def restarted(testbed: Testbed, device: str, flags: tuple[str, ...]) -> Iterator[None]:
+    """The daemon is killed and has these flags in its next life, and then the usual ones again."""
+    service, before = testbed.service, testbed.service.more_flags
+    service.more_flags = (*before, *flags)
+    _send(service.pid, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        service.more_flags = before
+        service.wait_until_listening()
+        _send(service.pid, signal.SIGKILL)
+        while service.url:
+            time.sleep(PAUSE_SECONDS)
+
+
+@contextmanager
+def of_another_version(testbed: Testbed, device: str) -> Iterator[None]:
+    """The daemon is killed, and the ring that the next one finds has another version."""
+    _send(testbed.service.pid, signal.SIGKILL)
+    # a fault before may have deleted it
+    with suppress(FileNotFoundError), (testbed.place / "ring/ring").open("r+b") as ring:
+        ring.seek(VERSION_BYTE)
+        ring.write(b"\xff")
+    yield
+
+
+@contextmanager
+def little_memory(testbed: Testbed, device: str) -> Iterator[None]:
+    """The daemon and its children are in a cgroup with little more memory than they use."""
+    group = MEMORY_GROUPS / f"ibpulse-faults-{os.getpid()}"
+    group.mkdir()
+    limit = group / "memory.limit_in_bytes"
+    try:
+        for pid in (testbed.service.pid, *testbed.service.child_pids()):
+            (group / "cgroup.procs").write_text(str(pid))
+        limit.write_text(str(testbed.memory_bytes() + SPARE_BYTES))
+        yield
+    finally:
+        for left in (group / "cgroup.procs").read_text().split():
+            (MEMORY_GROUPS / "cgroup.procs").write_text(left)
+        group.rmdir()
+
+
+def _no_memory_groups(testbed: Testbed) -> str:
+    writable = os.access(MEMORY_GROUPS / "memory.limit_in_bytes", os.W_OK) or os.access(MEMORY_GROUPS, os.W_OK)
+    return "" if writable and (MEMORY_GROUPS / "cgroup.procs").exists() else f"{MEMORY_GROUPS} cannot be written"
+
+
 def _no_mounts(testbed: Testbed) -> str:
     return testbed.no_mounts
 
@@ -116,7 +159,6 @@ def _no_mounts(testbed: Testbed) -> str:
 STEPPED = Effect(lost_seconds=2.0, settle_seconds=6.0)
 FULL_RING = partial(filled, name="ring")
 FULL_DISK = partial(filled, name="captures")
-NO_DESCRIPTORS = Effect(silences=True)
 
 FULL_FILE_SYSTEMS = (
     Fault("the disk of the captures is full", FULL_DISK, resource="disk", why_not=_no_mounts),
@@ -127,16 +169,6 @@ FULL_FILE_SYSTEMS = (
         hits_device=True,
         resource="memory",
         why_not=_no_mounts,
-    ),
-)
-DESCRIPTORS = (
-    Fault("descriptors run out", without_descriptors, NO_DESCRIPTORS, resource="daemon"),
-    Fault(
-        "descriptors run out and a device vanishes",
-        without_descriptors_and_changed,
-        NO_DESCRIPTORS,
-        hits_device=True,
-        resource="daemon",
     ),
 )
 PROCESSES = (
@@ -154,6 +186,22 @@ PROCESSES = (
     ),
     Fault("the daemon is stopped", partial(signalled, number=signal.SIGSTOP), Effect(silences=True), resource="daemon"),
 )
+DELETIONS = (
+    Fault("the files of the ring and the captures are deleted", deleted, resource="daemon"),
+    Fault("they are deleted and the sampler is killed", deleted_and_killed, RESTARTED, resource="daemon"),
+)
+# of the ring that is replaced, nothing is left to judge
+REPLACED = Effect(lost_seconds=2 * START_SECONDS, silences=True, ends_daemon=True)
+OTHER_RINGS = (
+    Fault(
+        "the daemon runs with another interval",
+        partial(restarted, flags=("--sampler.interval=20ms",)),
+        REPLACED,
+        resource=ALONE,
+    ),
+    Fault("the ring has another version", of_another_version, REPLACED, resource=ALONE),
+)
+MEMORY = (Fault("memory is short", little_memory, resource="daemon", why_not=_no_memory_groups),)
 CLOCK_STEPS = tuple(
     Fault(f"the wall clock steps by {seconds:+,} s", partial(stepped, seconds=seconds), STEPPED, resource="clock")
     for seconds in (3600, -3600, 5, -5)

@@ -84,15 +84,27 @@ class Outcome:
         happened = [one.occurrence.fault.name for one in self.happened]
         for kind, faults in KINDS.items():
             yield f"{kind:{width}}  {sum(happened.count(fault.name) for fault in faults):>5}"
-        yield from self._totals()
 
-    def _totals(self) -> Iterator[str]:
+    def line(self) -> str:
+        """The whole campaign in one line."""
         lost = sum(episode.lost_seconds for episode in self.episodes)
-        yield f"seed {self.seed}: {len(self.happened)} faults, {len(self.violations)} violations"
-        yield f"data lost beyond the faulty devices: {lost:.2f} s"
-        if self.costs:
-            yield f"at the start: {self.costs[0]}; at the end: {self.costs[-1]}"
         seconds, skipped = sum(life.seconds for life in self.lives), sum(life.skipped_seconds for life in self.lives)
-        lives = f"{len(self.lives)} lives of the daemon"
-        yield f"aggregated {seconds - skipped:.0f} of {seconds:.0f} s in {lives}"
-        yield f"the daemon ended within {self.stop_seconds:.1f} s"
+        costs = f", {self.costs[0]} at the start and {self.costs[-1]} at the end" if self.costs else ""
+        return (
+            f"seed {self.seed}: {len(self.happened)} faults, {len(self.violations)} violations; {lost:.2f} s lost "
+            f"beyond the faulty devices, {seconds - skipped:.0f} of {seconds:.0f} s aggregated in {len(self.lives)} "
+            f"lives, ended within {self.stop_seconds:.1f} s{costs}"
+        )
+
+    def records(self, release: str) -> Iterator[str]:
+        """A row of the track record for each invariant that was violated, with the first faults that did it."""
+        found: dict[str, tuple[str, Violation]] = {}
+        for episode in self.episodes:
+            for violation in episode.violations:
+                found.setdefault(violation.invariant, (", ".join(episode.names), violation))
+        for violation in self.final:
+            found.setdefault(violation.invariant, ("the whole campaign", violation))
+        for names, violation in found.values():
+            value = violation.value.replace("|", "\\|")
+            bug = f"Violation of *{violation.invariant}* by {names}: {value[:200]}"
+            yield f"| {bug} | campaign | `make campaign-faults SEED={self.seed}` | {release} |"

@@ -15,6 +15,8 @@ MIN_SECONDS = 1.0
 # the faults of an episode begin within this time
 SPREAD_SECONDS = 2.0
 MAX_TOGETHER = 3
+# the resource of a fault that excludes all others
+ALONE = "everything"
 # the time that a daemon may take to start, on a slow machine
 START_SECONDS = 30.0
 
@@ -26,8 +28,9 @@ class Effect:
     `lost_seconds` is the most time for which other devices may go unsampled. With `silences` the daemon may give no
     answer and aggregate nothing until the fault ends, and with `ends_daemon` its process ends, to be restarted. With
     `lies` the counters of its device count what never flowed, and with `hides_jobs` nothing says that the jobs run that
-    last throughout. The device itself may go unsampled until `recovery_seconds` after the end. Until `settle_seconds`
-    after the end, the newest second may have a wall time that was wrong when it was sampled.
+    last throughout. With `hits_others` the effect on the device holds for all but the first. The device itself may go
+    unsampled until `recovery_seconds` after the end. Until `settle_seconds` after the end, the newest second may have a
+    wall time that was wrong when it was sampled.
     """
 
     lost_seconds: float = 0.0
@@ -35,6 +38,7 @@ class Effect:
     ends_daemon: bool = False
     lies: bool = False
     hides_jobs: bool = False
+    hits_others: bool = False
     recovery_seconds: float = 30.0
     settle_seconds: float = 0.0
 
@@ -118,7 +122,11 @@ def plan_episodes(
 def _fits(fault: Fault, chosen: Sequence[Fault], devices: int) -> bool:
     taken = {other.resource for other in chosen if other.resource}
     hit = sum(other.hits_device for other in chosen)
-    return fault.resource not in taken and not (fault.hits_device and hit == devices)
+    return (
+        ALONE not in taken | {fault.resource}
+        and fault.resource not in taken
+        and not (fault.hits_device and hit == devices)
+    )
 
 
 def _place(fault: Fault, free: list[str], rng: random.Random, longest_seconds: float) -> Occurrence:

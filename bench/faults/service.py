@@ -19,18 +19,27 @@ LAST_LINES = 3
 
 
 class Service:
-    """`ibpulse serve` with these flags, in this environment.
+    """A verb of ibpulse with these flags, in this environment, below another command if one is given.
 
-    `url` is empty while it does not listen, `all_pids` has one process for each of its lives.
+    `url` is empty while it does not listen, `all_pids` has one process for each of its lives. The next life has
+    `more_flags` as well.
     """
 
-    def __init__(self, flags: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        flags: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str],
+        verb: str = "serve",
+        under: Sequence[str] = (),
+    ) -> None:
         self.url = ""
         self.log_path = log
         # the last log lines of each life that ended before `stop`, with the monotonic time in seconds
         self.ends: list[tuple[float, str]] = []
         self.all_pids: list[int] = []
-        self._command = [sys.executable, "-m", "ibpulse", "serve", *flags]
+        self.more_flags: Sequence[str] = ()
+        self._command = [*under, sys.executable, "-m", "ibpulse", verb, *flags]
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._said = 0
@@ -69,10 +78,13 @@ class Service:
     def child_pids(self) -> list[int]:
         """The processes whose parent is the daemon; none if it has ended."""
         try:
-            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+            return [
+                int(pid)
+                for file in Path(f"/proc/{self.pid}/task").glob("*/children")
+                for pid in file.read_text().split()
+            ]
         except OSError:
             return []
-        return [int(pid) for pid in children.split()]
 
     def descriptors(self) -> int:
         """Open file descriptors of the main process; 0 if it has ended."""
@@ -114,7 +126,9 @@ class Service:
     def _launch(self) -> None:
         with self.log_path.open("ab") as log:
             self._said = log.tell()
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+            self._process = subprocess.Popen(
+                [*self._command, *self.more_flags], stdout=log, stderr=log, env=self._environment
+            )
         self.all_pids.append(self._process.pid)
 
     def _watch(self) -> None:

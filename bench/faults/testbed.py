@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.faults.liar import Liar
 from bench.faults.service import Service
-from bench.processes import pss_bytes
+from bench.processes import free_port, pss_bytes
 from ibpulse.base.errors import RingError
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -24,8 +27,9 @@ HEIGHT = 20e9
 WAVE: dict[str, Any] = {"rate_bytes_per_second": HEIGHT, "period_ns": 200_000_000, "duty": 0.4}
 WINDOW_SECONDS = 10
 HISTORY_SECONDS = 60
+# 400 days
+UPTIME_SECONDS = 34_560_000
 FLAGS = (
-    "--web.listen-address=127.0.0.1:0",
     f"--sampler.history={HISTORY_SECONDS}s",
     "--analysis.traffic-window=10s",
     "--slow.interval=1s",
@@ -53,6 +57,12 @@ class Testbed:
     no_mounts: str
     # what is cleaned up after the daemon has ended
     at_end: ExitStack
+    # an idle daemon of another fabric, with which no fault meddles, and a gateway of both and of a node that can lie
+    control: Service
+    gateway: Service
+    liar: Liar
+    # how much later the monotonic clock of the daemon is, in seconds
+    ahead_seconds: float = 0.0
     _rings: dict[int, RingReader] = field(default_factory=dict)
 
     @property
@@ -71,13 +81,28 @@ class Testbed:
         Raises:
             RingError: there is none.
         """
-        path = self.place / "ring/ring"
+        return self._ring_of(self.service, self.place / "ring/ring")
+
+    def control_ring(self) -> RingReader:
+        """The ring of the control daemon.
+
+        Raises:
+            RingError: there is none.
+        """
+        return self._ring_of(self.control, self.place / "control/ring/ring")
+
+    def _ring_of(self, service: Service, path: Path) -> RingReader:
+        """The ring that a daemon has open, whose file may have been deleted, or that of its last life."""
         try:
-            inode = path.stat().st_ino
+            open_files = [*Path(f"/proc/{service.pid}/fd").iterdir()]
+            mine = (file for file in open_files if str(file.readlink()).removesuffix(" (deleted)") == str(path))
+            found = next(mine, path)
+            inode = found.stat().st_ino
+            if inode not in self._rings:
+                descriptor = os.open(found, os.O_RDONLY)
+                self._rings[inode] = RingReader(RingFile(path, writable=False, descriptor=descriptor))
         except OSError as error:
             raise RingError(f"ring {path}: {error.strerror}") from error
-        if inode not in self._rings:
-            self._rings[inode] = RingReader(RingFile(path, writable=False))
         return self._rings[inode]
 
     def sampler_pid(self) -> int:
@@ -123,17 +148,46 @@ def prepared(place: Path, *, flags: Sequence[str] = ()) -> Iterator[Testbed]:
         environment = node_environment(environment_without_coverage(), place / "clock", 0)
         make_job_files(place)
         fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS, cgroup=place / CGROUP))
-        where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
         jobs = (f"--jobs.owners-dir={place / DOCUMENTS}", f"--jobs.mapping-dir={place / MAPPING}")
-        service = Service([*FLAGS, *where, *jobs, *flags], place / "log", environment)
-        testbed = Testbed(place, fabric, service, no_mounts, stack)
+        (under, ahead_seconds), port = another_uptime(), free_port()
+        tested = [*flags_of(fabric, place, port), *jobs, *flags]
+        service = Service(tested, place / "log", environment, under=under)
+        calm = stack.enter_context(FuseFabric(place / "control/sys", "square", WAVE, ports=PORTS))
+        usual, nodes = environment_without_coverage(), place / "nodes.json"
+        control = Service(flags_of(calm, place / "control", 0), place / "control/log", usual)
+        liar = stack.enter_context(Liar(control))
+        listed = (f"--nodes.sources={nodes}", "--web.listen-address=127.0.0.1:0")
+        gateway = Service(listed, place / "gateway.log", usual, "gateway")
+        testbed = Testbed(place, fabric, service, no_mounts, stack, control, gateway, liar, ahead_seconds)
         try:
             service.start()
+            control.start()
+            addresses = {"tested": f"127.0.0.1:{port}", "control": control.url[7:], "liar": f"127.0.0.1:{liar.port}"}
+            groups = [{"targets": [each], "labels": {"node": name}} for name, each in addresses.items()]
+            nodes.write_text(json.dumps(groups))
+            gateway.start()
             yield testbed
         finally:
             # a process with a hung read only ends when the read does
             fabric.clear()
-            service.stop(patience=10.0)
+            for one in (service, control, gateway):
+                one.stop(patience=10.0)
+
+
+def flags_of(fabric: FuseFabric, place: Path, port: int) -> list[str]:
+    """The flags of a daemon of a fabric with its directories in a place."""
+    where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
+    return [*FLAGS, *where, f"--web.listen-address=127.0.0.1:{port}"]
+
+
+def another_uptime() -> tuple[list[str], float]:
+    """A command below which the kernel's monotonic clocks are later, and by how much; none without root."""
+    under = ["unshare", "-T", f"--monotonic={UPTIME_SECONDS}", f"--boottime={UPTIME_SECONDS}"]
+    try:
+        possible = subprocess.run([*under, "true"], check=False, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        possible = False
+    return (under, float(UPTIME_SECONDS)) if possible else ([], 0.0)
 
 
 def make_job_files(place: Path) -> None:

@@ -8,7 +8,6 @@ import threading
 
 import pytest
 
-from ibpulse.base import deadline
 from ibpulse.base.deadline import DaemonThreads, call_all
 
 
@@ -90,10 +89,9 @@ def test_threads_are_bounded_and_reused() -> None:
     assert all(future.result(5.0) for future in hanging)
 
 
-def test_unused_threads_end_and_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadline, "IDLE_SECONDS", 0.01)
+def test_unused_threads_end_and_are_replaced() -> None:
     begun: list[str] = []
-    threads = DaemonThreads(3, "brief", lambda: begun.append(threading.current_thread().name))
+    threads = DaemonThreads(3, "brief", lambda: begun.append(threading.current_thread().name), 0.01)
     for _ in range(3):
         assert threads.submit(int, "7").result(5.0) == 7
         for thread in threading.enumerate():

@@ -18,6 +18,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "directory": (Path.mkdir, "cannot be read: Is a directory; check its name and its permissions"),
     "long": (lambda path: path.write_bytes(b"x" * (MAX_BYTES + 1)), "is larger than 1 kB; shorten it"),
     "endless": (lambda path: path.symlink_to("/dev/zero"), "is larger than 1 kB; shorten it"),
+    "many values": (lambda path: path.write_bytes(b"[{}," + b"[]," * 25), "has more than 50 values; shorten it"),
     "not text": (lambda path: path.write_bytes(b"a: \xff"), "byte 3 is not UTF-8; save the file as UTF-8 text"),
 }
 
@@ -34,7 +35,7 @@ def test_an_unusable_file_is_refused(make: Callable[[Path], object], sentence: s
         (ForeignFile(path, DiscoveryError, "one:"), f"one: {path}"),
     ):
         with pytest.raises(IbpulseError) as refusal:
-            file.read_text(MAX_BYTES)
+            file.read_text(MAX_BYTES, max_values=50)
         assert type(refusal.value) is file.error
         assert str(refusal.value) == f"{subject} {sentence}"
 

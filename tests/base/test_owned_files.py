@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.base import owned_files
 from ibpulse.base.owned_files import (
     default_directory,
     find_directories,
@@ -178,14 +177,6 @@ def test_a_directory_with_a_group_of_others_is_not(tmp_path: Path) -> None:
     assert make_directory(tmp_path) == tmp_path / ME
 
 
-@needs_other_users
-def test_a_file_system_may_assign_another_owner(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An NFS server maps root, or everybody, to a user of its own."""
-    monkeypatch.setattr(owned_files, "_owner_of_new_files", lambda _: USER)
-    given = folder_of(USER, shared / "given", 0o755)
-    assert make_directory(given) == given
-
-
 # the default
 
 
@@ -213,22 +204,13 @@ def test_a_link_in_place_of_the_default_is_not_used(shared: Path) -> None:
     assert default_directory(shared) == shared / ME
 
 
-# where other users' daemons are
+# where daemons are
 
 
-@needs_other_users
-def test_directories_of_all_users_are_found_own_and_roots_first(shared: Path) -> None:
-    for user in (USER, 0, 7):
-        folder_of(user, shared / f"ibpulse-{user}", 0o700)
-    # not of the user of its name, and not of a daemon
-    folder_of(USER, shared / "ibpulse-9", 0o700)
-    (shared / "ibpulse-sampling-1").mkdir()
-    ours = [shared / name for name in ("ibpulse-0", "ibpulse-7", f"ibpulse-{USER}")]
-    assert find_directories(shared) == [shared, *ours]
-    unit = Path("/run/ibpulse")
-    assert find_directories(shared / "ibpulse") == [shared / "ibpulse", *ours, unit]
-    assert find_directories(shared / "ibpulse-0") == [shared / "ibpulse-0", shared / "ibpulse", *ours[1:], unit]
-    assert find_directories(shared / "ring") == [shared / "ring"]
+def test_a_daemon_is_looked_for_where_its_user_has_it(shared: Path) -> None:
+    assert find_directories(shared / "ring") == [shared / "ring", shared / "ring" / ME]
+    for name in ("ibpulse", ME):
+        assert find_directories(shared / name) == [shared / name, shared / name / ME, Path("/run/ibpulse")]
 
 
 # files

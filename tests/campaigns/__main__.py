@@ -34,7 +34,10 @@ def bench(module: str, *arguments: str) -> list[str]:
 SEED = os.environ.get("SEED") or str(int(time.time()))
 CAMPAIGNS: dict[str, list[list[str]]] = {
     "live": [pytest("tests/campaigns/live")],
-    "faults": [pytest("tests/campaigns/faults"), [*PYTHON, "bench.faults", "--minutes=10", f"--seed={SEED}"]],
+    "faults": [
+        pytest("tests/campaigns/faults"),
+        [*PYTHON, "bench.faults", "--minutes=10", f"--seed={SEED}", "--record=docs/track-record.md"],
+    ],
     "vm": [[*PYTHON, "tests.campaigns.vm.build"], pytest("tests/campaigns/vm")],
     "pages": [pytest("tests/campaigns/pages")],
     "prometheus": [pytest("tests/campaigns/prometheus")],

@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,9 +29,8 @@ def text_of(events: list[Event]) -> bytes:
 
 
 def line_of(members: object) -> bytes:
-    """A line with a right checksum, whatever it holds."""
-    body = members if isinstance(members, bytes) else json.dumps(members).encode()
-    return b"%08x %b\n" % (zlib.crc32(body), body)
+    """A line, whatever it holds."""
+    return (members if isinstance(members, bytes) else json.dumps(members).encode()) + b"\n"
 
 
 @pytest.fixture
@@ -64,14 +62,13 @@ def longest_file(size: int) -> Iterator[None]:
 # whole files
 
 
-def test_the_file_is_text_with_a_checksum_before_each_event(path: Path) -> None:
+def test_the_file_is_text_with_an_event_in_each_line(path: Path) -> None:
     file = EventFile(path)
     assert file.open() == []
     assert all(file.append(event) for event in EVENTS)
     head, *lines = path.read_text(encoding="ascii").splitlines()
     assert head == "ibpulse-events 1"
-    assert [json.loads(line[9:])["text"] for line in lines] == ["event 1", "event 2", "event 3"]
-    assert [int(line[:8], 16) for line in lines] == [zlib.crc32(line[9:].encode()) for line in lines]
+    assert [json.loads(line)["text"] for line in lines] == ["event 1", "event 2", "event 3"]
     assert path.stat().st_mode & 0o777 == 0o640
     file.close()
 
@@ -140,17 +137,6 @@ def test_a_file_cut_off_in_its_head_is_begun_again(path: Path) -> None:
         assert file.append(EVENTS[0])
         file.close()
         assert read_events(path) == EVENTS[:1]
-
-
-def test_an_altered_byte_costs_at_most_two_events(path: Path) -> None:
-    whole = text_of(EVENTS)
-    for position in range(len(HEAD), len(whole)):
-        for altered in (whole[position] ^ 1, 0x0A, 0):
-            path.write_bytes(whole[:position] + bytes([altered]) + whole[position + 1 :])
-            found = read_events(path)
-            assert found == [event for event in EVENTS if event in found]
-            assert len(found) >= (3 if altered == whole[position] else 1)
-            assert altered == whole[position] or len(found) < 3
 
 
 # killed while writing
@@ -333,7 +319,7 @@ def test_a_file_that_was_deleted_is_written_again(path: Path) -> None:
     file.close()
 
 
-# hostile lines with a right checksum
+# hostile lines
 
 HOSTILE = [
     b"",
@@ -375,3 +361,10 @@ def test_only_the_end_of_a_huge_file_is_read(path: Path, monkeypatch: pytest.Mon
     found = read_events(path)
     assert found == events[-len(found) :]
     assert 3 <= len(found) <= 1000 // len(encode_event(events[0]))
+
+
+def test_only_the_last_events_of_many_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "MAX_READ", 10)
+    events = [numbered(number) for number in range(100)]
+    path.write_bytes(text_of(events))
+    assert read_events(path) == events[-10:]

@@ -1,4 +1,4 @@
-"""The events of a stream: read as they are sent, and a stream without measure takes little time of the others."""
+"""The events of a stream: read as they are sent."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from ibpulse.agent.web.stream import describe_second
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.answers.samples import StreamBatch, StreamGap, StreamSummary
 from ibpulse.core.http.stream import answer_event
-from ibpulse.gateway.nodes import requests
-from ibpulse.gateway.nodes.requests import EVENT_BYTES, Throttle, read_events
+from ibpulse.gateway.nodes.requests import read_events
 from tests.aggregator.rings import Ring, port, update
 
 BATCH = {"start_ms": 1000, "megabytes_per_second": [[1, None], [0, 5]]}
@@ -61,33 +60,3 @@ async def test_a_hostile_event_ends_the_stream(content: bytes, reason: str) -> N
     with pytest.raises(DaemonError, match=reason) as caught:
         _ = [each async for each in read_events(sent(content, 65_536))]
     assert caught.value.kind == "bad-answer"
-
-
-def pass_all(sizes: list[int]) -> float:
-    """How long it takes until all of these sizes have passed."""
-    now = 0.0
-    throttle = Throttle(lambda: now)
-    for size in sizes:
-        now += throttle.delay(size)
-    return now
-
-
-def test_a_flood_passes_slowly_and_the_history_of_a_large_node_does_not() -> None:
-    # ten minutes of 32 ports every 10 ms, a second in 40 kB, of which the first second passes at once
-    assert pass_all([40_000 + EVENT_BYTES] * 600) == pytest.approx(600 * 0.0055 - 1)
-    assert pass_all([EVENT_BYTES] * 100_000) == pytest.approx(50 - 1)
-    # every 100 ms, for ever
-    assert Throttle(lambda: 5.0).delay(100_000 + EVENT_BYTES) == 0
-
-
-async def test_every_event_counts_with_its_bytes_even_if_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    class Recorded(Throttle):
-        def delay(self, size: int) -> float:
-            sizes.append(size)
-            return super().delay(size)
-
-    monkeypatch.setattr(requests, "Throttle", Recorded)
-    assert len([each async for each in read_events(sent(TEXT, 1000))]) == 3
-    assert sizes == [len(event) + EVENT_BYTES for event in TEXT.split(b"\n\n")[:-1]]

@@ -222,7 +222,7 @@ def test_shares_have_no_chance_without_tokens(tmp_path: Path, capsys: pytest.Cap
         (b"1,2\n0,0\n", "x.csv:2: has only loads of 0; leave the row out"),
         (b"7\n", "x.csv:1: has 1 loads; give those of two or more experts"),
         (b'"' + b"1" * 200_000, "x.csv: is not CSV: field larger than field limit"),
-        (b"1," * 1_000_000 + b"1\n" + b"1," * 1_000_001, "x.csv: has 2000003 values, more than 2000000"),
+        (b"1," * 1_000_000 + b"1\n" + b"1," * 1_000_001, "x.csv: has more than 2000000 values"),
     ],
 )
 def test_invalid_tables_get_one_error(tmp_path: Path, content: bytes, sentence: str) -> None:

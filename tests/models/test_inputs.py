@@ -215,7 +215,7 @@ def test_a_file_is_read_and_flags_take_precedence(tmp_path: Path) -> None:
         ("nodes: 2\nnode: 3\n", "{path}:2: node: unknown value '3'; choose dgx-a100, dgx-h100, h800 or dgx-b200"),
         ("sequnce: 2\n", "{path}:1: sequnce: no such key; did you mean sequence?"),
         ("zzz: 2\n", "{path}:1: zzz: no such key; docs/model-inputs.md lists all keys"),
-        ('"a\\e[31m": 2\n', r"{path}:1: a\u001b[31m: no such key; docs/model-inputs.md lists all keys"),
+        ('"a\\e[31m": 2\n', "{path}:1: a\x1b[31m: no such key; docs/model-inputs.md lists all keys"),
         ("nodes: {a: 2}\n", "{path}:1: nodes: not a single value; write it like nodes: 8"),
         ("nodes: [[2]]\n", "{path}:1: nodes: not a single value; write it like nodes: 8"),
         ("nodes: 2\nnodes: 3\n", "{path}:2: nodes: is given twice, first in line 1; give it once"),

@@ -111,6 +111,13 @@ def test_a_refusal_names_line_and_value(tmp_path: Path) -> None:
         read_benchmark(path)
 
 
+def test_values_are_counted_before_they_are_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "many.json"
+    path.write_bytes(b'{"version":3,"results":[' + b"{}," * 2_600_000 + b"{}]}")
+    with pytest.raises(BenchmarkError, match=r"many\.json has more than 5000000 values; benchmark only the sizes"):
+        read_benchmark(path)
+
+
 def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large"
     path.write_text(nccl_text() + "x" * (reading.MAX_LINE_BYTES + 1))

@@ -230,9 +230,12 @@ def test_a_part_is_that_part_of_the_whole(tmp_path: Path, monkeypatch: pytest.Mo
         np.testing.assert_array_equal(part.bytes_per_second, whole.bytes_per_second)
 
 
-def test_a_stream_with_a_huge_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_with_a_huge_batch_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recording = make_recording(50)
     monkeypatch.setattr(reading, "MAX_GROUP_ROWS", 99)
+    monkeypatch.delattr(reading, "_stream")
     writer = RecordingWriter(tmp_path / "a.parquet", recording.meta)
     writer.append(recording)
     with pytest.raises(RecordingError, match="has a batch of more than 99 rows"):

@@ -13,7 +13,6 @@ from ibpulse.agent.sampler.lane import EndingProcesses, Lane, Stall, explain_err
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
 from ibpulse.agent.sampler.process import NOT_ASKED
 from ibpulse.agent.sampler.quarantine import STEADY_SECONDS_MAX, Quarantine
-from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from tests.sampler.tree import Tree
@@ -44,9 +43,7 @@ class Trials:
         self.clock = NodeClock(world)
         self.samplers = Samplers(world, self.clock)
         self.ending = EndingProcesses(self.clock)
-        self.quarantine = Quarantine(
-            ring, steady_seconds, self.ending, SpareDescriptors(), None, self.clock, self.samplers.start
-        )
+        self.quarantine = Quarantine(ring, steady_seconds, self.ending, None, self.clock, self.samplers.start)
 
     def poll(self, seconds: float) -> list[str]:
         """Poll twenty times a second; the devices that recovered, and then no more polls."""
@@ -62,7 +59,7 @@ class Trials:
 
 def test_a_stall_is_named_by_the_plan_that_the_process_follows(ring: RingFile) -> None:
     """Not by a newer one, in which the numbers mean other devices."""
-    lane = Lane(ring, 2, SpareDescriptors())
+    lane = Lane(ring, 2)
     lane.write_plan(Plan(1, 1, ports=planned("mlx5_0", "mlx5_1")))
     ring.words[LANE + at.L_PLAN_APPLIED] = 1
     ring.words[LANE + at.L_DEVICE] = 1
@@ -75,7 +72,7 @@ def test_a_stall_is_named_by_the_plan_that_the_process_follows(ring: RingFile) -
 
 
 def test_polls_without_a_sign_of_life_are_a_stall_from_the_third_on(ring: RingFile, world: World) -> None:
-    lane = Lane(ring, 2, SpareDescriptors(), NodeClock(world))
+    lane = Lane(ring, 2, NodeClock(world))
     begun_ns = ring.words[LANE + at.L_HEARTBEAT_NS] = world.monotonic_ns
     seconds = []
     for _ in range(5):
@@ -88,7 +85,7 @@ def test_polls_without_a_sign_of_life_are_a_stall_from_the_third_on(ring: RingFi
 
 def test_time_in_which_nobody_polled_is_no_stall(ring: RingFile, world: World) -> None:
     """This process itself was stopped for a minute."""
-    lane = Lane(ring, 2, SpareDescriptors(), NodeClock(world))
+    lane = Lane(ring, 2, NodeClock(world))
     ring.words[LANE + at.L_HEARTBEAT_NS] = world.monotonic_ns
     lane.poll()
     world.pause(60 * SECOND)
@@ -121,17 +118,17 @@ def test_a_sampler_is_silent_after_a_second_and_while_it_starts_after_longer(
     ring: RingFile, applied: int, stall: Stall, silent: bool
 ) -> None:
     ring.words[LANE + at.L_PLAN_APPLIED] = applied
-    assert Lane(ring, 2, SpareDescriptors()).is_silent(stall) == silent
+    assert Lane(ring, 2).is_silent(stall) == silent
 
 
 def test_a_slow_interval_is_not_silence(tmp_path: Path) -> None:
     ring = RingFile.create(tmp_path / "ring", 1_000_000_000, 10)
     ring.words[LANE + at.L_PLAN_APPLIED] = 1
-    assert [Lane(ring, 2, SpareDescriptors()).is_silent(Stall(seconds, "")) for seconds in (2.9, 3.1)] == [False, True]
+    assert [Lane(ring, 2).is_silent(Stall(seconds, "")) for seconds in (2.9, 3.1)] == [False, True]
 
 
 def test_a_lane_without_a_process_has_no_exit_status(ring: RingFile) -> None:
-    lane = Lane(ring, 2, SpareDescriptors())
+    lane = Lane(ring, 2)
     assert (lane.is_started(), lane.exit_status(), lane.kill(), lane.terminate()) == (False, None, None, None)
 
 
@@ -223,7 +220,7 @@ def test_a_hung_device_waits_while_all_lanes_are_taken(ring: RingFile, world: Wo
 def test_a_trial_begins_with_nothing_asked_and_no_plan_applied(ring: RingFile, world: World) -> None:
     for which in (at.L_DEVICE, at.L_PLAN_APPLIED, at.L_FIFO, at.L_PINNED):
         ring.words[LANE + which] = 7
-    lane = Lane(ring, 2, SpareDescriptors(), NodeClock(world), Samplers(world, NodeClock(world)).start)
+    lane = Lane(ring, 2, NodeClock(world), Samplers(world, NodeClock(world)).start)
     lane.start()
     assert [lane.word(which) for which in (at.L_DEVICE, at.L_PLAN_APPLIED, at.L_FIFO, at.L_PINNED)] == [
         *(0, 0, NOT_ASKED, NOT_ASKED)

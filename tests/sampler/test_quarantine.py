@@ -11,7 +11,6 @@ from ibpulse.agent.sampler.lane import EndingProcesses, Lane
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.quarantine import Quarantine
-from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 
@@ -43,9 +42,7 @@ class Trial:
         self.now = 1000.0
         FakeProcess.started = 0
         self.words = ring.words
-        self.quarantine = Quarantine(
-            ring, STEADY_SECONDS, EndingProcesses(), SpareDescriptors(), clock=self, start_process=FakeProcess
-        )
+        self.quarantine = Quarantine(ring, STEADY_SECONDS, EndingProcesses(), clock=self, start_process=FakeProcess)
         self.quarantine.add("mlx5_0")
         self.quarantine.write_plans(Plan(1, 1, ports=(PlannedPort(0, "mlx5_0", ("/x",), ("/y",)),)))
         assert self.quarantine.poll() == []
@@ -106,7 +103,7 @@ def test_a_device_stays_silent_until_it_has_responded_for_a_second(trial: Trial)
 def test_time_in_which_the_supervisor_slept_is_no_stall(ring: RingFile) -> None:
     """As after a suspend: the sampler's last heartbeat is from before, and its next is not there yet."""
     now = 1000.0
-    lane = Lane(ring, 1, SpareDescriptors(), clock=SimpleNamespace(monotonic=lambda: now))
+    lane = Lane(ring, 1, clock=SimpleNamespace(monotonic=lambda: now))
 
     def look(seconds: float, heartbeat: float) -> float:
         nonlocal now

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 
+from ibpulse.agent.daemon import SERVING_NICENESS
 from tests.running import HANG_SECONDS, Running, eventually
 from tests.smoke.parts import (
     WAYS,
@@ -83,6 +84,19 @@ def test_a_killed_sampler_is_restarted_and_no_byte_is_lost(tmp_path: Path) -> No
     for steps in recorded(tmp_path / "ring", 0):
         assert set(steps) <= {0, 1, 2, 3}
         assert steps == sorted(steps)
+
+
+def test_requests_are_served_below_the_sampler_also_after_it_was_killed(tmp_path: Path) -> None:
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    with Running(plain_tree(tmp_path / "sys"), tmp_path / "ring") as daemon:
+        for _ in range(3):
+            (sampler,) = daemon.sampler_pids()
+            assert os.getpriority(os.PRIO_PROCESS, sampler) == usual
+            assert os.getpriority(os.PRIO_PROCESS, daemon.pid) == min(19, usual + SERVING_NICENESS)
+            # niceness counts between processes of one session only
+            assert os.getsid(sampler) == os.getsid(daemon.pid)
+            os.kill(sampler, signal.SIGKILL)
+            eventually(lambda killed=sampler: daemon.sampler_pids() not in ([], [killed]))
 
 
 def test_requests_leave_no_descriptor_open(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from ibpulse.agent.sysfs.device import NO_PORTS
 from ibpulse.agent.sysfs.inventory import EXCLUSIVE, HALF_TREE, Inventory
 from ibpulse.agent.sysfs.roles import TRAINED_DOWN
-from ibpulse.base.internal_errors import PARTS, InternalErrors
 from ibpulse.core.model import Fabric, Port
 from tests.sysfs.opened import Opened
 from tests.sysfs.trees import (
@@ -157,23 +156,15 @@ def test_a_network_device_whose_name_is_not_utf8_is_unknown(tree: Tree) -> None:
     assert only_port(tree).identity.netdev == ""
 
 
-def test_a_read_that_fails_for_want_of_descriptors_leaves_the_last_ports_and_counters(tree: Tree) -> None:
+def test_devices_that_cannot_be_listed_are_not_taken_for_none(tree: Tree) -> None:
     tree.add("mlx5_0")
-    errors = InternalErrors()
-    inventory = Inventory(tree.root, counters="diagnostic", errors=errors)
-    before = inventory.scan()
-    assert before.counters[0].readings
+    inventory = Inventory(tree.root)
+    inventory.scan()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
             inventory.scan()
-        device = inventory._devices["mlx5_0"]
-        device.start(3).join()
-        assert errors.counts() == {**dict.fromkeys(PARTS, 0), "fabric": 1, "counters": 1}
-        assert device.answered
-        assert device.answer is not None
-        assert device.answer.ports[0].port.source == before.ports[0].source is not None
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert names(inventory.scan()) == ["mlx5_0:1"]

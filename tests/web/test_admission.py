@@ -347,7 +347,6 @@ BOUNDS = {
     "MAX_CONNECTIONS": 6,
     "MAX_CONNECTIONS_PER_CLIENT": 4,
     "SPARE_CONNECTIONS": 4,
-    "SPARE_CONNECTIONS_PER_CLIENT": 2,
 }
 
 
@@ -388,7 +387,7 @@ def connect(client: str, now: int) -> Any:
 
 
 def check_bounds(alive: list[Any]) -> None:
-    for admitted, total, own in ((True, 6, 4), (False, 4, 2)):
+    for admitted, total, own in ((True, 6, 4), (False, 4, 4)):
         counts = Counter(each.client for each in alive if each.admitted == admitted)
         assert counts.total() <= total
         assert max(counts.values(), default=0) <= own

@@ -218,8 +218,7 @@ MALFORMED = [
 async def test_malformed_requests_get_a_problem(
     node: Node, tmp_path: Path, caplog: pytest.LogCaptureFixture, sent: bytes, before: bytes
 ) -> None:
-    counts = WebCounts()
-    async with running(create_app(node.parts(web_config=with_users(tmp_path), counts=counts))) as server:
+    async with running(create_app(node.parts(web_config=with_users(tmp_path)))) as server:
         client = await Client.open(server)
         long = b"X" in sent
         await client.send(before if long else before + sent)
@@ -228,15 +227,16 @@ async def test_malformed_requests_get_a_problem(
         if long:
             pieces = 7 if sent.endswith(b": ") else 0
             await client.send(sent, *[b"x" * 10_000] * pieces)
-        status, headers, content = await client.answer()
+        if long or not before:
+            status, headers, content = await client.answer()
+            assert status == (431 if long else 400)
+            assert headers["content-type"] == "application/problem+json"
+            assert headers["connection"] == "close"
+            assert json.loads(content)["status"] == status
+        else:
+            # of a request whose head was read, but not its body
+            await asyncio.wait_for(client.reader.read(), 10)
         assert await client.ended()
-    assert status == (431 if long else 400)
-    assert headers["content-type"] == "application/problem+json"
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["x-frame-options"] == "deny"
-    assert headers["connection"] == "close"
-    assert json.loads(content)["status"] == status
-    assert counts.requests["other", status] == 1
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
-import importlib
 import logging
 import os
 import signal
@@ -21,32 +20,33 @@ from ibpulse.agent.config import Settings
 from ibpulse.agent.flightrecorder.recorder import WriteCapture
 from ibpulse.agent.node.node import CurrentSnapshot
 from ibpulse.agent.node.wiring import make_node
-from ibpulse.agent.sampler.lane import StartProcess, start_sampler
+from ibpulse.agent.sampler.lane import Process, StartProcess, start_sampler
 from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base import limits, owned_files
 from ibpulse.base.clocks import Clock
-from ibpulse.base.deadline import call_all
+from ibpulse.base.deadline import DaemonThreads, yield_to_others
 from ibpulse.base.errors import RingError
 from ibpulse.base.installation import own_command
 from ibpulse.base.limits import require_open_files
 from ibpulse.core.http.access import HostCheck
+from ibpulse.core.http.admission import MAX_CONNECTIONS, SPARE_CONNECTIONS
 from ibpulse.core.http.reload import WebConfigReloader
 from ibpulse.core.http.server import serve
 from ibpulse.core.metrics.web import WebCounts
+from ibpulse.core.ring.file import RingFile
 
 log = logging.getLogger(__name__)
-# 320 connections, five files of each link of 256 ports, and the rest
+# for ports that come later
 OPEN_FILES = 2048
-# measured: with 8 ports, captures fail below 72, and below 64 the web server does not start
-MIN_OPEN_FILES, OPEN_FILES_PER_PORT = 40, 4
-# Imported by libraries at the first use, when there may be no descriptor for it.
-LATE_IMPORTS = ("numpy.fft", "anyio._backends._asyncio")
+# measured: with 8 ports and no connection, captures fail below 72, and below 64 the web server does not start
+MIN_OPEN_FILES, OPEN_FILES_PER_PORT = 40 + MAX_CONNECTIONS + SPARE_CONNECTIONS, 5
 # A disk that hangs delays the start no longer than this.
 CAPTURES_SECONDS = 2.0
 # Stopping takes less, unless something hangs that cannot be cancelled.
-STOP_SECONDS = 5.0
-LOG_SECONDS = 0.2
+STOP_SECONDS = 4.8
+# of all threads except the one that starts samplers: requests do not take the processor from the sampler
+SERVING_NICENESS = 5
 # between two looks whether the directory of the ring is still there
 DIRECTORY_SECONDS = 1.0
 LOCK = "lock"
@@ -58,22 +58,26 @@ def run_daemon(settings: Settings) -> int:
     Raises:
         IbpulseError: the daemon cannot start.
     """
-    allowed = require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
-    if allowed < OPEN_FILES:
-        log.warning("the limit of open files is %d: raise it to %d (LimitNOFILE=, ulimit -n)", allowed, OPEN_FILES)
+    require_open_files(OPEN_FILES, least_open_files(Path(settings.path.sysfs)))
     limits.keep_freed()
-    for name in LATE_IMPORTS:
-        importlib.import_module(name)
     with (
         closing(HeldDirectory(Path(settings.ring.dir))) as directory,
         closing(LastResort()) as last_resort,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(Daemon(settings, directory, last_resort).run())
+        # a process has the niceness of the thread that starts it, and ends with it; so this one begins now and stays
+        starter = DaemonThreads(1, "start", idle_seconds=None)
+        starter.submit(os.getpid).result()
+        yield_to_others(SERVING_NICENESS)
+
+        def start(ring: RingFile, lane: int) -> Process:
+            return starter.submit(start_sampler, ring, lane).result()
+
+        return runner.run(Daemon(settings, directory, last_resort, start_process=start).run())
 
 
 def least_open_files(sysfs: Path) -> int:
-    """The number of open files with which the ports of this node are sampled, served and captured."""
+    """The number of open files with which this node is sampled, served and captured, whatever clients do."""
     return MIN_OPEN_FILES + OPEN_FILES_PER_PORT * sum(1 for _ in sysfs.glob("class/infiniband/*/ports/*"))
 
 
@@ -146,7 +150,7 @@ class LastResort:
 
     def arm(self, code: int) -> None:
         """Begin to count; `code` is the exit code."""
-        self._timer = threading.Timer(STOP_SECONDS - LOG_SECONDS, self._end, (code,))
+        self._timer = threading.Timer(STOP_SECONDS, self._end, (code,))
         self._timer.daemon = True
         self._timer.start()
 
@@ -157,9 +161,10 @@ class LastResort:
 
     @staticmethod
     def _end(code: int) -> None:
-        said = f"stopping takes longer than {STOP_SECONDS:g} s; ending without waiting for the rest"
-        # a program that reads the log may hang as well
-        call_all({"log": lambda: log.error("%s", said)}, LOG_SECONDS)
+        with suppress(OSError):
+            # a program that reads the log may hang as well
+            os.set_blocking(2, False)
+            os.write(2, b"stopping takes longer than %g s; ending without waiting for the rest\n" % STOP_SECONDS)
         os._exit(code)
 
 

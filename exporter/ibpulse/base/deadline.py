@@ -65,11 +65,18 @@ class DaemonThreads(Executor):
     """Runs calls in at most `size` threads, in the order in which they were submitted.
 
     Unlike those of a `ThreadPoolExecutor` or of `asyncio.to_thread`, the threads are daemon threads: neither the end of
-    the event loop nor that of the process waits for them. `initialize` is called first in each thread.
+    the event loop nor that of the process waits for them. `initialize` is called first in each thread. Unused threads
+    end after `idle_seconds`, if given.
     """
 
-    def __init__(self, size: int, name: str, initialize: Callable[[], object] | None = None) -> None:
-        self._size, self._name, self._initialize = size, name, initialize
+    def __init__(
+        self,
+        size: int,
+        name: str,
+        initialize: Callable[[], object] | None = None,
+        idle_seconds: float | None = IDLE_SECONDS,
+    ) -> None:
+        self._size, self._name, self._initialize, self._idle_seconds = size, name, initialize, idle_seconds
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._threads = self._idle = 0
@@ -92,10 +99,10 @@ class DaemonThreads(Executor):
             pass
 
     def _run_next(self) -> bool:
-        """Run the next call; false if there was none for `IDLE_SECONDS`, and the thread no longer counts."""
+        """Run the next call; false if there was none for a while, and the thread no longer counts."""
         with self._changed:
             self._idle += 1
-            self._changed.wait_for(lambda: self._waiting, IDLE_SECONDS)
+            self._changed.wait_for(lambda: self._waiting, self._idle_seconds)
             self._idle -= 1
             if not self._waiting:
                 self._threads -= 1

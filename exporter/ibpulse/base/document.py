@@ -1,4 +1,7 @@
-"""Tables, lines and their titles, described once and shown as text or HTML; results as JSON."""
+"""Tables, lines and their titles, described once and shown as text or HTML; results as JSON.
+
+Names in them may be of any origin: control characters are escaped here, in each cell, line and title.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +54,15 @@ class Section:
 
 
 def render_text(sections: Iterable[Section]) -> str:
-    """The sections as text with an empty line between them; names in it may be of any origin."""
-    return escape_controls("\n\n".join("\n".join(section_lines(section)) for section in sections), keep="\n") + "\n"
+    """The sections as text with an empty line between them."""
+    return "\n\n".join("\n".join(section_lines(section)) for section in sections) + "\n"
 
 
 def section_lines(section: Section) -> list[str]:
     """The lines of a section: its title, its table and its notes, indented below a title."""
     indent = "  " if section.title else ""
-    lines = [f"{indent}{line}" for line in (*align(section), *section.notes)]
-    return [f"{section.title}:", *lines] if section.title else lines
+    lines = [f"{indent}{line}" for line in (*align(section), *map(escape_controls, section.notes))]
+    return [f"{escape_controls(section.title)}:", *lines] if section.title else lines
 
 
 def align(section: Section) -> list[str]:
@@ -69,6 +72,7 @@ def align(section: Section) -> list[str]:
 
 def align_rows(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
     """Rows of cells in columns with two spaces between them; those in `left` are aligned to the left."""
+    rows = [[*map(escape_controls, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     places = ["<" if place in left else ">" for place in range(len(widths))]
     return [
@@ -91,7 +95,7 @@ def hang(rows: Sequence[Sequence[str]], width: int = WIDTH) -> list[str]:
 def wrap(text: str, head: str = "", indent: int = 2, width: int = WIDTH) -> str:
     """A sentence in lines of at most `width` characters: `head` before the first, `indent` spaces before the others."""
     return textwrap.fill(
-        text,
+        escape_controls(text),
         width,
         initial_indent=head,
         subsequent_indent=" " * indent,
@@ -106,7 +110,7 @@ def render_page(title: str, template: Path = FOLDER / PAGE, **members: Any) -> s
     Raises:
         RecordingError: jinja2 is not installed.
     """
-    return _load(template).render(title=escape_controls(title), **members)
+    return _load(template).render(title=title, **members)
 
 
 @cache
@@ -118,6 +122,8 @@ def _load(template: Path) -> Template:
     # names of files and labels are untrusted
     environment = Environment(
         autoescape=True,
+        # not of markup, which is a type of its own
+        finalize=lambda value: escape_controls(value) if type(value) is str else value,
         loader=FileSystemLoader([template.parent, FOLDER]),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -13,6 +13,10 @@ from typing import IO, NoReturn
 from ibpulse.base.errors import IbpulseError
 from ibpulse.base.text import size_text
 
+SEPARATORS = (b",", b"{", b"[", b"\n")
+# parsed, they take up to 400 MB
+MAX_VALUES = 5_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
@@ -56,8 +60,11 @@ class ForeignFile:
     def _open(self, path: str, flags: int) -> int:
         return os.open(path, flags | os.O_NONBLOCK * self.regular)
 
-    def read(self, max_bytes: int, shorten: str = "shorten it") -> bytes:
-        """The content; `shorten` is the way out for a file that has more than `max_bytes`.
+    def read(self, max_bytes: int, shorten: str = "shorten it", max_values: int = MAX_VALUES) -> bytes:
+        """The content; `shorten` is the way out for a file with more than `max_bytes` or `max_values`.
+
+        Values are counted before anything parses them, by what separates them in JSON, YAML and CSV: each takes up to a
+        hundred times the memory of its text.
 
         Raises:
             IbpulseError: it cannot be read, or is too large.
@@ -66,16 +73,18 @@ class ForeignFile:
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
             self.refuse(f"is larger than {size_text(max_bytes)}", shorten)
+        if sum(map(content.count, SEPARATORS)) > max_values:
+            self.refuse(f"has more than {max_values} values", shorten)
         return content
 
-    def read_text(self, max_bytes: int, shorten: str = "shorten it") -> str:
+    def read_text(self, max_bytes: int, shorten: str = "shorten it", max_values: int = MAX_VALUES) -> str:
         """The content as text, without a byte order mark.
 
         Raises:
             IbpulseError: it cannot be read, is too large, or is not UTF-8.
         """
         try:
-            return self.read(max_bytes, shorten).decode("utf-8-sig")
+            return self.read(max_bytes, shorten, max_values).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             self.refuse(f"byte {error.start} is not UTF-8", "save the file as UTF-8 text")
 

@@ -133,7 +133,7 @@ def allow_open_files(count: int) -> int:
     return wanted
 
 
-def require_open_files(count: int, least: int) -> int:
+def require_open_files(count: int, least: int) -> None:
     """Like `allow_open_files`, but fewer than `least` are an error.
 
     Raises:
@@ -145,4 +145,3 @@ def require_open_files(count: int, least: int) -> int:
             f"the limit of open files is {allowed}, but at least {least} are needed here: raise it to {count} "
             "(LimitNOFILE=, ulimit -n)"
         )
-    return allowed

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +18,6 @@ NAME = "ibpulse"
 RUNTIME_DIRECTORY = Path("/run") / NAME
 DIRECTORY_MODE = 0o750
 FILE_MODE = 0o640
-_OF_USER = re.compile(rf"{NAME}-([0-9]+)", re.ASCII)
 _SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -64,14 +62,9 @@ def find_directory(given: Path) -> Path:
 
 
 def find_directories(given: Path) -> list[Path]:
-    """Directories in which daemons of any user with this `given` directory, or with the default one, keep their files.
-
-    Those of this user and of root come first, that of the systemd unit last.
-    """
-    found = [given, *_of_users(given)]
-    if given.name == NAME or _OF_USER.fullmatch(given.name):
-        found += [given.parent / NAME, *_of_users(given.parent), RUNTIME_DIRECTORY]
-    return list(dict.fromkeys(found))
+    """Directories in which a daemon of this user with this `given` directory, or the systemd unit, keeps its files."""
+    found = [given, given / directory_of_user()]
+    return [*found, RUNTIME_DIRECTORY] if given.name in (NAME, directory_of_user()) else found
 
 
 def open_trusted_directory(given: Path) -> int:
@@ -87,18 +80,6 @@ def open_trusted_directory(given: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _of_users(parent: Path) -> list[Path]:
-    """The directories `ibpulse-UID` that belong to the user of their name."""
-    found: list[tuple[bool, int, Path]] = []
-    with suppress(OSError):
-        for name in os.listdir(parent):
-            user = _OF_USER.fullmatch(name)
-            with suppress(OSError):
-                if user and (parent / name).lstat().st_uid == int(user[1]):
-                    found.append((int(user[1]) not in (0, os.geteuid()), int(user[1]), parent / name))
-    return [path for *_, path in sorted(found)]
 
 
 def make_missing(directory: Path) -> None:
@@ -118,8 +99,6 @@ def _choose(given: Path, *, make: bool) -> Path:
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(given))
     user = os.geteuid()
-    if make and status.st_uid not in (0, user):
-        user = _owner_of_new_files(path)
     if _is_private(status, user):
         return path
     if status.st_uid not in (0, user):
@@ -139,21 +118,6 @@ def _resolve(given: Path) -> Path:
         if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
             raise PermissionError(errno.EPERM, f"{path} is a symbolic link of user {status.st_uid}", str(given))
     return Path(os.path.realpath(given))
-
-
-def _owner_of_new_files(directory: Path) -> int:
-    """The user that owns the files of this process there: a network file system may give them to another one."""
-    path = directory / f".{NAME}-{os.urandom(8).hex()}"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o600)
-    except OSError:
-        return os.geteuid()
-    try:
-        return os.fstat(descriptor).st_uid
-    finally:
-        os.close(descriptor)
-        with suppress(OSError):
-            path.unlink()
 
 
 def _is_private(status: os.stat_result, user: int) -> bool:

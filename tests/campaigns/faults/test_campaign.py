@@ -13,7 +13,6 @@ import pytest
 
 from bench.faults.__main__ import run_campaign
 from bench.faults.campaign import Campaign
-from bench.faults.device_faults import BYTES
 from bench.faults.evidence import without
 from bench.faults.exported_rates import ExportedRates
 from bench.faults.fault_table import FAULTS, choose
@@ -50,26 +49,12 @@ def test_two_minutes_of_faults_violate_nothing(place: Path) -> None:
 
 
 @needs_fuse
-def test_a_device_that_hangs_while_no_descriptor_is_left_holds_no_other_up(place: Path) -> None:
-    exhausted, hang = choose(["descriptors run out", "reads hang"])
-    episode = (Occurrence(exhausted, "", 0.0, 9.0), Occurrence(hang, "mlx5_3", 1.0, 9.0))
-    lines: list[str] = []
-    with prepared(place) as testbed:
-        with Load(testbed) as load:
-            campaign = Campaign(testbed, load, lambda: episode, seed=0, say=lines.append)
-            campaign.run(5.0, warm_up_seconds=3.0)
-        campaign.stop()
-    assert len(campaign.outcome.happened) == 2
-    assert campaign.outcome.violations == [], "\n".join(lines)
-
-
-@needs_fuse
 def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -> None:
     lines: list[str] = []
     with prepared(place) as testbed:
 
         def secret() -> Episode:
-            testbed.fabric.set("mlx5_1", value=2**50, files=BYTES)
+            testbed.fabric.set("mlx5_1", factor=10.0)
             testbed.fabric.set("mlx5_2", hang_seconds=60.0)
             testbed.point_jobs(DOCUMENTS, None)
             eventually(lambda: "0" not in load.listed[-1].begins)
@@ -83,8 +68,8 @@ def test_a_fault_that_the_campaign_was_not_told_about_is_reported(place: Path) -
         campaign.stop()
     found = {violation.invariant: violation.value for violation in campaign.outcome.violations}
     assert found["no false rate"].startswith("mlx5_1: ") or found["no false rate"].startswith("node: ")
-    assert found["sampled on"].startswith("mlx5_2 unsampled for ")
-    assert any("VIOLATION of sampled on at " in line and "seed 7, calm: mlx5_2" in line for line in lines)
+    assert found["sampled on"].startswith("mlx5_")
+    assert any("VIOLATION of sampled on at " in line and "seed 7, calm: mlx5_" in line for line in lines)
     assert found["jobs kept"] == "0 not listed"
     # the daemon itself did nothing wrong
     assert set(found) == {"no false rate", "sampled on", "jobs kept"}
@@ -168,13 +153,13 @@ def test_the_table_counts_faults_by_kind_and_adds_up_what_was_lost() -> None:
     assert "skipped: the daemon is stopped: no" in table
     assert "devices hang or are slow 2" in table
     assert "processes are killed or stopped 1" in table
-    assert "clients misbehave 0" in table
-    assert table[-5:] == [
-        "seed 3: 3 faults, 1 violations",
-        "data lost beyond the faulty devices: 1.75 s",
-        "at the start: 70.0 MB, 30 descriptors; at the end: 71.5 MB, 31 descriptors",
-        "aggregated 88 of 90 s in 2 lives of the daemon",
-        "the daemon ended within 0.5 s",
+    assert "clients and nodes misbehave 0" in table
+    assert outcome.line() == (
+        "seed 3: 3 faults, 1 violations; 1.75 s lost beyond the faulty devices, 88 of 90 s aggregated in 2 lives, "
+        "ended within 0.5 s, 70.0 MB, 30 descriptors at the start and 71.5 MB, 31 descriptors at the end"
+    )
+    assert [*outcome.records("0.2.0")] == [
+        "| Violation of *healthy* by reads hang: 503 | campaign | `make campaign-faults SEED=3` | 0.2.0 |"
     ]
 
 

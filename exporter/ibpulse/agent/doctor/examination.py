@@ -85,5 +85,5 @@ def _rows(finding: Finding, subjects: Sequence[str]) -> list[tuple[str, ...]]:
     more = (("means", finding.meaning), ("do", finding.advice))
     # columns of one width, so that the page of a watch stays where it is
     level, topic = f"{finding.level.name:4}", f"{finding.topic:10}"
-    shown = [("", "", f"{label:5}", escape_controls(told)) for label, told in more if told]
-    return [(level, topic, escape_controls(text)), *shown]
+    shown = [("", "", f"{label:5}", told) for label, told in more if told]
+    return [(level, topic, text), *shown]

@@ -22,8 +22,9 @@ from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.statistics.plausible import LineRate
 
-# a tenth of a core beside one busy process; at 19, a machine that is busy everywhere would not finish a capture in time
-NICE = 10
+# with that of the daemon 10, a tenth of a core beside one busy process; at 19, a machine that is busy everywhere would
+# not finish a capture in time
+NICE = 5
 # the maximum
 OOM_SCORE = "1000"
 ENVIRONMENT = {

@@ -16,7 +16,6 @@ from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.piped_process import PipedProcess
 from ibpulse.agent.sampler.plan import STOP, Plan, plan_path, write_plan
 from ibpulse.agent.sampler.process import MAIN_LANE, NOT_ASKED
-from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import SamplerError
 from ibpulse.core.ring import layout as at
@@ -88,13 +87,11 @@ class Lane:
         self,
         ring: RingFile,
         number: int,
-        spare: SpareDescriptors,
         clock: Clock = time,
         start_process: StartProcess = start_sampler,
     ) -> None:
         self.number = number
         self._clock, self._start_process = clock, start_process
-        self._spare = spare
         self.plan: Plan | None = None
         self._written: dict[int, Plan] = {}
         self.started_monotonic = 0.0
@@ -119,8 +116,7 @@ class Lane:
             SamplerError: it cannot be written; the lane keeps its last plan.
         """
         try:
-            with self._spare.released():
-                write_plan(plan_path(self._ring.path, self.number), plan)
+            write_plan(plan_path(self._ring.path, self.number), plan)
         except OSError as error:
             raise SamplerError(
                 f"the sampler's plan {plan_path(self._ring.path, self.number)} cannot be written: {error.strerror}; "
@@ -161,8 +157,7 @@ class Lane:
         words[self._words + at.L_PLAN_APPLIED] = 0
         words[self._words + at.L_FIFO] = words[self._words + at.L_PINNED] = NOT_ASKED
         try:
-            with self._spare.released():
-                self._process = self._start_process(self._ring, self.number)
+            self._process = self._start_process(self._ring, self.number)
         except OSError as error:
             raise SamplerError(f"the sampler process {sys.executable} cannot be started: {error.strerror}") from error
         self._signless_polls = 0

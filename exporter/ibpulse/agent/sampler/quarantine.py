@@ -21,7 +21,6 @@ from ibpulse.agent.sampler.lane import (
 )
 from ibpulse.agent.sampler.plan import Plan
 from ibpulse.agent.sampler.process import MAIN_LANE
-from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.base.clocks import Clock
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.ring import layout as at
@@ -56,14 +55,12 @@ class Quarantine:
         ring: RingFile,
         steady_seconds: float,
         ending: EndingProcesses,
-        spare: SpareDescriptors,
         errors: InternalErrors | None = None,
         clock: Clock = time,
         start_process: StartProcess = start_sampler,
     ) -> None:
         self._clock, self._start_process = clock, start_process
         self._errors = errors or InternalErrors()
-        self._spare = spare
         self._ring = ring
         self._steady_seconds = steady_seconds
         self._ending = ending
@@ -161,7 +158,7 @@ class Quarantine:
         # it continues from the tick of the main sampler
         for which in (at.L_TICK, at.L_HEARTBEAT_NS):
             words[begin + which] = words[main + which]
-        lane = Lane(self._ring, free, self._spare, self._clock, self._start_process)
+        lane = Lane(self._ring, free, self._clock, self._start_process)
         self._start(device, lane)
         return lane
 

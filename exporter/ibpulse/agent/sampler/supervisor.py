@@ -31,7 +31,6 @@ from ibpulse.agent.sampler.plan import Plan, PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.agent.sampler.sampling_interval import stride_of_source
-from ibpulse.agent.sampler.spare_descriptors import SpareDescriptors
 from ibpulse.agent.sysfs.links import StatePoller
 from ibpulse.agent.sysfs.netlink import Monitor
 from ibpulse.base.clocks import Clock
@@ -114,13 +113,10 @@ class Supervisor:
         self._reader = RingReader(ring)
         self._followed = FollowedPorts(self._reader, self.events, states, clock)
         self._threads = DaemonThreads(1, "scan")
-        self._spare = SpareDescriptors()
-        self._main = Lane(ring, MAIN_LANE, self._spare, clock, start_process)
+        self._main = Lane(ring, MAIN_LANE, clock, start_process)
         self._stall, self._ending = Stall(0.0, ""), EndingProcesses(clock)
         self._errors = errors or InternalErrors()
-        self._quarantine = Quarantine(
-            ring, options.steady_seconds, self._ending, self._spare, self._errors, clock, start_process
-        )
+        self._quarantine = Quarantine(ring, options.steady_seconds, self._ending, self._errors, clock, start_process)
         self._adaptive, self._header_log = AdaptiveInterval(self._reader), HeaderLog(ring)
         self._generation = self._restarts = self._takeovers = 0
         self._restart_seconds = self._restart_after = 0.0
@@ -489,4 +485,3 @@ class Supervisor:
         self._quarantine.stop()
         self._ending.add(self._main.terminate())
         self._ending.wait(STOP_SECONDS)
-        self._spare.close()

@@ -32,7 +32,6 @@ from ibpulse.agent.sysfs.byte_counters import (
 )
 from ibpulse.agent.sysfs.error_counters import CounterReader, CounterSet
 from ibpulse.agent.sysfs.files import (
-    SHORTAGE,
     ReadFault,
     Text,
     is_utf8,
@@ -223,8 +222,6 @@ class PortReader:
             if not found.keys() >= {*self._row.transmit, *self._row.receive}:
                 raise OSError(errno.ENODATA, os.strerror(errno.ENODATA))
         except OSError as error:
-            if error.errno in SHORTAGE:
-                raise
             self._refusal = explain(error)
             return {}
         return found

@@ -15,8 +15,6 @@ MAX_LINE_BYTES = 256
 NO_PMA = "N/A (no PMA)"
 ALL_ONES = 2**64 - 1
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
-SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE})
-"""Errors that say nothing about a file, because this process or the machine has run out of descriptors."""
 
 
 class ReadFault(enum.Enum):
@@ -42,7 +40,7 @@ class Text:
 
 
 def read_text(path: str) -> Text:
-    """Text of the file `path`. Bytes that are not UTF-8 are replaced. Raises OSError only for a `SHORTAGE`."""
+    """Text of the file `path`. Bytes that are not UTF-8 are replaced."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -50,8 +48,6 @@ def read_text(path: str) -> Text:
         finally:
             os.close(descriptor)
     except OSError as error:
-        if error.errno in SHORTAGE:
-            raise
         fault = ReadFault.MISSING if error.errno in GONE else ReadFault.UNREADABLE
         return Text(fault=fault, reason=f"cannot be read: {error.strerror}", code=error.errno or 0)
     text = raw.decode(errors="replace").strip()
@@ -86,13 +82,11 @@ def is_utf8(name: str) -> bool:
 def list_names(path: str) -> list[str]:
     """Names in the directory `path` in natural order (2 before 10); empty if it cannot be listed.
 
-    Names that are not UTF-8 are left out. Raises OSError only for a `SHORTAGE`.
+    Names that are not UTF-8 are left out.
     """
     try:
         return sorted(filter(is_utf8, os.listdir(path)), key=natural_key)
-    except OSError as error:
-        if error.errno in SHORTAGE:
-            raise
+    except OSError:
         return []
 
 
@@ -135,15 +129,10 @@ class KeptFile:
         self._descriptor: int | None = None
 
     def read(self) -> ReadFault:
-        """Read the line. If it is empty or has no end, or cannot be read, the last one stays and `reason` says why.
-
-        Raises OSError only for a `SHORTAGE`.
-        """
+        """Read the line. If it is empty or has no end, or cannot be read, the last one stays and `reason` says why."""
         try:
             raw = self._read_bytes()
         except OSError as error:
-            if error.errno in SHORTAGE:
-                raise
             self.reason = f"cannot be read: {error.strerror}"
             self.close()
             if error.errno in GONE:

@@ -26,7 +26,7 @@ from ibpulse.agent.sysfs.device import (
 )
 from ibpulse.agent.sysfs.error_counters import CounterSet
 from ibpulse.agent.sysfs.expected_rails import RailFunctions
-from ibpulse.agent.sysfs.files import SHORTAGE, list_names, read_value
+from ibpulse.agent.sysfs.files import GONE, list_names, read_value
 from ibpulse.agent.sysfs.gpus import GpuReader, find_nearest, measure, parse_node
 from ibpulse.agent.sysfs.overrides import SETTING, Override
 from ibpulse.agent.sysfs.pcie import LINK_FAULTS, find_chain, find_function_folder, judge, narrowest, read_links
@@ -138,9 +138,10 @@ class Inventory:
         self._scans = 0
 
     def scan(self) -> Fabric:
-        """The current fabric. Waits at most `timeout_seconds`; never raises because of a device or a file.
+        """The current fabric. Waits at most `timeout_seconds`; never raises because of a device.
 
-        Raises OSError only for a `SHORTAGE`.
+        Raises:
+            OSError: the devices cannot be listed.
         """
         fabric = self._scan()
         notices = list(fabric.notices)
@@ -162,7 +163,8 @@ class Inventory:
                 # a device is a link, in a tree that was written a directory
                 listed = [entry.name for entry in entries if not entry.is_file(follow_symlinks=False)]
         except OSError as error:
-            if error.errno in SHORTAGE:
+            # any other error says nothing about the devices
+            if error.errno not in GONE:
                 raise
             return Fabric(notices=(NO_CLASS.format(folder=self._class_folder),))
         admitted = sorted(filter(self._selection.admits_device, listed), key=natural_key)
@@ -291,9 +293,7 @@ class _DeviceRead(RepeatedRead[DeviceView]):
         with self._errors.boundary("fabric", self.name):
             try:
                 view = self._reader.read(scan)
-            except OSError as error:
-                if error.errno in SHORTAGE:
-                    raise
+            except OSError:
                 # the device disappeared between the listing and the read
                 view = None
             if view is None or self.answer is None or view.identity != self.answer.identity:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ibpulse.agent.sysfs.byte_counters import COUNTERS, HW_COUNTERS
 from ibpulse.agent.sysfs.device import ACTIVE, find_bond, split_state
-from ibpulse.agent.sysfs.files import GONE, SHORTAGE, KeptFile, ReadFault, parse_count
+from ibpulse.agent.sysfs.files import GONE, KeptFile, ReadFault, parse_count
 from ibpulse.agent.sysfs.speed import ETHERNET, find_data_rate
 from ibpulse.base import deadline
 from ibpulse.base.clocks import Clock
@@ -271,7 +271,8 @@ class StatePoller:
             # the directory belongs to no device, so this cannot hang
             listing = frozenset(os.listdir(os.path.join(self._class_folder, "infiniband")))
         except OSError as error:
-            if error.errno in SHORTAGE:
+            # any other error says nothing about the devices
+            if error.errno not in GONE:
                 raise
             listing = frozenset()
         self.listing, self.listed_ns = listing, begun_ns

@@ -1,9 +1,8 @@
 """The events of the node, bounded: in memory, with the port history that follows from them, and in a file.
 
 The file is text, written by one process and read by any number. Its first line is `ibpulse-events 1`, with the version
-of the format. Each other line is one event: the CRC-32 of its JSON in eight hexadecimal digits, a space, the JSON. A
-reader skips lines that do not match their checksum. The writer appends; to drop old events, it writes a new file and
-renames it.
+of the format. Each other line is the JSON of one event. A reader skips lines that are not. The writer appends; to drop
+old events, it writes a new file and renames it.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import stat
-import zlib
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -46,6 +43,8 @@ HEAD = b"ibpulse-events "
 MAX_LINE_BYTES = 1_000_000
 MAX_FILE_BYTES = 64_000_000
 MAX_PER_KIND = 1000
+# a file has at most twice as many as the log
+MAX_READ = 2 * MAX_PER_KIND * (len(KINDS) + 1)
 # each holds the states of all ports
 MAX_STARTED = 20
 # appends before another attempt to shorten a file that could not be shortened
@@ -59,23 +58,19 @@ def encode_event(event: Event) -> bytes:
         ValueError: its details are not values of JSON.
         TypeError: as ValueError.
     """
-    body = json.dumps(to_json(event), separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
-    return b"%08x %b\n" % (zlib.crc32(body), body)
+    return json.dumps(to_json(event), separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode() + b"\n"
 
 
 def decode_event(line: bytes) -> Event | None:
     """The event of a line without its line end; None if it is damaged."""
-    checksum, _, body = line.partition(b" ")
-    if len(checksum) != 8 or checksum != b"%08x" % zlib.crc32(body):
-        return None
     try:
-        return from_json(json.loads(body))
+        return from_json(json.loads(line))
     except (ValueError, RecursionError):
         return None
 
 
 def read_events(path: Path) -> list[Event]:
-    """The intact events of a file in the order in which they were written; none if it does not exist.
+    """The last `MAX_READ` events of a file in the order in which they were written; none if it does not exist.
 
     Of a file longer than `MAX_FILE_BYTES`, only the end is read.
 
@@ -84,18 +79,18 @@ def read_events(path: Path) -> list[Event]:
         OSError: it cannot be read.
     """
     try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
+        descriptor = owned_files.open_to_read(path)
+    except FileNotFoundError as error:
+        if os.path.lexists(path):
+            raise ValueError(f"event log {path} is not a regular file") from error
         return []
-    # opening a pipe would wait for a writer
-    if not stat.S_ISREG(mode):
-        raise ValueError(f"event log {path} is not a regular file")
-    with open(owned_files.open_to_read(path), "rb") as file:
+    with open(descriptor, "rb") as file:
         head = file.readline(len(HEAD) + 20).rstrip(b"\n")
         if head != HEAD + b"%d" % VERSION:
             raise ValueError(f"event log {path} is not of version {VERSION}: it begins with {head!r}")
         file.seek(max(file.tell(), os.fstat(file.fileno()).st_size - MAX_FILE_BYTES))
-        return [event for line in _read_lines(file) if (event := decode_event(line)) is not None]
+        found = (event for line in _read_lines(file) if (event := decode_event(line)) is not None)
+        return list(deque(found, MAX_READ))
 
 
 def _read_lines(file: BinaryIO) -> Iterator[bytes]:

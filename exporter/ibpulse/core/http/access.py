@@ -86,8 +86,6 @@ def _is_local(host: str) -> bool:
 
 
 BODY_SECONDS = 15.0
-# time for a refused request to finish sending, so that the client gets to read the response
-DISCARD_SECONDS = 1.0
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 OWN_SITES = (b"same-origin", b"none")
 PROBES = ("/-/healthy", "/-/ready")
@@ -139,21 +137,6 @@ async def read_body(headers: Iterable[tuple[bytes, bytes]], receive: Receive, ma
                 raise BodyTooLongError
             more = message.get("more_body", False)
     return bytes(body)
-
-
-async def discard_body(receive: Receive, max_bytes: int) -> bool:
-    """Drop the body; returns whether all of it came within a second and `max_bytes`."""
-    left = max_bytes
-    try:
-        async with asyncio.timeout(DISCARD_SECONDS):
-            while left >= 0:
-                message = await receive()
-                left -= len(message.get("body", b""))
-                if not message.get("more_body", False):
-                    return bool(message["type"] == "http.request")
-    except TimeoutError:
-        pass
-    return False
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
@@ -212,15 +195,9 @@ class AccessControl:
             refusal = problem_response(408, f"The body did not arrive within {BODY_SECONDS:g} s.", "body-too-slow")
         if refusal is not None:
             scope.setdefault("state", {})[REFUSED] = True
-            if body and not await self._discard(scope, receive):
+            if body:
                 refusal.headers.update(CLOSE)
         await (refusal or self._app)(scope, receive, send)
-
-    async def _discard(self, scope: Scope, receive: Receive) -> bool:
-        """Whether the rest of the body was read and dropped; a body that waits for `100 Continue` is not requested."""
-        if any(name == b"expect" for name, _ in scope["headers"]):
-            return False
-        return await discard_body(receive, self._max_body_bytes)
 
     async def _find_refusal(self, scope: Scope) -> Response | None:
         """The refusal of a request based on its head; None if it may pass."""

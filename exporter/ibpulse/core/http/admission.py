@@ -26,8 +26,7 @@ from ibpulse.core.http.problems import ProblemError
 MAX_CONNECTIONS = 256
 MAX_CONNECTIONS_PER_CLIENT = 32
 # Connections accepted beyond those bounds, to read what they request.
-SPARE_CONNECTIONS = 64
-SPARE_CONNECTIONS_PER_CLIENT = 8
+SPARE_CONNECTIONS = 16
 # With more connections than this, idle ones are closed sooner.
 CROWD = 128
 # Requests of one kind that wait for a place, and for how long.
@@ -234,14 +233,10 @@ class OpenConnections:
         return len(self._open) > CROWD
 
     def add(self, newcomer: OpenConnection) -> None:
-        """Add a new connection; beyond the spare ones, the oldest of those that were not admitted is closed."""
+        """Add a new connection; beyond the spare ones, the oldest of the client with most of them is closed."""
         self._open[newcomer] = newcomer.client
-        if self.admit(newcomer):
-            return
-        for client, most in ((newcomer.client, SPARE_CONNECTIONS_PER_CLIENT), (None, SPARE_CONNECTIONS)):
-            spare = self._of(client, admitted=False)
-            if len(spare) > most:
-                self._close(of_busiest(spare)[0])
+        if not self.admit(newcomer) and len(spare := self._of(None, admitted=False)) > SPARE_CONNECTIONS:
+            self._close(of_busiest(spare)[0])
 
     def remove(self, connection: OpenConnection) -> None:
         """Remove a connection, if it has not been yet."""

@@ -31,8 +31,6 @@ MAX_HEAD_BYTES = 65_536
 UNREAD_SECONDS = 20.0
 # in a crowd, and after a refused request
 SHORT_KEEP_ALIVE_SECONDS = 5
-# of `struct tcp_info` in linux/tcp.h
-BYTES_ACKED_AT = 120
 CLOSE = {"Connection": "close"}
 
 _malformed = problem_response(400, "The request is not valid HTTP/1.1.", headers=CLOSE)
@@ -63,10 +61,10 @@ class Connection(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         # the request that is being answered; uvicorn's `cycle` is the last one received
         self._answering: Any = None
-        # the answer to data that cannot be read as requests; no more is read
-        self._refusal: Response | None = None
+        # whether data came that cannot be read as requests; no more is read
+        self._refused = False
         self._read_at = time.monotonic()
-        self._unread_bytes = self._read_bytes = 0
+        self._unread_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         """Start, or disconnect a client whose certificate has no allowed name."""
@@ -91,7 +89,7 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received data; refuse malformed data and a head that grows too long."""
-        if self.transport.is_closing() or self._refusal is not None:
+        if self.transport.is_closing() or self._refused:
             return
         self._unset_keepalive_if_required()
         if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
@@ -118,7 +116,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Stop the timeout, and start the response: the application's, or a refusal."""
         self._end_head()
-        refusal = self._refusal or self._judge_head()
+        refusal = self._judge_head()
         if refusal is not None:
             self.scope["state"][REFUSAL] = refusal
         super().on_headers_complete()
@@ -147,18 +145,16 @@ class Connection(HttpToolsProtocol):
 
         A system takes data until its buffers are full; from then on the client has to read.
         """
-        connected = self._place.socket
         try:
-            unread_bytes = self.transport.get_write_buffer_size() + _unsent_bytes(connected)
-            read_bytes = _acknowledged_bytes(connected) if unread_bytes else self._read_bytes
+            unread_bytes = self.transport.get_write_buffer_size() + _unsent_bytes(self._place.socket)
         except (OSError, ValueError):
             # already closed
             return
-        if not unread_bytes or unread_bytes < self._unread_bytes or read_bytes != self._read_bytes:
+        if not unread_bytes or unread_bytes < self._unread_bytes:
             self._read_at = time.monotonic()
         elif time.monotonic() - self._read_at >= UNREAD_SECONDS:
             self.transport.abort()
-        self._unread_bytes, self._read_bytes = unread_bytes, read_bytes
+        self._unread_bytes = unread_bytes
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self._answering = cycle
@@ -181,25 +177,17 @@ class Connection(HttpToolsProtocol):
         return None if is_probe or self._opened.admit(self._place) else _crowded
 
     def _refuse(self, refusal: Response) -> None:
-        """Answer with a refusal after the requests received so far, and close.
-
-        The refusal is the answer to a request of our own, because it passes through the application like all others.
-        """
-        self._refusal = refusal
+        """Send a refusal and close; while other requests are answered, only close after their answers."""
+        self._refused = True
         last = self.cycle
-        if last is not None and last.more_body and not last.response_complete:
-            # the body of this request will never be complete: the refusal is its answer
-            if last.response_started:
-                self.close_after_answers()
-                return
-            if self._answering is last:
-                last.disconnected = True
-                last.message_event.set()
-                self.cycle = None  # type: ignore[assignment]
-            else:
-                self.pipeline.popleft()
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.feed_data(b"GET / HTTP/1.1\r\n\r\n")
+        waits_for_body = last is not None and last is self._answering and last.more_body and not last.response_started
+        if last is None or last.response_complete or waits_for_body:
+            head = [(b"HTTP/1.1 %d Refused" % refusal.status_code, b""), *refusal.raw_headers]
+            self.transport.write(b"\r\n".join(name + (text and b": " + text) for name, text in head))
+            self.transport.write(b"\r\n\r\n" + bytes(refusal.body))
+            self.transport.close()
+        else:
+            self.close_after_answers()
 
     def _expect_head(self) -> None:
         self._head_bytes = 0
@@ -215,8 +203,3 @@ def _unsent_bytes(connected: socket.socket) -> int:
     """Bytes in the system's send queue that the client's system has not acknowledged (SIOCOUTQ)."""
     (count,) = struct.unpack("=i", fcntl.ioctl(connected, termios.TIOCOUTQ, bytes(4)))
     return int(count)
-
-
-def _acknowledged_bytes(connected: socket.socket) -> int:
-    information = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_ACKED_AT + 8)
-    return int(struct.unpack_from("=Q", information, BYTES_ACKED_AT)[0])

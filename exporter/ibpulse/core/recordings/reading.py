@@ -7,9 +7,10 @@ million equal rows.
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,6 +41,8 @@ ROW_BYTES = 220
 TICK_BYTES = 350
 # decoded at once; ibpulse writes 65,536
 MAX_GROUP_ROWS = 1_048_576
+# kinds of messages
+DICTIONARY_BATCH, RECORD_BATCH = 2, 3
 _PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
 _OTHERWISE = "copy it again from its origin"
 _NO_SAMPLE = ("holds no sample", "record again, for longer")
@@ -178,12 +181,45 @@ def _open_parquet(path: Path, file: Any) -> _Opened:
 
 
 def _open_stream(path: Path, file: Any, meta: RecordingMeta | None) -> _Opened:
+    _check_rows(path, pa.ipc.MessageReader.open_stream(_Bounded(file)))
+    file.seek(0)
     if meta is None:
         meta = _check_schema(path, _stream(file).schema)
         file.seek(0)
         meta = _meta_of_stream(path, file, meta)
         file.seek(0)
     return _Opened(meta, (batch for batch, metadata in _batches(path, _stream(file)) if not is_events(metadata)))
+
+
+def _check_rows(path: Path, messages: Any) -> None:
+    """Refuse a stream with a batch of too many rows, without decoding it."""
+    with suppress(StopIteration, OSError, pa.ArrowException, struct.error):
+        while True:
+            if _rows_of(messages.read_next_message().metadata) > MAX_GROUP_ROWS:
+                _refuse(path, f"has a batch of more than {MAX_GROUP_ROWS} rows", "use the file that ibpulse wrote")
+
+
+def _rows_of(message: Any) -> int:
+    """The rows that a message of a stream claims (format/Message.fbs of Arrow, in the binary format of FlatBuffers)."""
+    raw = bytes(message)
+
+    def number(form: str, at: int) -> int:
+        return int(struct.unpack_from(form, raw, at)[0])
+
+    def field(table: int, place: int) -> int:
+        """Where a field of a table is; 0 if it has the default value."""
+        known = table - number("<i", table)
+        offset = number("<H", known + 4 + 2 * place) if 4 + 2 * place < number("<H", known) else 0
+        return table + offset if offset else 0
+
+    def table(at: int) -> int:
+        return at + number("<I", at)
+
+    root = table(0)
+    kind, header = number("<B", field(root, 1)), table(field(root, 2))
+    if kind == DICTIONARY_BATCH:
+        kind, header = RECORD_BATCH, table(field(header, 1))
+    return number("<q", at) if kind == RECORD_BATCH and (at := field(header, 0)) else 0
 
 
 def _meta_of_stream(path: Path, file: Any, meta: RecordingMeta) -> RecordingMeta:
@@ -231,8 +267,6 @@ def _batches(path: Path, stream: Any) -> Iterator[tuple[Any, Any]]:
             raise
         except (StopIteration, OSError, pa.ArrowException):
             return
-        if batch.num_rows > MAX_GROUP_ROWS:
-            _refuse(path, f"has a batch of more than {MAX_GROUP_ROWS} rows", "use the file that ibpulse wrote")
         yield batch, metadata
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Generic, TypeVar
 
 from ibpulse.base.errors import DaemonError
@@ -30,8 +29,6 @@ _RAILS = re.compile(rb"^ibpulse_port_rail_(idle|slow)\{([^}\n]{1,500})\} 1(?:\.0
 _DEVICE, _PORT = re.compile(rb'\bdevice="([A-Za-z0-9_.-]{1,64})"'), re.compile(rb'\bport="([0-9]{1,3})"')
 STREAM_TYPE = "text/event-stream"
 MAX_EVENT_BYTES = 4_000_000
-# what a stream may take of the time that all nodes share: an event counts as so many bytes in addition to its own
-BYTES_PER_SECOND, EVENT_BYTES, BURST_SECONDS = 8_000_000, 4_000, 1.0
 
 
 class Node:
@@ -272,31 +269,15 @@ def _find_rails(body: bytes, word: bytes) -> tuple[str, ...]:
     return tuple(f"{device[1].decode()}:{port[1].decode()}" for device, port in places if device and port)
 
 
-class Throttle:
-    """Lets bytes pass at a limited rate, and those of a burst at once."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._free_at = 0.0
-
-    def delay(self, size: int) -> float:
-        """Let this many bytes pass; the seconds to wait before any others."""
-        now = self._clock()
-        self._free_at = max(self._free_at, now) + size / BYTES_PER_SECOND
-        return max(0.0, self._free_at - now - BURST_SECONDS)
-
-
 async def read_events(
     content: AsyncIterator[bytes],
 ) -> AsyncGenerator[tuple[str, int | None, AnswerPart] | None, None]:
     """Name, id and checked data of each event in the body of a stream; None for a comment. Unknown events are dropped.
 
-    A stream that is faster than any that a daemon sends is read no faster than `BYTES_PER_SECOND`.
-
     Raises:
         DaemonError: an event is too long, or its data is not as expected.
     """
-    rest, throttle = bytearray(), Throttle()
+    rest = bytearray()
     async for part in content:
         # the mark may begin in the part before
         looked = max(0, len(rest) - 1)
@@ -304,8 +285,6 @@ async def read_events(
         while (end := rest.find(b"\n\n", looked)) >= 0:
             text, looked = bytes(rest[:end]), 0
             del rest[: end + 2]
-            if seconds := throttle.delay(end + EVENT_BYTES):
-                await asyncio.sleep(seconds)
             found = _read_event(text)
             if found is not None or text.startswith(b":"):
                 yield found

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.base.errors import ConfigError, DatasetError, RecordingError
 from ibpulse.base.installation import how_to_install
-from ibpulse.base.text import count_text, escape_controls, file_size_text, moment_text, names_text, percent, split_lines
+from ibpulse.base.text import count_text, file_size_text, moment_text, names_text, percent, split_lines
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.recordings import Recording, RecordingExtent, read_extent, save_pieces, scan
 from ibpulse.core.recordings.file_format import pa
@@ -146,7 +146,7 @@ class MissingSpan:
 def write_missing(store: DatasetStore, spans: Iterable[MissingSpan]) -> None:
     """Write the missing spans down, each where the samples of its part would be."""
     for span in spans:
-        reason = escape_controls(span.reason)[:MAX_REASON]
+        reason = span.reason[:MAX_REASON]
         row = {"from_ns": [span.part.start_ns], "to_ns": [span.to_ns], "reason": [reason]}
         store.write_table(MISSING, span.part, make_table(MISSING, row))
         log.warning("%s: %s", span.part.node, reason)
@@ -163,7 +163,7 @@ class CollectionResult:
 
     def add_problem(self, sentence: str) -> None:
         """Record and log a problem."""
-        log.warning("%s", escape_controls(sentence))
+        log.warning("%s", sentence)
         self.problems.append(sentence)
 
     def describe(self) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ibpulse.base.text import count_text, escape_controls, first_names, names_text, statistic_text
+from ibpulse.base.text import count_text, first_names, names_text, statistic_text
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
@@ -66,7 +66,7 @@ def milliseconds_text(ms: float) -> str:
 
 def _names(names: Iterable[str]) -> str:
     """Names of unknown origin, safe to print."""
-    return names_text(map(escape_controls, names))
+    return names_text(names)
 
 
 def _clock_text(report: FleetReport, node: str) -> str:
@@ -103,7 +103,7 @@ def _describe_stall(report: FleetReport, stall: FleetStall) -> Finding:
     who = f"{count} of {count + len(stall.moving)} nodes" if stall.moving else f"All {count_text(count, 'node')}"
     bounds = [report.nodes[name].bound_ns for name in stall.silent]
     known = [bound for bound in bounds if bound is not None]
-    first = f"It is {escape_controls(stall.silent[0])}."
+    first = f"It is {stall.silent[0]}."
     if count > 1:
         first = _first_text(stall, len(known) == count)
     clocks = f"clocks are known to ± {milliseconds_text(max(known) / MILLISECOND_NS)}" if known else ""
@@ -128,7 +128,7 @@ def _describe_stall(report: FleetReport, stall: FleetStall) -> Finding:
 def _first_text(stall: FleetStall, clocks: bool) -> str:
     if len(stall.first) == 1:
         gap = milliseconds_text(1e3 * stall.sending.gap)
-        return f"{escape_controls(stall.first[0])} stopped sending first, at least {gap} before the next one."
+        return f"{stall.first[0]} stopped sending first, at least {gap} before the next one."
     if stall.first:
         return f"The first to stop sending is one of {_names(stall.first)}; their order is not known."
     reason = (
@@ -159,7 +159,7 @@ def _late(report: FleetReport) -> Findings:
 def _describe_late(report: FleetReport, row: StepRow, late: Lateness) -> Finding:
     which = f" ({row.peers})" if row.peers else ""
     sentence = (
-        f"{escape_controls(row.node)}{escape_controls(which)} begins each step {milliseconds_text(late.lateness_ms)} "
+        f"{row.node}{which} begins each step {milliseconds_text(late.lateness_ms)} "
         f"later than its peers (± {milliseconds_text(late.uncertainty_ms)})"
     )
     evidence = f"Median of {late.steps} steps against {late.peers} peers, {late.start.z:.0f} robust deviations"
@@ -184,7 +184,7 @@ def _late_text(late: Lateness) -> str:
 
 
 def _describe_doubtful(row: StepRow, late: Lateness) -> Finding:
-    text = f"Whether {escape_controls(row.node)} is late is not known: it begins {milliseconds_text(late.lateness_ms)} "
+    text = f"Whether {row.node} is late is not known: it begins {milliseconds_text(late.lateness_ms)} "
     limit = "A stage of a pipeline has a rhythm of its own; label the nodes with their stage to compare within it."
     if late.ends_apart:
         text += "later than its peers after its own traffic ended, but its traffic does not end with theirs."
@@ -200,7 +200,7 @@ def _nobody_late(compared: Sequence[tuple[StepRow, Lateness]]) -> Finding:
     return Finding(
         "nobody-late",
         f"No node begins its steps late, of {len(compared)} that were compared.",
-        f"The largest lateness is {_late_text(most)}, {escape_controls(row.node)}.",
+        f"The largest lateness is {_late_text(most)}, {row.node}.",
         f"A lateness below {milliseconds_text(max(MIN_LATE_MS, largest))} would not be named, and inside one ring one "
         "below a sample does not show.",
     )
@@ -254,7 +254,7 @@ def _ends(report: FleetReport) -> Findings:
         [
             Finding(
                 "ends-apart",
-                f"The steps of {escape_controls(node)} end {milliseconds_text(abs(ends.ms))} "
+                f"The steps of {node} end {milliseconds_text(abs(ends.ms))} "
                 f"{'after' if ends.ms > 0 else 'before'} those of its peers, more than its clock bound allows.",
                 f"{_clock_text(report, node)}; the difference is certain to "
                 f"± {milliseconds_text(ends.uncertainty_ms)}.",
@@ -279,7 +279,7 @@ def _counts(report: FleetReport) -> Findings:
         found.append(
             Finding(
                 "fewer-steps",
-                f"{escape_controls(count.node)} {', and '.join(parts)} of its peers.",
+                f"{count.node} {', and '.join(parts)} of its peers.",
                 f"Against {count.peers} peers, by the samples of the node.",
                 f"{_clock_text(report, count.node)}.",
                 (count.node,),
@@ -309,13 +309,13 @@ def _failovers(report: FleetReport) -> Findings:
             known = not math.isnan(each.bytes_ratio)
             if known and not KEPT[0] <= each.bytes_ratio <= KEPT[1]:
                 continue
-            silent, doubled = (escape_controls(port) for port in (each.silent, each.doubled))
+            silent, doubled = (port for port in (each.silent, each.doubled))
             begin = (node.begin_ns - report.nodes[node.node].offset_ns - report.origin_ns) / SECOND_NS + each.first
             lasts = "to the end" if each.lasting else f"for {each.end - each.first} s"
             moves = f", and the node moves {100 * each.bytes_ratio:.0f} % of its bytes at other times" if known else ""
             yield Finding(
                 "failover",
-                f"Failover-like on {escape_controls(node.node)}: from +{max(0.0, begin):.0f} s {lasts}, {silent} "
+                f"Failover-like on {node.node}: from +{max(0.0, begin):.0f} s {lasts}, {silent} "
                 f"carries nothing and {doubled} twice its share.",
                 f"Exactly one rail doubles, all others keep theirs{moves}.",
                 "The counters show bytes, not the reason; check the link of the silent port.",
@@ -336,7 +336,7 @@ def _idle_ports(report: FleetReport) -> Findings:
     for node, port in sorted(both - _failover_ports(report))[:MAX_NAMED]:
         yield Finding(
             "idle-port",
-            f"{escape_controls(port)} of {escape_controls(node)} carries nothing.",
+            f"{port} of {node} carries nothing.",
             "Less than 5 % of the median of the rails of its node, in both directions.",
             subjects=(node, port),
         )
@@ -351,7 +351,7 @@ def _hot_rails(report: FleetReport) -> Findings:
         busiest, minutes = _hot_minutes(report, name)
         yield Finding(
             "hot-rail",
-            f"{escape_controls(name)} is hot on every node: it carries {_factor_text(factor)} than the other rails"
+            f"{name} is hot on every node: it carries {_factor_text(factor)} than the other rails"
             f"{'' if len(directions) == 2 else f' ({directions[0]} only)'}.",
             f"Median polish of nodes × rails: the rail's factor is {factor:.2f}, on {nodes} of "
             f"{len(report.splits[0].nodes)} nodes"
@@ -368,7 +368,7 @@ def _hot_meaning(name: str, directions: list[str], receive: RailSplit) -> str:
         nodes = [node for node, port, factor in receive.differing_ports() if port == name and factor > 1]
         if len(nodes) == 1:
             return (
-                f"Only {escape_controls(nodes[0])} receives more on it: that is how a hot expert on its GPU of this "
+                f"Only {nodes[0]} receives more on it: that is how a hot expert on its GPU of this "
                 "rail looks, where NCCL sends through the NIC of the receiving GPU."
             )
     return "One direction alone does not say why; a hot expert shows in transmit everywhere and in receive on one node."
@@ -395,7 +395,7 @@ def _different_nodes(report: FleetReport) -> Findings:
         also = name in receive and (receive[name] > 1) == (factor > 1)
         yield Finding(
             "different-node",
-            f"{escape_controls(name)} transmits {_factor_text(factor)} than the other nodes, on all its rails"
+            f"{name} transmits {_factor_text(factor)} than the other nodes, on all its rails"
             f"{'' if also else '; what it receives is usual'}.",
             f"The node's factor is {factor:.2f}; {round(100 * (HOT_FACTOR - 1))} % is reported.",
             "A stage of a pipeline, an expert's host or missing data can do that as well as a fault.",
@@ -414,7 +414,7 @@ def _different_ports(report: FleetReport) -> Findings:
     for (node, port), ((way, factor), *others) in list(ways.items())[:MAX_NAMED]:
         yield Finding(
             "different-port",
-            f"{escape_controls(port)} of {escape_controls(node)} {'transmits and receives' if others else f'{way}s'} "
+            f"{port} of {node} {'transmits and receives' if others else f'{way}s'} "
             f"{_factor_text(factor)} than its node and its rail explain: a single port.",
             f"Its factor is {factor:.2f}; the same rail of other nodes and the other rails of this node are usual.",
             "The counters do not say why; look at its link rate, its errors and its cable."
@@ -438,7 +438,7 @@ def _places(report: FleetReport) -> Findings:
             (place,) = late
             yield Finding(
                 "place",
-                f"All late nodes are at {kind} {escape_controls(place.name)}: {_names(place.late)}.",
+                f"All late nodes are at {kind} {place.name}: {_names(place.late)}.",
                 f"{len(place.late)} of its {len(place.nodes)} nodes are late, none elsewhere.",
                 subjects=(place.name,),
             )
@@ -446,7 +446,7 @@ def _places(report: FleetReport) -> Findings:
         if place.kind == "leaf" and len(place.jobs) > 1:
             yield Finding(
                 "shared-leaf",
-                f"{count_text(len(place.jobs), 'job')} share {escape_controls(place.name)}: {_names(place.jobs)}.",
+                f"{count_text(len(place.jobs), 'job')} share {place.name}: {_names(place.jobs)}.",
                 f"{count_text(len(place.nodes), 'node')} below it.",
                 "That they share it does not show that one slows the other.",
                 (place.name,),
@@ -466,8 +466,7 @@ def _different_place(place: PlaceRow, mine: Sequence[float], others: Sequence[fl
     if abs(factor - 1) >= MIN_DIFFERENCE and apart:
         yield Finding(
             "place",
-            f"The nodes at {place.kind} {escape_controls(place.name)} carry {_factor_text(factor)} than the others "
-            "while active.",
+            f"The nodes at {place.kind} {place.name} carry {_factor_text(factor)} than the others while active.",
             f"All {len(mine)} nodes of it are {'below' if factor < 1 else 'above'} all {len(others)} others.",
             "Another job or another stage on these nodes looks the same as the switch.",
             (place.name,),
@@ -499,7 +498,7 @@ def _missing(report: FleetReport) -> Findings:
     lossy = [(one.node, one.missing_ratio) for one in report.numbers.values() if one.missing_ratio >= MIN_MISSING]
     if lossy:
         lossy.sort(key=lambda one: -one[1])
-        shares = first_names([f"{escape_controls(name)} {100 * ratio:.1f} %" for name, ratio in lossy], MAX_NAMED)
+        shares = first_names([f"{name} {100 * ratio:.1f} %" for name, ratio in lossy], MAX_NAMED)
         yield Finding(
             "missing",
             f"Samples are missing on {count_text(len(lossy), 'node')}: {shares}.",
@@ -514,7 +513,7 @@ def _missing(report: FleetReport) -> Findings:
     if report.missing:
         nodes = tuple(dict.fromkeys(node for node, *_ in report.missing))
         seconds = sum(end - begin for _, begin, end, _ in report.missing) / 1e9
-        reasons = first_names(list(dict.fromkeys(escape_controls(one[3]) for one in report.missing)), 3)
+        reasons = first_names(list(dict.fromkeys(one[3] for one in report.missing)), 3)
         text = f"{seconds:.0f} s of node time were not collected, on {_names(nodes)}."
         yield Finding("not-collected", text, f"Reasons: {reasons}.", subjects=nodes)
 

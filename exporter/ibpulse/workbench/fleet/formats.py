@@ -43,7 +43,7 @@ REMARKS = (
 
 def render_text(report: FleetReport) -> str:
     """The report in lines of at most 100 characters, except for tables."""
-    lines = [_title(report), *_warnings(report), *_about(report), ""]
+    lines = [*map(escape_controls, (_title(report), *_warnings(report), *_about(report))), ""]
     for finding in find_sentences(report):
         lines.append(wrap(finding.sentence, "- "))
         lines += [wrap(f"Evidence: {finding.evidence}", "  ")] if finding.evidence else []
@@ -133,12 +133,12 @@ def _estimate_json(estimate: Estimate | None) -> dict[str, float] | None:
 
 
 def _title(report: FleetReport) -> str:
-    return escape_controls(f"{report.path}: {report.choice.text}")
+    return f"{report.path}: {report.choice.text}"
 
 
 def _warnings(report: FleetReport) -> list[str]:
     names = [name for name, node in report.nodes.items() if node.simulated]
-    which = "" if len(names) == len(report.nodes) else f" ({escape_controls(names_text(names))})"
+    which = "" if len(names) == len(report.nodes) else f" ({names_text(names)})"
     return [f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."] if names else []
 
 
@@ -148,7 +148,7 @@ def _about(report: FleetReport) -> list[str]:
     return [
         f"{count_text(len(report.nodes), 'node')}, {report.seconds:.1f} s from {moment_text(report.origin_ns)}, every "
         f"{' or '.join(f'{each:g} ms' for each in intervals)}",
-        f"Jobs: {escape_controls(first_names(jobs, NAMED)) or 'none chosen'}",
+        f"Jobs: {first_names(jobs, NAMED) or 'none chosen'}",
     ]
 
 
@@ -156,7 +156,7 @@ def _tables(report: FleetReport) -> list[Section]:
     tables = [_node_table(report), _late_table(report)]
     if report.splits:
         rows = [
-            (escape_controls(name), *(f"{split.rail[place]:.2f}" for split in report.splits))
+            (name, *(f"{split.rail[place]:.2f}" for split in report.splits))
             for place, name in enumerate(report.splits[0].rails)
         ]
         tables.append(Section("Rails, factor on all nodes (1 is usual)", ("rail", *WAYS), rows))
@@ -164,9 +164,9 @@ def _tables(report: FleetReport) -> list[Section]:
         heads = ("place", "nodes", "jobs", "bandwidth", "late", "late nodes")
         rows = [
             (
-                f"{place.kind} {escape_controls(place.name)}",
+                f"{place.kind} {place.name}",
                 str(len(place.nodes)),
-                escape_controls(first_names(place.jobs, NAMED)) or NOT_KNOWN,
+                first_names(place.jobs, NAMED) or NOT_KNOWN,
                 _known(place.active_bandwidth, rate_text),
                 _known(place.lateness_ms, lambda value: f"{value:+.2f} ms"),
                 str(len(place.late)),
@@ -185,8 +185,8 @@ def _node_table(report: FleetReport) -> Section:
         most = max(steps, key=lambda row: row.step_bytes or 0.0, default=None)
         rows.append(
             (
-                escape_controls(name),
-                *(escape_controls(node.labels.get(label, "")) or NOT_KNOWN for label in ("leaf", "rack", "stage")),
+                name,
+                *(node.labels.get(label, "") or NOT_KNOWN for label in ("leaf", "rack", "stage")),
                 _known(most.step_ms if most else None, milliseconds_text),
                 _known(most.step_bytes if most else None, size_text),
                 _known(numbers.silent_ratio if numbers else None, percent),
@@ -206,8 +206,8 @@ def _late_table(report: FleetReport) -> Section:
         late = row.lateness
         rows.append(
             (
-                escape_controls(row.node),
-                escape_controls(names_text(row.ports, 2)),
+                row.node,
+                names_text(row.ports, 2),
                 str(row.steps),
                 str(late.peers if late else 0),
                 _estimate(late.start if late else None),

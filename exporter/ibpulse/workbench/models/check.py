@@ -20,7 +20,7 @@ import yaml
 from ibpulse.base import document
 from ibpulse.base.document import Section
 from ibpulse.base.errors import ConfigError
-from ibpulse.base.text import count_text, escape_controls
+from ibpulse.base.text import count_text
 from ibpulse.base.values import YAML_TRUTH, advice, whole
 from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence, text_of
 from ibpulse.workbench.models.megatron import BRIDGE_TARGET, MODEL_ARGS, flag_entries, other_program
@@ -302,7 +302,7 @@ def _note(file: YamlFile, options: dict[str, GivenOption], key: str, entry: Yaml
         value = _parse_node(KINDS[name], entry.value)
     except ValueError as error:
         if "$" not in next(_scalars(entry.value), ""):
-            file.refuse(entry.line, f"{key}: {escape_controls(str(error))}")
+            file.refuse(entry.line, f"{key}: {error!s}")
         return
     if isinstance(value, str) and "$" in value:
         return
@@ -354,17 +354,16 @@ def _read_settings(settings: Sequence[str]) -> dict[str, GivenOption]:
     faults: list[str] = []
     for setting in settings:
         name, equals, text = setting.partition("=")
-        shown = escape_controls(name)
         if not equals or not text:
-            faults.append(f"flag --set: {escape_controls(setting)!r} is not KEY=VALUE; write it like torch=2.6.0")
+            faults.append(f"flag --set: {setting!r} is not KEY=VALUE; write it like torch=2.6.0")
         elif name not in KINDS:
             way_out = advice(name, KINDS, "docs/overlap-rules.md lists all")
-            faults.append(f"flag --set: {shown}: no rule reads such an option; {way_out}")
+            faults.append(f"flag --set: {name}: no rule reads such an option; {way_out}")
         else:
             try:
                 found[name] = GivenOption(parse_option(KINDS[name], text), "--set")
             except ValueError as error:
-                faults.append(f"flag --set: {shown}: {escape_controls(str(error))}")
+                faults.append(f"flag --set: {name}: {error!s}")
     if faults:
         raise ConfigError(faults)
     return found

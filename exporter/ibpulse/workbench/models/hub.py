@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ibpulse.base.text import escape_controls, show
+from ibpulse.base.text import show
 from ibpulse.base.values import YAML_TRUTH, whole
 from ibpulse.base.yaml import YamlEntry, YamlFile, is_mapping, is_scalar, is_sequence, text_of
 from ibpulse.workbench.models.catalogue import Architecture, LatentAttention, LayerShape
@@ -37,7 +37,7 @@ class ConfigFields:
 
     def name(self, key: str) -> str:
         """A key with its section."""
-        return escape_controls(self.prefix + (key.replace("_", "-") if self.prefix == FLAGS else key))
+        return self.prefix + (key.replace("_", "-") if self.prefix == FLAGS else key)
 
     def place(self, key: str) -> str:
         """Line and name of a key; the line of its section if it is missing."""

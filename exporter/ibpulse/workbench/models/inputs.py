@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
-from ibpulse.base.text import escape_controls, show
+from ibpulse.base.text import show
 from ibpulse.base.units import SECOND_NS, parse_duration, parse_rate, parse_size
 from ibpulse.base.values import YAML_TRUTH, GivenText, Kind, above_zero, advice, choice, either, number, one, whole
 from ibpulse.base.yaml import YamlFile, is_empty, is_mapping, texts_of
@@ -189,14 +189,11 @@ def read_load_table(path: Path) -> list[LoadRow]:
     Columns with the name of a layer or of a time name a row, the others are loads.
     """
     file = ForeignFile(path, ConfigError, access="check the path and its permissions")
-    text = file.read_text(MAX_TABLE_BYTES, "give fewer rows")
+    text = file.read_text(MAX_TABLE_BYTES, "give fewer rows", MAX_CELLS)
     try:
         lines = [(at, line) for at, line in enumerate(csv.reader(io.StringIO(text)), 1) if any(map(str.strip, line))]
     except csv.Error as error:
         file.refuse(f"is not CSV: {error}", f"write {TABLE_EXAMPLE}")
-    cells = sum(len(line) for _, line in lines)
-    if cells > MAX_CELLS:
-        file.refuse(f"has {cells} values, more than {MAX_CELLS}", "give fewer rows")
     names: Sequence[str] = ()
     if lines and not _is_number(lines[0][1][-1]):
         names = [name.strip().lower() for name in lines.pop(0)[1]]
@@ -221,9 +218,7 @@ def _read_row(file: ForeignFile, at: int, layer: str, names: Mapping[int, str], 
         elif names.get(place) not in WINDOWS:
             load = float(value) if _is_number(value) else math.nan
             if not 0 <= load <= MAX_LOAD:
-                file.refuse(
-                    f"{escape_controls(show(value))} is not a load", f"give a number from 0 to {MAX_LOAD:g}", at
-                )
+                file.refuse(f"{show(value)} is not a load", f"give a number from 0 to {MAX_LOAD:g}", at)
             loads.append(load)
     if len(loads) < 2:
         file.refuse(f"has {len(loads)} loads", "give those of two or more experts", at)
@@ -278,14 +273,13 @@ def read_job_file(path: Path) -> JobFile:
 
 
 def _given(file: YamlFile, name: str, line: int, node: yaml.Node) -> GivenText:
-    shown = escape_controls(name)
     texts = texts_of(node)
     if name not in KEYS:
-        file.refuse(line, f"{shown}: no such key; {advice(name, KEYS, 'docs/model-inputs.md lists all keys')}")
+        file.refuse(line, f"{name}: no such key; {advice(name, KEYS, 'docs/model-inputs.md lists all keys')}")
     elif texts is None:
-        file.refuse(line, f"{shown}: not a single value; write it like {shown}: 8")
+        file.refuse(line, f"{name}: not a single value; write it like {name}: 8")
     text = texts if isinstance(texts, str) else ",".join(texts or ())
-    return GivenText(text, f"{file.path}:{line}: {shown}")
+    return GivenText(text, f"{file.path}:{line}: {name}")
 
 
 @dataclass(frozen=True, slots=True)

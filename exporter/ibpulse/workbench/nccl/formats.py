@@ -32,7 +32,7 @@ from typing import Any
 import orjson
 
 from ibpulse.base.errors import BenchmarkError
-from ibpulse.base.text import escape_controls, split_lines
+from ibpulse.base.text import split_lines
 from ibpulse.workbench.nccl.nccl_tests import COLUMN_UNITS, MAX_RANKS, MAX_ROWS, read_json, read_text
 from ibpulse.workbench.nccl.results import (
     EMPTY_ADVICE,
@@ -333,7 +333,7 @@ def _perftest_text_row(path: Path, columns: list[str], line: str, unit: str, num
 def _perftest_run(
     path: Path, form: str, info: Mapping[str, Any], rows: tuple[Measurement, ...], remarks: list[str]
 ) -> BenchmarkRun:
-    name = escape_controls(str(info.get("test", "")))[:80]
+    name = str(info.get("test", ""))[:80]
     both_ways = "bidirectional" in name.lower()
     if both_ways:
         remarks.append("a bidirectional test adds both directions")
@@ -342,7 +342,7 @@ def _perftest_run(
         path,
         form,
         tuple(replace(row, collective=name or "perftest") for row in rows),
-        device=escape_controls(str(info.get("Device", "")))[:80],
+        device=str(info.get("Device", ""))[:80],
         directions=(2 if both_ways else 1) * (2 if info.get("Dual_port") == "ON" else 1),
         link_layer=_LINKS.get(str(info.get("Link_type")), ""),
         mtu_bytes=None if mtu is None else count_of(path, "Mtu", mtu, least=1),

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ibpulse.agent.doctor.facts import BenchmarkFacts
-from ibpulse.base.text import escape_controls, link_rate_text, names_text, percent, statistic_text
+from ibpulse.base.text import link_rate_text, names_text, percent, statistic_text
 from ibpulse.core.model import Fabric, Port
 from ibpulse.core.recordings import RecordedPort
 from ibpulse.workbench.models.collectives import HIERARCHICAL, RING
@@ -243,7 +243,7 @@ def judge_benchmarks(runs: Iterable[BenchmarkRun], fabric: Fabric) -> tuple[Benc
 
 
 def _judge_run(run: BenchmarkRun, fabric: Fabric) -> BenchmarkFacts:
-    hardware, name = KnownHardware().with_rails(fabric.ports), escape_controls(run.path.name)
+    hardware, name = KnownHardware().with_rails(fabric.ports), run.path.name
     rows = [grade(run, row, hardware) for row in run.measurements]
     graded = [one for one in rows if one.grade]
     if not graded:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ibpulse.base import document
 from ibpulse.base.document import Section
-from ibpulse.base.text import NOT_KNOWN, count_text, escape_controls, percent, size_text
+from ibpulse.base.text import NOT_KNOWN, count_text, percent, size_text
 from ibpulse.workbench.overlap.exposed import CommunicatorTime, DeviceOverlap, ExposedOnWire, ExposedTime, WireSplit
 from ibpulse.workbench.overlap.trace import KinetoTrace, TraceStep
 
@@ -56,7 +56,7 @@ class TraceOverlap:
     def _named(self, file: str) -> str:
         rank = "" if self.trace.rank is None else f", rank {self.trace.rank}"
         world = "" if rank == "" or self.trace.world_size is None else f" of {self.trace.world_size}"
-        return escape_controls(f"{file}, device {self.overlap.device.device}{rank}{world}")
+        return f"{file}, device {self.overlap.device.device}{rank}{world}"
 
 
 def render_text(reports: Sequence[TraceOverlap], recording: Path | None = None) -> str:
@@ -137,7 +137,7 @@ def _communicators(report: TraceOverlap) -> Section:
     head = ("communicator", "ranks", "kernels", "payload", "communication", "exposed")
     rows = [
         (
-            escape_controls(each.work.communicator.label),
+            each.work.communicator.label,
             str(each.work.communicator.size or NOT_KNOWN),
             str(each.work.kernels),
             NOT_KNOWN if each.work.payload_bytes is None else size_text(each.work.payload_bytes),
@@ -220,7 +220,7 @@ def _clock_remarks(wire: ExposedOnWire) -> Iterator[str]:
 def render_json(reports: Sequence[TraceOverlap], recording: Path | None = None) -> str:
     """All numbers, times in nanoseconds."""
     members = {
-        "recording": escape_controls(str(recording)) if recording else None,
+        "recording": str(recording) if recording else None,
         "devices": [_device_json(report) for report in reports],
     }
     return document.render_json("ibpulse_overlap_version", members)
@@ -229,7 +229,7 @@ def render_json(reports: Sequence[TraceOverlap], recording: Path | None = None) 
 def _device_json(report: TraceOverlap) -> dict[str, Any]:
     overlap, wire = report.overlap, report.wire
     return {
-        "file": escape_controls(str(report.trace.path)),
+        "file": str(report.trace.path),
         "rank": report.trace.rank,
         "world_size": report.trace.world_size,
         "device": overlap.device.device,

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ibpulse.base.errors import TraceError
-from ibpulse.base.text import count_text, escape_controls, show
+from ibpulse.base.text import count_text, show
 from ibpulse.workbench.overlap.events import Event, TraceFile
 from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, merge, union
 from ibpulse.workbench.overlap.kernels import CommunicationNames
@@ -299,8 +299,8 @@ class _Reader:
                 members = ()
             named = isinstance(description, str) and description not in _NO_NAMES
             found = Communicator(
-                escape_controls(str(name)[:80] if name else f"{library} on stream {str(stream)[:20]}"),
-                escape_controls(str(description)[:80]) if named else "",
+                str(name)[:80] if name else f"{library} on stream {str(stream)[:20]}",
+                str(description)[:80] if named else "",
                 library,
                 size or len(members),
                 members,
@@ -320,7 +320,7 @@ class _Reader:
                 self._refuse(f"has more than {MAX_STEPS} steps", "trace fewer steps")
 
     def _device(self, event: Event) -> _Device:
-        name = escape_controls(str(event.get("pid"))[:20])
+        name = str(event.get("pid"))[:20]
         found = self._devices.get(name)
         if found is None:
             if len(self._devices) >= MAX_DEVICES:
@@ -408,7 +408,7 @@ class _Reader:
         most = sorted(self._resembling.items(), key=lambda item: -item[1][1])
         for function, (number, lasts) in most[:SHOWN_RESEMBLING]:
             yield (
-                f"{count_text(number, 'kernel')} {escape_controls(function)} ({lasts / 1e6:,.3f} ms) look like "
+                f"{count_text(number, 'kernel')} {function} ({lasts / 1e6:,.3f} ms) look like "
                 "communication of an unknown library, and count as computation; if it is, add --communication"
             )
         if most[SHOWN_RESEMBLING:]:
@@ -427,7 +427,7 @@ class _Reader:
                 "the events of the GPU",
                 "look for its warnings about CUPTI or ROCm: permissions, or another profiler",
             )
-        kinds = ", ".join(escape_controls(kind) for kind, _ in self._kinds.most_common(5)) or "none"
+        kinds = ", ".join(kind for kind, _ in self._kinds.most_common(5)) or "none"
         self._refuse(f"has no GPU kernel (categories: {kinds})", "profile with ProfilerActivity.CUDA, or XPU")
 
     def _refuse(self, problem: str, way_out: str) -> NoReturn:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ibpulse.base import document
 from ibpulse.base.document import Section, align_rows, wrap
+from ibpulse.base.text import escape_controls
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import state_to_json
@@ -204,9 +205,10 @@ def _list(notes: Section) -> list[str]:
 
 def escape(text: str) -> str:
     """The text with the special characters of Markdown and HTML escaped."""
+    text = escape_controls(text)
     for sign in "\\`*_[]<>|#":
         text = text.replace(sign, f"\\{sign}")
-    return text.replace("\n", " ")
+    return text
 
 
 def _cell(cell: Cell) -> str:
@@ -260,7 +262,7 @@ def _inline(png: bytes) -> str:
 
 def render_text(report: Report) -> str:
     """The report in lines of at most 120 characters; columns that do not fit next to the first run follow below."""
-    heads = [_short(head) for head in columns(report)]
+    heads = [_short(escape_controls(head)) for head in columns(report)]
     found = sections(report)
     heading = [wrap(text) for text in (*_warnings(report), *map(about, report.runs))]
     parts = ["\n".join(heading)]

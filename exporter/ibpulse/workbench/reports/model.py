@@ -14,7 +14,6 @@ from ibpulse.base.document import Section, finite
 from ibpulse.base.text import (
     NOT_KNOWN,
     count_text,
-    escape_controls,
     link_rate_text,
     percent,
     significant,
@@ -197,7 +196,7 @@ class ModelComparison:
     def picture_members(self) -> dict[str, Any]:
         """The members of the picture that the measurement has."""
         measured = self.measured
-        file = escape_controls(measured.name.rpartition("/")[2])
+        file = measured.name.rpartition("/")[2]
         lack = "too many missing samples" if measured.too_much_missing else "no whole step"
         return {
             "measured": measured.stretch,

@@ -12,7 +12,6 @@ from ibpulse.base.document import Section
 from ibpulse.base.text import (
     NOT_KNOWN,
     SCALES,
-    escape_controls,
     find_scale,
     first_names,
     names_text,
@@ -42,7 +41,7 @@ def missing_text(report: Report) -> str:
     sentences = []
     for consequence, too_much in ((TOO_MUCH, True), (LITTLE, False)):
         shares = [
-            f"{max(100 * run.missing_ratio, 0.01):.3g} % of {escape_controls(name)}"
+            f"{max(100 * run.missing_ratio, 0.01):.3g} % of {name}"
             for name, run in runs
             if run.too_much_missing == too_much
         ]
@@ -92,7 +91,7 @@ class TableSection:
 
 def columns(report: Report) -> tuple[str, ...]:
     """The column headings: the first run, then each run and its change."""
-    first, *others = map(escape_controls, report.names)
+    first, *others = report.names
     return (first, *(head for name in others for head in (name, "change")))
 
 
@@ -155,9 +154,9 @@ def plain_text(value: Value, unit: Unit) -> str:
     if value is None:
         return NOT_KNOWN
     if isinstance(value, tuple):
-        return escape_controls(", ".join(value)) or "none"
+        return ", ".join(value) or "none"
     if isinstance(value, str):
-        return escape_controls(value)
+        return value
     if unit not in SCALES:
         return str(value)
     return statistic_text(float(value), unit)
@@ -172,7 +171,7 @@ def _port_section(report: Report) -> TableSection:
         found = [next((port for port in run.ports if port.port == name), None) for run in report.runs]
         texts = [_port_text(port, with_jobs) for port, with_jobs in zip(found, shared, strict=True)]
         cells = [Cell(texts[0]), *(cell for text in texts[1:] for cell in (Cell(text), Cell("")))]
-        lines.append(Line(escape_controls(name), "", tuple(cells)))
+        lines.append(Line(name, "", tuple(cells)))
     grouped = any(len(run.compared) > 1 for run in report.runs)
     whose = "the bytes of ports with the same jobs" if grouped else "all bytes"
     return TableSection(f"Ports: mean, share of {whose}", tuple(lines))
@@ -196,7 +195,7 @@ def moment_sections(report: Report) -> Iterator[Section]:
     """
     if report.options.brief:
         return
-    named = tuple(zip(map(escape_controls, report.names), report.runs, strict=True))
+    named = tuple(zip(report.names, report.runs, strict=True))
     yield from (Section(f"Jobs of {name}", lines=_job_lines(run)) for name, run in named if run.jobs)
     yield from (Section(f"Phases of {name}", lines=_phase_lines(run)) for name, run in named)
     yield from (Section(f"Events of {name}", lines=_event_lines(run)) for name, run in named if run.events)
@@ -243,7 +242,7 @@ def _phase_lines(run: Run) -> list[str]:
         for phase in run.phases.phases[:MAX_MOMENTS]
     ]
     none = [] if run.phases.phases else ["None found."]
-    return [*lines, *none, *_more(len(run.phases.phases), " phases"), *map(escape_controls, run.phases.remarks)]
+    return [*lines, *none, *_more(len(run.phases.phases), " phases"), *run.phases.remarks]
 
 
 def phase_text(phase: Phase, interval_ns: int) -> str:
@@ -278,23 +277,21 @@ def _event_lines(run: Run) -> list[str]:
 def _moment(run: Run, time_ns: int, text: str) -> str:
     at = datetime.fromtimestamp(time_ns / SECOND_NS, UTC)
     after = f"+{(time_ns - run.start_ns) / SECOND_NS:.2f} s"
-    return f"{after:>10}  {f'{at:%H:%M:%S.%f}'[:-3]} UTC  {escape_controls(text)}"
+    return f"{after:>10}  {f'{at:%H:%M:%S.%f}'[:-3]} UTC  {text}"
 
 
 def step_notes(report: Report) -> tuple[Section, ...]:
     """The verdict on a change between two runs by their steps, and remarks."""
     if report.steps is None:
         return ()
-    names = " and ".join(
-        f"{word} ({escape_controls(name)})" for word, name in zip(BEFORE_AFTER, report.names, strict=True)
-    )
+    names = " and ".join(f"{word} ({name})" for word, name in zip(BEFORE_AFTER, report.names, strict=True))
     lines = verdict(report.steps), *step_remarks(report.steps)
     return (Section(f"Steps {names}", lines=lines),)
 
 
 def next_notes(report: Report) -> tuple[Section, ...]:
     """Next steps, if there are two runs."""
-    found = tuple(map(escape_controls, look_next(report)))
+    found = tuple(look_next(report))
     return (Section("Look at next", lines=found),) if found else ()
 
 
@@ -303,7 +300,7 @@ def simulated_text(report: Report) -> str:
     found = [name for name, run in zip(report.names, report.runs, strict=True) if run.meta.simulated]
     if not found:
         return ""
-    which = f" ({escape_controls(', '.join(found))})" if len(found) < len(report.runs) else ""
+    which = f" ({', '.join(found)})" if len(found) < len(report.runs) else ""
     return f"SIMULATED{which}: recorded from a simulator or a replay, not from hardware."
 
 
@@ -313,7 +310,7 @@ def about(run: Run) -> str:
     begin = datetime.fromtimestamp(run.start_ns / SECOND_NS, UTC)
     length = plain_text((run.end_ns - run.start_ns) / SECOND_NS, "seconds")
     made = f"{meta.source}: {meta.reason}" if meta.reason else meta.source
-    return escape_controls(
+    return (
         f"{run.path}: node {meta.host or '-'}, {made}, every {format_duration(meta.interval_ns)}; "
         f"{length} from {begin:%Y-%m-%d %H:%M:%S} UTC, {_cut(run)}"
     )
@@ -335,7 +332,7 @@ def remarks(report: Report) -> list[str]:
         "receive of all described ports."
     ]
     for name, run in zip(report.names, report.runs, strict=True):
-        found += [f"{escape_controls(name)}: {remark}" for remark in _remarks_on(run)]
+        found += [f"{name}: {remark}" for remark in _remarks_on(run)]
     if any(run.spreads for run in report.runs):
         found.append(f"± is half of the {100 * options.level:g} % interval, from {options.resamples} resamples.")
     return found + _on_changes(report)
@@ -358,7 +355,7 @@ def _remarks_on(run: Run) -> list[str]:
         )
     if run.assumed_rates:
         found.append(
-            f"the rate of {names_text(map(escape_controls, run.assumed_rates))} was never known; the line rate assumes "
+            f"the rate of {names_text(run.assumed_rates)} was never known; the line rate assumes "
             "that of the fastest other rail."
         )
     found += _on_comparison(run)
@@ -379,7 +376,7 @@ def _on_comparison(run: Run) -> list[str]:
     for group in run.compared:
         # half a sample
         if group.seconds < covered - run.meta.interval_ns / SECOND_NS / 2:
-            names = first_names([escape_controls(name) for name in group.ports], NAMED_PORTS)
+            names = first_names(list(group.ports), NAMED_PORTS)
             length = plain_text(group.seconds, "seconds")
             found.append(f"{names} had the same jobs at the same time for {length}, and are compared over that time.")
     return found
@@ -391,7 +388,7 @@ def _on_changes(report: Report) -> list[str]:
         return []
     if not compared:
         return ["No change is marked because there are no intervals."]
-    base = escape_controls(report.names[0])
+    base = report.names[0]
     return [
         f"Changes are relative to {base}. Their intervals hold for all {compared} rows together at "
         f"{100 * report.options.level:g} %. * marks a significant change: its interval excludes 0, and it is at "

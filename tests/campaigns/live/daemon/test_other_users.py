@@ -112,7 +112,7 @@ def test_a_daemon_without_privileges_works_in_volumes_of_root_and_root_finds_it(
     daemon = RunningAs(as_user(USER), tree, shared / "ring", OPEN)
     with daemon:
         name = take_capture(daemon)
-        options = DoctorOptions(sysfs=tree, ring_dir=shared / "ring")
+        options = DoctorOptions(sysfs=tree, ring_dir=own)
         found = find_daemon(options)
         assert found is not None
         assert found.path == own / "ring"
