@@ -13,7 +13,7 @@ from ibpulse.agent.metrics.page import TABLE
 from tests.tables import for_each
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = [(DOCS / name).read_text() for name in ("traffic.md", "counters.md")]
+PAGES = [(DOCS / name).read_text() for name in ("traffic.md", "promql.md", "counters.md")]
 BLOCKS = re.findall(r"```promql\n(.*?)```", "\n".join(PAGES), re.DOTALL)
 TRAFFIC = re.compile(
     r"ibpulse_(port_(rail|burst|(transmit|receive)_saturated)|node_(burst|gap|rail|step|workload|moe|\w+_saturated))"

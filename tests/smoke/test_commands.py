@@ -123,7 +123,7 @@ def readme_commands() -> list[str]:
 def test_the_commands_of_the_readme_exist() -> None:
     targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
     checked = []
-    for line in (part for command in readme_commands() for part in command.removesuffix("&").split("&&")):
+    for line in (part for command in readme_commands() for part in re.split("&&|;", command.removesuffix("&"))):
         words = shlex.split(line)
         if "ibpulse" in words and words[0] in ("ibpulse", "docker", "pipx") and "build" not in words:
             verb, rest = split_verb(words[words.index("ibpulse") + 1 :])

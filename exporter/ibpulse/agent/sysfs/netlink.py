@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import socket
 
 NETLINK_RDMA = 20
 NLDEV = 5 << 10
@@ -31,8 +33,8 @@ ATTRIBUTE = struct.Struct("=HH")
 NUMBER = struct.Struct("=I")
 VALUE = struct.Struct("=Q")
 SEQUENCE_AT = 8
-# linux/netlink.h and RDMA_NL_GROUP_NOTIFY
-SOL_NETLINK, ADD_MEMBERSHIP, NOTIFY_GROUP = 270, 1, 4
+# linux/netlink.h, RDMA_NL_GROUP_NOTIFY, and linux/socket.h
+SOL_NETLINK, ADD_MEMBERSHIP, NOTIFY_GROUP, MSG_TRUNC = 270, 1, 4, 0x20
 # The counters of a port take a page of at most 8 KiB; the parts of a list of devices are longer.
 REPLY_BYTES = 65_536
 MAX_PARTS = 256
@@ -70,6 +72,8 @@ class Socket(Protocol):
 
 def connect(family: int = NETLINK_RDMA) -> socket.socket:
     """A socket to a part of the kernel, that for RDMA. Raises OSError."""
+    import socket  # a sampler that reads only files has no megabytes for it
+
     opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, family)
     # what is not there after `send` never comes
     opened.setblocking(False)
@@ -293,7 +297,7 @@ class Link:
 
     def _take(self) -> memoryview:
         try:
-            size = self.receive(self.reply, 0, socket.MSG_TRUNC)
+            size = self.receive(self.reply, 0, MSG_TRUNC)
         except BlockingIOError as error:
             raise OSError(errno.ENOMSG, "the kernel sent no reply") from error
         if size > len(self.reply):

@@ -13,14 +13,16 @@ from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import MAX_JOBS, MAX_PORTS, AnswerPart, Milliseconds, Name, at_most
 from ibpulse.core.client.connection import DaemonConnection
+from ibpulse.core.events.event import MAX_INTEGER
 from ibpulse.core.statistics.lateness import ClockOffset
 
 MAX_NODES, NAMED_JOBS = 5000, 8
+MAX_MS = MAX_INTEGER // MILLISECOND_NS
 
 
 class _Clock(AnswerPart):
-    offset_ms: float
-    uncertainty_ms: float
+    offset_ms: Annotated[float, Field(ge=-MAX_MS, le=MAX_MS, allow_inf_nan=False)]
+    uncertainty_ms: Annotated[float, Field(ge=0, le=MAX_MS, allow_inf_nan=False)]
 
 
 class _Node(AnswerPart):
