@@ -282,14 +282,14 @@ class Figure:
 
 
 def figure_panels(figures: Sequence[Figure], nothing: str, graph: bool = False) -> list[dashboard.Panel]:
-    """A narrow panel for each number of this moment; eight fill a line.
+    """A narrow panel for each number of this moment; eight fill a line, and with a graph six.
 
     With a `graph`, they are about a single node. What is missing is unknown at its time, not what it was before.
     """
-    height = 5 if graph else 4
+    width, height = (4, 5) if graph else (3, 4)
     return [
         number(
-            PanelHead(figure.title, figure.description, figure.unit, nothing, width=3, height=height),
+            PanelHead(figure.title, figure.description, figure.unit, nothing, width=width, height=height),
             [Query(f"max({figure.expr}) or vector(NaN)" if graph else figure.expr, figure.title, instant=not graph)],
             thresholds=steps(*figure.levels),
             graph=graph,

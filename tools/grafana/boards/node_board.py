@@ -151,7 +151,7 @@ def _label() -> model.Panel:
         "idle. A resemblance to two published runs; it does not identify the model.",
         "percentunit",
         SILENT,
-        width=3,
+        width=4,
         height=5,
     )
     expr = f"max by ({NODE}, signature) ({signature} == 1) * on ({NODE}) group_left () {confidence}"

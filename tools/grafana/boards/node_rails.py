@@ -35,6 +35,8 @@ def _states(scope: Scope) -> model.Panel:
         "s. Rails are not judged while their siblings are silent, nor on a node with one rail.",
         "none",
         "No rail of these devices is judged",
+        width=24,
+        height=6,
     )
     return states(face, [Query(by_port("max", state), PORT_NAME)], colors.RAIL_STATES)
 

@@ -82,6 +82,7 @@ def _lengths(scope: Scope) -> model.Panel:
             "not exposed communication: see docs/overlap.md.",
             "s",
             SILENT,
+            width=12,
         ),
         [
             Query(scope.mean(BURST), "burst, mean"),
@@ -100,6 +101,7 @@ def _step() -> model.Panel:
             "changes, this shows the old one, the new one or none.",
             "s",
             "No clear period",
+            width=12,
         ),
         [Query(STEP, "step")],
     )
