@@ -62,7 +62,7 @@ def test_a_capture_is_taken_listed_shown_and_downloaded(page: Live) -> None:
     row = page.page.locator("#happenings tr", has_text="Download")
     eventually(lambda: row.count() == 1, seconds=40)
     with page.page.expect_download() as waiting:
-        row.locator("a").click()
+        row.get_by_role("link", name="Download").click()
     assert waiting.value.suggested_filename.endswith(".parquet")
     assert pq.read_metadata(io.BytesIO(Path(waiting.value.path()).read_bytes())).num_rows > 100
     eventually(lambda: page.page.locator(".mark-event[data-sort=capture]").count() == 1)

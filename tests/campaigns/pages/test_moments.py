@@ -213,7 +213,7 @@ def test_a_mark_is_reached_with_the_keyboard_and_a_capture_can_be_downloaded(sho
     shown.page.locator(".mark-event").nth(0).focus()
     shown.press("Tab")
     eventually(lambda: "capture" in shown.text("#event-card"))
-    assert shown.page.locator("#event-card a").get_attribute("href") == f"api/v1/captures/{CAPTURE}"
+    assert shown.page.locator("#event-card a").first.get_attribute("href") == f"api/v1/captures/{CAPTURE}"
     shown.press("Enter")
     assert shown.page.evaluate("document.activeElement.textContent") == "Download"
     shown.press("Escape")
