@@ -146,7 +146,7 @@ def test_a_ratio_to_zero_is_no_number_of_per_cent(library: Path) -> None:
 
 def test_grafana_writes_and_colours_states_and_empty_cells_as_the_boards_mean_it(library: Path) -> None:
     links = panel_of("node.json", "Link states")["fieldConfig"]["defaults"]
-    rails = panel_of("node.json", "Rails compared with their siblings")["fieldConfig"]["defaults"]
+    rails = panel_of("node.json", "Which rail is idle or slow?")["fieldConfig"]["defaults"]
     cells = panel_of("fleet.json", "Nodes with a fault")["fieldConfig"]
     (empty,) = {each["value"] for rule in cells["overrides"] for each in rule["properties"] if each["id"] == "noValue"}
     shown = run_grafana(
