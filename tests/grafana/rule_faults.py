@@ -96,6 +96,8 @@ FAULTS = (
         Fires("IBPulseSustainedMoESaturation", "info", 14, 48),
         job="",
     ),
+    # a job that is shorter than the window and the wait together
+    _one("moe-young", {MOE: always(1)}, job="moe-young", job_span=(BEGIN, BEGIN + 12 * 60)),
     # seven of ten minutes
     _one("moe-half", {MOE: lambda second: float(second % 600 < 420) if BEGIN < second <= END else 0.0}),
     Fault(

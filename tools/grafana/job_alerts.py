@@ -14,8 +14,8 @@ from tools.grafana.rule_numbers import Threshold, fixed
 STEP = "job_id:ibpulse_step_period_seconds:median"
 BEHIND = "instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < <behind_ratio>"
 OF_JOB, OF_NODE = (
-    # a mean over time outlives the job
-    f"avg_over_time({name}[<moe_window>]) and {name}"
+    # a mean over time outlives the job, and covers less than the window while the job is younger
+    f"avg_over_time({name}[<moe_window>]) and {name} and {name} offset <moe_window>"
     for name in ("ibpulse_job_moe_saturated", "ibpulse_node_moe_saturated")
 )
 EARLY = "query (printf \"topk(3, instance_job_id:ibpulse_stopped_early:seconds{job_id='%s'} != 0)\" $labels.job_id)"

@@ -369,8 +369,8 @@
   {{- if $rule.alerts.IBPulseSustainedMoESaturation.enabled }}
   - alert: IBPulseSustainedMoESaturation
     expr: |-
-      avg by (cluster, job, job_id) (avg_over_time(ibpulse_job_moe_saturated[10m]) and ibpulse_job_moe_saturated) > {{ $rule.thresholds.moeShare }}
-      or max by (cluster, job, instance, node) (avg_over_time(ibpulse_node_moe_saturated[10m]) and ibpulse_node_moe_saturated unless on (cluster, job, instance, node) ibpulse_job_moe_saturated) > {{ $rule.thresholds.moeShare }}
+      avg by (cluster, job, job_id) (avg_over_time(ibpulse_job_moe_saturated[10m]) and ibpulse_job_moe_saturated and ibpulse_job_moe_saturated offset 10m) > {{ $rule.thresholds.moeShare }}
+      or max by (cluster, job, instance, node) (avg_over_time(ibpulse_node_moe_saturated[10m]) and ibpulse_node_moe_saturated and ibpulse_node_moe_saturated offset 10m unless on (cluster, job, instance, node) ibpulse_job_moe_saturated) > {{ $rule.thresholds.moeShare }}
     for: |-
       {{ $rule.thresholds.moeFor }}
     keep_firing_for: |-
