@@ -220,6 +220,8 @@ MEANINGS = (
         "requester",
         "ionic: what was sent again: loss on the path from this port, or a late acknowledgement.",
     ),
+    (("hw_send_rnr_err",), "responder", "Soft-RoCE: no receive buffer was posted: the software of this node is late."),
+    (("hw_completer_retry_err",), "requester", "Soft-RoCE: something was sent again: loss, or a late acknowledgement."),
     (
         ("req_transport_retries_exceeded",),
         "requester",

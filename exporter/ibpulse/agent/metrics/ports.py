@@ -403,6 +403,8 @@ DIAGNOSTIC_TEXTS = {
     "hw_device_create_ah_err": "EFA: address handles that could not be created.",
     "hw_tx_rdma_retx_pkts": "ionic: packets retransmitted.",
     "hw_tx_rdma_retx_bytes": "ionic: bytes retransmitted.",
+    "hw_send_rnr_err": "Soft-RoCE: requests refused because no receive buffer was posted.",
+    "hw_completer_retry_err": "Soft-RoCE: times a requester sent again what was not acknowledged.",
 }
 
 # exported only with slow.counters=all

@@ -27,6 +27,7 @@ from ibpulse.agent.sysfs.files import ALL_ONES, ReadFault, Text, list_names, par
 from ibpulse.agent.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.base.units import SECOND_NS, WORD_BYTES
 from ibpulse.core.model import CounterReading, PortId, PortReadings
+from ibpulse.core.signals import MAX_FIRMWARE_READS, MAX_SIGNALS, MEANINGS, Signal, SignalSource
 
 CounterSet = Literal["diagnostic", "all", "none"]
 
@@ -44,6 +45,8 @@ FOLDER_PREFIXES = {COUNTERS: "pma_", HW_COUNTERS: "hw_"}
 FOLDERS = (HW_COUNTERS, DEVICE_HW_COUNTERS, COUNTERS, NETDEV)
 # drivers that have counters/: their usual name, and the sysfs name where `silent` needs it
 PMA_DRIVERS = {"mlx5": "", "mlx4": "", "hfi1": "hfi1", "bnxt_re": "", "rxe": SOFT_ROCE}
+# Those whose `port_xmit_wait` is known to count. A counter that is always 0 would pass for a port that never waits.
+WAITING_DRIVERS = frozenset({"mlx5_core", "mlx4_core"})
 # how a file that fails is tried again
 REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 TRIES = 3
@@ -195,6 +198,8 @@ FACTS: tuple[Counter, ...] = (
     _hw("out_of_seq_request", "out_of_sequence_packets_received", 64, EVERYWHERE, "rxe"),
     _hw("rcvd_seq_err", "packet_sequence_errors", 64, EVERYWHERE, "rxe"),
     _hw("rcvd_rnr_err", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "rxe"),
+    _hw("send_rnr_err", "hw_send_rnr_err", 64, EVERYWHERE, "rxe"),
+    _hw("completer_retry_err", "hw_completer_retry_err", 64, EVERYWHERE, "rxe"),
     _hw("RcSeqNak", "packet_sequence_errors", 64, EVERYWHERE, "hfi1"),
     _hw("RcDupRew", "duplicate_requests_packets", 64, EVERYWHERE, "hfi1"),
     _hw("RnrNak", "rnr_nak_retry_packets_received", 64, EVERYWHERE, "hfi1"),
@@ -293,6 +298,42 @@ def _find_maximum(fact: Counter, driver: str) -> int | None:
         return (1 << fact.bits) - 1
     # some devices have the legacy table, in which these have 32 bits; a wider counter is never exactly at this value
     return (1 << 32) - 1 if fact.folder == COUNTERS else None
+
+
+def choose_signals(port_folder: str, link_layer: str, driver: str, netlink: bool) -> SignalSource | None:
+    """The counters of the port at `port_folder` that are signs of congestion; None if it has none.
+
+    They are diagnostic counters of the table, the most telling ones, by their order in `MEANINGS`. With `netlink`,
+    those of `hw_counters` are asked for.
+    """
+    listed = {folder: list_names(os.path.join(port_folder, folder)) for folder in (HW_COUNTERS, COUNTERS)}
+    layer = INFINIBAND if link_layer == INFINIBAND else ETHERNET
+    found: dict[str, Counter] = {}
+    for folder, names in listed.items():
+        for name in names:
+            fact = _BY_FILE.get((folder, name))
+            if fact and fact.stem in MEANINGS and _is_diagnostic(folder, name, layer, driver) and _counts(fact, driver):
+                found.setdefault(fact.stem, fact)
+    ordered = [found[stem] for stem in MEANINGS if stem in found]
+    own = [fact for fact in ordered if fact.folder == COUNTERS][:MAX_FIRMWARE_READS]
+    asked = [fact for fact in ordered if fact.folder == HW_COUNTERS][: MAX_SIGNALS - len(own)]
+    if not asked and not own:
+        return None
+    refreshes = asked and not netlink and REFRESHING_FILE in listed[HW_COUNTERS]
+    return SignalSource(
+        tuple(
+            Signal(fact.stem, fact.bits, fact.bits < 64 and _find_maximum(fact, driver) is not None)
+            for fact in [*asked, *own]
+        ),
+        tuple(os.path.join(port_folder, fact.folder, fact.file) for fact in [*asked, *own]),
+        len(asked),
+        netlink and bool(asked),
+        os.path.join(port_folder, HW_COUNTERS, REFRESHING_FILE) if refreshes else "",
+    )
+
+
+def _counts(fact: Counter, driver: str) -> bool:
+    return fact.stem != "port_transmit_wait" or driver in WAITING_DRIVERS
 
 
 def _number_twins(wanted: Sequence[Wanted]) -> Iterator[Wanted]:

@@ -1,0 +1,76 @@
+"""What the signals of a port gained between two readings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.signals import Signal
+
+MISSING = np.uint64(2**64 - 1)
+"""A counter that was not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReadings:
+    """Readings of the signals of one port, oldest first.
+
+    `wall_ns` is int64 (readings,), the wall time of the sample after which they were read. `time_ns` is int64
+    (readings, signals), the monotonic time of each read: the middle of the `uncertainty_ns` before and after it.
+    `counters` is uint64 (readings, signals), the raw counters, `MISSING` where one was not read.
+    """
+
+    signals: tuple[Signal, ...]
+    wall_ns: Counts
+    time_ns: Counts
+    uncertainty_ns: Counts
+    counters: npt.NDArray[np.uint64]
+
+    def gains(self) -> Gains:
+        """What each counter gained since the reading before."""
+        return find_gains(self.signals, self.time_ns, self.counters)
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What counters gained since the reading before: arrays (readings, signals).
+
+    `gained` is float64, NaN where that is unknown: at the first reading, if either reading is missing, after a reset,
+    and where the counter is `full`. `seconds` is the measured time between the two reads, NaN likewise. `full` is true
+    where the counter has stopped at its largest number, so that it says nothing.
+    """
+
+    gained: Floats
+    seconds: Floats
+    full: Bools
+
+
+def find_gains(signals: Sequence[Signal], time_ns: Counts, counters: npt.NDArray[np.uint64]) -> Gains:
+    """What counters gained between consecutive readings; `time_ns` and `counters` are arrays (readings, signals).
+
+    A counter that is lower than before was reset, except for one that goes on with 0 and gained less than half of its
+    range.
+    """
+    gained, seconds = np.full(counters.shape, np.nan), np.full(counters.shape, np.nan)
+    full = np.zeros(counters.shape, dtype=np.bool_)
+    for column, signal in enumerate(signals):
+        if signal.full is not None:
+            full[:, column] = counters[:, column] == signal.full
+    if len(counters) < 2:
+        return Gains(gained, seconds, full)
+    before, after = counters[:-1], counters[1:]
+    known = (before != MISSING) & (after != MISSING) & ~full[1:]
+    difference = after - before
+    for column, signal in enumerate(signals):
+        if signal.bits < 64 and not signal.stops:
+            difference[:, column] &= np.uint64((1 << signal.bits) - 1)
+            known[:, column] &= difference[:, column] < 1 << (signal.bits - 1)
+        else:
+            known[:, column] &= after[:, column] >= before[:, column]
+    gained[1:][known] = difference[known]
+    seconds[1:][known] = np.diff(time_ns, axis=0)[known] / 1e9
+    return Gains(gained, seconds, full)
