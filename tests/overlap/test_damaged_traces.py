@@ -17,7 +17,7 @@ from ibpulse.base.errors import TraceError
 from ibpulse.cli import main
 from ibpulse.workbench.overlap.exposed import measure_overlap
 from ibpulse.workbench.overlap.kernels import CommunicationNames
-from ibpulse.workbench.overlap.trace import read_trace
+from ibpulse.workbench.overlap.trace import read_traces
 from tests.overlap.played_traces import PlayedTrace, document
 from tests.recordings.damage import damage
 
@@ -48,7 +48,7 @@ def test_damaged_traces_are_read_or_refused(tmp_path: Path) -> None:
         rng = random.Random(f"{SEED} {number}")
         path.write_bytes(change(WHOLE[number % 2], rng))
         try:
-            trace = read_trace(path, names)
+            [trace] = read_traces(path, names)
             for device in trace.devices:
                 whole = measure_overlap(device, trace.steps).whole
                 assert 0 <= whole.exposed_ns <= whole.communication_ns <= whole.length_ns, number

@@ -24,7 +24,7 @@ from ibpulse.workbench.overlap.exposed import (
 )
 from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, union
 from ibpulse.workbench.overlap.kernels import CommunicationNames
-from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
+from ibpulse.workbench.overlap.trace import KinetoTrace, read_traces
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
 from ibpulse.workbench.simulate.timeline import Schedule
 from tests.analysis.test_public_data import find_file
@@ -58,7 +58,7 @@ EVENTS = [
 
 
 def read(path: Path, events: list[dict[str, Any]], added: tuple[str, ...] = (), **changes: Any) -> KinetoTrace:
-    return read_trace(write_trace(path / "trace.json", events, **changes), CommunicationNames(added))
+    return read_traces(write_trace(path / "trace.json", events, **changes), CommunicationNames(added))[0]
 
 
 def measure(path: Path, events: list[dict[str, Any]], added: tuple[str, ...] = (), **changes: Any) -> DeviceOverlap:
@@ -136,7 +136,7 @@ def test_absolute_times_in_nanoseconds_are_exact(tmp_path: Path) -> None:
         ]
     )
     path.write_text(f'{{"traceEvents": [{events}]}}')
-    trace = read_trace(path, CommunicationNames())
+    [trace] = read_traces(path, CommunicationNames())
     found = measure_overlap(trace.devices[0], trace.steps)
     assert trace.absolute
     assert found.device.begin_ns == 1_712_345_678_901_234_001
@@ -243,7 +243,7 @@ KNOWN = {
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_public_trace_has_its_known_times(name: str) -> None:
-    trace = read_trace(find_file(name), CommunicationNames())
+    [trace] = read_traces(find_file(name), CommunicationNames())
     (device,) = trace.devices
     found = measure_overlap(device, trace.steps)
     whole = found.whole

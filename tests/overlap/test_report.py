@@ -164,7 +164,9 @@ def test_a_trace_without_wall_time_is_not_compared(
 ) -> None:
     path = write_trace(tmp_path / "trace.json", PLAYED.timeline()[0], baseTimeNanoseconds=0)
     run(capsys, str(path))
-    assert "has no wall time, neither in ts nor in baseTimeNanoseconds" in refusal(capsys, str(path), against)
+    assert "has no wall time (baseTimeNanoseconds, TARGET_INFO_SESSION_START_TIME; rocpd has none)" in refusal(
+        capsys, str(path), against
+    )
 
 
 def test_all_invalid_arguments_are_listed(capsys: pytest.CaptureFixture[str], trace: str) -> None:

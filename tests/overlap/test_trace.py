@@ -12,7 +12,7 @@ import pytest
 from ibpulse.workbench.overlap import trace as reading
 from ibpulse.workbench.overlap.exposed import measure_overlap
 from ibpulse.workbench.overlap.kernels import CommunicationNames
-from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
+from ibpulse.workbench.overlap.trace import KinetoTrace, read_traces
 from tests.overlap.played_traces import BEGIN_NS, GROUP, MS, collective, compute, document, event, step
 from tests.tables import for_each
 
@@ -30,7 +30,7 @@ SAME = (290 * MS, 120 * MS, 90 * MS)
 def read(path: Path, content: bytes) -> KinetoTrace:
     file = path / "trace.json"
     file.write_bytes(content)
-    return read_trace(file, CommunicationNames())
+    return read_traces(file, CommunicationNames())[0]
 
 
 def text(*more: dict[str, Any], events: list[dict[str, Any]] = EVENTS, **changes: Any) -> bytes:

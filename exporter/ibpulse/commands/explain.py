@@ -18,7 +18,7 @@ from ibpulse.workbench.overlap.exposed import WireActivity, measure_overlap, rea
 from ibpulse.workbench.overlap.kernels import CommunicationNames
 from ibpulse.workbench.overlap.merged import SUFFIXES, WireClock, save_merged
 from ibpulse.workbench.overlap.report import TraceOverlap
-from ibpulse.workbench.overlap.trace import KinetoTrace, read_trace
+from ibpulse.workbench.overlap.trace import KinetoTrace, read_traces
 from ibpulse.workbench.reports.span import ReportOptions
 
 
@@ -26,7 +26,7 @@ def run_trace(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the overlap of each device, and draw the picture, or merge the wire into the trace."""
     _check(arguments)
     names = CommunicationNames(arguments.communication)
-    traces = [read_trace(path, names) for path in arguments.files]
+    traces = [trace for path in arguments.files for trace in read_traces(path, names)]
     wire, threshold = None, settings.analysis.active_threshold
     if arguments.against:
         recording, rows = read_around(arguments.against, traces, arguments.port, arguments.shift or 0)

@@ -50,7 +50,8 @@ OPTIONS = {
             type=Path,
             nargs="+",
             metavar="TRACE",
-            help="Traces of the PyTorch profiler (Kineto JSON, plain or gzip), one per rank.",
+            help="Traces of the PyTorch profiler (Kineto JSON, plain or gzip), one per rank; SQLite exports of Nsight "
+            "Systems; rocpd databases of ROCm.",
         ),
         Option("--against", type=Path, metavar="RECORDING", help="Recording of the same node at that time."),
         Option(

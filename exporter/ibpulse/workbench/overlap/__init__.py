@@ -1,6 +1,7 @@
-"""Overlap of communication and computation in traces of the PyTorch profiler.
+"""Overlap of communication and computation in traces of the PyTorch profiler, Nsight Systems and ROCm.
 
-events, kernels, trace   a trace, streamed; kernels that communicate; the GPU work
+events, databases        the events of a trace: JSON, streamed; SQLite
+kernels, trace           kernels that communicate; the GPU work
 intervals, exposed       exposed communication, overlap and idle time, exactly; waiting and moving, by a recording
-report                   all that as text and JSON
+report, merged           all that as text and JSON; the wire in the trace
 """

@@ -28,6 +28,7 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core import recordings
 from ibpulse.core.arrays import Bools, Counts, Floats
 from ibpulse.core.recordings import Recording, RecordingMeta
+from ibpulse.workbench.overlap.databases import START
 from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, union
 from ibpulse.workbench.overlap.trace import CommunicatorWork, DeviceTrace, KinetoTrace, TraceStep, union_of
 
@@ -71,8 +72,8 @@ def read_around(
     for trace in traces:
         if not trace.absolute:
             raise TraceError(
-                f"trace {trace.path} has no wall time, neither in ts nor in baseTimeNanoseconds; "
-                "export it with a newer PyTorch, or omit --against"
+                f"trace {trace.path} has no wall time (baseTimeNanoseconds, {START}; rocpd has none); "
+                "export it with a newer PyTorch or Nsight Systems, or omit --against"
             )
     extent = recordings.read_extent(path)
     rows = _choose_rows(path, extent.meta, ports)

@@ -22,6 +22,7 @@ from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.marks import Mark, NodeSamples
 from ibpulse.core.recordings.perfetto import GIGA, UNIT
+from ibpulse.workbench.overlap.databases import TraceDatabase, is_database
 from ibpulse.workbench.overlap.events import TraceFile
 from ibpulse.workbench.overlap.exposed import ExposedOnWire
 from ibpulse.workbench.overlap.trace import KinetoTrace
@@ -74,7 +75,8 @@ def save_merged(
                 # without its name and time, the same input gives the same bytes
                 packed = gzip.GzipFile("", "wb", COMPRESSION, out, mtime=0)
                 out = cast("IO[bytes]", opened.enter_context(packed))
-            TraceFile(trace.path).copy_with(_wire_events(trace, recording, rows, clock, active), out)
+            file = TraceDatabase(trace.path) if is_database(trace.path) else TraceFile(trace.path)
+            file.copy_with(_wire_events(trace, recording, rows, clock, active), out)
 
     write_whole(output, write, TraceError)
 

@@ -56,7 +56,8 @@ class TraceOverlap:
     def _named(self, file: str) -> str:
         rank = "" if self.trace.rank is None else f", rank {self.trace.rank}"
         world = "" if rank == "" or self.trace.world_size is None else f" of {self.trace.world_size}"
-        return f"{file}, device {self.overlap.device.device}{rank}{world}"
+        process = "" if self.trace.process is None else f", process {self.trace.process}"
+        return f"{file}{process}, device {self.overlap.device.device}{rank}{world}"
 
 
 def render_text(reports: Sequence[TraceOverlap], recording: Path | None = None) -> str:
@@ -177,7 +178,8 @@ def find_remarks(report: TraceOverlap) -> Iterator[str]:
     if not overlap.communicators:
         yield "no kernel is known to communicate; add the names of yours with --communication"
     if not overlap.steps:
-        yield "the trace has no ProfilerStep, so there are no steps"
+        named = "ProfilerStep" if report.trace.process is None else "range named step or iteration and a number"
+        yield f"the trace has no {named}, so there are no steps"
     elif overlap.outside_ns:
         yield (
             f"{_ms(overlap.outside_ns)} of communication are outside of all steps: steps are in the time of the CPU, "
@@ -232,6 +234,7 @@ def _device_json(report: TraceOverlap) -> dict[str, Any]:
         "file": str(report.trace.path),
         "rank": report.trace.rank,
         "world_size": report.trace.world_size,
+        "process": report.trace.process,
         "device": overlap.device.device,
         "kernels": overlap.device.kernels,
         "begin_ns": overlap.device.begin_ns,

@@ -1,4 +1,4 @@
-"""Reads the GPU work of a Kineto trace: intervals of computation, of copies and of each communicator, and the steps.
+"""Reads the GPU work of a trace: intervals of computation, of copies and of each communicator, and the steps.
 
 Times are integers in nanoseconds since 1970: `baseTimeNanoseconds` plus `ts`, which is in microseconds; older traces
 have no base and an absolute `ts` (pytorch/kineto libkineto/src/output_json.cpp).
@@ -20,6 +20,7 @@ import numpy as np
 
 from ibpulse.base.errors import TraceError
 from ibpulse.base.text import count_text, show
+from ibpulse.workbench.overlap.databases import REPORTS, TraceDatabase, is_database
 from ibpulse.workbench.overlap.events import Event, TraceFile
 from ibpulse.workbench.overlap.intervals import EMPTY, IntervalSet, merge, union
 from ibpulse.workbench.overlap.kernels import CommunicationNames
@@ -132,6 +133,8 @@ class DeviceTrace:
 class KinetoTrace:
     """A trace of one process. `absolute` is false if its times have no known relation to the wall clock.
 
+    `process` is the number of the process, known only where a file may have several.
+
     The times in the file are those after `base_ns`. `notes` are sentences about what was left out of the file or is
     uncertain.
     """
@@ -145,6 +148,7 @@ class KinetoTrace:
     devices: tuple[DeviceTrace, ...]
     notes: tuple[str, ...] = ()
     base_ns: int = 0
+    process: int | None = None
 
 
 def union_of(sets: Iterable[IntervalSet]) -> IntervalSet:
@@ -153,13 +157,35 @@ def union_of(sets: Iterable[IntervalSet]) -> IntervalSet:
     return union(np.concatenate([each.starts for each in every]), np.concatenate([each.ends for each in every]))
 
 
-def read_trace(path: Path, names: CommunicationNames) -> KinetoTrace:
-    """The GPU work of a trace, streamed."""
+def read_traces(path: Path, names: CommunicationNames) -> list[KinetoTrace]:
+    """The GPU work of a trace of Kineto, or of each process of a database, streamed."""
+    if path.suffix in REPORTS:
+        way_out = "export it with nsys export --type=sqlite, and give that file"
+        raise TraceError(f"trace {path} is a report of Nsight Systems, which only its programs read; {way_out}")
+    if is_database(path):
+        return _read_database(path, names)
     file, reader = TraceFile(path), _Reader(path, names)
     for events in file.batches():
         for event in events:
             reader.add(event)
-    return reader.finish(file.members, file.notes())
+    return [reader.finish(file.members, file.notes())]
+
+
+def _read_database(path: Path, names: CommunicationNames) -> list[KinetoTrace]:
+    database = TraceDatabase(path)
+    readers: dict[int, _Reader] = {}
+    for process, event in database.events():
+        if process not in readers and event["cat"] in KERNELS:
+            if len(readers) >= MAX_DEVICES:
+                raise TraceError(f"trace {path} has more than {MAX_DEVICES} processes; profile fewer of them")
+            readers[process] = _Reader(path, names)
+        if process in readers:
+            readers[process].add(event)
+    if not readers:
+        raise TraceError(f"trace {path} has no GPU kernel; profile the processes that use the GPU")
+    members, notes = {"baseTimeNanoseconds": database.base_ns}, [*database.notes()]
+    finished = ((process, reader.finish(members, notes)) for process, reader in sorted(readers.items()))
+    return [replace(trace, process=process or None) for process, trace in finished]
 
 
 class _Intervals:
