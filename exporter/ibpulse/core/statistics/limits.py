@@ -1,0 +1,133 @@
+"""The signs of limits of a port from its samples and the readings of its counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.signals import Meaning
+from ibpulse.core.statistics.gains import SignalReadings
+from ibpulse.core.statistics.signs import (
+    ERRORS,
+    FLAPS,
+    GAINS,
+    LOST,
+    NOTIFIED,
+    REFUSED,
+    TIMEOUTS,
+    WAITED_SECONDS,
+    Readings,
+    Signs,
+    Transmit,
+    find_signs,
+    sums_between,
+)
+from ibpulse.core.statistics.sums import usual_peak
+
+EVERY_NS = 100 * MILLISECOND_NS
+MAX_APART_NS = SECOND_NS
+"""Readings that are further apart say too little about the samples between them."""
+USUAL_TICK_BYTES = 8
+"""Bytes that a port can send during one count of its waiting counter (NVIDIA, ibdiagnet manual 2.13: tick 7)."""
+ROWS = {"waiting": WAITED_SECONDS, "marked": NOTIFIED, "receiver": REFUSED, "lost": LOST, "link": ERRORS}
+UNIT_ROWS = {"timeouts": TIMEOUTS, "retrainings": FLAPS}
+
+
+@dataclass(frozen=True, slots=True)
+class RailSamples:
+    """The transmit samples of a port from wall time `start_ns` on, each (samples,).
+
+    `rates` are bytes per second, NaN for missing data; `seconds` their measured times, `line` the line rates, NaN if
+    unknown; `up` is whether the link is ACTIVE. `whole_line` is the line rate when nothing is wrong with the link, NaN
+    for the highest of these.
+    """
+
+    start_ns: int
+    interval_ns: int
+    rates: Floats
+    seconds: Floats
+    line: Floats
+    up: Bools
+    infiniband: bool
+    whole_line: float = np.nan
+
+    def usual_peak(self) -> float:
+        """The upper quartile of the peaks of whole seconds with traffic; NaN without any."""
+        ticks = SECOND_NS // self.interval_ns
+        whole = np.nan_to_num(self.rates[: len(self.rates) // ticks * ticks]).reshape(-1, ticks)
+        peaks = whole.max(axis=1, initial=0.0)
+        return usual_peak(peaks, peaks)
+
+
+def find_rail_signs(
+    samples: RailSamples,
+    signals: SignalReadings,
+    active_bytes_per_second: float,
+    tick_bytes: int | None = None,
+    peak: float | None = None,
+) -> Signs:
+    """The signs of a port at its samples.
+
+    `tick_bytes` is the length of a count of its waiting counter where that is certain, `peak` its usual peak where it
+    is known from more samples than these.
+    """
+    lines = samples.line[np.isfinite(samples.line)]
+    line = float(lines.max()) if len(lines) else np.nan
+    whole = line if np.isnan(samples.whole_line) else samples.whole_line
+    usual = samples.usual_peak() if peak is None else peak
+    transmit = Transmit(samples.rates, samples.seconds, usual, line, whole, active_bytes_per_second)
+    return find_signs(transmit, place_readings(samples, signals, tick_bytes))
+
+
+def place_readings(samples: RailSamples, signals: SignalReadings, tick_bytes: int | None = None) -> Readings:
+    """The readings of a port between its samples, at least 100 ms apart; the samples outside have unknown gains."""
+    count = len(samples.rates)
+    place = (signals.wall_ns - samples.start_ns) // samples.interval_ns + 1
+    inside = np.flatnonzero((place >= 0) & (place <= count))
+    # of the readings of one tenth of a second, the first
+    inside = inside[np.unique(signals.wall_ns[inside] // EVERY_NS, return_index=True)[1]]
+    # samples without readings have intervals of the same length
+    grid = np.arange(0, count, max(1, EVERY_NS // samples.interval_ns))
+    first, last = (place[inside[0]], place[inside[-1]]) if len(inside) else (count, count)
+    before = np.unique(np.append(0, grid[grid < first]))
+    bounds = np.concatenate((before, place[inside], grid[grid > last], [count])).astype(np.int64)
+    gained = np.full((GAINS, len(bounds) - 1), np.nan)
+    if len(inside) > 1:
+        known = np.where(
+            np.diff(signals.wall_ns[inside]) <= MAX_APART_NS, _sum_gains(signals, inside, samples.infiniband), np.nan
+        )
+        gained[:, len(before) : len(before) + len(inside) - 1] = known
+    line = np.append(samples.line, np.nan)[bounds[1:] - 1]
+    gained[WAITED_SECONDS] *= (tick_bytes or USUAL_TICK_BYTES) / np.where(line > 0, line, np.nan)
+    went_down = np.concatenate(([False], samples.up[:-1] & ~samples.up[1:]))[:count]
+    gained[FLAPS] = np.nan_to_num(gained[FLAPS]) + sums_between(went_down, bounds)
+    return Readings(bounds, gained, line, tick_bytes is not None)
+
+
+def _sum_gains(signals: SignalReadings, inside: Counts, infiniband: bool) -> Floats:
+    """What the signals of each row gained between the readings `inside`: (GAINS, readings - 1), NaN if none is known.
+
+    One loss can move several counters.
+    """
+    out = np.full((GAINS, len(inside) - 1), np.nan)
+    every = signals.gains().gained
+    for column, signal in enumerate(signals.signals):
+        row = row_of(signal.meaning, infiniband)
+        if row is None:
+            continue
+        gained = np.add.reduceat(every[: inside[-1] + 1, column], inside[:-1] + 1)
+        out[row] = np.where(np.isnan(out[row]), gained, out[row] + np.nan_to_num(gained))
+    return out
+
+
+def row_of(meaning: Meaning, infiniband: bool = True) -> int | None:
+    """The row of what a counter gains; None if it says nothing about what its port transmits.
+
+    On Ethernet, where pauses are counted elsewhere, a counter of waiting can stay 0.
+    """
+    if meaning.of_peers or (meaning.sign == "waiting" and not infiniband):
+        return None
+    return UNIT_ROWS.get(meaning.unit, ROWS[meaning.sign])

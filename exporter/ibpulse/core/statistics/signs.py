@@ -1,0 +1,262 @@
+"""Signs of what limited the transmit direction of a port, between two readings of its congestion counters.
+
+A sign is no cause: a port does not see the switches, the other tenants of the fabric, or what the other end does with
+the data. Of several signs the most specific one counts, in this order: `link`, `receiver`, `loss`, `path`. `source` is
+the absence of the others where it means something: the port was slower than usual, and a counter that would have shown
+congestion did not move. A counter that is absent, full or was reset is NaN here and never means calm. Everything else
+is unknown, for one of three reasons: the rate was the usual peak, so nothing held it back; a counter moved, but too
+little; or no counter could tell.
+
+The thresholds, which docs/congestion.md repeats for users:
+
+- `BELOW`: a rate within a tenth of the usual peak is that peak: it differs by a few percent from step to step.
+- `WAITED`: a wait of less than a tenth of the active time is too short to bring a rate below that.
+- `EXPLAINED`: a wait is a sign of the path if it is at least half of the shortfall, and calm if it is at most a tenth.
+- `EVERY_SECONDS`: events that have no duration count if there is one per 10 ms of active time. A rate that a
+  notification has cut recovers within some milliseconds, and so does a queue pair after a refusal or a lost packet.
+- One timeout counts, because the shortest timeout in use is longer than an interval between two readings; so does one
+  link that went down or recovered.
+- `TRAINED`: a link that trained down limits a rate of at least 0.8 of its line rate, which large messages reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.statistics.moments import quotient
+from ibpulse.core.statistics.steps.runs import Labels
+
+NOTHING, SOURCE, PATH, RECEIVER, LOSS, LINK, WEAK, PEAK, BLIND = range(9)
+CODES = 9
+SIGNS = ("source", "path", "receiver", "loss", "link", "unknown")
+NAMES = ("", "source", "path", "receiver", "loss", "link", "unknown", "unknown", "unknown")
+"""The name of each code."""
+LETTERS = ".sprlk-=?"
+"""The letter of each code in a strip."""
+
+# rows of what the counters gained
+WAITED_SECONDS, NOTIFIED, REFUSED, LOST, TIMEOUTS, FLAPS, ERRORS, FAR_FULL = range(8)
+GAINS = 8
+
+BELOW = 0.9
+WAITED = 0.1
+EXPLAINED = 0.5
+CALM = 0.1
+EVERY_SECONDS = 0.01
+LEAST_EVENTS = 2
+TRAINED = 0.8
+LONGEST_TICK = 16.0
+"""A tick of a waiting counter, where its length is uncertain, is at most this many times as long as assumed.
+
+Adapters count once per 8 bytes of the port, older ones once per 32 bytes of each of 4 lanes.
+"""
+MIN_KNOWN = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """The transmit direction of a port at consecutive samples.
+
+    `rates` (samples,) are bytes per second, NaN for missing data; `seconds` (samples,) the measured time of each.
+    `usual_peak` is that of the port while its link is at `usual_line`; `whole_line` is the line rate of the link when
+    nothing is wrong with it. All are NaN if unknown.
+    """
+
+    rates: Floats
+    seconds: Floats
+    usual_peak: float
+    usual_line: float
+    whole_line: float
+    active_bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What the counters of a port gained between consecutive readings.
+
+    Interval i has the samples from `bounds[i]` to before `bounds[i + 1]`; (intervals + 1,). `gained` (GAINS, intervals)
+    is NaN where it is not known. `line` (intervals,) is the line rate in bytes per second, NaN if unknown. The waiting
+    time is exact if `tick_certain`, otherwise an assumption. FAR_FULL is of the receiving end, where that is known:
+    packets for which it had no buffer, and notifications that it sent without a mark from the network.
+    """
+
+    bounds: Counts
+    gained: Floats
+    line: Floats
+    tick_certain: bool = False
+
+    @property
+    def known_end(self) -> int:
+        """The sample after the last interval of which a counter is known; 0 if there is none."""
+        # interruptions are known from the state of the link, too
+        told = ~np.isnan(np.delete(self.gained, FLAPS, axis=0)).all(axis=0)
+        return int(self.bounds[1:][told].max(initial=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """The signs of a port.
+
+    `codes` (intervals,) are NOTHING where it neither transmits nor waits. `weights` (samples,) are the seconds in
+    which each sample transmits or waits.
+    """
+
+    codes: Labels
+    weights: Floats
+    readings: Readings
+
+    def of_samples(self) -> Labels:
+        """The code of the interval of each sample: (samples,), NOTHING where it does not transmit."""
+        bounds = self.readings.bounds
+        out = np.zeros(len(self.weights), dtype=np.int8)
+        out[bounds[0] : bounds[-1]] = np.repeat(self.codes, np.diff(bounds))
+        return np.where(self.weights > 0, out, np.int8(NOTHING))
+
+    def only(self, kept: Bools) -> Signs:
+        """Those of the kept samples (samples,); the others count as if nothing was sent."""
+        return replace(self, weights=np.where(kept, self.weights, 0.0))
+
+    def strip(self, first: int, end: int, ticks: int) -> str:
+        """The letters of bins of `ticks` samples from `first` to before `end`: the sign with the most time in each."""
+        bins = np.arange(len(self.weights)) - first
+        inside = (bins >= 0) & (bins < end - first)
+        seconds = np.zeros((max(0, -(-(end - first) // ticks)), CODES))
+        np.add.at(seconds, (bins[inside] // ticks, self.of_samples()[inside]), self.weights[inside])
+        return "".join(LETTERS[code] for code in seconds.argmax(axis=1))
+
+    def tally(self, first: int = 0, end: int | None = None) -> Floats:
+        """The seconds of each sign, and what the counters gained in them: (CODES, 1 + GAINS).
+
+        An interval that is only in part between the samples `first` and `end` counts with its part of the time. What
+        is not known adds nothing.
+
+        Law: the tally of a span is the sum of the tallies of its parts.
+        """
+        bounds = self.readings.bounds
+        kept = np.zeros_like(self.weights)
+        kept[first:end] = self.weights[first:end]
+        seconds = sums_between(kept, bounds)
+        part = np.nan_to_num(quotient(seconds, sums_between(self.weights, bounds)))
+        rows = np.concatenate((seconds[None], np.nan_to_num(self.readings.gained) * part))
+        out = np.zeros((CODES, 1 + GAINS))
+        np.add.at(out, self.codes, rows.T)
+        return out
+
+
+def find_signs(transmit: Transmit, readings: Readings) -> Signs:
+    """The signs of a port in each interval between two readings."""
+    seen = _look(transmit, readings)
+    gained, often = readings.gained, seen.often
+    waited = gained[WAITED_SECONDS]
+    far = often(FAR_FULL)
+    waits = (waited >= WAITED * seen.active) & (waited >= EXPLAINED * seen.short * seen.active)
+    # in order: the first that holds counts
+    signs = (
+        (LINK, seen.trained_down | seen.flapped | (often(ERRORS) & seen.below)),
+        (RECEIVER, (often(REFUSED) | far) & seen.below),
+        (LOSS, ((gained[TIMEOUTS] >= 1) | often(LOST)) & seen.below),
+        (PATH, waits | (often(NOTIFIED) & seen.below)),
+        (PEAK, seen.at_peak),
+        (BLIND, ~seen.below | ~seen.told),
+        (SOURCE, seen.calm),
+    )
+    codes = np.select([holds for _, holds in signs], [code for code, _ in signs], WEAK)
+    codes[~seen.known] = BLIND
+    codes[seen.busy <= 0] = NOTHING
+    return Signs(codes.astype(np.int8), seen.weights, readings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One interval per element: its active and busy seconds, the shortfall of the rate, and what was observed.
+
+    `told`: a waiting or marking counter could have moved; `calm`: it did not.
+    """
+
+    active: Floats
+    busy: Floats
+    weights: Floats
+    short: Floats
+    below: Bools
+    at_peak: Bools
+    known: Bools
+    trained_down: Bools
+    flapped: Bools
+    told: Bools
+    calm: Bools
+    gained: Floats
+
+    def often(self, row: int) -> Bools:
+        """Whether events happened often enough to hold up the traffic."""
+        least = np.maximum(LEAST_EVENTS, self.active / EVERY_SECONDS)
+        return np.asarray(self.gained[row] >= least)
+
+
+def _look(transmit: Transmit, readings: Readings) -> _Seen:
+    rates, bounds, gained = transmit.rates, readings.bounds, readings.gained
+    active = rates > transmit.active_bytes_per_second
+    seconds, length = transmit.seconds, sums_between(transmit.seconds, bounds)
+    active_seconds = sums_between(np.where(active, seconds, 0.0), bounds)
+    waited = np.nan_to_num(gained[WAITED_SECONDS])
+    stalled = (active_seconds <= 0) & (waited >= WAITED * length) & (length > 0)
+    weights = np.where(active, seconds, 0.0)
+    spread = np.where(stalled, np.minimum(quotient(waited, length), 1.0), 0.0)
+    weights[bounds[0] : bounds[-1]] += np.repeat(spread, np.diff(bounds)) * seconds[bounds[0] : bounds[-1]]
+    remaining = quotient(readings.line, np.full(len(readings.line), transmit.usual_line))
+    peak = transmit.usual_peak * np.where(np.isnan(remaining), 1.0, np.minimum(remaining, 1.0))
+    highest = _highest(np.where(active, rates, 0.0), bounds)
+    below = highest < BELOW * peak
+    short = np.nan_to_num(np.clip(1.0 - quotient(_mean_rate(transmit, active, bounds), peak), 0.0, 1.0))
+    # on Ethernet, congestion shows as notifications, and a counter of waiting can stay 0
+    telling = WAITED_SECONDS if np.isnan(gained[NOTIFIED]).all() else NOTIFIED
+    most = waited * (1.0 if readings.tick_certain else LONGEST_TICK)
+    return _Seen(
+        active=active_seconds,
+        busy=sums_between(weights, bounds),
+        weights=weights,
+        short=short,
+        below=below,
+        at_peak=highest >= BELOW * peak,
+        known=sums_between(np.where(np.isnan(rates), 0.0, 1.0), bounds) >= MIN_KNOWN * np.diff(bounds),
+        trained_down=(readings.line < transmit.whole_line) & (highest >= TRAINED * readings.line),
+        flapped=_since_transmit(gained[FLAPS], active_seconds > 0) >= 1,
+        told=~np.isnan(gained[telling]),
+        calm=(most <= CALM * short * active_seconds) & (np.nan_to_num(gained[NOTIFIED]) == 0),
+        gained=gained,
+    )
+
+
+def sums_between(values: Floats | Bools, bounds: Counts) -> Floats:
+    """The sum of the values (samples,) from each bound to before the next: (bounds - 1,)."""
+    return np.diff(np.concatenate(([0.0], np.cumsum(values)))[bounds])
+
+
+def _highest(values: Floats, bounds: Counts) -> Floats:
+    """The highest value of each interval, 0 without samples."""
+    out = np.zeros(len(bounds) - 1)
+    interval = np.repeat(np.arange(len(out)), np.diff(bounds))
+    np.maximum.at(out, interval, values[bounds[0] : bounds[-1]])
+    return out
+
+
+def _mean_rate(transmit: Transmit, active: Bools, bounds: Counts) -> Floats:
+    """The mean rate of the active samples of each interval, without the first and the last of a burst if others exist.
+
+    A burst begins and ends within a sample, which is therefore slower than the burst.
+    """
+    padded = np.pad(active, 1)
+    inner = active & padded[:-2] & padded[2:]
+    moved = np.where(active, transmit.rates, 0.0) * transmit.seconds
+    within = quotient(sums_between(moved * inner, bounds), sums_between(transmit.seconds * inner, bounds))
+    every = quotient(sums_between(moved * active, bounds), sums_between(transmit.seconds * active, bounds))
+    return np.where(np.isnan(within), every, within)
+
+
+def _since_transmit(events: Floats, transmits: Bools) -> Floats:
+    """The events of each interval and of those without traffic directly before it."""
+    total = np.cumsum(np.nan_to_num(events))
+    before = np.concatenate(([0.0], np.maximum.accumulate(np.where(transmits, total, 0.0))[:-1]))
+    return total - before

@@ -1,0 +1,176 @@
+"""Readings of counters placed between samples, and sentences about signs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ibpulse.core.limits import describe_limits
+from ibpulse.core.signals import Signal
+from ibpulse.core.statistics.gains import MISSING, SignalReadings
+from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, place_readings
+from ibpulse.core.statistics.signs import (
+    BLIND,
+    CODES,
+    ERRORS,
+    FLAPS,
+    GAINS,
+    LINK,
+    LOSS,
+    LOST,
+    NOTIFIED,
+    PATH,
+    PEAK,
+    RECEIVER,
+    REFUSED,
+    SOURCE,
+    TIMEOUTS,
+    WAITED_SECONDS,
+)
+from tests.tables import for_each
+
+LINE, TICK = 50e9, 10_000_000
+START = 1_700_000_000_000_000_000
+WAIT = Signal("port_transmit_wait", 32, stops=True)
+CNP = Signal("rp_cnp_packets_handled", 64)
+RNR = Signal("rnr_nak_retry_packets_received", 64)
+SEQ, RETRANS, TIMEOUT = (
+    Signal(name, 64) for name in ("packet_sequence_errors", "roce_adp_retransmits", "local_ack_timeout_errors")
+)
+MARKED_HERE = Signal("np_ecn_marked_roce_packets_received", 64)
+SECOND = 1_000_000_000
+
+
+def samples_of(rates: Sequence[float], infiniband: bool = True, up: Sequence[bool] | None = None) -> RailSamples:
+    many = np.array(rates) * LINE
+    good = ~np.isnan(many)
+    states = np.ones(len(many), dtype=np.bool_) if up is None else np.array(up)
+    return RailSamples(START, TICK, many, good * 0.01, np.full(len(many), LINE), states, infiniband)
+
+
+def readings(signals: dict[Signal, Sequence[int]], every: int = 10, first: int = 0) -> SignalReadings:
+    """Readings after every so many samples, the first after sample `first`."""
+    counters = np.array([*signals.values()], dtype=np.uint64).T
+    wall = START + (first + every * np.arange(len(counters))) * TICK
+    times = np.broadcast_to(wall[:, None], counters.shape)
+    return SignalReadings(tuple(signals), wall, times, np.zeros_like(times), counters)
+
+
+def test_gains_are_those_of_the_samples_between_two_readings() -> None:
+    found = place_readings(samples_of([0.5] * 35), readings({CNP: (5, 9, 30), RNR: (0, 0, 2)}, first=4))
+    assert found.bounds.tolist() == [0, 5, 15, 25, 30, 35]
+    np.testing.assert_array_equal(found.gained[NOTIFIED], [np.nan, 4, 21, np.nan, np.nan])
+    np.testing.assert_array_equal(found.gained[REFUSED], [np.nan, 0, 2, np.nan, np.nan])
+    assert np.isnan(found.gained[[WAITED_SECONDS, LOST]]).all()
+
+
+def test_readings_before_and_after_the_samples_are_left_out() -> None:
+    found = place_readings(samples_of([0.5] * 10), readings({CNP: (1, 2, 4, 8)}, first=-11))
+    assert found.bounds.tolist() == [0, 0, 10, 10]
+    np.testing.assert_array_equal(found.gained[NOTIFIED], [np.nan, 2, np.nan])
+
+
+def test_readings_every_10_ms_are_joined() -> None:
+    found = place_readings(samples_of([0.5] * 40), readings({CNP: range(0, 80, 2)}, every=1))
+    assert np.diff(found.bounds).tolist() == [1, 10, 10, 10, 9]
+    np.testing.assert_array_equal(found.gained[NOTIFIED, 1:-1], [20, 20, 20])
+
+
+def test_a_missing_reading_makes_the_gain_unknown_and_so_do_readings_far_apart() -> None:
+    missed = place_readings(samples_of([0.5] * 30), readings({CNP: (1, int(MISSING), 4, 8)}))
+    np.testing.assert_array_equal(missed.gained[NOTIFIED, 1:-1], [np.nan, np.nan, 4][: missed.gained.shape[1] - 2])
+    far = place_readings(samples_of([0.5] * 250), readings({CNP: (1, 3, 4)}, every=101))
+    assert np.isnan(far.gained[NOTIFIED]).all()
+
+
+def test_waiting_is_time_of_the_port() -> None:
+    # 50 GB/s are 6.25 counts of 8 bytes a nanosecond
+    found = place_readings(samples_of([0.5] * 20), readings({WAIT: (0, 62_500_000)}))
+    np.testing.assert_allclose(found.gained[WAITED_SECONDS, 1], 0.01)
+    assert not found.tick_certain
+    sure = place_readings(samples_of([0.5] * 20), readings({WAIT: (0, 62_500_000)}), tick_bytes=32)
+    np.testing.assert_allclose(sure.gained[WAITED_SECONDS, 1], 0.04)
+    assert sure.tick_certain
+
+
+def test_waiting_counts_on_infiniband_only() -> None:
+    found = place_readings(samples_of([0.5] * 20, infiniband=False), readings({WAIT: (0, 5)}))
+    assert np.isnan(found.gained[WAITED_SECONDS]).all()
+
+
+def test_counters_of_one_kind_add_up_and_those_of_peers_do_not_count() -> None:
+    counted = {SEQ: (0, 3), RETRANS: (0, 4), TIMEOUT: (0, 2), MARKED_HERE: (0, 900)}
+    found = place_readings(samples_of([0.5] * 20, infiniband=False), readings(counted))
+    assert (found.gained[LOST, 1], found.gained[TIMEOUTS, 1]) == (7, 2)
+    assert np.isnan(found.gained[NOTIFIED]).all()
+
+
+def test_a_link_that_leaves_active_is_an_interruption() -> None:
+    up = [True] * 13 + [False] * 5 + [True] * 12
+    found = place_readings(samples_of([0.5] * 30, up=up), readings({CNP: (0, 0, 0)}))
+    assert found.gained[FLAPS].tolist() == [0, 0, 1, 0][: found.gained.shape[1]]
+
+
+FULL = 2**32 - 1
+
+
+@for_each(
+    {
+        "a full counter is no calm": ({WAIT: [FULL] * 11}, BLIND),
+        "a counter that does not move is": ({WAIT: [FULL - 1] * 11}, SOURCE),
+        "no reading at all": ({WAIT: []}, BLIND),
+        "a counter of peers is no calm": ({MARKED_HERE: [0] * 11}, BLIND),
+    }
+)
+def test_signs_of_a_second_at_half_of_the_peak(counted: dict[Signal, list[int]], code: int) -> None:
+    rates = [1.0, *[0.5] * 99]
+    signals = readings(counted) if any(counted.values()) else SignalReadings((), *(np.zeros(0, dtype=np.int64),) * 4)  # type: ignore[arg-type]
+    found = find_rail_signs(samples_of(rates), signals, 1e6)
+    assert set(found.codes[2:-1].tolist()) <= {code}
+    assert found.tally()[code, 0] > 0.7
+
+
+def tally(**parts: tuple[float, dict[int, float]]) -> np.ndarray:
+    out = np.zeros((CODES, 1 + GAINS))
+    codes = {"source": SOURCE, "path": PATH, "receiver": RECEIVER, "loss": LOSS, "link": LINK, "peak": PEAK}
+    for name, (seconds, gained) in parts.items():
+        out[codes.get(name, BLIND), 0] = seconds
+        for row, value in gained.items():
+            out[codes.get(name, BLIND), 1 + row] = value
+    return out
+
+
+QUIET = tally(peak=(1.0, {}))
+
+
+@for_each(
+    {
+        "a step": (
+            [QUIET, tally(path=(1.3, {WAITED_SECONDS: 0.41, NOTIFIED: 276}), peak=(0.3, {}))],
+            ["50 % of the communication of a step shows signs of the path on b: waiting about 4.1 ms of 13 ms, "
+             "212 notifications a second", "50 % is unknown: 50 % at the usual peak"],
+        ),
+        "all rails": (
+            [tally(receiver=(1.0, {REFUSED: 30})), tally(receiver=(0.9, {REFUSED: 27}), blind=(0.1, {}))],
+            ["95 % of the communication of a step shows signs of the receiver on all 2 rails: 30 refusals a second",
+             "5 % is unknown: 5 % without a counter that could tell"],
+        ),
+        "loss and a link": (
+            [tally(loss=(0.6, {TIMEOUTS: 1, LOST: 12})), tally(link=(0.4, {FLAPS: 2, ERRORS: 4}))],
+            ["60 % of the communication of a step shows signs of loss on a: 1 timeout, 20 losses a second",
+             "40 % of the communication of a step shows signs of the link on b: 2 interruptions, 10 errors a second"],
+        ),
+        "the source, and a link that trained down": (
+            [tally(source=(0.7, {})), tally(link=(0.3, {}))],
+            ["70 % of the communication of a step shows signs of the source on a: slower than its usual peak, and no "
+             "counter of congestion moved",
+             "30 % of the communication of a step shows signs of the link on b: at what the link is trained down to"],
+        ),
+        "no traffic": ([tally(), tally()], []),
+    }
+)  # fmt: skip
+def test_sentences(tallies: list[np.ndarray], sentences: list[str]) -> None:
+    found = describe_limits(np.stack(tallies), ["a", "b"], units=100, unit="step")
+    assert [limit.text for limit in found] == sentences
+    assert not found or abs(sum(limit.share for limit in found) - 1) < 1e-9

@@ -1,0 +1,194 @@
+"""Signs of what limited a port, on intervals whose answer is known from how they are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ibpulse.core.arrays import Floats
+from ibpulse.core.statistics import signs
+from ibpulse.core.statistics.signs import (
+    BLIND,
+    ERRORS,
+    FAR_FULL,
+    FLAPS,
+    GAINS,
+    LINK,
+    LOSS,
+    LOST,
+    NAMES,
+    NOTHING,
+    NOTIFIED,
+    PATH,
+    PEAK,
+    RECEIVER,
+    REFUSED,
+    SIGNS,
+    SOURCE,
+    TIMEOUTS,
+    WAITED_SECONDS,
+    WEAK,
+    Readings,
+    Signs,
+    Transmit,
+    find_signs,
+)
+from tests.tables import for_each
+
+LINE = 50e9
+TEN = 10
+NAN = float("nan")
+# a port of each link layer whose counters are alive and do not move
+INFINIBAND = {NOTIFIED: NAN, FAR_FULL: NAN}
+ROCE = {WAITED_SECONDS: NAN, FAR_FULL: NAN}
+
+
+def find(rates: Floats, gained: Floats, *, peak: float = LINE, line: Any = LINE, certain: bool = True) -> Signs:
+    """The signs of intervals of ten samples of 10 ms; `gained` is (GAINS, intervals)."""
+    intervals = gained.shape[1]
+    transmit = Transmit(rates, np.where(np.isnan(rates), 0.0, 0.01), peak, LINE, LINE, 1e6)
+    bounds = np.arange(intervals + 1) * TEN
+    return find_signs(transmit, Readings(bounds, gained, np.broadcast_to(line, intervals) + 0.0, certain))
+
+
+def code_of(rate: float | list[float], of: dict[int, float], moved: dict[int, float], **others: Any) -> int:
+    """The code of one interval, at a constant rate in parts of the line rate or at that of each sample."""
+    gained = np.zeros((GAINS, 1))
+    for row, value in {**of, **moved}.items():
+        gained[row] = value
+    rates = np.full(TEN, rate) if isinstance(rate, float) else np.array(rate)
+    return int(find(rates * LINE, gained, **others).codes[0])
+
+
+@for_each(
+    {
+        "half of the usual rate, and nothing waits": (0.5, INFINIBAND, {}, SOURCE),
+        "the same on RoCE": (0.5, ROCE, {}, SOURCE),
+        "at the usual rate": (0.95, INFINIBAND, {}, PEAK),
+        "half of the time it waits": (0.5, INFINIBAND, {WAITED_SECONDS: 0.05}, PATH),
+        "a wait that is a sixth of the shortfall": (0.4, INFINIBAND, {WAITED_SECONDS: 0.01}, WEAK),
+        "a wait shorter than a tenth of the shortfall": (0.4, INFINIBAND, {WAITED_SECONDS: 0.005}, SOURCE),
+        "it waits at its usual rate": (0.95, INFINIBAND, {WAITED_SECONDS: 0.012}, PATH),
+        "notifications": (0.5, ROCE, {NOTIFIED: 12}, PATH),
+        "one notification": (0.5, ROCE, {NOTIFIED: 1}, WEAK),
+        "notifications at the usual rate": (0.95, ROCE, {NOTIFIED: 500}, PEAK),
+        "refusals": (0.5, ROCE, {REFUSED: 12}, RECEIVER),
+        "refusals and notifications": (0.5, ROCE, {REFUSED: 12, NOTIFIED: 40}, RECEIVER),
+        "one refusal": (0.5, ROCE, {REFUSED: 1}, SOURCE),
+        "the other end has no buffers": (0.5, ROCE, {FAR_FULL: 90, NOTIFIED: 40}, RECEIVER),
+        "retransmissions": (0.5, ROCE, {LOST: 12}, LOSS),
+        "one retransmission": (0.5, ROCE, {LOST: 1}, SOURCE),
+        "retransmissions at the usual rate": (0.95, ROCE, {LOST: 12}, PEAK),
+        "one timeout": (0.1, ROCE, {TIMEOUTS: 1}, LOSS),
+        "a timeout and a wait": (0.1, INFINIBAND, {TIMEOUTS: 1, WAITED_SECONDS: 0.05}, LOSS),
+        "the link went down": (0.5, ROCE, {FLAPS: 1, TIMEOUTS: 3}, LINK),
+        "bit errors": (0.5, INFINIBAND, {ERRORS: 12, LOST: 12}, LINK),
+        "bit errors at the usual rate": (0.95, INFINIBAND, {ERRORS: 12}, PEAK),
+        "no counter of congestion": (0.5, {**INFINIBAND, **ROCE}, {}, BLIND),
+        "no counter of congestion, but one of loss": (0.5, {**INFINIBAND, **ROCE}, {LOST: 12}, LOSS),
+        "no counter of congestion at the usual rate": (0.95, {**INFINIBAND, **ROCE}, {}, PEAK),
+        "a counter of waiting says nothing on RoCE": (0.5, {NOTIFIED: 0.0}, {WAITED_SECONDS: NAN}, SOURCE),
+        "nothing": (0.0, INFINIBAND, {}, NOTHING),
+        "it waits for the whole time": (0.0, INFINIBAND, {WAITED_SECONDS: 0.1}, PATH),
+    }
+)
+def test_sign_of_an_interval(rate: float, of: dict[int, float], moved: dict[int, float], code: int) -> None:
+    assert NAMES[code_of(rate, of, moved)] == NAMES[code]
+    assert code_of(rate, of, moved) == code
+
+
+@for_each(
+    {
+        "at what is left": (0.48, {}, 0.5, LINK),
+        "far below what is left": (0.2, {}, 0.5, SOURCE),
+        "the path limits it more": (0.2, {WAITED_SECONDS: 0.06}, 0.5, PATH),
+        "it has never been faster": (0.48, {}, 1.0, SOURCE),
+    }
+)
+def test_a_link_that_trained_down(rate: float, moved: dict[int, float], left: float, code: int) -> None:
+    assert code_of(rate, INFINIBAND, moved, line=left * LINE) == code
+
+
+def test_a_wait_of_uncertain_length_is_calm_only_if_the_longest_tick_makes_it_so() -> None:
+    waited = {WAITED_SECONDS: 0.0005}
+    assert code_of(0.5, INFINIBAND, waited, certain=True) == SOURCE
+    assert code_of(0.5, INFINIBAND, waited, certain=False) == WEAK
+    assert code_of(0.5, INFINIBAND, {WAITED_SECONDS: 0.0001}, certain=False) == SOURCE
+
+
+def test_first_and_last_samples_of_bursts_are_slower_than_the_burst() -> None:
+    burst = [0.0, 0.1, 0.6, 0.6, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0]
+    # 0.4 of the time in which it sends is missing, not 0.65
+    assert code_of(burst, INFINIBAND, {WAITED_SECONDS: 0.0081}) == PATH
+    assert code_of([0.0, 0.1, 0.1] + [0.0] * 7, INFINIBAND, {WAITED_SECONDS: 0.0081}) == WEAK
+
+
+def test_events_count_by_the_time_in_which_the_port_sends() -> None:
+    short = [0.5, 0.5] + [0.0] * 8
+    assert code_of(short, ROCE, {NOTIFIED: 2}) == PATH
+    assert code_of([0.5] + [0.0] * 9, ROCE, {NOTIFIED: 1}) == WEAK
+
+
+@for_each({"half is missing": (5, SOURCE), "more is missing": (6, BLIND)})
+def test_missing_samples(missing: int, code: int) -> None:
+    assert code_of([NAN] * missing + [0.5] * (TEN - missing), INFINIBAND, {}) == code
+
+
+def test_without_a_usual_peak_only_waiting_and_links_are_signs() -> None:
+    assert code_of(0.5, INFINIBAND, {}, peak=NAN) == BLIND
+    assert code_of(0.5, INFINIBAND, {WAITED_SECONDS: 0.02}, peak=NAN) == PATH
+    assert code_of(0.5, INFINIBAND, {FLAPS: 1}, peak=NAN) == LINK
+
+
+def test_a_link_that_was_down_limits_the_first_traffic_after_it() -> None:
+    gained = np.zeros((GAINS, 5))
+    gained[NOTIFIED] = gained[FAR_FULL] = NAN
+    gained[FLAPS, 1] = 1
+    rates = np.repeat([0.5, 0.0, 0.0, 0.5, 0.5], TEN) * LINE
+    assert find(rates, gained).codes.tolist() == [SOURCE, NOTHING, NOTHING, LINK, SOURCE]
+
+
+def test_samples_have_the_sign_of_their_interval() -> None:
+    gained = np.zeros((GAINS, 2))
+    gained[WAITED_SECONDS, 1] = 0.03
+    gained[NOTIFIED] = NAN
+    rates = np.array([0.0, 0.5, 0.5, *[0.0] * 7, *[0.0] * 5, *[0.5] * 5]) * LINE
+    found = find(rates, gained)
+    assert found.of_samples().tolist() == [NOTHING, SOURCE, SOURCE, *[NOTHING] * 12, *[PATH] * 5]
+    tally = found.tally()
+    np.testing.assert_allclose(tally[:, 0], [0, 0.02, 0.05, 0, 0, 0, 0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(tally[PATH, 1 + WAITED_SECONDS], 0.03)
+    assert tally[SOURCE, 1:].sum() == 0
+
+
+@given(st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_the_tally_of_a_span_is_the_sum_of_its_parts(cut: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gained = rng.choice([0.0, 1.0, 20.0, NAN], (GAINS, 4))
+    rates = rng.choice([0.0, 0.2, 0.95, NAN], 4 * TEN) * LINE
+    found = find(rates, gained)
+    np.testing.assert_allclose(found.tally(0, cut) + found.tally(cut), found.tally(), atol=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_signs_do_not_depend_on_the_unit_of_rates(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gained = rng.choice([0.0, 1.0, 20.0, NAN], (GAINS, 3))
+    gained[WAITED_SECONDS] *= 0.004
+    rates = rng.choice([0.0, 0.2, 0.6, 0.95, NAN], 3 * TEN) * LINE
+    bounds, line = np.arange(4) * TEN, np.full(3, LINE)
+    seconds = np.full(len(rates), 0.01)
+
+    def codes(scale: float) -> list[int]:
+        transmit = Transmit(rates * scale, seconds, LINE * scale, LINE * scale, LINE * scale, 1e6 * scale)
+        return find_signs(transmit, Readings(bounds, gained, line * scale)).codes.tolist()
+
+    assert codes(1.0) == codes(0.125)
+
+
+def test_every_code_has_a_name() -> None:
+    assert len(NAMES) == signs.CODES
+    assert {*NAMES} == {"", *SIGNS}
