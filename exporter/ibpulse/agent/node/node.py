@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ibpulse.agent.aggregator import Aggregator, Snapshot
 from ibpulse.agent.flightrecorder.recorder import Captures
 from ibpulse.agent.jobs.watch import JobWatch
+from ibpulse.agent.node.silence import JobSilences
 from ibpulse.agent.sampler.supervisor import Supervisor, heartbeat_bound_seconds
 from ibpulse.agent.sysfs.expected_rails import ExpectedRails
 from ibpulse.base.clocks import Clock
@@ -16,6 +17,7 @@ from ibpulse.base.deadline import BEAT_SECONDS, seconds_until_beat
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.base.text import sentence_list
 from ibpulse.base.units import SECOND_NS
+from ibpulse.core.answers.silence import SilenceAnswer
 from ibpulse.core.answers.summary import Summary
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.watch import CounterResets, PhaseEvents
@@ -39,6 +41,7 @@ class Node:
     aggregator: Aggregator
     expected_rails: ExpectedRails
     jobs: JobWatch
+    silences: JobSilences
     captures: Captures
 
     def fabric(self) -> Fabric:
@@ -134,6 +137,17 @@ class CurrentSnapshot:
             return self._node.aggregator.with_counters_now(snapshot, self._reader.newest_tick())
         return snapshot
 
+    def silences(self) -> list[SilenceAnswer]:
+        """The silences of the jobs, up to now."""
+        self._follow_silences()
+        with self._errors.boundary("jobs", "silences"):
+            return self._node.silences.describe()
+        return []
+
+    def _follow_silences(self) -> None:
+        with self._errors.boundary("jobs", "silences"):
+            self._node.silences.update(self._node.jobs.view, self._node.supervisor.fabric)
+
     def begin(self) -> None:
         """Aggregate what the ring has, for the first time."""
         self._read_jobs()
@@ -144,6 +158,7 @@ class CurrentSnapshot:
         while True:
             await asyncio.sleep(seconds_until_beat(1.0, self._clock))
             self._read_jobs()
+            self._follow_silences()
             second = self._newest_second()
             # the wall clock may have been stepped back
             if not self._second < second < self._second + BATCH_SECONDS or self._changed():

@@ -16,6 +16,7 @@ from ibpulse.agent.flightrecorder.triggers import AlertReceiver, LocalRules, Rul
 from ibpulse.agent.jobs.sources import JobSources, choose_sources
 from ibpulse.agent.jobs.watch import JobWatch
 from ibpulse.agent.node.node import Node
+from ibpulse.agent.node.silence import JobSilences
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
 from ibpulse.agent.sampler.supervisor import Supervisor, SupervisorOptions
 from ibpulse.agent.sampler.temporary_sampler import TemporarySampler, temporary_sampler
@@ -42,7 +43,7 @@ SPARE_SECONDS = 2
 
 
 def make_inventory(
-    settings: Settings, counters: CounterSet = "none", errors: InternalErrors | None = None
+    settings: Settings, counters: CounterSet = "none", errors: InternalErrors | None = None, clock: Clock | None = None
 ) -> Inventory:
     """The inventory of this node's ports and of the error counters to read.
 
@@ -62,6 +63,7 @@ def make_inventory(
         errors=errors,
         ask=read_port if is_kernel_tree(root) else None,
         sources=ports.sources,
+        clock=None if clock is None else clock.monotonic_ns,
     )
 
 
@@ -129,7 +131,7 @@ def make_node(
     reader = RingReader(ring)
     events = EventLog(EventFile(directory / EVENTS_NAME), ring.interval_ns)
     events.load(ring.words[H_CREATED_WALL_NS])
-    inventory = make_inventory(settings, settings.slow.counters, errors)
+    inventory = make_inventory(settings, settings.slow.counters, errors, clock)
     states = StatePoller(Path(settings.path.sysfs), errors=errors, clock=clock)
     options = supervisor_options(settings)
     monitor = open_monitor() if is_kernel_tree(Path(settings.path.sysfs)) else None
@@ -146,6 +148,7 @@ def make_node(
         aggregator=Aggregator(reader, aggregator_options(settings), events.history),
         expected_rails=ExpectedRails(events, settings.ports.expected_rails),
         jobs=jobs,
+        silences=JobSilences(reader, events, settings.analysis.active_threshold),
         captures=make_captures(settings, recorder),
     )
 

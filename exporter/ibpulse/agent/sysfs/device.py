@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -167,9 +168,10 @@ class PortReader:
         facts: DeviceFacts,
         counter_set: CounterSet = "none",
         ask: Ask | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         self.counters: CounterReader | None = None
-        self._ask = ask
+        self._ask, self._clock = ask, clock or time.monotonic_ns
         # what netlink said last and in the view: empty if it answered, None if it was not asked
         self._refusal: str | None = None
         self._shown: str | None = None
@@ -241,7 +243,7 @@ class PortReader:
         self._netdev = netdev
         driver, folder = self._facts.identity.driver, os.path.join(self._net_folder, netdev) if netdev else ""
         self.counters = CounterReader(
-            self._id, self._folder, self._link_layer, driver, self._counter_set, netdev=folder
+            self._id, self._folder, self._link_layer, driver, self._counter_set, self._clock, folder
         )
 
     def _refresh(self, state: Text, folders: tuple[int | None, int | None]) -> PortView:
@@ -374,10 +376,11 @@ class DeviceReader:
         selection: Selection,
         counter_set: CounterSet = "none",
         ask_for: Callable[[PortId], Ask | None] = ask_nothing,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         self._name = name
         self._counter_set = counter_set
-        self._ask_for = ask_for
+        self._ask_for, self._clock = ask_for, clock
         self._selection = selection
         self._net_folder = os.path.join(sysfs, "class", "net")
         self._folder = os.path.join(sysfs, "class", "infiniband", name)
@@ -422,4 +425,5 @@ class DeviceReader:
         return DeviceCounters(tuple(port for port, _ in known), remarks)
 
     def _make_port(self, port: PortId) -> PortReader:
-        return PortReader(self._net_folder, self._folder, port, self._facts, self._counter_set, self._ask_for(port))
+        facts, ask = self._facts, self._ask_for(port)
+        return PortReader(self._net_folder, self._folder, port, facts, self._counter_set, ask, self._clock)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -105,6 +105,7 @@ class Inventory:
     patterns too, by role; other ports get their roles automatically. `counters` selects the error counters. `overrides`
     replace the location of single devices. `errors` counts unexpected exceptions. `ask` asks the kernel for counters by
     netlink, where the tree is the kernel's own; `sources` lists patterns by the way in which their counters are read.
+    Readings of error counters are of the monotonic `clock`.
     Not thread-safe.
     """
 
@@ -120,8 +121,9 @@ class Inventory:
         errors: InternalErrors | None = None,
         ask: Ask | None = None,
         sources: Mapping[str, Sequence[str]] | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
-        self._ask, self._sources = ask, sources or {}
+        self._ask, self._sources, self._clock = ask, sources or {}, clock
         self._errors = errors or InternalErrors()
         self._sysfs = os.path.abspath(root)
         self._class_folder = os.path.join(self._sysfs, "class", "infiniband")
@@ -191,7 +193,7 @@ class Inventory:
         return replace(fabric, notices=(*refused, *fabric.notices)) if refused else fabric
 
     def _make_device_read(self, name: str) -> _DeviceRead:
-        reader = DeviceReader(self._sysfs, name, self._selection, self._counters, self._ask_for)
+        reader = DeviceReader(self._sysfs, name, self._selection, self._counters, self._ask_for, self._clock)
         return _DeviceRead(name, reader, self._errors)
 
     def _ask_for(self, port: PortId) -> Ask | None:

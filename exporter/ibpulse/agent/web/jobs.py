@@ -1,4 +1,4 @@
-"""`/api/v1/jobs`: the jobs that run and those that ended within the history; and the job that a query names."""
+"""`/api/v1/jobs` and `/api/v1/silences`: the jobs that run and those that ended; and the job that a query names."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer, JobTrafficAnswer
+from ibpulse.core.answers.silence import SilencesAnswer
 from ibpulse.core.http.problems import ProblemError, bad_parameter, operation
 from ibpulse.core.jobs import MAX_TEXT, ChosenJob, Holding, JobPorts, JobRecord, Key, list_jobs
 from ibpulse.core.ring import layout as at
@@ -100,7 +101,7 @@ def _names(record: JobRecord) -> tuple[str, str]:
 
 
 def add_jobs(router: APIRouter, parts: WebParts) -> None:
-    """The jobs route."""
+    """The routes of jobs and of their silences."""
 
     @router.get(
         "/api/v1/jobs",
@@ -110,6 +111,26 @@ def add_jobs(router: APIRouter, parts: WebParts) -> None:
     async def jobs() -> Response:
         """Jobs that run, and those that ended within the history, with their ports, begin and end."""
         return Response(describe_jobs(parts).encode(), media_type="application/json")
+
+    @router.get(
+        "/api/v1/silences",
+        **operation("list_silences"),
+        responses={200: {"model": SilencesAnswer, "description": "The silences of the jobs that run."}},
+    )
+    async def silences() -> Response:
+        """Until when each running job moved bytes, by rail, with lost links and lost packets."""
+        return Response(describe_silences(parts).encode(), media_type="application/json")
+
+
+def describe_silences(parts: WebParts) -> SilencesAnswer:
+    """The answer of the route."""
+    state = parts.clock_state()
+    known = state is not None and state.synchronised
+    return SilencesAnswer.model_construct(
+        time_ms=parts.node.clock.time_ns() // MILLISECOND_NS,
+        clock_error_ms=math.ceil(1000 * state.max_error_seconds) if state and known else None,
+        jobs=parts.current.silences(),
+    )
 
 
 def describe_jobs(parts: WebParts) -> JobsAnswer:

@@ -8,6 +8,7 @@ members     the kinds of members with their bounds, and the check of a whole ans
 node        clock, ports and topology
 events, jobs
             the answers of the paths with these names; captures are in `jobs`
+silence     until when each job moved bytes, for verdicts
 summary     the statistics of a node and of a port, which snapshot, summary and stream share
 samples     windows and streams
 """

@@ -1,0 +1,234 @@
+"""Follows until when each job of the node moved bytes, which links it lost, and when lost packets were counted."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ibpulse.agent.jobs.owners import count_owners
+from ibpulse.agent.jobs.watch import JobsView
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.answers.silence import (
+    MAX_PAUSES,
+    MomentAnswer,
+    PauseAnswer,
+    RailSilenceAnswer,
+    SilenceAnswer,
+)
+from ibpulse.core.arrays import Bools, Counts
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.jobs import Key, PlacedJob
+from ibpulse.core.model import STORAGE, Fabric, Port
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.ring.spans import SETTLE_NS, RingPort, place_ports
+from ibpulse.core.signals import MEANINGS
+from ibpulse.core.statistics.silences import SilenceWatch, StorageWatch, TickPause
+from ibpulse.core.statistics.verdict import notable_seconds
+
+# samples read at a time, and how often in a row: a daemon that starts catches up with its ring
+CHUNK_SECONDS, MAX_CHUNKS = 10, 3
+# of the active threshold of a node, whose traffic is spread over rails and directions
+LEAST_PART = 0.1
+LOST = ("link-down", "link-flap", "disappeared")
+LOSSES = frozenset(
+    f"ibpulse_{name}_total" for name, each in MEANINGS.items() if each.sign == "lost" and not each.of_peers
+)
+"""Counters that grow when a sender has to send packets again."""
+
+
+@dataclass(slots=True)
+class _Losses:
+    """The last reading of the counters of lost packets of a port in wall time, and between which two they last grew."""
+
+    value: int
+    taken_ns: int
+    grew: tuple[int, int] | None = None
+
+    def add(self, value: int, taken_ns: int) -> None:
+        if taken_ns > self.taken_ns:
+            self.grew = (self.taken_ns, taken_ns) if value > self.value else self.grew
+            self.value, self.taken_ns = value, taken_ns
+
+
+@dataclass(slots=True)
+class _Job:
+    """A job: its rails, the watch over them, the next tick to read, and since when it is followed."""
+
+    placed: PlacedJob
+    rails: list[Port]
+    watch: SilenceWatch
+    next_tick: int
+    since_tick: int
+    losses: dict[str, _Losses] = field(default_factory=dict)
+
+
+class JobSilences:
+    """The silences of the jobs that share no port; all methods belong to one thread."""
+
+    def __init__(self, reader: RingReader, events: EventLog, active_bytes_per_second: float) -> None:
+        self._reader, self._events = reader, events
+        self._least = LEAST_PART * active_bytes_per_second
+        self._interval = reader.interval_ns / SECOND_NS
+        self._jobs: dict[Key, _Job] = {}
+        self._storage = StorageWatch(self._interval, self._least)
+        self._stored: tuple[int, int] | None = None
+        self._lost: dict[str, Event] = {}
+        self._added = -1
+        self._segments = [(0, 0)]
+
+    def update(self, view: JobsView, fabric: Fabric) -> None:
+        """Follow the jobs that run up to the newest samples that are settled."""
+        newest = self._reader.newest_tick() - SETTLE_NS // self._reader.interval_ns
+        self._follow(view, fabric, newest)
+        for job in self._jobs.values():
+            self._read(job, newest)
+            self._note_losses(job, fabric)
+        self._read_storage(fabric, newest)
+
+    def _follow(self, view: JobsView, fabric: Fabric, newest: int) -> None:
+        jobs = view.jobs or ()
+        owners, ports = count_owners(jobs), {port.id: port for port in fabric.ports}
+        kept = {}
+        for placed in jobs:
+            rails = [ports[name] for name in placed.ports if name in ports and ports[name].rail]
+            if not rails or any(owners[rail.id] > 1 for rail in rails):
+                continue
+            known = self._jobs.get(placed.claim.key)
+            if known is None or [rail.id for rail in known.rails] != [rail.id for rail in rails]:
+                watch, since = SilenceWatch(len(rails), self._interval, self._least), self._begin(view, placed, newest)
+                known = _Job(placed, rails, watch, since, since)
+            known.placed, known.rails = placed, rails
+            kept[placed.claim.key] = known
+        self._jobs = kept
+
+    def _begin(self, view: JobsView, placed: PlacedJob, newest: int) -> int:
+        """The tick since which a job has had its ports, as far as the ring has it."""
+        oldest = max(1, newest - self._reader.readable_ticks + 1)
+        begun = [each for each in view.records if each.job.claim.key == placed.claim.key and each.ended_ns is None]
+        since = begun[-1].holdings[-1].since if begun and begun[-1].holdings else None
+        return oldest if since is None else min(newest, max(oldest, self._reader.tick_at(since.time_ns)))
+
+    def _read(self, job: _Job, newest: int) -> None:
+        slots = self._reader.ring.slots()
+        placed = {each.port.id: each for each in place_ports(self._reader, job.rails, slots)}
+        # what the ring no longer holds is missing
+        job.next_tick = max(job.next_tick, newest - self._reader.readable_ticks + 1)
+        for _ in range(MAX_CHUNKS):
+            if job.next_tick > newest:
+                return
+            last = min(newest, job.next_tick + round(CHUNK_SECONDS / self._interval) - 1)
+            counters, valid = self._counters([placed.get(rail.id) for rail in job.rails], job.next_tick, last)
+            strides = np.array([placed[rail.id].stride if rail.id in placed else 1 for rail in job.rails])
+            job.watch.add(job.next_tick, counters, valid, strides)
+            job.next_tick = last + 1
+
+    def _counters(self, ports: Sequence[RingPort | None], first: int, last: int) -> tuple[Counts, Bools]:
+        """Bytes by the counters of some ports, (ports, 2, ticks), and where they were read; nowhere without a slot."""
+        there = [row for row, port in enumerate(ports) if port is not None]
+        block = self._reader.read([port.slot for port in ports if port is not None], first, last)
+        counters = np.zeros((len(ports), 2, last - first + 1), dtype=np.int64)
+        valid = np.zeros(counters.shape, dtype=np.bool_)
+        counters[there] = block.counters().astype(np.int64) * block.scale[:, None, None]
+        valid[there] = block.valid()
+        return counters, valid
+
+    def _read_storage(self, fabric: Fabric, newest: int) -> None:
+        """Follow the sum of the storage ports, which are read at two instants only."""
+        ports = [port for port in fabric.ports if port.role == STORAGE]
+        placed = place_ports(self._reader, ports, self._reader.ring.slots())
+        if not placed:
+            return
+        first = newest - round(0.5 / self._interval)
+        counters, valid = self._counters(placed, first, newest)
+        if not valid.any(axis=2).all():
+            return
+        last = valid.shape[2] - 1 - valid[..., ::-1].argmax(axis=2)
+        total = int(np.take_along_axis(counters, last[..., None], axis=2).sum())
+        if self._stored is not None and total >= self._stored[1]:
+            silent = not self._jobs or all(
+                job.watch.known - job.watch.high.max(initial=0) > 0.5 / self._interval for job in self._jobs.values()
+            )
+            self._storage.add(self._stored[0], newest, total - self._stored[1], silent)
+        self._stored = newest, total
+
+    def _note_losses(self, job: _Job, fabric: Fabric) -> None:
+        clock = self._reader.ring.clock
+        shift_ns = clock.time_ns() - clock.monotonic_ns()
+        mine = {rail.id for rail in job.rails}
+        for port in fabric.counters:
+            counts = [each for each in port.readings if each.name in LOSSES and not each.saturated]
+            if port.port not in mine or not counts:
+                continue
+            value, taken_ns = sum(each.value for each in counts), max(each.taken_ns for each in counts) + shift_ns
+            job.losses.setdefault(str(port.port), _Losses(value, taken_ns)).add(value, taken_ns)
+
+    def describe(self) -> list[SilenceAnswer]:
+        """The jobs, as they are now."""
+        self._segments = self._reader.ring.segments() or [(0, 0)]
+        if self._added != self._events.added:
+            self._added = self._events.added
+            self._lost = {event.subject: event for event in self._events.events() if event.kind in LOST}
+        return [self._describe(job) for job in self._jobs.values()]
+
+    def _describe(self, job: _Job) -> SilenceAnswer:
+        watch = job.watch
+        regular, silent = watch.pauses.regular(), watch.known - int(watch.high.max(initial=0))
+        moved = bool(watch.high.any())
+        seconds = None if regular is None else regular * self._interval
+        pauses = watch.pauses.newest(MAX_PAUSES, 0.5 * (regular or 0.0)) if regular else []
+        return SilenceAnswer.model_construct(
+            job_id=job.placed.claim.id,
+            scheduler=job.placed.claim.scheduler,
+            since_ms=self._ms(job.since_tick),
+            known_until_ms=self._ms(watch.known) if watch.known else None,
+            notable=moved and silent * self._interval > notable_seconds(seconds),
+            regular_ms=None if seconds is None else round(1000 * seconds),
+            longest_ms=round(1000 * watch.pauses.longest * self._interval),
+            storage=None if self._storage.last is None else self._moment(*self._storage.last),
+            pauses=[self._describe_pause(each) for each in pauses],
+            rails=[self._describe_rail(job, row, rail) for row, rail in enumerate(job.rails)],
+        )
+
+    def _describe_pause(self, pause: TickPause) -> PauseAnswer:
+        return PauseAnswer.model_construct(
+            sent=self._moment(pause.sent - 1, pause.sent), begin_ms=self._ms(pause.begin), end_ms=self._ms(pause.end)
+        )
+
+    def _describe_rail(self, job: _Job, row: int, rail: Port) -> RailSilenceAnswer:
+        name, watch = str(rail.id), job.watch
+        sent, received = (
+            self._moment(int(low), int(high)) if high else None
+            for low, high in zip(watch.low[row].tolist(), watch.high[row].tolist(), strict=True)
+        )
+        losses, event = job.losses.get(name), self._lost.get(name)
+        return RailSilenceAnswer.model_construct(
+            port=name,
+            active=rail.active,
+            sent=sent,
+            received=received,
+            lost=None if event is None else _between(event.time_ns - event.uncertainty_ns, event.time_ns),
+            retried=None if losses is None or losses.grew is None else _between(*losses.grew),
+            counted_until_ms=None if losses is None else losses.taken_ns // MILLISECOND_NS,
+        )
+
+    def _moment(self, low: int, high: int) -> MomentAnswer:
+        """A moment between two ticks; a sample is read up to half an interval after its tick."""
+        return _between(self._wall_ns(low), self._wall_ns(high) + self._reader.interval_ns // 2)
+
+    def _ms(self, tick: int) -> int:
+        return self._wall_ns(tick) // MILLISECOND_NS
+
+    def _wall_ns(self, tick: int) -> int:
+        """The wall time of a tick, as that of the reader, but without its arrays for each of many ticks."""
+        _, shift = self._segments[max(0, bisect.bisect_right(self._segments, (tick, math.inf)) - 1)]
+        return (tick - shift) * self._reader.interval_ns
+
+
+def _between(low_ns: int, high_ns: int) -> MomentAnswer:
+    """A moment between two wall times, rounded outwards."""
+    high_ms = -(-high_ns // MILLISECOND_NS)
+    return MomentAnswer.model_construct(ms=high_ms, uncertainty_ms=high_ms - low_ns // MILLISECOND_NS)

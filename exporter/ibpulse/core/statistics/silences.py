@@ -1,0 +1,185 @@
+"""Follows the silences of a job on one node in the byte counters of its rails: the last bytes, and the regular pauses.
+
+Counters that have not moved prove silence across missing samples; those that have moved say only that bytes passed
+between two samples. A byte counts from a hundredth of the highest rate of its rail and direction on, as in
+`silence_level`: retransmissions and keep-alives are less. Times are ticks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.statistics.steps.runs import silence_level
+
+# shorter silences are those between collectives, of which every step has many
+MIN_PAUSE_SECONDS = 0.05
+MAX_PAUSES = 256
+# a sample after the last traffic with more than this part of the level has the end of it
+TAIL_PART = 1 / 64
+# a silence is regular if it came so often within this time, each time at least this part as long
+REGULAR_TIMES, REGULAR_SECONDS, ALIKE = 3, 400.0, 2 / 3
+# without such silences, the longest one is regular after so many seconds of traffic
+SETTLED_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class TickPause:
+    """A silence that ended: no byte passed after tick `begin` up to `end`. The last byte sent before is of `sent`."""
+
+    sent: int
+    begin: int
+    end: int
+
+    @property
+    def ticks(self) -> int:
+        """Its length."""
+        return self.end - self.begin
+
+
+class Pauses:
+    """The silences of a job on a node that ended, of which the short ones are forgotten first."""
+
+    def __init__(self, ticks_per_second: float) -> None:
+        self._per_second = ticks_per_second
+        self._first: int | None = None
+        self._newest = 0
+        self._kept: list[TickPause] = []
+        self.longest = 0
+
+    def note_traffic(self, first: int, last: int) -> None:
+        """Note that the job moved bytes at some tick, the first and the last of those since the last call."""
+        self._first = first if self._first is None else self._first
+        self._newest = last
+
+    def add(self, pause: TickPause) -> None:
+        """Add a silence, after all earlier ones."""
+        self.longest = max(self.longest, pause.ticks)
+        self._kept.append(pause)
+        if len(self._kept) > MAX_PAUSES:
+            longest = sorted(self._kept, key=lambda each: (each.ticks, each.end))[MAX_PAUSES // 2 :]
+            self._kept = sorted(longest, key=lambda each: each.end)
+
+    def regular(self) -> int | None:
+        """The longest regular silence before the newest traffic; None before there are steps."""
+        since = self._newest - REGULAR_SECONDS * self._per_second
+        lengths = sorted((each.ticks for each in self._kept if each.begin >= since), reverse=True)
+        for length, again in zip(lengths, lengths[REGULAR_TIMES - 1 :], strict=False):
+            if again >= ALIKE * length:
+                return length
+        settled = self._first is not None and self._newest - self._first >= SETTLED_SECONDS * self._per_second
+        return max(lengths, default=0) if settled else None
+
+    def newest(self, count: int, least: float) -> list[TickPause]:
+        """The newest silences of at least this length, oldest first."""
+        return [each for each in self._kept if each.ticks >= least][-count:]
+
+
+class SilenceWatch:
+    """The last bytes of some rails of a node, (rails, 2) each, transmit and receive, and the pauses of all together.
+
+    `low` and `high` are the ticks between which the last byte passed, 0 without any traffic so far. A silence is known
+    up to tick `known`. Rates up to `least` bytes per second are no traffic.
+    """
+
+    def __init__(self, rails: int, interval_seconds: float, least: float) -> None:
+        shape, self._interval = (rails, 2), interval_seconds
+        self._least = least * interval_seconds
+        self._value, self._tick = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self._highest, self._moving = np.zeros(shape), np.zeros(shape, np.bool_)
+        self.low, self.high = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self._last = self._sent = 0
+        self.known = 0
+        self.pauses = Pauses(1 / interval_seconds)
+
+    def add(self, first_tick: int, counters: Counts, valid: Bools, strides: Counts) -> None:
+        """Add the bytes by the counters (rails, 2, ticks) from a tick on, where they are `valid`.
+
+        `strides` (rails,) are the ticks between two samples of each rail.
+        """
+        ticks = np.arange(first_tick, first_tick + counters.shape[2])
+        newest = np.maximum.accumulate(np.where(valid, ticks, self._tick[..., None]), axis=2)
+        before = np.concatenate([self._tick[..., None], newest[..., :-1]], axis=2)
+        here = np.take_along_axis(counters, np.maximum(newest - first_tick, 0), axis=2)
+        values = np.where(newest >= first_tick, here, self._value[..., None])
+        values_before = np.concatenate([self._value[..., None], values[..., :-1]], axis=2)
+        paired = valid & (before > 0)
+        moved = np.where(paired, values - values_before, 0)
+        gaps = np.where(paired, ticks - before, 1)
+        self._highest = np.maximum(self._highest, (moved / gaps).max(axis=2, initial=0.0))
+        level = self._level(strides)[..., None]
+        # a counter that was reset may have counted anything before
+        active = paired & ((moved > level) | (moved < 0))
+        self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level)
+        self._value, self._tick = values[..., -1], newest[..., -1]
+        self._note_pauses(first_tick, _fill(active, gaps, strides))
+        self._note_known(int(ticks[-1]))
+
+    def _level(self, strides: Counts) -> Floats:
+        return np.asarray(silence_level(self._highest, self._least) * strides[:, None])
+
+    def _note_last(self, first_tick: int, before: Counts, paired: Bools, active: Bools, tail: Bools) -> None:
+        ticks = np.arange(first_tick, first_tick + active.shape[2])
+        earlier = np.take_along_axis(active, np.maximum(before - first_tick, 0), axis=2)
+        follows = paired & ~active & tail & np.where(before >= first_tick, earlier, self._moving[..., None])
+        last = np.where(active, ticks, 0).max(axis=2, initial=0)
+        place = np.maximum(last - first_tick, 0)[..., None]
+        self.low = np.where(last > 0, np.take_along_axis(before, place, axis=2)[..., 0], self.low)
+        ended = np.where(follows, ticks, 0).max(axis=2, initial=0)
+        self.high = np.maximum(self.high, np.maximum(last, ended))
+        newest = np.where(paired, ticks, 0).max(axis=2, initial=0)
+        self._moving = np.where(newest > 0, newest == last, self._moving)
+
+    def _note_pauses(self, first_tick: int, active: Bools) -> None:
+        """Note the silences between active ticks; `active` is (2, ticks)."""
+        places = np.flatnonzero(active.any(axis=0))
+        if not len(places):
+            return
+        sent = np.maximum.accumulate(np.where(active[0], np.arange(active.shape[1]) + first_tick, self._sent))
+        ticks = places + first_tick
+        begins = np.concatenate([[self._last], ticks[:-1]])
+        least = MIN_PAUSE_SECONDS / self._interval
+        for index in np.flatnonzero((ticks - begins - 1 >= least) & (begins > 0)).tolist():
+            before = self._sent if index == 0 else int(sent[places[index - 1]])
+            self.pauses.add(TickPause(before, int(begins[index]), int(ticks[index]) - 1))
+        self.pauses.note_traffic(int(ticks[0]), int(ticks[-1]))
+        self._last, self._sent = int(ticks[-1]), int(sent[-1])
+
+    def _note_known(self, tick: int) -> None:
+        """A rail without samples for a second says nothing about silence; all of them together do."""
+        newest = self._tick.min(axis=1, initial=tick)
+        sampled = newest[newest >= tick - 1 / self._interval]
+        self.known = int(sampled.min()) if len(sampled) else self.known
+
+
+def _fill(active: Bools, gaps: Counts, strides: Counts) -> Bools:
+    """Active samples of any rail, (2, ticks), with the missing ones before each of them, which may have been active."""
+    found: Bools = np.array(active.any(axis=0))
+    holes = active & (gaps > strides[:, None, None])
+    for rail, way, place in np.argwhere(holes).tolist():
+        found[way, max(0, place - int(gaps[rail, way, place]) + 1) : place] = True
+    return found
+
+
+class StorageWatch:
+    """When storage ports last carried clearly more than usual: between the ticks `last`, None if they never did."""
+
+    FACTOR = 3.0
+    KEPT_SECONDS = 60.0
+
+    def __init__(self, interval_seconds: float, least: float) -> None:
+        self._interval, self._least, self._usual = interval_seconds, least, 0.0
+        self.last: tuple[int, int] | None = None
+
+    def add(self, first_tick: int, last_tick: int, moved: float, silent: bool) -> None:
+        """Add the bytes that passed between two ticks; what is usual is that while the job is not `silent`."""
+        seconds = (last_tick - first_tick) * self._interval
+        if seconds <= 0:
+            return
+        rate = moved / seconds
+        if rate > max(self._least, self.FACTOR * self._usual):
+            self.last = first_tick, last_tick
+        if not silent:
+            self._usual += (rate - self._usual) * min(1.0, seconds / self.KEPT_SECONDS)

@@ -1,0 +1,362 @@
+"""Judges the silence of a job: which node or rail its traffic stopped at, with the evidence and what is not known.
+
+Input is what each node says of itself: until when each rail moved bytes, when a link was lost, when lost packets were
+last counted. All times are seconds on one clock, as bounds of what is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from ibpulse.core.statistics.nodes import FirstNodes, Moment
+
+Kind = Literal["link", "loss", "node", "together", "unknown"]
+KINDS: Mapping[Kind, str] = {
+    "link": "a rail lost its link before the traffic stopped",
+    "loss": "nodes still count lost packets in the silence",
+    "node": "one node stopped sending first, by more than the error of the clocks, or does not answer any more",
+    "together": "all nodes stopped within the error of the clocks",
+    "unknown": "too little is known of the nodes",
+}
+"""The kinds of verdicts and their meanings."""
+AT_ONCE: frozenset[Kind] = frozenset({"link", "loss", "node"})
+"""Kinds that a first checkpoint or an evaluation does not look like."""
+
+MIN_SILENCE_SECONDS, REGULAR_SILENCES = 1.0, 3.0
+UNKNOWN_STEPS_SECONDS = 60.0
+"""Silence before there are steps, and silence without a cause that is worth telling."""
+# a node that stops to answer within this time of the last byte has to do with it
+GONE_SECONDS = 5.0
+# a last byte that is known less well says little about an order
+MAX_DOUBT_SECONDS = 0.1
+# of the earlier steps of a node that say by how much it usually stops before the others
+MAX_LEADS = 8
+LEAD_FACTOR, LEAD_SECONDS = 1.5, 0.02
+MAX_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RailSilence:
+    """A rail of a node: when it sent and received its last bytes, None for none so far.
+
+    `lost` is when it last lost its link, None if that is not known to have happened, and `active` whether it has one.
+    `retried` is when a counter of lost packets last grew, between two readings, the newest of which was at
+    `counted_until`, None without such a counter.
+    """
+
+    sent: Moment | None
+    received: Moment | None
+    lost: Moment | None = None
+    active: bool = True
+    retried: Moment | None = None
+    counted_until: float | None = None
+
+    @property
+    def last(self) -> Moment | None:
+        """Its last byte in either direction."""
+        return latest((self.sent, self.received))
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A silence of a node that ended: the last byte that it sent before it, and when it began and ended, in seconds."""
+
+    sent: Moment
+    begin: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSilence:
+    """A node of a job, by its last answer, whose samples end at `known_until`.
+
+    `regular` is the longest regular silence of its last steps in seconds, None before there are any, and `longest` the
+    longest that ended by itself. `pauses` are its last regular ones, oldest first. `storage` is when its storage ports
+    last carried more than usual. `ordered` is false if its clock is not known, so that its times say nothing about
+    those of other nodes. `problem` says why it does not answer any more, empty if it does.
+    """
+
+    rails: Mapping[str, RailSilence]
+    known_until: float
+    regular: float | None = None
+    longest: float = 0.0
+    pauses: Sequence[Pause] = ()
+    storage: Moment | None = None
+    ordered: bool = True
+    problem: str = ""
+
+    @property
+    def last(self) -> Moment | None:
+        """Its last byte in either direction."""
+        return latest(rail.last for rail in self.rails.values())
+
+    @property
+    def sent(self) -> Moment | None:
+        """The last byte that it sent."""
+        return latest(rail.sent for rail in self.rails.values())
+
+
+def latest(moments: Iterable[Moment | None]) -> Moment | None:
+    """The latest of some moments, None without any."""
+    known = [moment for moment in moments if moment is not None]
+    return (max(low for low, _ in known), max(high for _, high in known)) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict on a silence that began at `since`, when the last byte of the job passed, and lasts for `seconds`.
+
+    It names `nodes`, and `rails` as pairs of node and port. The sentences are the evidence for it, those against
+    others, and what was not known. It is worth telling anybody after `push_after` seconds of silence.
+    """
+
+    kind: Kind
+    nodes: tuple[str, ...]
+    rails: tuple[tuple[str, str], ...]
+    since: Moment
+    seconds: float
+    push_after: float
+    evidence: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def notable_seconds(regular: float | None) -> float:
+    """The silence in seconds above which a job is judged, by its longest regular silence; None if that is unknown."""
+    return UNKNOWN_STEPS_SECONDS if regular is None else max(MIN_SILENCE_SECONDS, REGULAR_SILENCES * regular)
+
+
+def is_notable(node: NodeSilence) -> bool:
+    """Whether the silence of a node is a reason to judge its jobs."""
+    last = node.last
+    return last is not None and node.known_until - last[1] > notable_seconds(node.regular)
+
+
+def judge(nodes: Mapping[str, NodeSilence]) -> Verdict | None:
+    """The verdict on the silence of a job by its nodes; None if there is none, or its steps or a checkpoint explain it.
+
+    It depends on what the nodes say only, so whoever asks comes to the same.
+    """
+    ordered = {name: nodes[name] for name in sorted(nodes)}
+    here = {name: node for name, node in ordered.items() if not node.problem and node.last}
+    since = latest(node.last for node in here.values())
+    if since is None:
+        return None
+    case = _Case(ordered, here, since)
+    if case.seconds <= case.notable:
+        return None
+    found = _judge_links(case) or _judge_losses(case)
+    if found is None:
+        found = _judge_gone(case) or _judge_order(case)
+        return None if case.is_saving(found.nodes) else found
+    return found
+
+
+Rails = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """The silence of a job since its last byte: all its nodes, and those `here`, which answer and had traffic."""
+
+    nodes: Mapping[str, NodeSilence]
+    here: Mapping[str, NodeSilence]
+    since: Moment
+
+    @property
+    def now(self) -> float:
+        """Until when all nodes are known to be silent."""
+        return min(node.known_until for node in self.here.values())
+
+    @property
+    def seconds(self) -> float:
+        """For how long no node has certainly moved a byte."""
+        return self.now - self.since[1]
+
+    @property
+    def notable(self) -> float:
+        """The silence in seconds above which it is judged."""
+        known = [node.regular for node in self.here.values() if node.regular is not None]
+        return notable_seconds(median(known) if known else None)
+
+    def rails(self) -> Iterator[tuple[str, str, RailSilence]]:
+        """Every rail of the nodes that answer, with the names of both."""
+        for name, node in self.here.items():
+            for rail, silence in node.rails.items():
+                yield name, rail, silence
+
+    def is_saving(self, names: Sequence[str]) -> bool:
+        """Whether storage ports of these nodes, or of any if there are none, were busy until a moment ago."""
+        saved = latest(self.here[name].storage for name in names or self.here if name in self.here)
+        return saved is not None and saved[1] > self.since[0] and self.now - saved[1] <= self.notable
+
+    def verdict(self, kind: Kind, nodes: Iterable[str], rails: Rails, evidence: Sequence[str]) -> Verdict:
+        """A verdict with what speaks against the others, and what is not known."""
+        longest = max(node.longest for node in self.here.values())
+        return Verdict(
+            kind=kind,
+            nodes=tuple(dict.fromkeys(nodes)),
+            rails=tuple(rails),
+            since=self.since,
+            seconds=self.seconds,
+            push_after=0.0 if kind in AT_ONCE else max(UNKNOWN_STEPS_SECONDS, 2 * longest),
+            evidence=tuple(evidence),
+            against=tuple(text for other, text in _exclude(self) if other != kind),
+            unknown=tuple(_find_doubts(self)),
+        )
+
+
+def _judge_links(case: _Case) -> Verdict | None:
+    found = [(name, rail, each.lost) for name, rail, each in case.rails() if each.lost and _is_cause(each, case)]
+    if not found:
+        return None
+    found.sort(key=lambda one: one[2])
+    texts = [f"{name} {rail} lost its link {_when(lost, case.since)}" for name, rail, lost in found]
+    return case.verdict("link", (name for name, _, _ in found), [(name, rail) for name, rail, _ in found], texts)
+
+
+def _is_cause(rail: RailSilence, case: _Case) -> bool:
+    """Whether a lost link may have stopped the job: the rail was in use, had no byte after it, the job soon none."""
+    lost, last = rail.lost, rail.last
+    if lost is None or last is None:
+        return False
+    used, silent = last[1] >= lost[0] - case.notable, last[0] <= lost[1]
+    # the loss of a link shows at the next collective, after the silence between two
+    return used and silent and case.since[0] - lost[1] <= case.notable and lost[0] - case.since[1] <= case.notable / 3
+
+
+def _judge_losses(case: _Case) -> Verdict | None:
+    found = [
+        (name, rail, each.retried)
+        for name, rail, each in case.rails()
+        if each.retried is not None and each.retried[0] >= case.since[0]
+    ]
+    texts = [f"{name} {rail} counted lost packets {_when(retried, case.since)}" for name, rail, retried in found]
+    rails = [(name, rail) for name, rail, _ in found]
+    return case.verdict("loss", (name for name, _ in rails), rails, texts) if found else None
+
+
+def _judge_gone(case: _Case) -> Verdict | None:
+    """A node that stopped to answer when the job fell silent, and said nothing of silence before."""
+    gone = [
+        name
+        for name, node in case.nodes.items()
+        if node.problem and node.last and abs(node.known_until - case.since[1]) <= GONE_SECONDS
+    ]
+    silent = [name for name in gone if case.nodes[name].known_until - _low(case.nodes[name].last) > GONE_SECONDS]
+    if not gone or silent or case.seconds < GONE_SECONDS or 2 * len(gone) > len(case.nodes):
+        return None
+    texts = [f"{name} does not answer any more: {case.nodes[name].problem}" for name in gone]
+    return case.verdict("node", gone, (), texts)
+
+
+def _low(moment: Moment | None) -> float:
+    return moment[0] if moment else 0.0
+
+
+def _judge_order(case: _Case) -> Verdict:
+    """One node that certainly stopped sending first, or none."""
+    found, ordered = _find_first(case), all(node.ordered for node in case.nodes.values())
+    if ordered and found is not None and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
+        name = found.nodes[0]
+        rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
+        text = f"{name} sent its last byte {_span(found.gap)} or more before every other node"
+        return case.verdict("node", (name,), rails, [text])
+    whole = ordered and len(case.here) == len(case.nodes) > 1
+    if not whole:
+        return case.verdict("unknown", (), (), [])
+    sent = [node.sent for node in case.here.values() if node.sent]
+    apart = max(high for _, high in sent) - min(low for low, _ in sent) if sent else 0.0
+    text = f"all {len(case.here)} nodes sent their last bytes within {_span(apart)}"
+    return case.verdict("together", (), (), [text])
+
+
+def _find_first(case: _Case) -> FirstNodes | None:
+    """The nodes that may have stopped sending first; None if fewer than two ever sent."""
+    sent = {name: node.sent for name, node in case.here.items() if node.sent is not None}
+    return FirstNodes.of(sent) if len(sent) > 1 else None
+
+
+def _middle(moment: Moment) -> float:
+    return (moment[0] + moment[1]) / 2
+
+
+def _usual_lead(case: _Case, name: str) -> float:
+    """By how much a node stops before the others at the end of a step, as the first stage of a pipeline does."""
+    leads = []
+    for pause in case.here[name].pauses[-MAX_LEADS:]:
+        others = [
+            _middle(each.sent)
+            for other, node in case.here.items()
+            if other != name
+            for each in node.pauses
+            if each.begin < pause.end and each.end > pause.begin
+        ]
+        if others:
+            leads.append(min(others) - _middle(pause.sent))
+    return LEAD_FACTOR * max(leads) + LEAD_SECONDS if leads and max(leads) > 0 else 0.0
+
+
+def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
+    """Sentences about the kinds that it is not."""
+    late = [(name, rail, each.lost) for name, rail, each in case.rails() if each.lost and not each.active]
+    late = [one for one in late if one[2][0] > case.since[1]]
+    for name, rail, lost in late:
+        yield "link", f"{name} {rail} lost its link only {_when(lost, case.since)}"
+    if not late and all(each.active for _, _, each in case.rails()):
+        yield "link", "all rails of the nodes that answer have their links"
+    if all(_counted(each, case) for _, _, each in case.rails()):
+        yield "loss", "no rail has counted lost packets since the last byte"
+    found = _find_first(case)
+    if found is not None and len(found.nodes) > 1 and all(node.ordered for node in case.here.values()):
+        yield "node", f"any of {_names(found.nodes)} may have been the first to stop sending"
+
+
+def _counted(rail: RailSilence, case: _Case) -> bool:
+    """Whether lost packets in the silence would have been seen."""
+    return rail.counted_until is not None and rail.counted_until > case.since[1]
+
+
+def _find_doubts(case: _Case) -> Iterator[str]:
+    """Sentences about what is not known."""
+    gone = [name for name, node in case.nodes.items() if node.problem]
+    if gone:
+        yield f"what {_names(gone)} did: no answer"
+    if len(case.nodes) == 1:
+        yield "what the other nodes of the job did"
+    clocks = [name for name, node in case.here.items() if not node.ordered]
+    if clocks and len(case.nodes) > 1:
+        yield f"the order of the nodes: no known clock on {_names(clocks)}"
+    uncounted = dict.fromkeys(name for name, _, each in case.rails() if not _counted(each, case))
+    if uncounted:
+        yield f"whether packets were lost in the silence: not counted by {_names(uncounted)}"
+    for name, node in case.here.items():
+        if node.sent and node.sent[1] - node.sent[0] > MAX_DOUBT_SECONDS:
+            yield f"the last byte of {name}, to {_span(node.sent[1] - node.sent[0])}: missing samples or its clock"
+
+
+def _when(moment: Moment, since: Moment) -> str:
+    """A moment relative to the last byte of the job: `0.2 s before the last byte of the job`."""
+    apart = _middle(moment) - _middle(since)
+    doubt = (moment[1] - moment[0] + since[1] - since[0]) / 2
+    if abs(apart) <= doubt:
+        return f"at the last byte of the job, to {_span(doubt)}"
+    return f"{_span(abs(apart))} {'before' if apart < 0 else 'after'} the last byte of the job"
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def _names(names: Iterable[str]) -> str:
+    known = list(names)
+    more = len(known) - MAX_NAMED
+    return ", ".join(known) if more <= 0 else f"{', '.join(known[:MAX_NAMED])} and {more} more"

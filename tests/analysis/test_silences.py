@@ -1,0 +1,168 @@
+"""The last bytes and the pauses of a job, found in byte counters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ibpulse.core.statistics.silences import Pauses, SilenceWatch, StorageWatch, TickPause
+from tests.tables import for_each
+
+BURST = 400_000_000
+TICK = 0.01
+
+
+def watch(moved: npt.NDArray[np.int64], missing: tuple[slice, ...] = (), cut: int = 0, stride: int = 1) -> SilenceWatch:
+    """A watch that has seen these bytes per tick, (rails, 2, ticks), from tick 1000 on, in parts of `cut` ticks."""
+    counters, valid = moved.cumsum(axis=2) + 7, np.zeros(moved.shape, dtype=np.bool_)
+    valid[..., ::stride] = True
+    for span in missing:
+        valid[..., span] = False
+    found = SilenceWatch(len(moved), TICK, 10_000_000)
+    cut = cut or moved.shape[2]
+    for begin in range(0, moved.shape[2], cut):
+        part = np.s_[..., begin : begin + cut]
+        found.add(1000 + begin, counters[part], valid[part], np.full(len(moved), stride))
+    return found
+
+
+def steps(lengths: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Bytes of one rail in both directions: bursts and silences of so many ticks."""
+    parts = [np.repeat([BURST, 0], [busy, idle]) for busy, idle in lengths]
+    return np.tile(np.concatenate(parts), (1, 2, 1))
+
+
+@for_each([(0,), (1,), (7,), (30,)])
+def test_last_bytes_and_pauses_do_not_depend_on_the_parts_in_which_samples_come(cut: int) -> None:
+    found = watch(steps([(20, 30), (10, 40), (15, 25)]), cut=cut)
+    assert (found.low.tolist(), found.high.tolist()) == ([[1113, 1113]], [[1114, 1114]])
+    assert found.pauses.newest(9, 0) == [TickPause(1019, 1019, 1049), TickPause(1059, 1059, 1099)]
+    assert (found.known, found.pauses.longest) == (1139, 40)
+
+
+def test_the_last_byte_lies_between_its_bounds_in_each_direction() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        # bytes flow evenly up to an instant, which falls anywhere into a sample
+        ends = rng.uniform(20, 60, (3, 2))
+        edges = np.arange(101)[None, None, :]
+        moved = np.diff(np.minimum(edges, ends[..., None]) * BURST, axis=2).astype(np.int64)
+        start = int(rng.integers(20, 70))
+        found = watch(moved, (slice(start, start + int(rng.integers(0, 30))),), cut=int(rng.integers(1, 50)))
+        # the sample at tick t has the bytes up to t + 1 in this arithmetic
+        assert (found.low - 999 <= ends + 1 / 64).all()
+        assert (found.high - 999 >= ends - 1 / 64).all()
+        assert (found.high - found.low <= 31).all()
+
+
+@for_each(
+    [
+        # a hole in a silence whose counters did not move
+        ([(20, 60)], (slice(30, 50),), (1019, 1020), 1079),
+        # the bytes passed at any time in the hole
+        ([(20, 60)], (slice(15, 40),), (1014, 1040), 1079),
+        # the newest samples are missing: silence is known up to the last one
+        ([(20, 60)], (slice(70, 80),), (1018, 1019), 1069),
+    ]
+)
+def test_missing_samples_leave_bounds(
+    lengths: list[tuple[int, int]], missing: tuple[slice, ...], bounds: tuple[int, int], known: int
+) -> None:
+    found = watch(steps(lengths), missing)
+    assert bounds[0] <= found.low[0, 0] + 1
+    assert found.high[0, 0] <= bounds[1]
+    assert found.known == known
+
+
+def test_a_hole_in_which_bytes_passed_is_no_pause() -> None:
+    assert not watch(steps([(20, 30), (10, 5)]), (slice(22, 55),)).pauses.newest(9, 0)
+    (pause,) = watch(steps([(20, 30), (10, 5)]), (slice(25, 45),)).pauses.newest(9, 0)
+    assert (pause.begin, pause.end) == (1019, 1049)
+
+
+def test_retransmissions_and_chatter_are_silence() -> None:
+    moved = steps([(50, 200)])
+    moved[..., 60:] += BURST // 200
+    found = watch(moved)
+    assert found.high.tolist() == [[1049, 1049]]
+
+
+def test_a_rail_without_samples_does_not_hide_the_silence_of_the_others() -> None:
+    moved = np.repeat(steps([(50, 300)]), 2, axis=0)
+    counters, valid = moved.cumsum(axis=2), np.ones(moved.shape, dtype=np.bool_)
+    valid[1, :, 60:] = False
+    found = SilenceWatch(2, TICK, 10_000_000)
+    found.add(1000, counters, valid, np.array([1, 1]))
+    assert found.known == 1349
+    valid[1, :, 60:], valid[1, :, 300:] = True, False
+    found = SilenceWatch(2, TICK, 10_000_000)
+    found.add(1000, counters, valid, np.array([1, 1]))
+    assert found.known == 1299
+
+
+def test_counters_that_change_every_few_ticks_have_wider_bounds() -> None:
+    moved = np.zeros((1, 2, 200), dtype=np.int64)
+    moved[..., :100:5] = 5 * BURST
+    found = watch(moved, stride=5)
+    assert (found.low[0, 0], found.high[0, 0]) == (1090, 1095)
+    assert not found.pauses.newest(9, 0)
+
+
+def pauses(*lengths: float, every: float = 2.0, settled: float = 0.0) -> Pauses:
+    """Silences of these lengths in seconds, each at the end of a step, and after so much traffic."""
+    found, tick = Pauses(100), round(settled * 100) + 1000
+    found.note_traffic(1000, tick)
+    for length in lengths:
+        begin = tick + round(100 * (every - length))
+        tick += round(100 * every)
+        found.add(TickPause(begin, begin, tick))
+        found.note_traffic(tick, tick)
+    return found
+
+
+@for_each(
+    [
+        ((), 0.0, None),
+        ((1.2, 1.2), 0.0, None),
+        ((1.2, 1.2, 1.2), 0.0, 1.2),
+        # one checkpoint and an evaluation are not regular
+        ((1.0,) * 20 + (1.9,) + (1.0,) * 20 + (1.6,) + (1.0,) * 5, 0.0, 1.0),
+        # steps vary
+        ((0.8, 1.0, 1.1, 0.9), 0.0, 1.1),
+        # after traffic without pauses, the longest one
+        ((), 130.0, 0.0),
+        ((0.4,), 130.0, 0.4),
+    ]
+)
+def test_the_longest_regular_silence(lengths: tuple[float, ...], settled: float, regular: float | None) -> None:
+    found = pauses(*lengths, settled=settled).regular()
+    assert (found if found is None else found / 100) == pytest.approx(regular)
+
+
+def test_a_long_rhythm_outlives_many_short_silences() -> None:
+    found, tick = Pauses(100), 1000
+    for _ in range(5):
+        for _ in range(400):
+            found.add(TickPause(tick, tick, tick + 6))
+            tick += 12
+            found.note_traffic(tick, tick)
+        found.add(TickPause(tick, tick, tick + 1500))
+        tick += 1500
+        found.note_traffic(tick, tick)
+    assert (found.regular(), found.longest) == (1500, 1500)
+
+
+def test_storage_that_carries_more_than_usual_is_noticed_and_constant_storage_is_not() -> None:
+    found = StorageWatch(TICK, 10_000_000)
+    for second in range(300):
+        found.add(100 * second, 100 * second + 100, 200e6, silent=False)
+    assert found.last is None or found.last[1] < 6000
+    before = found.last
+    found.add(30_000, 30_100, 300e6, silent=True)
+    assert found.last == before
+    found.add(30_100, 30_200, 2e9, silent=True)
+    assert found.last == (30_100, 30_200)
+    assert math.isfinite(found._usual)

@@ -1,0 +1,193 @@
+"""Verdicts on silent jobs whose cause is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ibpulse.core.statistics.nodes import Moment
+from ibpulse.core.statistics.verdict import (
+    NodeSilence,
+    Pause,
+    RailSilence,
+    Verdict,
+    is_notable,
+    judge,
+    notable_seconds,
+)
+from tests.tables import for_each
+
+STOP, NOW = 1000.0, 1012.0
+NAMES = ("n1", "n2", "n10")
+
+
+def around(moment: float, error: float = 0.007) -> Moment:
+    return moment - error, moment + error
+
+
+def node(stop: float = STOP, error: float = 0.007, rails: int = 2, **members: Any) -> NodeSilence:
+    """A node of two rails that stopped at a time, in regular steps of 2 s before, each with a silence of 1 s."""
+    rail = RailSilence(around(stop, error), around(stop + 0.001, error), counted_until=NOW - 1)
+    ends = [stop - 2.0 * step for step in range(6, 0, -1)]
+    pauses = tuple(Pause(around(end, error), end, end + 1.0) for end in ends)
+    given = {"known_until": NOW, "regular": 1.0, "longest": 1.0, "pauses": pauses, **members}
+    return NodeSilence({f"mlx5_{rail_of}:1": rail for rail_of in range(rails)}, **given)
+
+
+def job(**changed: NodeSilence) -> dict[str, NodeSilence]:
+    """Three nodes that stopped together, except for those that are given."""
+    return {name: node() for name in NAMES} | changed
+
+
+def with_rail(at: NodeSilence, **members: Any) -> NodeSilence:
+    """The node with another second rail."""
+    return replace(at, rails={**at.rails, "mlx5_1:1": replace(at.rails["mlx5_1:1"], **members)})
+
+
+def certain(nodes: Mapping[str, NodeSilence]) -> Verdict:
+    found = judge(nodes)
+    assert found is not None
+    return found
+
+
+SECOND = (("n2", "mlx5_1:1"),)
+KINDS: list[tuple[str, dict[str, NodeSilence], str, tuple[str, ...], tuple[tuple[str, str], ...]]] = [
+    ("at once", job(), "together", (), ()),
+    ("lost link", job(n2=with_rail(node(), lost=around(STOP + 0.02, 0.02), active=False)), "link", ("n2",), SECOND),
+    ("lost before", job(n2=with_rail(node(), lost=(STOP - 0.5, STOP + 0.1), active=False)), "link", ("n2",), SECOND),
+    ("a flap that stays", job(n2=with_rail(node(), lost=around(STOP), active=True)), "link", ("n2",), SECOND),
+    # the link went in the silence between two steps
+    ("lost in compute", job(n2=with_rail(node(), lost=around(STOP + 0.8), active=False)), "link", ("n2",), SECOND),
+    ("lost later", job(n2=with_rail(node(), lost=around(STOP + 5), active=False)), "together", (), ()),
+    ("lost long before", job(n2=with_rail(node(), lost=around(STOP - 600), active=False)), "together", (), ()),
+    (
+        "a flap that it survived",
+        job(n2=with_rail(node(), lost=around(STOP - 2), active=True)),
+        "together",
+        (),
+        (),
+    ),
+    (
+        "a rail without traffic",
+        job(n2=with_rail(node(), sent=None, received=None, lost=around(STOP), active=False)),
+        "together",
+        (),
+        (),
+    ),
+    ("losses", job(n2=with_rail(node(), retried=(STOP + 1, STOP + 2))), "loss", ("n2",), SECOND),
+    ("losses that ended before", job(n2=with_rail(node(), retried=(STOP - 3, STOP - 2))), "together", (), ()),
+    ("losses perhaps before", job(n2=with_rail(node(), retried=(STOP - 3, STOP + 2))), "together", (), ()),
+    (
+        "lost link with losses elsewhere",
+        job(
+            n2=with_rail(node(), lost=around(STOP), active=False),
+            n1=with_rail(node(), retried=(STOP + 1, STOP + 2)),
+        ),
+        "link",
+        ("n2",),
+        SECOND,
+    ),
+    ("first", job(n10=node(STOP - 1.2)), "node", ("n10",), (("n10", "mlx5_0:1"), ("n10", "mlx5_1:1"))),
+    ("first within the clocks", job(n10=node(STOP - 0.2, error=0.15)), "together", (), ()),
+    ("first without its clock", job(n10=node(STOP - 1.2, ordered=False)), "unknown", (), ()),
+    ("without any clock", {name: node(ordered=False) for name in NAMES}, "unknown", (), ()),
+    ("one node", {"n1": node()}, "unknown", (), ()),
+    ("one node with a lost link", {"n2": with_rail(node(), lost=around(STOP))}, "link", ("n2",), SECOND),
+    ("no answer for long", job(n2=node(STOP - 60, known_until=STOP - 50, problem="timed out")), "unknown", (), ()),
+    (
+        "no answer since then",
+        job(n2=node(STOP - 1, known_until=STOP - 0.9, problem="timed out")),
+        "node",
+        ("n2",),
+        (),
+    ),
+    # a checkpoint of one node that the others wait for is its storage traffic, and so is one of all nodes after it
+    (
+        "lost link beside storage",
+        job(n2=with_rail(node(storage=(NOW - 2, NOW - 1)), lost=around(STOP))),
+        "link",
+        ("n2",),
+        SECOND,
+    ),
+    ("storage of another node", job(n10=node(STOP - 1.2), n1=node(storage=(NOW - 2, NOW - 1))), "node", ("n10",), None),
+    ("storage that ended before", job(n1=node(storage=(STOP - 5, STOP - 4))), "together", (), ()),
+    ("storage that ended long ago", job(n1=node(storage=(STOP + 1, STOP + 2))), "together", (), ()),
+]
+
+
+@for_each(KINDS)
+def test_kind_nodes_and_rails(
+    case: str,
+    nodes: dict[str, NodeSilence],
+    kind: str,
+    names: tuple[str, ...],
+    rails: tuple[tuple[str, str], ...] | None,
+) -> None:
+    found = certain(nodes)
+    assert (case, found.kind, found.nodes) == (case, kind, names)
+    assert rails is None or found.rails == rails
+    assert found.push_after == (60.0 if kind in ("together", "unknown") else 0.0)
+
+
+@for_each(
+    [
+        ("a node that moves bytes", job(n1=node(NOW))),
+        ("a silence of steps", {name: node(STOP, known_until=STOP + 2.9) for name in NAMES}),
+        ("a node whose samples end early", job(n1=node(known_until=STOP + 2))),
+        ("before there are steps", {name: node(regular=None, known_until=STOP + 59) for name in NAMES}),
+        ("long steps", {name: node(regular=30.0) for name in NAMES}),
+        ("no traffic yet", {name: NodeSilence({"mlx5_0:1": RailSilence(None, None)}, NOW) for name in NAMES}),
+        ("a checkpoint", job(n1=node(storage=(NOW - 2, NOW - 1)))),
+        ("a checkpoint that has just ended", job(n1=node(storage=(NOW - 4, NOW - 2)))),
+        ("a checkpoint of the node that all wait for", job(n10=node(STOP - 1.2, storage=(NOW - 2, NOW - 1)))),
+        ("nobody answers", {name: node(problem="refused") for name in NAMES}),
+        ("nobody at all", {}),
+    ]
+)
+def test_what_is_no_stall(case: str, nodes: dict[str, NodeSilence]) -> None:
+    assert (case, judge(nodes)) == (case, None)
+
+
+def test_the_first_stage_of_a_pipeline_is_not_a_node_that_stopped_first() -> None:
+    stages = {f"n{stage}": node(STOP + 0.3 * stage) for stage in range(3)}
+    assert certain(stages).kind == "together"
+    # it stops a second before its usual lead
+    early = stages["n0"]
+    rail = replace(early.rails["mlx5_0:1"], sent=around(STOP - 1), received=around(STOP - 1))
+    stages["n0"] = replace(early, rails={"mlx5_0:1": rail})
+    assert (certain(stages).kind, certain(stages).nodes) == ("node", ("n0",))
+
+
+def test_the_own_longest_pause_delays_what_a_pause_looks_like() -> None:
+    assert certain({name: node(longest=45.0) for name in NAMES}).push_after == 90.0
+    assert certain(job(n10=node(STOP - 1.2, longest=45.0))).push_after == 0.0
+
+
+def test_a_verdict_depends_on_what_nodes_say_and_not_on_their_order() -> None:
+    nodes = job(n10=node(STOP - 1.2))
+    assert judge(nodes) == judge(dict(reversed(nodes.items())))
+
+
+def test_evidence_and_doubts_are_sentences_about_what_is_known() -> None:
+    last = around(STOP - 0.3)
+    found = certain(job(n2=with_rail(node(), sent=last, received=last, lost=(STOP - 0.4, STOP - 0.2), active=False)))
+    assert found.evidence == ("n2 mlx5_1:1 lost its link 301 ms before the last byte of the job",)
+    assert found.against[0] == "no rail has counted lost packets since the last byte"
+    assert found.unknown == ()
+    lost = with_rail(node(ordered=False), counted_until=None)
+    found = certain({"n1": lost, "n2": node(problem="timed out")})
+    assert found.unknown == (
+        "what n2 did: no answer",
+        "the order of the nodes: no known clock on n1",
+        "whether packets were lost in the silence: not counted by n1",
+    )
+    found = certain(job(n2=with_rail(node(), lost=around(STOP + 5), active=False)))
+    assert "n2 mlx5_1:1 lost its link only 5 s after the last byte of the job" in found.against
+
+
+@for_each([(None, 60.0), (0.0, 1.0), (0.3, 1.0), (0.5, 1.5), (40.0, 120.0)])
+def test_the_shortest_silence_that_is_judged(regular: float | None, seconds: float) -> None:
+    assert notable_seconds(regular) == seconds
+    for more, notable in ((-0.1, False), (0.1, True)):
+        assert is_notable(node(regular=regular, known_until=STOP + 0.008 + seconds + more)) is notable
