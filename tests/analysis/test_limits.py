@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ibpulse.core.limits import describe_limits
+from ibpulse.core.limits import describe_limits, find_remarks
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import MISSING, SignalReadings
 from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, place_readings
@@ -120,7 +120,8 @@ FULL = 2**32 - 1
         "a full counter is no calm": ({WAIT: [FULL] * 11}, BLIND),
         "a counter that does not move is": ({WAIT: [FULL - 1] * 11}, SOURCE),
         "no reading at all": ({WAIT: []}, BLIND),
-        "a counter of peers is no calm": ({MARKED_HERE: [0] * 11}, BLIND),
+        "a counter that has never counted is not": ({WAIT: [0] * 11}, BLIND),
+        "a counter of peers is no calm": ({MARKED_HERE: [7] * 11}, BLIND),
     }
 )
 def test_signs_of_a_second_at_half_of_the_peak(counted: dict[Signal, list[int]], code: int) -> None:
@@ -129,6 +130,21 @@ def test_signs_of_a_second_at_half_of_the_peak(counted: dict[Signal, list[int]],
     found = find_rail_signs(samples_of(rates), signals, 1e6)
     assert set(found.codes[2:-1].tolist()) <= {code}
     assert found.tally()[code, 0] > 0.7
+
+
+@for_each(
+    {
+        "alive": ({CNP: (3, 3)}, False, ""),
+        "full": ({WAIT: (FULL, FULL)}, True, "its counter port_transmit_wait is full"),
+        "waiting on Ethernet": ({WAIT: (5, 5)}, False, "its driver counts neither"),
+        "never": ({CNP: (0, 0), WAIT: (5, 5)}, True, "its counter rp_cnp_packets_handled has never counted"),
+        "no such counter": ({SEQ: (0, 0)}, True, "its driver counts neither"),
+    }
+)
+def test_remarks(counted: dict[Signal, tuple[int, int]], infiniband: bool, begin: str) -> None:
+    found = find_remarks(readings(counted), infiniband)
+    assert len(found) == bool(begin)
+    assert not found or found[0].startswith(begin)
 
 
 def tally(**parts: tuple[float, dict[int, float]]) -> np.ndarray:

@@ -48,10 +48,12 @@ def find_remarks(signals: SignalReadings, infiniband: bool) -> list[str]:
     telling = NOTIFIED if NOTIFIED in rows else WAITED_SECONDS
     if telling not in rows:
         return ["its driver counts neither waiting nor congestion notifications, so slow traffic is unknown"]
-    full = signals.gains().full
-    if len(full) and full[-1, rows.index(telling)]:
-        name = signals.signals[rows.index(telling)].name
+    column, full = rows.index(telling), signals.gains().full
+    name = signals.signals[column].name
+    if len(full) and full[-1, column]:
         return [f"its counter {name} is full, so slow traffic is unknown until the counters of the port are cleared"]
+    if len(full) and not signals.counters[-1, column]:
+        return [f"its counter {name} has never counted, and may never do so, so slow traffic is unknown"]
     return []
 
 

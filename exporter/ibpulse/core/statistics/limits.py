@@ -33,6 +33,7 @@ MAX_APART_NS = SECOND_NS
 USUAL_TICK_BYTES = 8
 """Bytes that a port can send during one count of its waiting counter (NVIDIA, ibdiagnet manual 2.13: tick 7)."""
 ROWS = {"waiting": WAITED_SECONDS, "marked": NOTIFIED, "receiver": REFUSED, "lost": LOST, "link": ERRORS}
+TELLING = (WAITED_SECONDS, NOTIFIED)
 UNIT_ROWS = {"timeouts": TIMEOUTS, "retrainings": FLAPS}
 
 
@@ -110,7 +111,8 @@ def place_readings(samples: RailSamples, signals: SignalReadings, tick_bytes: in
 def _sum_gains(signals: SignalReadings, inside: Counts, infiniband: bool) -> Floats:
     """What the signals of each row gained between the readings `inside`: (GAINS, readings - 1), NaN if none is known.
 
-    One loss can move several counters.
+    One loss can move several counters. A counter of congestion that is 0 has never counted, and may never do so: pauses
+    of Ethernet are in none of them, and notifications need switches that mark.
     """
     out = np.full((GAINS, len(inside) - 1), np.nan)
     every = signals.gains().gained
@@ -119,6 +121,8 @@ def _sum_gains(signals: SignalReadings, inside: Counts, infiniband: bool) -> Flo
         if row is None:
             continue
         gained = np.add.reduceat(every[: inside[-1] + 1, column], inside[:-1] + 1)
+        if row in TELLING:
+            gained[signals.counters[inside[1:], column] == 0] = np.nan
         out[row] = np.where(np.isnan(out[row]), gained, out[row] + np.nan_to_num(gained))
     return out
 
