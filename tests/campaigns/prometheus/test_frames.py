@@ -91,7 +91,7 @@ async def test_grafana_reads_what_the_burst_explorer_asks_for(target: Target, li
 
 
 async def test_the_mean_of_the_ports_leaves_holes_as_holes(library: Path, ring: Node) -> None:
-    (target,) = [each for each in targets(PLUGIN) if each.panel["title"] == "Utilisation of the node at 10 ms"]
+    (target,) = [each for each in targets(PLUGIN) if each.panel["title"] == "Where are bursts, gaps and steps?"]
     frame = await ask_as(target, ring, max_points=POINTS + 1)
     steps = target.panel["transformations"]
     (mean,) = run_grafana(library, frames=[frame], transformations=steps)["frames"][0]["rows"]
@@ -145,9 +145,9 @@ def test_a_ratio_to_zero_is_no_number_of_per_cent(library: Path) -> None:
 
 
 def test_grafana_writes_and_colours_states_and_empty_cells_as_the_boards_mean_it(library: Path) -> None:
-    links = panel_of("node.json", "Link states")["fieldConfig"]["defaults"]
+    links = panel_of("node.json", "Is each link up?")["fieldConfig"]["defaults"]
     rails = panel_of("node.json", "Which rail is idle or slow?")["fieldConfig"]["defaults"]
-    cells = panel_of("fleet.json", "Nodes with a fault")["fieldConfig"]
+    cells = panel_of("fleet.json", "Which nodes have a fault?")["fieldConfig"]
     (empty,) = {each["value"] for rule in cells["overrides"] for each in rule["properties"] if each["id"] == "noValue"}
     shown = run_grafana(
         library,

@@ -62,7 +62,7 @@ ABSENT = {
 
 # panels that only show what is wrong
 ONLY_WRONG = (
-    "Nodes with a fault",
+    "Which nodes have a fault?",
     "Can the numbers be trusted?",
     "How many samples are missing?",
 )
@@ -121,13 +121,13 @@ def as_frame(ref_id: str, series: list[dict[str, Any]], alone: bool) -> dict[str
 
 
 TABLES = {
-    ("fleet.json", "Nodes with a fault"): 2,
-    ("fleet.json", "Rails in trouble now"): 2,
-    ("fleet.json", "Traffic of the nodes"): 2,
-    ("fleet.json", "Training jobs, the largest first"): 1,
-    ("job.json", "Nodes of the job, slowest first"): 2,
-    ("node.json", "Training jobs on this node"): 1,
-    ("node.json", "Identity of the ports"): 4,
+    ("fleet.json", "Which nodes have a fault?"): 2,
+    ("fleet.json", "Which rails are in trouble now?"): 2,
+    ("fleet.json", "Which nodes are saturated, bursty or congested?"): 2,
+    ("fleet.json", "Which training jobs run, and which is slow or silent?"): 1,
+    ("job.json", "Which node is the slowest?"): 2,
+    ("node.json", "Which training jobs run here?"): 1,
+    ("node.json", "What is each port?"): 4,
 }
 
 

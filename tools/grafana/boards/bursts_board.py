@@ -44,7 +44,7 @@ def _heatmap(direction: str) -> dashboard.Panel:
     query = window_query(direction=direction, unit="ratio", statistic="max")
     return heat(
         PanelHead(
-            f"Rails at 10 ms, {direction}",
+            f"What did each rail do, {direction}?",
             "One row per port; the colour is its share of the line rate. Up to a span of 20 s, every column is one 10 "
             f"ms sample; over longer spans, it is the highest sample of the column. {HISTORY}",
             "percentunit",
@@ -82,7 +82,7 @@ def _utilization() -> dashboard.Panel:
         "Mean of all ports and both directions, each relative to its own line rate: the bursts, gaps and steps of the "
         f"node. Beyond a span of 20 s, every point is a mean. Includes storage and management ports. {HISTORY}"
     )
-    face = PanelHead("Utilisation of the node at 10 ms", text, "percentunit", EMPTY, width=24)
+    face = PanelHead("Where are bursts, gaps and steps?", text, "percentunit", EMPTY, width=24)
     # a mean skips missing samples; Grafana's sum would turn them into zero
     mean = {
         "mode": "reduceRow",
@@ -97,7 +97,7 @@ def _utilization() -> dashboard.Panel:
 
 def _ports() -> dashboard.Panel:
     text = f"Each port and direction separately; every point is the highest of its samples. {HISTORY}"
-    face = PanelHead("Ports at 10 ms", text, "Bps", EMPTY, width=24, height=11)
+    face = PanelHead("How much did each port carry?", text, "Bps", EMPTY, width=24, height=11)
     panel = _series(face, window_query(statistic="max")).color_scheme(colors.by_series()).legend(table_legend())
     return finish_panel(panel, face)
 
@@ -136,7 +136,7 @@ def _summary() -> dashboard.Panel:
         ]
     columns += [Field("bursts", "Bursts"), Field("rail_share_ratio", "Rail share")]
     face = PanelHead(
-        "Statistics of the newest minute",
+        "What are the statistics of the newest minute?",
         f"Every statistic of the last {SECONDS} s of each port, computed now from the same samples; it does not follow "
         "the time range. CVs are at the time scale of the samples.",
         "none",
@@ -156,7 +156,7 @@ def _captures() -> dashboard.Panel:
         Field("name", "File", "string"),
     ]
     face = PanelHead(
-        "Captures on this node",
+        "Which captures does this node have?",
         "Files that the flight recorder wrote, newest first. Click a file to download it as Parquet, if your browser "
         "can reach the node or the gateway; `ibpulse report` and `ibpulse render` read it.",
         "none",
@@ -171,7 +171,7 @@ def _captures() -> dashboard.Panel:
 def _recorded() -> list[dashboard.Panel]:
     found = [
         utilization(S),
-        durations("Bursts", BURST, "above", S),
+        durations("How long are bursts?", BURST, "above", S),
         *(peaks(S, direction, "10s") for direction in ("transmit", "receive")),
     ]
     for panel in found:
@@ -196,8 +196,8 @@ def board() -> Board:
         ],
         sections=[
             Section("", [_heatmap("transmit"), _heatmap("receive"), _utilization()]),
-            Section("Ports and captures", [_ports(), _summary(), _captures()]),
-            Section("From Prometheus, where no node or gateway can be reached: the last minutes", _recorded()),
+            Section("Which port was it, and what was captured?", [_ports(), _summary(), _captures()]),
+            Section("What does Prometheus have, where no node or gateway can be reached?", _recorded()),
         ],
         start="now-20s",
         refresh="",

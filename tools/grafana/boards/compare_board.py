@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from tools.grafana import colors, layout, links, marks, variables
+from tools.grafana import layout, links, marks, variables
 from tools.grafana.boards.compare_statistics import OF_JOBS, OF_NODES, compared
 from tools.grafana.layout import Board, Section
 from tools.grafana.panels import PanelHead, heat, lines
@@ -35,7 +35,7 @@ SHIFTS = {
 def _distribution(name: str, scope: Scope) -> model.Panel:
     return heat(
         PanelHead(
-            f"Utilisation of the 10 ms samples, {name}",
+            f"Which utilisation do 10 ms samples have, {name}?",
             "Share of the time of the chosen nodes in each band of utilisation; both pictures have one scale. Bands at "
             "both ends are bursts; one at the top is saturation.",
             "percentunit",
@@ -52,7 +52,7 @@ def _distribution(name: str, scope: Scope) -> model.Panel:
 def _bursts(name: str, scope: Scope) -> model.Panel:
     return heat(
         PanelHead(
-            f"Bursts by length, {name}",
+            f"How long are bursts, {name}?",
             "Bursts of the chosen nodes that ended, by their length in whole samples. A run that never pauses has "
             "none. Each picture has a scale of its own.",
             "s",
@@ -65,23 +65,6 @@ def _bursts(name: str, scope: Scope) -> model.Panel:
     )
 
 
-def _labels(name: str, scope: Scope) -> model.Panel:
-    return lines(
-        PanelHead(
-            f"Signature, {name}",
-            "Share of the chosen nodes by the label that their traffic resembles most. A resemblance, not an "
-            "identification.",
-            "percentunit",
-            NOTHING,
-            width=12,
-        ),
-        [Query(f"avg by (signature) ({scope.pick('ibpulse_node_workload_signature')})", "{{signature}}")],
-        stacked=True,
-        maximum=1,
-        names=colors.SIGNATURES,
-    )
-
-
 def _both(title: str, text: str, unit: str, expr: Callable[[Scope], str]) -> model.Panel:
     text = f"{text} B is drawn at the time of A, shifted by the Shift variable."
     queries = [Query(expr(scope), name) for name, scope in NODES.items()]
@@ -91,25 +74,25 @@ def _both(title: str, text: str, unit: str, expr: Callable[[Scope], str]) -> mod
 def _history() -> list[model.Panel]:
     return [
         _both(
-            "Bandwidth over time",
+            "How much traffic do the nodes have?",
             "Mean of the chosen nodes, transmit + receive, over five minutes.",
             "Bps",
             lambda scope: f"avg({scope.pick('instance:ibpulse_bandwidth_bytes:rate5m')})",
         ),
         _both(
-            "Duty cycle over time",
+            "How long are the nodes active?",
             "Mean of the chosen nodes, over a minute.",
             "percentunit",
             lambda scope: f"avg({scope.pick('ibpulse_node_duty_cycle_ratio', window='1m')})",
         ),
         _both(
-            "Burstiness at 10 ms over time",
+            "How bursty are the nodes at 10 ms?",
             "Median of the chosen nodes.",
             "none",
             lambda scope: f"quantile(0.5, {scope.pick('ibpulse_node_burstiness_cv', timescale='10ms', window='1m')})",
         ),
         _both(
-            "Step over time",
+            "How long is a step?",
             "Median of the chosen nodes, where the step is clear.",
             "s",
             lambda scope: f"quantile(0.5, {scope.pick('instance:ibpulse_step_period_seconds:scored')})",
@@ -120,13 +103,13 @@ def _history() -> list[model.Panel]:
 def _saturation() -> list[model.Panel]:
     return [
         _both(
-            "Saturation over time",
+            "When were the nodes saturated?",
             "Share of the time in which the median sample of half a minute was near the line rate, mean of the nodes.",
             "percentunit",
             lambda scope: f"avg({scope.rate('ibpulse_node_bandwidth_saturated_seconds_total')})",
         ),
         _both(
-            "MoE saturation over time",
+            "When were the nodes in MoE saturation?",
             "Share of the time in sustained MoE saturation, mean of the nodes. The published MoE run had peaks at the "
             "line rate and a mean of half of it: it is in this state, but not saturated in the first sense.",
             "percentunit",
@@ -137,12 +120,16 @@ def _saturation() -> list[model.Panel]:
 
 def board() -> Board:
     """The board of two selections."""
-    pictures = [make(name, scope) for make in (_distribution, _bursts, _labels) for name, scope in NODES.items()]
+    pictures = [make(name, scope) for make in (_distribution, _bursts) for name, scope in NODES.items()]
     sections = [
         Section("", [compared(statistic, NODES, NOTHING, 6) for statistic in OF_NODES]),
-        Section("Training jobs A and B", [compared(statistic, JOBS, NO_JOB, 8) for statistic in OF_JOBS]),
-        Section("Nodes over time", _history()),
-        Section("Distributions and saturation", [*pictures, *_saturation()], collapsed=True),
+        Section("How do two training jobs differ?", [compared(statistic, JOBS, NO_JOB, 8) for statistic in OF_JOBS]),
+        Section("How do the nodes differ over time?", _history()),
+        Section(
+            "How are samples distributed, when were nodes saturated?",
+            [*pictures, *_saturation()],
+            collapsed=True,
+        ),
     ]
     return Board(
         uid=layout.COMPARE,

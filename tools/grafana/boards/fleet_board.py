@@ -101,7 +101,7 @@ def _jobs() -> model.Panel:
     silent = S.silence()
     return table(
         PanelHead(
-            "Training jobs, the largest first",
+            "Which training jobs run, and which is slow or silent?",
             "Every job that owns ports. Slowest node: its bandwidth while active ÷ that of the median node of the job. "
             "Silent: time since the last traffic on any node. Click a job to open its board. Empty where no node knows "
             "its jobs.",
@@ -128,7 +128,7 @@ def _utilization() -> model.Panel:
     share = f"sum by (le) ({S.pick(recorded)}) / scalar(sum({S.pick(recorded, le='+Inf')}))"
     return heat(
         PanelHead(
-            "Utilisation of all nodes",
+            "Which utilisation do the 10 ms samples of all nodes have?",
             "Share of the 10 ms samples of all nodes in each band between idle and the line rate. Two bands, at the "
             f"bottom and at the top, are bursts; one at the top alone is saturation. {WHOLE}",
             "percentunit",
@@ -146,7 +146,7 @@ def _labels() -> model.Panel:
     nodes = S.pick("job_signature:ibpulse_nodes:count", signature="~.+")
     return lines(
         PanelHead(
-            "Traffic signatures",
+            "Which of two published runs does the traffic resemble?",
             "Nodes by the label that their traffic resembles most. A label is a resemblance to two published runs, not "
             f"an identification of the model; most jobs are unknown. {WHOLE}",
             "none",
@@ -162,7 +162,7 @@ def _labels() -> model.Panel:
 def _bandwidth() -> model.Panel:
     return lines(
         PanelHead(
-            "Bandwidth by scrape job",
+            "How much traffic does each scrape job have?",
             f"Transmit + receive of all rails of the nodes of each scrape job, mean of five minutes. {WHOLE}",
             "Bps",
             NO_RULES,
@@ -189,7 +189,7 @@ def _nodes() -> model.Panel:
     ]
     return table(
         PanelHead(
-            "Traffic of the nodes",
+            "Which nodes are saturated, bursty or congested?",
             "One row per node: those longest in MoE saturation and at the line rate first. Click a node to open its "
             "board. A dash is an unknown value, such as the step of a node without a rhythm. CVs of different time "
             "scales cannot be compared. Investigate a fairness below 0.98. Congested: rails "
@@ -207,40 +207,26 @@ def _nodes() -> model.Panel:
     )
 
 
-def _spread(title: str, text: str, unit: str, expr: str) -> model.Panel:
+def _duty() -> model.Panel:
     levels = {"0.95": "95 %", "0.5": "median", "0.05": "5 %"}
+    text = "Share of the time with traffic: median of all nodes, 5th and 95th percentile. Five minutes."
     return lines(
-        PanelHead(title, text, unit, NO_NODES, width=12),
-        [Query(f"quantile({level}, {expr})", name) for level, name in levels.items()],
+        PanelHead("How long are the nodes active?", text, "percentunit", NO_NODES, width=24),
+        [Query(f"quantile({level}, {DUTY})", name) for level, name in levels.items()],
     )
-
-
-def _spreads() -> list[model.Panel]:
-    return [
-        _spread(
-            "Duty cycle of the nodes",
-            "Share of the time with traffic: median of all nodes, 5th and 95th percentile. Five minutes.",
-            "percentunit",
-            DUTY,
-        ),
-        _spread(
-            "Burstiness of the nodes at 10 ms",
-            "Coefficient of variation of the active bandwidth of single 10 ms samples. It compares the length of "
-            "bursts with 10 ms and does not identify the job.",
-            "none",
-            _cv("10ms"),
-        ),
-    ]
 
 
 def board() -> Board:
     """The board about the fleet."""
     sections = [
         Section("", fault_panels()),
-        Section("Faults over time", fault_history()),
-        Section("Training jobs and traffic", [*figure_panels(FIGURES, NO_NODES), _jobs(), _utilization()]),
-        Section("Traffic over time", [_bandwidth(), _labels()]),
-        Section("Traffic of every node", [_nodes(), *_spreads()], collapsed=True),
+        Section("When did the faults begin?", fault_history()),
+        Section(
+            "Which training jobs run, and how much traffic is there?",
+            [*figure_panels(FIGURES, NO_NODES), _jobs(), _utilization()],
+        ),
+        Section("How did the traffic change?", [_bandwidth(), _labels()]),
+        Section("What traffic does each node have?", [_nodes(), _duty()], collapsed=True),
     ]
     return Board(
         uid=layout.FLEET,

@@ -129,7 +129,7 @@ def _alerts() -> model.Panel:
     ranks = {"3": ("critical", BAD_CELL), "2": ("warning", NOTICE_CELL), "1": ("info", "transparent")}
     return table(
         PanelHead(
-            "Firing alerts by name",
+            "Which alerts fire?",
             "Every alert of ibpulse that fires now, with the number of ports, nodes or jobs that it fires for, and the "
             "time since the newest of them began. The runbook of an alert has the same name.",
             "none",
@@ -156,7 +156,7 @@ def _newest() -> model.Panel:
     firing = f"max by ({kept}) ({FIRING})"
     return table(
         PanelHead(
-            "Newest alerts",
+            "Which alerts began last?",
             f"The {TOP} alerts that began last and still fire. Click a node to open its board at this time.",
             "none",
             "No alert fires",
@@ -185,7 +185,7 @@ def _nodes() -> model.Panel:
         columns.append(Column(heading, expr, "none", ((1, NOTICE_CELL),), 88))
     return table(
         PanelHead(
-            "Nodes with a fault",
+            "Which nodes have a fault?",
             "Only nodes that are not measured, or whose numbers cannot be trusted (1, once IBPulseUnreliable fires), "
             "those with a bad rail (down, missing, trained down, idle or slow), and those with most link drops and "
             "errors in 24 hours. A dash means none; in the last two columns "
@@ -209,7 +209,7 @@ def _of(kind: str) -> str:
 def _rails_now() -> model.Panel:
     return trouble_table(
         PanelHead(
-            "Rails in trouble now",
+            "Which rails are in trouble now?",
             "Only rails that are down, trained down, or idle or slow while their siblings work, with the worst "
             "state of each. Rails that are missing have no row: see the nodes. Click a node to open its board. An "
             "empty table is the good case. Storage and management ports are excluded.",
@@ -227,7 +227,7 @@ def fault_history() -> list[model.Panel]:
     return [
         lines(
             PanelHead(
-                "Bad rails over time",
+                "How many rails were bad?",
                 f"Rails of all nodes by fault; a rail may have several. And the nodes that have any such rail. {WHOLE}",
                 "none",
                 NO_RULES,
@@ -241,7 +241,7 @@ def fault_history() -> list[model.Panel]:
         ),
         lines(
             PanelHead(
-                "Exporters over time",
+                "How many exporters answered?",
                 f"Exporters that should be scraped, and those that can be. {WHOLE}",
                 "none",
                 NO_RULES,

@@ -68,7 +68,7 @@ STATE = (
     ),
     Figure(
         "Fairness",
-        "Jain index over all ports of the job; 1 when all carry the same.",
+        "Jain index over all ports of the job; 1 when all carry the same, investigate below 0.98.",
         "none",
         f"max({S.pick('job_id:ibpulse_rail_fairness:ratio5m')})",
     ),
@@ -83,7 +83,7 @@ def _state() -> model.Panel:
 def _nodes_in_time() -> model.Panel:
     return heat(
         PanelHead(
-            "Nodes over time, against the median",
+            "When was which node behind the median?",
             "One row per node; the colour is its bandwidth while active ÷ that of the median node of the job, over "
             "five minutes; the scale ends at 1.2. A row that differs from the others is a slow node. In lockstep, "
             "all nodes carry the same bytes: a slow node needs longer for them.",
@@ -103,7 +103,7 @@ def _bandwidth_in_time() -> model.Panel:
     line_rate = by_node("max", S.pick("instance:ibpulse_line_rate_bytes:sum"))
     return heat(
         PanelHead(
-            "Nodes over time, bandwidth",
+            "When was which node busy?",
             "One row per node; the colour is the bandwidth of the job's ports, transmit + receive, ÷ the line rate "
             "of all rails of the node, over five minutes. All rows fade together at a checkpoint, a hang or the end.",
             "percentunit",
@@ -127,7 +127,7 @@ def _nodes() -> model.Panel:
     ]
     return table(
         PanelHead(
-            "Nodes of the job, slowest first",
+            "Which node is the slowest?",
             "One row per node: bandwidth while active against that of the median node, mean while active, step, duty "
             "cycle, and the bad rails of the node. Click a node to open its board. A dash is an unknown value.",
             "none",
@@ -152,7 +152,7 @@ def _first_to_stop() -> model.Panel:
     early = f"topk({TOP}, {by_node('max', STOPPED)})"
     return table(
         PanelHead(
-            "Who stopped first",
+            "Which node stopped first?",
             "Only while the whole job has been silent for more than a minute: how long before the job's last "
             f"traffic a node's was, the {TOP} first ones, and the time of its last sample with traffic. {CLOCKS} A "
             "node that had no traffic since ibpulse first saw the job there is not listed. Empty is the good case.",
@@ -183,7 +183,7 @@ def _spread(title: str, text: str, unit: str, expr: str, empty: str = UNKNOWN) -
 def _history() -> list[model.Panel]:
     return [
         _spread(
-            "Step",
+            "How long is a step?",
             "Period of the traffic of the job's rails: the longest, median and shortest of the nodes, where it is "
             "clear. The steps of one job agree, unless a node finds a part or a multiple of it.",
             "s",
@@ -191,14 +191,14 @@ def _history() -> list[model.Panel]:
             "No node of the job has a regular step in this span",
         ),
         _spread(
-            "Bandwidth while active, against the median",
+            "How far apart are the nodes?",
             "The lowest and the highest of the nodes. The heatmap and the table name them.",
             "percentunit",
             RATIO,
         ),
         lines(
             PanelHead(
-                "Bandwidth of the job",
+                "How much traffic does the job have?",
                 "Transmit + receive of all ports of the job on all nodes, mean of five minutes.",
                 "Bps",
                 UNKNOWN,
@@ -208,7 +208,7 @@ def _history() -> list[model.Panel]:
         ),
         lines(
             PanelHead(
-                "Time since the last traffic",
+                "How long has the job been silent?",
                 "Of the whole job: a saw-tooth below the step is work, a line that rises is a checkpoint, a hang, or "
                 "the time until the scheduler notices the end.",
                 "s",
@@ -225,8 +225,8 @@ def board() -> Board:
     """The board about one training job."""
     sections = [
         Section("", [_state(), _nodes_in_time(), _bandwidth_in_time(), _nodes(), _first_to_stop()]),
-        Section("Over time", _history()),
-        Section("Rails of the job", [rails_in_trouble(S), *rail_panels(S, UNKNOWN)]),
+        Section("How did the job change?", _history()),
+        Section("Which rail differs?", [rails_in_trouble(S), *rail_panels(S, UNKNOWN)]),
     ]
     return Board(
         uid=layout.JOB,

@@ -39,12 +39,12 @@ def rails_in_trouble(scope: Scope) -> model.Panel:
     """The rails of the nodes of a job that are in trouble."""
     return trouble_table(
         PanelHead(
-            "Rails in trouble now",
+            "Which rails are in trouble now?",
             "Rails of the nodes of the job that are down, trained down, idle or slow, with the worst state of each, "
             "those of other jobs on the same nodes included. Empty is the good case.",
             "none",
             "No rail is down, trained down, idle or slow, or nothing is known of the job",
-            width=12,
+            width=8,
         ),
         scope,
     )
@@ -56,38 +56,25 @@ def rail_panels(scope: Scope, nothing: str) -> list[model.Panel]:
     return [
         lines(
             PanelHead(
-                "Bandwidth by rail",
+                "Which rail carries less on all nodes?",
                 "Mean of the nodes for each device and port of the job, transmit + receive. A rail that carries "
                 "less on all nodes is a matter of the fabric or of the job; less on one node is a matter of that "
                 "node.",
                 "Bps",
                 nothing,
-                width=12,
+                width=8,
             ),
             [Query(f"avg by (device, port) ({bandwidth})", RAIL)],
         ),
         lines(
             PanelHead(
-                "Least loaded rail of each position",
+                "Which rail carries less on one node?",
                 "For each device and port, the bandwidth on the node where it is lowest ÷ the mean of the nodes. "
                 "One line far below the others: one node has a slow rail there.",
                 "percentunit",
                 nothing,
-                width=12,
+                width=8,
             ),
             [Query(f"min by (device, port) ({bandwidth}) / avg by (device, port) ({bandwidth})", RAIL)],
-        ),
-        lines(
-            PanelHead(
-                "Fairness of the rails",
-                "Jain index over all ports of the job on all nodes: 1 when all carry the same; investigate below 0.98. "
-                "Absent without traffic.",
-                "none",
-                nothing,
-                width=12,
-            ),
-            [Query(f"max({scope.pick('job_id:ibpulse_rail_fairness:ratio5m')})", "fairness")],
-            maximum=1,
-            thresholds=colors.steps((0.98, colors.SKY), base=colors.VERMILION),
         ),
     ]

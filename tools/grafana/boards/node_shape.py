@@ -60,7 +60,7 @@ def durations(title: str, histogram: str, side: str, scope: Scope) -> model.Pane
     """Bursts or gaps by their length."""
     return heat(
         PanelHead(
-            f"{title} by length",
+            title,
             f"Number of runs of samples {side} the threshold that ended, by their length in whole samples. Runs that "
             "are cut off by missing data are excluded.",
             "s",

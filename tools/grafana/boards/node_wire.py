@@ -70,7 +70,7 @@ def port_panels(scope: Scope) -> list[model.Panel]:
     return [
         states(
             PanelHead(
-                "Link states",
+                "Is each link up?",
                 "Whether each port is ACTIVE. The row of a device ends when it disappears from the kernel's list.",
                 "none",
                 "No port of these devices reports",
@@ -81,7 +81,7 @@ def port_panels(scope: Scope) -> list[model.Panel]:
         ),
         lines(
             PanelHead(
-                "Line rates",
+                "At which rate does each link run?",
                 "Data rate of one direction of each port. Absent while a port is not ACTIVE, because the kernel then "
                 "shows a placeholder; a step down is a link that trained to a lower speed or width.",
                 "Bps",
@@ -112,7 +112,7 @@ def _identity(scope: Scope) -> model.Panel:
     }
     return table(
         PanelHead(
-            "Identity of the ports",
+            "What is each port?",
             "Identity according to the kernel, whether the port counts as a rail, and the files that its bytes are "
             "read from.",
             "none",
@@ -133,7 +133,7 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
     return [
         lines(
             PanelHead(
-                "Waiting to send",
+                "How much does sending wait?",
                 "Ticks of the wait counter per second: time in which a port had data to send but no credits, "
                 "because the fabric is full. The unit depends on the device, so compare only ports of the same kind.",
                 "none",
@@ -143,7 +143,7 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
         ),
         lines(
             PanelHead(
-                "Time that sending was stalled",
+                "How long was sending stalled?",
                 "Share of the time in which a port had data to send and could not. Requires slow.xmit-wait-tick, "
                 "the device's unit of the wait counter.",
                 "percentunit",
@@ -153,21 +153,21 @@ def wire_panels(scope: Scope) -> list[model.Panel]:
         ),
         _pcie(scope),
         _counters(
-            "Congestion notifications",
+            "Is there congestion?",
             "RoCE: packets that a switch marked, and notifications sent and obeyed, per second, all chosen devices "
             "together. Obeyed notifications mean that this node was slowed down.",
             CONGESTION,
             scope,
         ),
         _counters(
-            "Loss and retransmission",
+            "Are packets lost or sent again?",
             "Packets lost, out of order or sent again, per second, all chosen devices together. Out of order is normal "
             "with adaptive routing; timeouts and retransmissions are not.",
             LOSS,
             scope,
         ),
         _counters(
-            "Link errors",
+            "Do the links have errors?",
             "Errors per second, all chosen devices together. Persistent symbol errors mean a bad cable or "
             "transceiver, or dirt.",
             ERRORS,
@@ -189,7 +189,7 @@ def jobs_of_node(scope: Scope) -> model.Panel:
     owned = f"count by ({per_job}) (max by ({per_job}, device, port) ({scope.pick('ibpulse_port_job_info')}))"
     return table(
         PanelHead(
-            "Training jobs on this node",
+            "Which training jobs run here?",
             "Jobs that own ports of the node, and the traffic of their rails here over the last minute. Statistics "
             "exist for at most eight jobs, and only for those that share no port. Click a job to open its board.",
             "none",
@@ -214,7 +214,7 @@ def jobs_of_node(scope: Scope) -> model.Panel:
 def _full(scope: Scope) -> model.Panel:
     return states(
         PanelHead(
-            "Counters at their maximum",
+            "Which counters are at their maximum?",
             "Counters that have reached their maximum: further errors are not counted until the port is "
             "cleared. No rows is the good case.",
             "none",
@@ -235,7 +235,7 @@ def _pcie(scope: Scope) -> model.Panel:
     now, most = (scope.pick(f"ibpulse_device_pcie_{name}bytes_per_second") for name in ("", "max_"))
     return lines(
         PanelHead(
-            "PCIe, share of the possible rate",
+            "Is a PCIe link trained down?",
             "Current rate of the narrowest PCIe link on the path to each device ÷ the rate that both its ends support. "
             "Below 1, a link trained down and may be slower than the port.",
             "percentunit",
