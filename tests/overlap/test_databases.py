@@ -252,6 +252,19 @@ def test_the_wire_is_merged_with_an_export(tmp_path: Path, capsys: pytest.Captur
     assert np.unique([each["pid"] for each in events]).tolist() == sorted({PROCESS, WIRE, databases.FIRST_GPU})
 
 
+def test_a_process_that_does_not_communicate_is_shown_without_the_wire(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_nsight(tmp_path / "node.sqlite", EVENTS)
+    write_nsight(path, [compute(0, 5 * MS), step(0, 0, 9 * MS)], 70)
+    save(tmp_path / "node7.parquet", record(PLAYED))
+    assert main(["trace", str(path), f"--against={tmp_path / 'node7.parquet'}", "--format=json"], {}) == 0
+    alone, compared = json.loads(capsys.readouterr().out)["devices"]
+    assert (alone["process"], alone["wire"], alone["clock"]) == (70, None, None)
+    assert "not compared with the recording: no communication kernel uses the wire" in alone["notes"]
+    assert compared["wire"]["moving_ns"] > 0
+
+
 def test_a_database_without_a_clock_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path / "node7.parquet", record(PLAYED))
     for path in (write_rocpd(tmp_path / "r.db", EVENTS), write_nsight(tmp_path / "n.sqlite", EVENTS, begin_ns=None)):

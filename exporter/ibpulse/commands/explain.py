@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from itertools import chain
 
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, TraceError
@@ -26,21 +28,22 @@ def run_trace(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the overlap of each device, and draw the picture, or merge the wire into the trace."""
     _check(arguments)
     names = CommunicationNames(arguments.communication)
-    traces = [trace for path in arguments.files for trace in read_traces(path, names)]
+    files = [read_traces(path, names) for path in arguments.files]
     wire, threshold = None, settings.analysis.active_threshold
     if arguments.against:
-        recording, rows = read_around(arguments.against, traces, arguments.port, arguments.shift or 0)
+        recording, rows = read_around(arguments.against, [*chain(*files)], arguments.port, arguments.shift or 0)
         wire = wire_activity(recording, rows, threshold, arguments.shift)
-    reports = [report for trace in traces for report in _measure(trace, wire, arguments)]
+    reports = [report for traces in files for report in _measure(traces, wire, arguments)]
     render = overlaps.render_json if arguments.format == "json" else overlaps.render_text
     print(render(reports, arguments.against), end="")
     if _merges(arguments):
         clock = WireClock.of([report.wire for report in reports if report.wire], arguments.shift)
-        save_merged(traces[0], recording, rows, clock, arguments.output, threshold)
+        save_merged(files[0][0], recording, rows, clock, arguments.output, threshold)
         if arguments.format == "text":
             print(escape_controls(f"{arguments.output}: {clock.text} ({clock.evidence})"))
     elif arguments.output:
-        pictures.save_trace_picture(reports[0], wire, arguments.output, arguments.theme, arguments.step)
+        shown = next((report for report in reports if report.wire), reports[0])
+        pictures.save_trace_picture(shown, wire, arguments.output, arguments.theme, arguments.step)
     return 0
 
 
@@ -71,21 +74,25 @@ def _merges(arguments: argparse.Namespace) -> bool:
     return bool(arguments.output) and arguments.output.name.lower().endswith(SUFFIXES)
 
 
-def _measure(trace: KinetoTrace, wire: WireActivity | None, arguments: argparse.Namespace) -> list[TraceOverlap]:
-    """The devices of a trace."""
-    # one visible GPU says nothing about the node
-    gpus = arguments.gpus_per_node or (trace.gpus if trace.gpus and trace.gpus > 1 else None)
-    found = []
-    for device in trace.devices:
-        overlap, split = measure_overlap(device, trace.steps), None
-        if wire:
-            split = split_exposed(overlap, wire, gpus)
-            if split.match.problem and arguments.shift is None:
-                raise TraceError(
-                    f"trace {trace.path} cannot be aligned with recording {arguments.against}: {split.match.problem}; "
-                    "record the node of this rank while it is profiled, give the offset with --shift, or omit --against"
-                )
-        found.append(TraceOverlap(trace, overlap, split, gpus))
+def _measure(traces: list[KinetoTrace], wire: WireActivity | None, arguments: argparse.Namespace) -> list[TraceOverlap]:
+    """The devices of a file. Those that cannot be aligned with the wire are not compared, unless it is all of them."""
+    found, problems = [], []
+    for trace in traces:
+        # one visible GPU says nothing about the node
+        gpus = arguments.gpus_per_node or (trace.gpus if trace.gpus and trace.gpus > 1 else None)
+        for device in trace.devices:
+            overlap, shown = measure_overlap(device, trace.steps), trace
+            split = split_exposed(overlap, wire, gpus) if wire else None
+            if split and split.match.problem and arguments.shift is None:
+                problems.append(split.match.problem)
+                note = f"not compared with the recording: {split.match.problem}"
+                shown, split = replace(trace, notes=(*trace.notes, note)), None
+            found.append(TraceOverlap(shown, overlap, split, gpus))
+    if problems and len(problems) == len(found):
+        raise TraceError(
+            f"trace {traces[0].path} cannot be aligned with recording {arguments.against}: {problems[0]}; "
+            "record the node of this rank while it is profiled, give the offset with --shift, or omit --against"
+        )
     return found
 
 

@@ -78,7 +78,7 @@ class TraceDatabase:
         with self._opened() as tables:
             for process, kind, device, stream, start, end, name in tables.work():
                 yield process, _event(kind, name, start, end, device, stream)
-            for process, name, steps in _find_steps(tables.ranges()):
+            for process, name, steps in _find_steps(tables.ranges(only_steps=True)):
                 self._step = self._step or f"{name}{steps[0][0]}"
                 for number, start, end in steps:
                     yield process, _event("user_annotation", f"ProfilerStep#{number}", start, end, process, 0)
@@ -173,11 +173,11 @@ class _Nsight:
             for *times, process, found in self._select(table, "deviceId streamId start end globalPid", join, name):
                 yield _process(process), kind, *times, found or kind
 
-    def ranges(self) -> Iterator[Row]:
-        """Process, thread, start, end and name of NVTX ranges that have ended."""
+    def ranges(self, only_steps: bool = False) -> Iterator[Row]:
+        """Process, thread, start, end and name of NVTX ranges that have ended, or of those that may be steps."""
         strings = "LEFT JOIN StringIds s ON s.id = t.textId" if "StringIds" in self._names else ""
         name = f"substr(coalesce(t.text, {'s.value' if strings else 'NULL'}), 1, {MAX_NAME})"
-        where = f"{strings} WHERE t.eventType IN {RANGES} AND t.end IS NOT NULL"
+        where = f"{strings} WHERE t.eventType IN {RANGES} AND t.end IS NOT NULL{_may_be_step(name) * only_steps}"
         for thread, start, end, found in self._select(NVTX, "globalTid start end", where, name):
             yield _process(thread), thread % (1 << 24) if type(thread) is int else 0, start, end, found or ""
 
@@ -214,11 +214,12 @@ class _Rocpd:
         for process, *rest in self._each(copy, "rocpd_memory_copy", "rocpd_info_agent", "rocpd_info_agent"):
             yield _whole(process), *rest
 
-    def ranges(self) -> Iterator[Row]:
+    def ranges(self, only_steps: bool = False) -> Iterator[Row]:
         """As `_Nsight.ranges`, of roctx."""
         ranges = (
             f"SELECT t.pid, t.tid, t.start, t.end, substr(e.extdata, 1, {MAX_NAME}) FROM rocpd_region%s t "
             "JOIN rocpd_event%s e ON e.id = t.event_id WHERE e.extdata LIKE '%%\"message\"%%'"
+            f"{_may_be_step('e.extdata') * only_steps}"
         )
         for process, thread, start, end, about in self._each(ranges, "rocpd_region", "rocpd_event"):
             try:
@@ -235,6 +236,11 @@ class _Rocpd:
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _may_be_step(name: str) -> str:
+    """A condition that leaves most names out before they become values of Python. In LIKE, %% is the same as %."""
+    return f" AND ({name} LIKE '%%step%%' OR {name} LIKE '%%iter%%')"
 
 
 def _whole(value: object) -> int:
