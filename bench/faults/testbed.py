@@ -18,6 +18,7 @@ from ibpulse.base.errors import RingError
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
+from ibpulse.workbench.simulate.node_clock import node_environment, step_wall_clock
 from tests.fusefabric.client import FuseFabric, environment_without_coverage
 
 PORTS = 4
@@ -54,8 +55,6 @@ class Testbed:
     service: Service
     # why the two directories are no file systems of their own; empty if they are
     no_mounts: str
-    # why the wall clock of the daemon cannot step; empty if it can
-    no_clock: str
     # what is cleaned up after the daemon has ended
     at_end: ExitStack
     # an idle daemon of another fabric, with which no fault meddles, and a gateway of both and of a node that can lie
@@ -137,9 +136,7 @@ class Testbed:
 
     def step_clock(self, seconds: float) -> None:
         """Set the daemon's wall clock to the true time plus these seconds."""
-        fresh = (self.place / "clock").with_suffix(".new")
-        fresh.write_text(f"{seconds:+f}")
-        fresh.replace(self.place / "clock")
+        step_wall_clock(self.place / "clock", round(seconds * 1e9))
 
 
 @contextmanager
@@ -148,7 +145,7 @@ def prepared(place: Path, *, flags: Sequence[str] = ()) -> Iterator[Testbed]:
     with ExitStack() as stack:
         no_mounts = mount_small(place, stack)
         # a killed process leaves an incomplete file of coverage behind
-        environment, no_clock = with_wall_clock(environment_without_coverage(), place / "clock")
+        environment = node_environment(environment_without_coverage(), place / "clock", 0)
         make_job_files(place)
         fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS, cgroup=place / CGROUP))
         jobs = (f"--jobs.owners-dir={place / DOCUMENTS}", f"--jobs.mapping-dir={place / MAPPING}")
@@ -161,7 +158,7 @@ def prepared(place: Path, *, flags: Sequence[str] = ()) -> Iterator[Testbed]:
         liar = stack.enter_context(Liar(control))
         listed = (f"--nodes.sources={nodes}", "--web.listen-address=127.0.0.1:0")
         gateway = Service(listed, place / "gateway.log", usual, "gateway")
-        testbed = Testbed(place, fabric, service, no_mounts, no_clock, stack, control, gateway, liar, ahead_seconds)
+        testbed = Testbed(place, fabric, service, no_mounts, stack, control, gateway, liar, ahead_seconds)
         try:
             service.start()
             control.start()
@@ -181,16 +178,6 @@ def flags_of(fabric: FuseFabric, place: Path, port: int) -> list[str]:
     """The flags of a daemon of a fabric with its directories in a place."""
     where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
     return [*FLAGS, *where, f"--web.listen-address=127.0.0.1:{port}"]
-
-
-def with_wall_clock(environment: dict[str, str], file: Path) -> tuple[dict[str, str], str]:
-    """The environment of a daemon whose wall clock is off by the seconds in a file, and why there is none."""
-    if not (library := next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)):
-        return environment, "libfaketime is not installed"
-    file.write_text("+0")
-    only_wall = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"}
-    faked = {"LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_NO_CACHE": "1"}
-    return {**environment, **faked, **only_wall}, ""
 
 
 def another_uptime() -> tuple[list[str], float]:

@@ -134,7 +134,7 @@ def test_kind_nodes_and_rails(
     [
         ("a node that moves bytes", job(n1=node(NOW))),
         ("a silence of steps", {name: node(STOP, known_until=STOP + 2.9) for name in NAMES}),
-        ("a node whose samples end early", job(n1=node(known_until=STOP + 2))),
+        ("a node whose samples end early", job(n1=node(known_until=STOP + 2.9))),
         ("before there are steps", {name: node(regular=None, known_until=STOP + 59) for name in NAMES}),
         ("long steps", {name: node(regular=30.0) for name in NAMES}),
         ("no traffic yet", {name: NodeSilence({"mlx5_0:1": RailSilence(None, None)}, NOW) for name in NAMES}),
@@ -172,7 +172,7 @@ def test_a_verdict_depends_on_what_nodes_say_and_not_on_their_order() -> None:
 def test_evidence_and_doubts_are_sentences_about_what_is_known() -> None:
     last = around(STOP - 0.3)
     found = certain(job(n2=with_rail(node(), sent=last, received=last, lost=(STOP - 0.4, STOP - 0.2), active=False)))
-    assert found.evidence == ("n2 mlx5_1:1 lost its link 301 ms before the last byte of the job",)
+    assert found.evidence == ("n2 mlx5_1:1 lost its link 300 ms before the last byte of the job",)
     assert found.against[0] == "no rail has counted lost packets since the last byte"
     assert found.unknown == ()
     lost = with_rail(node(ordered=False), counted_until=None)

@@ -114,6 +114,7 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
         event_counts=dict.fromkeys(KINDS, 3),
         expected_rails=9,
         job_statistics=(JobSnapshot("4711", 0.4, 60e9, 0.9, 0.5, 1_763_683_200_500_000_000),),
+        job_stalls={"4711": False},
         jobs=(PlacedJob(Claim("4711", "slurm", "slurm-cgroup"), tuple(port.id for port in ports), "alone"),),
     )
 

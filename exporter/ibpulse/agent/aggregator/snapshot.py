@@ -220,7 +220,8 @@ class Snapshot:
 
     The daemon adds what its other parts know: `health` of the sampler, the `captures` of the flight recorder,
     `known_ports`, also those that disappeared within the history, `event_counts` of each kind since the process
-    started, `expected_rails`, None where nobody counts them, and `jobs_known`, false if there may be other jobs.
+    started, `expected_rails`, None where nobody counts them, `jobs_known`, false if there may be other jobs, and
+    `job_stalls`, whether each job that has moved bytes is stalled.
 
     `phases` are those found since the last snapshot, in ticks, and `seconds` those aggregated since then.
     `last_traffic_ns` is the wall time of the last active sample of the sum over the rails, None if there was none in
@@ -249,6 +250,7 @@ class Snapshot:
     jobs: tuple[PlacedJob, ...] | None = None
     jobs_known: bool = True
     job_statistics: tuple[JobSnapshot, ...] = ()
+    job_stalls: Mapping[str, bool] = field(default_factory=dict)
 
     def statistics_of(self, key: Key) -> JobSnapshot | None:
         """The statistics of a job; None if it has none, for example because it shares a port."""

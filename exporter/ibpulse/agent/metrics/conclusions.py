@@ -55,12 +55,17 @@ def _misses_samples(snapshot: Snapshot) -> bool:
     return sampled and snapshot.node[-1].observed_ratio < 1 - MAX_MISSING_RATIO
 
 
+def _stalls(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
+    return [((name,), stalled) for name, stalled in snapshot.job_stalls.items()]
+
+
 def _alone(snapshot: Snapshot) -> list[tuple[Labels, bool]]:
     """The only job on the node, which has all its traffic, and whether that is sustained MoE saturation."""
     jobs = {job.claim.id for job in snapshot.jobs or () if job.ports}
     return [((name,), snapshot.traffic.moe_saturated) for name in jobs] if len(jobs) == 1 else []
 
 
+STALLS = Subject(("job_id",), _stalls)
 UNRELIABLE = Subject(("reason", "device", "port"), _unreliable)
 ALONE = Subject(("job_id",), _alone)
 
@@ -69,6 +74,12 @@ ROWS = (
         "ibpulse_job_moe_saturated",
         "1 while the traffic of the node's only job is sustained MoE saturation, as ibpulse_node_moe_saturated, "
         "otherwise 0. Absent with several jobs or none.",
+        int,
+    ),
+    STALLS.gauge(
+        "ibpulse_job_stall",
+        "1 while a job is silent on this node for longer than its steps explain: at once after a lost link or lost "
+        "packets, otherwise after 60 s or twice its longest pause so far. Otherwise 0; absent before any traffic.",
         int,
     ),
     UNRELIABLE.gauge(

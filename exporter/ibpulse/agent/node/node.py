@@ -144,6 +144,13 @@ class CurrentSnapshot:
             return self._node.silences.describe()
         return []
 
+    def _judge_silences(self) -> None:
+        self._follow_silences()
+        with self._errors.boundary("jobs", "verdicts"):
+            self._node.silences.judge(self._node.name)
+            if self._node.silences.wants_counters():
+                self._node.supervisor.rescan()
+
     def _follow_silences(self) -> None:
         with self._errors.boundary("jobs", "silences"):
             self._node.silences.update(self._node.jobs.view, self._node.supervisor.fabric)
@@ -158,7 +165,7 @@ class CurrentSnapshot:
         while True:
             await asyncio.sleep(seconds_until_beat(1.0, self._clock))
             self._read_jobs()
-            self._follow_silences()
+            self._judge_silences()
             second = self._newest_second()
             # the wall clock may have been stepped back
             if not self._second < second < self._second + BATCH_SECONDS or self._changed():
@@ -202,6 +209,7 @@ class CurrentSnapshot:
             event_counts=dict(node.events.counts()),
             expected_rails=expected_rails,
             jobs_known=node.jobs.view.whole,
+            job_stalls=node.silences.stalls(),
         )
         self._note(self._snapshot)
 

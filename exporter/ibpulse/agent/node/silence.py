@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ibpulse.agent.aggregator.jobs import MAX_JOBS
 from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
@@ -21,13 +22,21 @@ from ibpulse.core.answers.silence import (
 )
 from ibpulse.core.arrays import Bools, Counts
 from ibpulse.core.events import Event, EventLog
+from ibpulse.core.events.event import JOB_RESUMED, JOB_STALLED
 from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.model import STORAGE, Fabric, Port
+from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import SETTLE_NS, RingPort, place_ports
 from ibpulse.core.signals import MEANINGS
 from ibpulse.core.statistics.silences import SilenceWatch, StorageWatch, TickPause
-from ibpulse.core.statistics.verdict import notable_seconds
+from ibpulse.core.statistics.verdict import (
+    MIN_SILENCE_SECONDS,
+    UNKNOWN_STEPS_SECONDS,
+    Verdict,
+    judge,
+    notable_seconds,
+)
 
 # samples read at a time, and how often in a row: a daemon that starts catches up with its ring
 CHUNK_SECONDS, MAX_CHUNKS = 10, 3
@@ -64,10 +73,11 @@ class _Job:
     next_tick: int
     since_tick: int
     losses: dict[str, _Losses] = field(default_factory=dict)
+    verdict: Verdict | None = None
 
 
 class JobSilences:
-    """The silences of the jobs that share no port; all methods belong to one thread."""
+    """The silences of the first jobs that share no port; all methods belong to one thread."""
 
     def __init__(self, reader: RingReader, events: EventLog, active_bytes_per_second: float) -> None:
         self._reader, self._events = reader, events
@@ -95,7 +105,7 @@ class JobSilences:
         kept = {}
         for placed in jobs:
             rails = [ports[name] for name in placed.ports if name in ports and ports[name].rail]
-            if not rails or any(owners[rail.id] > 1 for rail in rails):
+            if not rails or len(kept) >= MAX_JOBS or any(owners[rail.id] > 1 for rail in rails):
                 continue
             known = self._jobs.get(placed.claim.key)
             if known is None or [rail.id for rail in known.rails] != [rail.id for rail in rails]:
@@ -166,18 +176,74 @@ class JobSilences:
             value, taken_ns = sum(each.value for each in counts), max(each.taken_ns for each in counts) + shift_ns
             job.losses.setdefault(str(port.port), _Losses(value, taken_ns)).add(value, taken_ns)
 
+    def judge(self, name: str) -> None:
+        """Judge the silences by what this node, which has a name, knows alone; a new verdict and its end are events."""
+        self._refresh()
+        for job in self._jobs.values():
+            before = job.verdict
+            if before is None and self._silent_seconds(job.watch) < MIN_SILENCE_SECONDS:
+                continue
+            silence = self._describe(job).on(lambda low_ms, high_ms: (low_ms / 1000, high_ms / 1000))
+            found = job.verdict = judge({name: silence}) if silence else None
+            if found is not None and (before is None or (before.kind, before.rails) != (found.kind, found.rails)):
+                self._note(job, JOB_STALLED, f"is silent: {found.sentence}", found)
+            elif found is None and before is not None and silence and silence.last and silence.last > before.since:
+                self._note(job, JOB_RESUMED, "moves bytes again", before)
+
+    def _note(self, job: _Job, kind: str, text: str, verdict: Verdict) -> None:
+        reader, now_ns, claim = self._reader, self._reader.ring.clock.time_ns(), job.placed.claim
+        details = {
+            "job_id": claim.id,
+            "scheduler": claim.scheduler,
+            "kind": verdict.kind,
+            "rails": [rail for _, rail in verdict.rails],
+            "silent_seconds": round(verdict.seconds, 3),
+            "evidence": list(verdict.evidence),
+            "unknown": list(verdict.unknown),
+        }
+        tick, ring = reader.tick_at(now_ns), reader.ring.words[H_CREATED_WALL_NS]
+        # it was silent before, and moved bytes since the last look
+        text, doubt_ns = f"job {claim.id} {text}", SECOND_NS
+        self._events.add(Event(now_ns, kind, "", text, doubt_ns, details=details, tick=tick, ring=ring))
+
+    def stalls(self) -> dict[str, bool]:
+        """Whether each job that has moved bytes is silent for so long that it is worth telling, by its id."""
+        return {
+            job.placed.claim.id: job.verdict is not None and job.verdict.stalled
+            for job in self._jobs.values()
+            if job.watch.high.any()
+        }
+
+    def wants_counters(self) -> bool:
+        """Whether a job has just fallen silent, so that lost packets are worth counting every second."""
+        return any(self._is_suspicious(job.watch) for job in self._jobs.values())
+
+    def _is_suspicious(self, watch: SilenceWatch) -> bool:
+        silent = self._silent_seconds(watch)
+        if not MIN_SILENCE_SECONDS < silent < UNKNOWN_STEPS_SECONDS:
+            return False
+        return silent > (watch.pauses.regular() or 0) * self._interval
+
+    def _silent_seconds(self, watch: SilenceWatch) -> float:
+        """For how long a job has been silent, 0 before its first traffic."""
+        last = int(watch.high.max(initial=0))
+        return (watch.known - last) * self._interval if last else 0.0
+
     def describe(self) -> list[SilenceAnswer]:
         """The jobs, as they are now."""
+        self._refresh()
+        return [self._describe(job) for job in self._jobs.values()]
+
+    def _refresh(self) -> None:
+        """Read what descriptions need: the segments of the wall clock, and the last event of each lost link."""
         self._segments = self._reader.ring.segments() or [(0, 0)]
         if self._added != self._events.added:
             self._added = self._events.added
             self._lost = {event.subject: event for event in self._events.events() if event.kind in LOST}
-        return [self._describe(job) for job in self._jobs.values()]
 
     def _describe(self, job: _Job) -> SilenceAnswer:
         watch = job.watch
-        regular, silent = watch.pauses.regular(), watch.known - int(watch.high.max(initial=0))
-        moved = bool(watch.high.any())
+        regular = watch.pauses.regular()
         seconds = None if regular is None else regular * self._interval
         pauses = watch.pauses.newest(MAX_PAUSES, 0.5 * (regular or 0.0)) if regular else []
         return SilenceAnswer.model_construct(
@@ -185,7 +251,7 @@ class JobSilences:
             scheduler=job.placed.claim.scheduler,
             since_ms=self._ms(job.since_tick),
             known_until_ms=self._ms(watch.known) if watch.known else None,
-            notable=moved and silent * self._interval > notable_seconds(seconds),
+            notable=self._silent_seconds(watch) > notable_seconds(seconds),
             regular_ms=None if seconds is None else round(1000 * seconds),
             longest_ms=round(1000 * watch.pauses.longest * self._interval),
             storage=None if self._storage.last is None else self._moment(*self._storage.last),

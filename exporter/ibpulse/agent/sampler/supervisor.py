@@ -190,6 +190,10 @@ class Supervisor:
         heartbeat_ns = self._main.word(at.L_HEARTBEAT_NS)
         return max(0.0, (self._clock.monotonic_ns() - heartbeat_ns) / SECOND_NS) if heartbeat_ns else None
 
+    def rescan(self) -> None:
+        """Read devices and error counters now, instead of at the next scan."""
+        self._rescan_wanted.set()
+
     async def _follow_fabric(self) -> None:
         reopen_after, pause = 0.0, self._options.scan_seconds
         while True:

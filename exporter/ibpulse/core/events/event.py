@@ -35,12 +35,15 @@ KINDS: Mapping[str, str] = {
     "job-began": "a job began on this node; details say which one, and which ports carry its traffic",
     "job-change": "the ports of a running job changed, for example because another job began or ended",
     "job-ended": "a job ended on this node",
+    "job-stalled": "a job is silent for longer than its steps explain; details hold the verdict of this node",
+    "job-resumed": "a job that was silent moves bytes again",
     "clock-step": "the wall clock was set",
     "capture": "the flight recorder took a capture",
 }
 """The kinds and their meanings."""
 
 STARTED = "started"
+JOB_STALLED, JOB_RESUMED = "job-stalled", "job-resumed"
 JOB_BEGAN, JOB_CHANGED, JOB_ENDED = JOB_KINDS = ("job-began", "job-change", "job-ended")
 MAX_TEXT = 1000
 MAX_SUBJECT = 256

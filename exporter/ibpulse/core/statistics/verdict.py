@@ -30,6 +30,8 @@ UNKNOWN_STEPS_SECONDS = 60.0
 """Silence before there are steps, and silence without a cause that is worth telling."""
 # a node that stops to answer within this time of the last byte has to do with it
 GONE_SECONDS = 5.0
+# samples of a node that end so long before those of others say nothing about the silence
+STALE_SECONDS = 10.0
 # a last byte that is known less well says little about an order
 MAX_DOUBT_SECONDS = 0.1
 # of the earlier steps of a node that say by how much it usually stops before the others
@@ -128,6 +130,18 @@ class Verdict:
     against: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence without a full stop; it does not change while the silence lasts."""
+        more = len(self.evidence) - 1
+        found = self.evidence[0] if self.evidence else "the cause is not known"
+        return found if more < 1 else f"{found}, and {more} more"
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it is worth telling by now."""
+        return self.seconds >= self.push_after
+
 
 def notable_seconds(regular: float | None) -> float:
     """The silence in seconds above which a job is judged, by its longest regular silence; None if that is unknown."""
@@ -140,17 +154,23 @@ def is_notable(node: NodeSilence) -> bool:
     return last is not None and node.known_until - last[1] > notable_seconds(node.regular)
 
 
-def judge(nodes: Mapping[str, NodeSilence]) -> Verdict | None:
+def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN_STEPS_SECONDS) -> Verdict | None:
     """The verdict on the silence of a job by its nodes; None if there is none, or its steps or a checkpoint explain it.
 
-    It depends on what the nodes say only, so whoever asks comes to the same.
+    It depends on what the nodes say only, so whoever asks comes to the same. A silence without a cause is worth telling
+    after `unexplained_seconds`, or twice the longest that ended by itself.
     """
     ordered = {name: nodes[name] for name in sorted(nodes)}
-    here = {name: node for name, node in ordered.items() if not node.problem and node.last}
+    newest = max((node.known_until for node in ordered.values()), default=0.0)
+    here = {
+        name: node
+        for name, node in ordered.items()
+        if not node.problem and node.last and newest - node.known_until < STALE_SECONDS
+    }
     since = latest(node.last for node in here.values())
     if since is None:
         return None
-    case = _Case(ordered, here, since)
+    case = _Case(ordered, here, since, unexplained_seconds)
     if case.seconds <= case.notable:
         return None
     found = _judge_links(case) or _judge_losses(case)
@@ -165,11 +185,12 @@ Rails = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """The silence of a job since its last byte: all its nodes, and those `here`, which answer and had traffic."""
+    """The silence of a job since its last byte: all its nodes, and those `here`, with new samples and past traffic."""
 
     nodes: Mapping[str, NodeSilence]
     here: Mapping[str, NodeSilence]
     since: Moment
+    unexplained_seconds: float
 
     @property
     def now(self) -> float:
@@ -207,7 +228,7 @@ class _Case:
             rails=tuple(rails),
             since=self.since,
             seconds=self.seconds,
-            push_after=0.0 if kind in AT_ONCE else max(UNKNOWN_STEPS_SECONDS, 2 * longest),
+            push_after=0.0 if kind in AT_ONCE else max(self.unexplained_seconds, 2 * longest),
             evidence=tuple(evidence),
             against=tuple(text for other, text in _exclude(self) if other != kind),
             unknown=tuple(_find_doubts(self)),
@@ -268,7 +289,7 @@ def _judge_order(case: _Case) -> Verdict:
     if ordered and found is not None and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
         name = found.nodes[0]
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
-        text = f"{name} sent its last byte {_span(found.gap)} or more before every other node"
+        text = f"{name} sent its last byte {_span(found.gap)} or more before every other one"
         return case.verdict("node", (name,), rails, [text])
     whole = ordered and len(case.here) == len(case.nodes) > 1
     if not whole:
@@ -330,6 +351,9 @@ def _find_doubts(case: _Case) -> Iterator[str]:
     gone = [name for name, node in case.nodes.items() if node.problem]
     if gone:
         yield f"what {_names(gone)} did: no answer"
+    mute = [name for name, node in case.nodes.items() if not node.problem and name not in case.here]
+    if mute:
+        yield f"what {_names(mute)} did: no new samples, or no traffic before"
     if len(case.nodes) == 1:
         yield "what the other nodes of the job did"
     clocks = [name for name, node in case.here.items() if not node.ordered]
@@ -353,7 +377,9 @@ def _when(moment: Moment, since: Moment) -> str:
 
 
 def _span(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+    """In two digits: whoever measures the clocks gets the same."""
+    number = float(f"{seconds:.2g}")
+    return f"{number:g} s" if number >= 1 else f"{1000 * number:g} ms"
 
 
 def _names(names: Iterable[str]) -> str:

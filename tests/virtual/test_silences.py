@@ -1,0 +1,134 @@
+"""What a node says of a job that falls silent: the answer for gateways, its own verdict as an event, and the metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.core.events import Event
+from tests.tables import for_each
+from tests.virtual.fleet import Fleet
+from tests.virtual.node import Node
+
+JOB = "1001"
+
+
+def alone(path: Path) -> Fleet:
+    """A node of two rails with one job in regular steps."""
+    made = Fleet(path, 1, "--slow.interval=5s", straggler=0, rails=2, workload="dense")
+    made.run(24)
+    return made
+
+
+def silence(node: Node) -> dict[str, Any]:
+    (job,) = node.get("/api/v1/silences")["jobs"]
+    return dict(job)
+
+
+def stall(node: Node) -> list[float]:
+    return [*node.metrics().find("ibpulse_job_stall").values()]
+
+
+def stalls(node: Node) -> list[Event]:
+    return node.events("job-stalled")
+
+
+def test_the_answer_has_the_last_bytes_up_to_a_fifth_of_a_second(tmp_path: Path) -> None:
+    with alone(tmp_path) as fleet:
+        (node,) = fleet.nodes
+        busy = silence(node)
+        assert (busy["job_id"], busy["scheduler"], busy["notable"]) == (JOB, "simulated", False)
+        now_ms = node.clock.time_ns() // 10**6
+        assert 0 <= now_ms - busy["known_until_ms"] <= 250
+        # steps of 357 ms have silences of 90 ms
+        assert 60 <= busy["regular_ms"] <= 120
+        assert all(60 <= each["end_ms"] - each["begin_ms"] <= 120 for each in busy["pauses"])
+        stopped_ms = node.clock.time_ns() / 1e6
+        node.play("idle")
+        node.run(3)
+        quiet = silence(node)
+        assert (quiet["notable"], quiet["regular_ms"], quiet["storage"]) == (True, busy["regular_ms"], None)
+        assert [rail["port"] for rail in quiet["rails"]] == ["mlx5_0:1", "mlx5_1:1"]
+        for rail in quiet["rails"]:
+            for last in (rail["sent"], rail["received"]):
+                assert last["ms"] - last["uncertainty_ms"] <= stopped_ms <= last["ms"] + 150
+                assert last["uncertainty_ms"] <= 26
+            assert (rail["active"], rail["lost"], rail["retried"]) == (True, None, None)
+            # lost packets are counted every second from the first silent one on
+            assert quiet["known_until_ms"] - rail["counted_until_ms"] < 1500
+
+
+def test_a_silence_without_a_cause_is_an_event_soon_and_a_stall_after_a_minute(tmp_path: Path) -> None:
+    with alone(tmp_path) as fleet:
+        (node,) = fleet.nodes
+        assert (stall(node), stalls(node)) == ([0], [])
+        node.play("idle")
+        node.run(3)
+        (event,) = stalls(node)
+        assert event.text == "job 1001 is silent: the cause is not known"
+        assert (event.details["kind"], event.details["unknown"]) == ("unknown", ["what the other nodes of the job did"])
+        assert stall(node) == [0]
+        node.run(60)
+        assert stall(node) == [1]
+        node.play("dense")
+        node.run(3)
+        assert stall(node) == [0]
+        assert [each.text for each in node.events("job-resumed")] == ["job 1001 moves bytes again"]
+        # a silence as long as the last one is a pause of this job
+        node.play("idle")
+        node.run(63)
+        assert (len(stalls(node)), stall(node)) == (2, [0])
+
+
+def lose_link(node: Node) -> None:
+    node.put("mlx5_1", "state", "1: DOWN")
+
+
+def lose_packets(node: Node) -> None:
+    node.run(2)
+    node.put("mlx5_1", "local_ack_timeout_err", "7")
+
+
+@for_each(
+    [
+        (lose_link, "link", "mlx5_1:1 lost its link"),
+        (lose_packets, "loss", "mlx5_1:1 counted lost packets"),
+    ]
+)
+def test_a_cause_that_the_node_sees_is_a_stall_at_once(
+    cause: Callable[[Node], None], kind: str, text: str, folder: Path
+) -> None:
+    (path := folder / kind).mkdir()
+    with alone(path) as fleet:
+        (node,) = fleet.nodes
+        node.play("idle")
+        cause(node)
+        node.run(4)
+        event = stalls(node)[-1]
+        assert (event.details["kind"], event.details["rails"]) == (kind, ["mlx5_1:1"])
+        assert text in event.text
+        assert stall(node) == [1]
+
+
+def test_a_daemon_that_starts_during_a_silence_knows_its_begin(tmp_path: Path) -> None:
+    with alone(tmp_path) as fleet:
+        (node,) = fleet.nodes
+        node.play("idle")
+        node.run(3)
+        before = silence(node)
+        node.restart()
+        node.run(10)
+        after = silence(node)
+        assert [rail["sent"] for rail in after["rails"]] == [rail["sent"] for rail in before["rails"]]
+        assert after["regular_ms"] == pytest.approx(before["regular_ms"], abs=20)
+        assert after["notable"]
+
+
+def test_a_job_without_traffic_is_not_watched(tmp_path: Path) -> None:
+    with Fleet(tmp_path, 1, straggler=0, rails=2, workload="idle") as fleet:
+        fleet.run(70)
+        (node,) = fleet.nodes
+        assert (stall(node), stalls(node), silence(node)["notable"]) == ([], [], False)
