@@ -102,7 +102,7 @@ class JobSilences:
     def _follow(self, view: JobsView, fabric: Fabric, newest: int) -> None:
         jobs = view.jobs or ()
         owners, ports = count_owners(jobs), {port.id: port for port in fabric.ports}
-        kept = {}
+        kept: dict[Key, _Job] = {}
         for placed in jobs:
             rails = [ports[name] for name in placed.ports if name in ports and ports[name].rail]
             if not rails or len(kept) >= MAX_JOBS or any(owners[rail.id] > 1 for rail in rails):
