@@ -25,8 +25,13 @@ from tests.congestion.network import (
 
 MISSING = -1
 WAIT_UNIT = 8
+MARKING = ("notices_sent", "marks_seen", "notices_obeyed")
 NOTICEABLE = 0.1
 HARDLY = 0.005
+NEXT_TO_NOTHING = 0.01
+MENTIONED = 0.02
+# Families whose counters of waiting or marks move whenever the network holds the sender back.
+LIVE = ("mlx5 InfiniBand", "mlx5 RoCE", "bnxt_re", "ionic", "irdma")
 # file: event that it counts, bits, whether it stops when full
 Table = dict[str, tuple[str, int, bool]]
 
@@ -116,10 +121,11 @@ class Observation:
     """One scenario as a daemon would see it, and the truth.
 
     P ports have T samples and R readings. Times are nanoseconds. `transmit` and `receive` are totals of bytes as the
-    driver counts them. Counters are (P, R), `MISSING` where a read failed. `link_rate` (P, R) is the payload that the
-    link's lanes carry at a reading, 0 while it is down. `usual_peak` (P,) is the highest rate of a 10 ms sample in the
-    rail's past, bytes per second. `lost` (P, R - 1, kinds) are the seconds of the line's time between two readings in
-    which nothing new was sent, per `Limit`, and `active` (P, R - 1) the seconds in which the port had bytes to send.
+    driver counts them. Counters are (P, R), `MISSING` where a read failed. `link_rate` (P, T) is the line rate of
+    the lanes that work at a sample, 0 while the link is down. `usual_peak` (P,) is the highest rate of a 10 ms sample
+    in the rail's past, bytes per second. `lost` (P, R - 1, kinds) are the seconds of the line's time between two
+    readings in which nothing new was sent, per `Limit`, and `active` (P, R - 1) those in which the port had bytes to
+    send.
     """
 
     scenario: Scenario
@@ -137,12 +143,28 @@ class Observation:
         """What limited each port between two readings (P, R - 1), as a `Limit`.
 
         That which cost most of the line's time; `LINE` if less than `NOTICEABLE` of the active time was lost, and
-        `IDLE` if the port was hardly active.
+        `IDLE` if the port transmitted next to nothing.
         """
         kinds = np.array([kind not in (Limit.IDLE, Limit.LINE) for kind in Limit])
         lost = np.where(kinds, self.lost, 0)
         most = np.where(lost.sum(axis=-1) < NOTICEABLE * self.active, Limit.LINE, lost.argmax(axis=-1))
-        return np.where(self.active < HARDLY, Limit.IDLE, most)
+        rates = np.diff(self.transmit, axis=1) * 1e9 / np.diff(self.sample_times, axis=1) / self.scenario.nominal
+        first = np.arange(PORTS)[:, None] + TICKS_PER_READING * np.arange(most.shape[1])
+        within = first[..., None] + np.arange(TICKS_PER_READING)
+        highest = rates[np.arange(PORTS)[:, None, None], within].max(axis=-1)
+        return np.where((highest < NEXT_TO_NOTHING) | (self.active < HARDLY), Limit.IDLE, most)
+
+    def live(self) -> Any:
+        """Where the driver's counters of waiting or marks move, and none of its counters is full (P, R - 1)."""
+        full = np.zeros(self.reading_times.shape, bool)
+        for name, (_, bits, stops) in COUNTERS[self.scenario.family].items():
+            full |= (self.counters[name] == 2**bits - 1) & stops
+        return ~(full[:, 1:] | full[:, :-1]) & (self.scenario.family in LIVE)
+
+    def only_source(self) -> Any:
+        """Where nothing but the source cost time worth mentioning (P, R - 1)."""
+        others = self.lost.sum(axis=-1) - self.lost[..., Limit.SOURCE] - self.lost[..., Limit.LINE]
+        return (self.truth() == Limit.SOURCE) & (others < MENTIONED * self.active)
 
 
 def observe(scenarios: Sequence[Scenario]) -> list[Observation]:
@@ -175,7 +197,7 @@ def _observe(scenario: Scenario, run: Run, which: int) -> Observation:
         _count_bytes(random, received),
         origin + np.rint((first * STEPS_PER_TICK + 1) * STEP * 1e9).astype(np.int64),
         counters,
-        scenario.rate * scenario.width[np.minimum(first, ticks - 1), np.arange(PORTS)[:, None]],
+        scenario.nominal * scenario.width.T,
         past if random.random() < 0.8 else np.diff(sent, axis=1).max(axis=1) / (STEP * STEPS_PER_TICK),
         *_lost(run.limits[:, which].T, run.used[:, which].T, first * STEPS_PER_TICK + 1),
     )
@@ -194,6 +216,8 @@ def _count(random: Any, kind: tuple[str, int, bool], events: Any, full: bool, sc
     if event == "waited_bytes":
         events = events / WAIT_UNIT
         start = np.full((PORTS, 1), top - 1) if full else start
+    elif event in MARKING and not scenario.marks:
+        start = start * 0
     elif bits == 32 and random.random() < 0.2:
         start = top - 1 - random.integers(0, 1000, (PORTS, 1))
     values = start + np.floor(events).astype(np.int64)

@@ -65,7 +65,8 @@ class Scenario:
     seed: int
     family: str
     fault: str  # in words, for whoever reads a wrong label
-    rate: float  # payload that an undamaged link carries
+    nominal: float  # line rate of an undamaged link
+    rate: float  # what it carries at most
     credits: bool
     marks: bool
     uplink_rate: float
@@ -115,7 +116,7 @@ class Run:
 
 def _share(part: Any, whole: Any) -> Any:
     """`part / whole` where there is any, at most 1; 1 for nothing."""
-    return np.minimum(1.0, np.divide(part, whole, out=np.ones(np.broadcast(part, whole).shape), where=whole > 0))
+    return np.minimum(1.0, np.divide(part, whole, out=np.ones(np.broadcast(part, whole).shape), where=whole > 1e-6))
 
 
 # bytes per stream that a full queue marks, the limit that they are a sign of, whether the queue is the switch's

@@ -24,8 +24,6 @@ FAMILIES: dict[str, tuple[float, tuple[int, ...], bool, bool]] = {
     "efa": (0.08, (100, 200, 400), False, False),
     "rxe": (0.06, (10, 25), False, False),
 }
-# Families whose waiting or marking counters move whenever the network holds the sender back.
-LIVE = ("mlx5 InfiniBand", "mlx5 RoCE", "bnxt_re", "ionic", "irdma")
 
 Random = np.random.Generator
 Span = tuple[int, int]
@@ -51,11 +49,12 @@ def draw(seed: int, seconds: float = SECONDS) -> Scenario:
 def healthy(random: Random, seed: int, family: str, ticks: int) -> Scenario:
     """A network without faults, whose ports send to their neighbours."""
     _, rates, lossless, marks = FAMILIES[family]
-    rate = float(random.choice(rates)) * GIGABIT * random.uniform(0.94, 0.995)
+    nominal = float(random.choice(rates)) * GIGABIT
+    rate = nominal * random.uniform(0.94, 0.995)
     receiver = (np.arange(PORTS)[:, None] + np.array([1, 2])) % PORTS
     full = np.full((ticks, PORTS), 1.0)
     return Scenario(
-        seed=seed, family=family, fault="", rate=rate, credits=lossless, marks=marks,
+        seed=seed, family=family, fault="", nominal=nominal, rate=rate, credits=lossless, marks=marks,
         uplink_rate=rate * PORTS, uplink_buffer=rate * 400e-6, egress_buffer=rate * random.uniform(300e-6, 800e-6),
         receive_buffer=rate * 300e-6, posted_buffers=rate * 2e-3, mark_at=rate * random.uniform(10e-6, 60e-6),
         send_queue=rate * 0.3, window=rate * random.uniform(10e-6, 100e-6), nak_pause=random.uniform(0.5e-3, 2e-3),
@@ -168,10 +167,10 @@ def damage(random: Random, scenario: Scenario, span: Span) -> Scenario:
 
 
 def narrow_link(random: Random, scenario: Scenario, span: Span) -> Scenario:
-    """A link goes down, and comes back with a part of its lanes until the end."""
+    """A link goes down, and comes back with a part of its lanes until the end; or has had only these for long."""
     width, ports = scenario.width.copy(), some_ports(random)[:2]
-    back = span[0] + int(random.integers(20, 100))
-    width[span[0] : back, ports] = 0
+    back = 0 if random.random() < 0.5 else span[0] + int(random.integers(20, 100))
+    width[min(span[0], back) : back, ports] = 0
     width[back:, ports] = random.choice([0.25, 0.5])
     return replace(scenario, width=width)
 
