@@ -19,6 +19,7 @@ from ibpulse.workbench.overlap.exposed import measure_overlap
 from ibpulse.workbench.overlap.kernels import CommunicationNames
 from ibpulse.workbench.overlap.trace import read_traces
 from tests.overlap.played_traces import PlayedTrace, document
+from tests.overlap.written_databases import write_nsight, write_rocpd
 from tests.recordings.damage import damage
 
 FILES = int(os.environ.get("FUZZ_FILES", "1000"))
@@ -69,3 +70,19 @@ def test_damaged_traces_are_read_or_refused(tmp_path: Path) -> None:
             assert code == 0 or (code == 1 and said.getvalue().count("\n") == 1), said.getvalue()
     assert outcomes["read"] > FILES // 50
     assert outcomes["refused"] > FILES // 4
+
+
+def test_damaged_databases_are_read_or_refused(tmp_path: Path) -> None:
+    events = PlayedTrace(steps=2).timeline()[0]
+    writers = {"nsight": write_nsight, "rocpd": write_rocpd}
+    whole = [write(tmp_path / name, events).read_bytes() for name, write in writers.items()]
+    outcomes: Counter[str] = Counter()
+    path, names = tmp_path / "damaged", CommunicationNames()
+    for number in range(FILES * 3 // 10):
+        path.write_bytes(damage(whole[number % 2], random.Random(f"{SEED} {number}")))
+        try:
+            read_traces(path, names)
+            outcomes["read"] += 1
+        except TraceError:
+            outcomes["refused"] += 1
+    assert min(outcomes["read"], outcomes["refused"]) > 0

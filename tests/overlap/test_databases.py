@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -25,7 +24,6 @@ from ibpulse.workbench.overlap.merged import PROCESS as WIRE
 from ibpulse.workbench.overlap.trace import KinetoTrace, read_traces
 from tests.overlap.played_traces import BEGIN_NS, MS, PlayedTrace, collective, compute, event, record, step, write_trace
 from tests.overlap.written_databases import PROCESS, write_nsight, write_rocpd
-from tests.recordings.damage import damage
 from tests.tables import for_each
 
 PLAYED = PlayedTrace(steps=4, seed=3)
@@ -212,18 +210,6 @@ def test_files_that_are_refused(
     with pytest.raises(TraceError, match=problem):
         read(path)
     assert path.read_bytes() == before
-
-
-def test_damaged_databases_are_read_or_refused(tmp_path: Path) -> None:
-    whole = [write(tmp_path / name, EVENTS).read_bytes() for name, write in (("n", write_nsight), ("r", write_rocpd))]
-    path, refused = tmp_path / "damaged", 0
-    for number in range(300):
-        path.write_bytes(damage(whole[number % 2], random.Random(number)))
-        try:
-            read(path)
-        except TraceError:
-            refused += 1
-    assert 0 < refused < 300
 
 
 def test_the_wire_is_merged_with_an_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

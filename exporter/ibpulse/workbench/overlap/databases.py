@@ -118,7 +118,8 @@ class TraceDatabase:
                 connection.text_factory = lambda text: text.decode("utf-8", "replace")
                 connection.set_progress_handler(spend, OPERATIONS_AT_ONCE)
                 yield self._tables(connection)
-        except sqlite3.Error as error:
+        # an error of SQLite that quotes bytes of a damaged file is one of the decoder
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if left < 0:
                 self._file.refuse("takes too long to read for its size: it is damaged", _AGAIN)
             self._file.refuse(f"cannot be read: {show(str(error))}", _AGAIN)
