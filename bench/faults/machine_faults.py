@@ -155,6 +155,10 @@ def _no_mounts(testbed: Testbed) -> str:
     return testbed.no_mounts
 
 
+def _no_clock(testbed: Testbed) -> str:
+    return testbed.no_clock
+
+
 # the clock of the ring follows a step within a second, and the newest second is up to five seconds old
 STEPPED = Effect(lost_seconds=2.0, settle_seconds=6.0)
 FULL_RING = partial(filled, name="ring")
@@ -203,6 +207,12 @@ OTHER_RINGS = (
 )
 MEMORY = (Fault("memory is short", little_memory, resource="daemon", why_not=_no_memory_groups),)
 CLOCK_STEPS = tuple(
-    Fault(f"the wall clock steps by {seconds:+,} s", partial(stepped, seconds=seconds), STEPPED, resource="clock")
+    Fault(
+        f"the wall clock steps by {seconds:+,} s",
+        partial(stepped, seconds=seconds),
+        STEPPED,
+        resource="clock",
+        why_not=_no_clock,
+    )
     for seconds in (3600, -3600, 5, -5)
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from ibpulse.base.errors import RingError
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.workbench.simulate.node_clock import node_environment, step_wall_clock
 from tests.fusefabric.client import FuseFabric, environment_without_coverage
 
 PORTS = 4
@@ -39,6 +39,8 @@ FLAGS = (
 )
 # directories of files of jobs, and of cgroups
 DOCUMENTS, MAPPING, CGROUP = JOB_DIRECTORIES = ("documents", "mapping", "cgroup")
+# nanoseconds that the wall clock of the daemon is ahead
+OFFSET = "wall-clock-offset"
 SCOPE = "system.slice/slurmstepd.scope"
 # one job of each source lasts throughout the campaign; in natural order the document comes before all others
 LASTING_JOBS = frozenset({"0", "1", "2"})
@@ -55,6 +57,8 @@ class Testbed:
     service: Service
     # why the two directories are no file systems of their own; empty if they are
     no_mounts: str
+    # why the wall clock of the daemon cannot step; empty if it can
+    no_clock: str
     # what is cleaned up after the daemon has ended
     at_end: ExitStack
     # an idle daemon of another fabric, with which no fault meddles, and a gateway of both and of a node that can lie
@@ -136,7 +140,9 @@ class Testbed:
 
     def step_clock(self, seconds: float) -> None:
         """Set the daemon's wall clock to the true time plus these seconds."""
-        step_wall_clock(self.place / "clock", round(seconds * 1e9))
+        # in place, because its processes have mapped it
+        with (self.place / OFFSET).open("r+b", buffering=0) as file:
+            file.write(round(seconds * 1e9).to_bytes(8, sys.byteorder, signed=True))
 
 
 @contextmanager
@@ -145,7 +151,7 @@ def prepared(place: Path, *, flags: Sequence[str] = ()) -> Iterator[Testbed]:
     with ExitStack() as stack:
         no_mounts = mount_small(place, stack)
         # a killed process leaves an incomplete file of coverage behind
-        environment = node_environment(environment_without_coverage(), place / "clock", 0)
+        environment, no_clock = with_wall_clock(environment_without_coverage(), place)
         make_job_files(place)
         fabric = stack.enter_context(FuseFabric(place / "sys", "square", WAVE, ports=PORTS, cgroup=place / CGROUP))
         jobs = (f"--jobs.owners-dir={place / DOCUMENTS}", f"--jobs.mapping-dir={place / MAPPING}")
@@ -158,7 +164,7 @@ def prepared(place: Path, *, flags: Sequence[str] = ()) -> Iterator[Testbed]:
         liar = stack.enter_context(Liar(control))
         listed = (f"--nodes.sources={nodes}", "--web.listen-address=127.0.0.1:0")
         gateway = Service(listed, place / "gateway.log", usual, "gateway")
-        testbed = Testbed(place, fabric, service, no_mounts, stack, control, gateway, liar, ahead_seconds)
+        testbed = Testbed(place, fabric, service, no_mounts, no_clock, stack, control, gateway, liar, ahead_seconds)
         try:
             service.start()
             control.start()
@@ -178,6 +184,18 @@ def flags_of(fabric: FuseFabric, place: Path, port: int) -> list[str]:
     """The flags of a daemon of a fabric with its directories in a place."""
     where = (f"--path.sysfs={fabric.root}", f"--ring.dir={place / 'ring'}", f"--capture.dir={place / 'captures'}")
     return [*FLAGS, *where, f"--web.listen-address=127.0.0.1:{port}"]
+
+
+def with_wall_clock(environment: dict[str, str], place: Path) -> tuple[dict[str, str], str]:
+    """The environment of a daemon whose wall clock is off by what a file says, and why it never is."""
+    source, library = Path(__file__).with_name("wall_clock.c"), place / "wall_clock.so"
+    try:
+        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", library, source], check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        return environment, f"the library that sets the clock cannot be built: {error}"
+    offset = place / OFFSET
+    offset.write_bytes(bytes(8))
+    return {**environment, "LD_PRELOAD": str(library), "WALL_CLOCK_OFFSET": str(offset)}, ""
 
 
 def another_uptime() -> tuple[list[str], float]:

@@ -6,13 +6,12 @@ import ast
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import ibpulse
-from ibpulse.workbench.simulate.node_clock import node_environment, step_wall_clock
+from ibpulse.workbench.simulate.node_clock import node_environment
 
 PACKAGE = Path(ibpulse.__file__).parent
 HOUR_NS = 3_600_000_000_000
@@ -44,27 +43,6 @@ def test_only_wall_clocks_are_shifted(tmp_path: Path) -> None:
     )
     ahead = [round((ours - theirs) / 60) for ours, theirs in zip(shifted, true, strict=True)]
     assert ahead == [-60, -60, -60, -60, 0, 0] * 2
-
-
-@pytest.mark.real("process", "clock")
-def test_the_clock_of_a_running_process_steps(tmp_path: Path) -> None:
-    environ = node_environment(dict(os.environ), tmp_path / "python", HOUR_NS)
-    script = "import time\nwhile input() != 'end': print(time.time(), time.monotonic(), flush=True)"
-    with subprocess.Popen(
-        [sys.executable, "-c", script], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-
-        def ahead() -> tuple[int, int]:
-            print("ask", file=process.stdin, flush=True)
-            wall, monotonic = map(float, process.stdout.readline().split())
-            return round((wall - time.time()) / 60), round((monotonic - time.monotonic()) / 60)
-
-        assert ahead() == (60, 0)
-        step_wall_clock(tmp_path / "python", -HOUR_NS // 2)
-        assert ahead() == (-30, 0)
-        print("end", file=process.stdin, flush=True)
 
 
 def test_modules_read_wall_clock_through_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ibpulse.agent.sampler.adaptive import PATIENCE_SECONDS
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
-from tests.virtual.samplers import Supervised
+from tests.virtual.samplers import INTERVAL_NS, Supervised
 
 MS = 1_000_000
 SLOW = "mlx5_1"
@@ -86,6 +87,24 @@ def test_a_device_that_hangs_again_has_to_respond_for_the_whole_time_again(node:
     node.answer("mlx5_1")
     node.run(4)
     assert node.supervisor.health().quarantined_devices == ()
+
+
+def test_a_sampler_that_hangs_in_its_first_tick_is_no_step_of_the_clock(node: Supervised) -> None:
+    """The sampler before it ended seconds ago, so the last tick that was read whole is that old."""
+    node.samplers.error = errno.EAGAIN
+    node.samplers.kill()
+    node.run(2)
+    node.hang("mlx5_0")
+    node.samplers.error = 0
+    node.run(10)
+    assert node.supervisor.health().takeovers == 1
+    assert len(node.ring.segments()) == 1
+    # it is about to begin the tick of now
+    assert node.ring.latest_tick() == node.clock.time_ns() // INTERVAL_NS - 1
+    assert node.sampled("mlx5_1", 0.5) == "x" * 50
+    node.answer("mlx5_0")
+    node.run(2)
+    assert node.sampled("mlx5_0", 0.5) == "x" * 50
 
 
 def test_a_hung_device_that_leaves_the_fabric_leaves_its_quarantine(node: Supervised) -> None:

@@ -62,7 +62,8 @@ class SamplerProcess:
         self._clock = TickClock(
             ring.interval_ns,
             shift=ring.last_shift() or 0,
-            last_tick=ring.words[self._words + at.L_TICK],
+            # the heartbeat is that of the tick that was begun, which may never have ended
+            last_tick=max(ring.words[self._words + which] for which in (at.L_TICK, at.L_BEGUN)),
             last_ns=ring.words[self._words + at.L_HEARTBEAT_NS],
             clock=clock,
         )

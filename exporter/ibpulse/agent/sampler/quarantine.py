@@ -154,10 +154,6 @@ class Quarantine:
         free = next((number for number in range(1, at.LANE_COUNT) if number not in taken), None)
         if free is None:
             return None
-        words, begin, main = self._ring.words, at.lane_at(free), at.lane_at(MAIN_LANE)
-        # it continues from the tick of the main sampler
-        for which in (at.L_TICK, at.L_HEARTBEAT_NS):
-            words[begin + which] = words[main + which]
         lane = Lane(self._ring, free, self._clock, self._start_process)
         self._start(device, lane)
         return lane
@@ -165,6 +161,10 @@ class Quarantine:
     def _start(self, device: str, lane: Lane) -> None:
         """Start a lane's process with the newest plan, or with the last one written; without any, it is tried later."""
         lane.started_monotonic = self._clock.monotonic()
+        words, begin, main = self._ring.words, at.lane_at(lane.number), at.lane_at(MAIN_LANE)
+        # it continues from the tick of the main sampler, also when it ended because the wall clock was set
+        for which in (at.L_TICK, at.L_BEGUN, at.L_HEARTBEAT_NS):
+            words[begin + which] = words[main + which]
         self._write_plan(device, lane)
         if lane.plan is not None:
             start_or_log(lane, self._errors)

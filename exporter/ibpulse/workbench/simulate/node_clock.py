@@ -5,35 +5,30 @@ The processes of a real node never import this. Standard library only, because t
 
 from __future__ import annotations
 
-import mmap
-import sys
 import time
 from pathlib import Path
 
 WALL_CLOCKS = (time.CLOCK_REALTIME, time.CLOCK_TAI)
-OFFSET_FILE = "offset"
 STARTUP = """\
 from ibpulse.workbench.simulate.node_clock import shift_wall_clock
 
-shift_wall_clock({path!r})
+shift_wall_clock({offset_ns})
 """
 
 
-def shift_wall_clock(path: str) -> None:
-    """Shift every wall clock that this process will read by the nanoseconds in a file, also after they change.
+def shift_wall_clock(offset_ns: int) -> None:
+    """Shift every wall clock that this process will read.
 
     Call it before other modules take functions of `time`.
     """
-    with open(path, "rb") as file:
-        offset_ns = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)).cast("q")
     true_ns, read_ns = time.time_ns, time.clock_gettime_ns
 
     def clock_gettime_ns(clock: int) -> int:
-        return read_ns(clock) + (offset_ns[0] if clock in WALL_CLOCKS else 0)
+        return read_ns(clock) + (offset_ns if clock in WALL_CLOCKS else 0)
 
     vars(time).update(
-        time=lambda: (true_ns() + offset_ns[0]) / 1e9,
-        time_ns=lambda: true_ns() + offset_ns[0],
+        time=lambda: (true_ns() + offset_ns) / 1e9,
+        time_ns=lambda: true_ns() + offset_ns,
         clock_gettime=lambda clock: clock_gettime_ns(clock) / 1e9,
         clock_gettime_ns=clock_gettime_ns,
     )
@@ -45,19 +40,7 @@ def node_environment(environ: dict[str, str], folder: Path, offset_ns: int) -> d
     Python imports `sitecustomize` before anything else, in the children of a process as well.
     """
     folder.mkdir(parents=True)
-    (folder / OFFSET_FILE).write_bytes(_to_bytes(offset_ns))
-    (folder / "sitecustomize.py").write_text(STARTUP.format(path=str(folder / OFFSET_FILE)))
+    (folder / "sitecustomize.py").write_text(STARTUP.format(offset_ns=offset_ns))
     package = Path(__file__).parents[2]
     paths = [str(folder), str(package), *filter(None, [environ.get("PYTHONPATH")])]
     return {**environ, "PYTHONPATH": ":".join(paths)}
-
-
-def step_wall_clock(folder: Path, offset_ns: int) -> None:
-    """Change the offset of every running process that has the environment of this folder."""
-    # in place, because they have mapped it
-    with (folder / OFFSET_FILE).open("r+b", buffering=0) as file:
-        file.write(_to_bytes(offset_ns))
-
-
-def _to_bytes(offset_ns: int) -> bytes:
-    return offset_ns.to_bytes(8, sys.byteorder, signed=True)
