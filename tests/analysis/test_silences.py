@@ -90,6 +90,19 @@ def test_retransmissions_and_chatter_are_silence() -> None:
     assert found.high.tolist() == [[1049, 1049]]
 
 
+def test_what_is_sent_again_ends_no_silence_and_what_is_sent_at_length_does() -> None:
+    moved = steps([(50, 600)])
+    # the packets in flight, once a second, which nobody acknowledges
+    for tick in range(150, 650, 100):
+        moved[:, 0, tick : tick + 2] = BURST // 2
+    found = watch(moved, cut=64)
+    assert (found.last, found.pauses.newest(9, 0), found.pauses.regular()) == (1049, [], None)
+    moved[:, 0, 300:320] = BURST
+    found = watch(moved, cut=64)
+    assert [(each.begin, each.end, each.sent) for each in found.pauses.newest(9, 0)] == [(1049, 1299, 1049)]
+    assert (found.last, found.low[0, 0] >= 1549) == (1049, True)
+
+
 def test_a_rail_without_samples_does_not_hide_the_silence_of_the_others() -> None:
     moved = np.repeat(steps([(50, 300)]), 2, axis=0)
     counters, valid = moved.cumsum(axis=2), np.ones(moved.shape, dtype=np.bool_)
@@ -133,7 +146,10 @@ def pauses(*lengths: float, every: float = 2.0, settled: float = 0.0) -> Pauses:
         # steps vary
         ((0.8, 1.0, 1.1, 0.9), 0.0, 1.1),
         # after traffic without pauses, the longest one
-        ((), 130.0, 0.0),
+        ((), 29.0, None),
+        ((), 31.0, 0.0),
+        ((0.3,), 31.0, 0.3),
+        ((0.4,), 31.0, None),
         ((0.4,), 130.0, 0.4),
     ]
 )

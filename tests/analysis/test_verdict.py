@@ -59,6 +59,13 @@ KINDS: list[tuple[str, dict[str, NodeSilence], str, tuple[str, ...], tuple[tuple
     ("a flap that stays", job(n2=with_rail(node(), lost=around(STOP), active=True)), "link", ("n2",), SECOND),
     # the link went in the silence between two steps
     ("lost in compute", job(n2=with_rail(node(), lost=around(STOP + 0.8), active=False)), "link", ("n2",), SECOND),
+    (
+        "a link whose loss the other rails outlived by a step",
+        job(n2=with_rail(node(), sent=around(STOP - 8), received=around(STOP - 8), lost=around(STOP - 7.9))),
+        "link",
+        ("n2",),
+        SECOND,
+    ),
     ("lost later", job(n2=with_rail(node(), lost=around(STOP + 5), active=False)), "together", (), ()),
     ("lost long before", job(n2=with_rail(node(), lost=around(STOP - 600), active=False)), "together", (), ()),
     (
@@ -78,6 +85,17 @@ KINDS: list[tuple[str, dict[str, NodeSilence], str, tuple[str, ...], tuple[tuple
     ("losses", job(n2=with_rail(node(), retried=(STOP + 1, STOP + 2))), "loss", ("n2",), SECOND),
     ("losses that ended before", job(n2=with_rail(node(), retried=(STOP - 3, STOP - 2))), "together", (), ()),
     ("losses perhaps before", job(n2=with_rail(node(), retried=(STOP - 3, STOP + 2))), "together", (), ()),
+    ("losses after calm", job(n2=with_rail(node(), retried=(STOP - 3, STOP + 2), calm=True)), "loss", ("n2",), SECOND),
+    (
+        "losses as usual elsewhere",
+        job(
+            n1=with_rail(node(), retried=(STOP - 30, STOP - 25)),
+            n2=with_rail(node(), retried=(STOP - 3, STOP + 2), calm=True),
+        ),
+        "together",
+        (),
+        (),
+    ),
     (
         "lost link with losses elsewhere",
         job(
@@ -100,6 +118,27 @@ KINDS: list[tuple[str, dict[str, NodeSilence], str, tuple[str, ...], tuple[tuple
         job(n2=node(STOP - 1, known_until=STOP - 0.9, problem="timed out")),
         "node",
         ("n2",),
+        (),
+    ),
+    (
+        "no answer since then, and its neighbour sends again",
+        job(
+            n1=with_rail(node(), retried=(STOP + 4, STOP + 5)),
+            n2=node(STOP - 1, known_until=STOP - 0.9, problem="timed out"),
+        ),
+        "node",
+        ("n2",),
+        (),
+    ),
+    (
+        "no answer for less than five seconds",
+        {
+            "n1": node(STOP - 1.2, known_until=STOP + 4),
+            "n2": node(STOP, known_until=STOP + 4),
+            "n10": node(STOP, known_until=STOP - 0.5, problem="timed out"),
+        },
+        "unknown",
+        (),
         (),
     ),
     # a checkpoint of one node that the others wait for is its storage traffic, and so is one of all nodes after it
@@ -157,6 +196,31 @@ def test_the_first_stage_of_a_pipeline_is_not_a_node_that_stopped_first() -> Non
     rail = replace(early.rails["mlx5_0:1"], sent=around(STOP - 1), received=around(STOP - 1))
     stages["n0"] = replace(early, rails={"mlx5_0:1": rail})
     assert (certain(stages).kind, certain(stages).nodes) == ("node", ("n0",))
+
+
+def one_way(sent: float, received: float) -> NodeSilence:
+    rail = RailSilence(around(sent), around(received), counted_until=NOW - 1)
+    return replace(node(), rails={"mlx5_0:1": rail})
+
+
+def test_a_node_that_does_not_begin_a_collective_stops_its_predecessor_in_the_ring_too() -> None:
+    begun = STOP + 1
+    ring = {
+        "n0": one_way(begun, begun),
+        "n1": one_way(STOP, begun),
+        "n2": one_way(STOP, STOP),
+        "n3": one_way(begun, STOP),
+    }
+    found = certain(ring)
+    assert (found.kind, found.nodes) == ("node", ("n2",))
+    # without the successor it may be either
+    assert certain(ring | {"n3": one_way(begun, begun), "n2": one_way(STOP, begun)}).kind == "together"
+
+
+def test_bytes_that_are_sent_again_and_received_by_nobody_are_no_traffic() -> None:
+    again = with_rail(node(), sent=around(NOW - 0.5), lost=around(STOP), active=False)
+    found = certain(job(n2=again))
+    assert (found.kind, found.seconds > 10) == ("link", True)
 
 
 def test_the_own_longest_pause_delays_what_a_pause_looks_like() -> None:

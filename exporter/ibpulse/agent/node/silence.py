@@ -31,6 +31,7 @@ from ibpulse.core.ring.spans import SETTLE_NS, RingPort, place_ports
 from ibpulse.core.signals import MEANINGS
 from ibpulse.core.statistics.silences import SilenceWatch, StorageWatch, TickPause
 from ibpulse.core.statistics.verdict import (
+    CALM_SECONDS,
     MIN_SILENCE_SECONDS,
     UNKNOWN_STEPS_SECONDS,
     Verdict,
@@ -51,16 +52,25 @@ LOSSES = frozenset(
 
 @dataclass(slots=True)
 class _Losses:
-    """The last reading of the counters of lost packets of a port in wall time, and between which two they last grew."""
+    """The last reading of the counters of lost packets of a port in wall time, and between which two they last grew.
+
+    They were `calm` if they had been read for a minute before that, and had not grown.
+    """
 
     value: int
     taken_ns: int
+    since_ns: int
     grew: tuple[int, int] | None = None
+    calm: bool = False
 
     def add(self, value: int, taken_ns: int) -> None:
-        if taken_ns > self.taken_ns:
-            self.grew = (self.taken_ns, taken_ns) if value > self.value else self.grew
-            self.value, self.taken_ns = value, taken_ns
+        if taken_ns <= self.taken_ns:
+            return
+        if value > self.value:
+            before_ns = self.grew[1] if self.grew else self.since_ns
+            self.calm = self.taken_ns - before_ns >= CALM_SECONDS * SECOND_NS
+            self.grew = self.taken_ns, taken_ns
+        self.value, self.taken_ns = value, taken_ns
 
 
 @dataclass(slots=True)
@@ -160,7 +170,7 @@ class JobSilences:
         total = int(np.take_along_axis(counters, last[..., None], axis=2).sum())
         if self._stored is not None and total >= self._stored[1]:
             silent = not self._jobs or all(
-                job.watch.known - job.watch.high.max(initial=0) > 0.5 / self._interval for job in self._jobs.values()
+                job.watch.known - job.watch.last > 0.5 / self._interval for job in self._jobs.values()
             )
             self._storage.add(self._stored[0], newest, total - self._stored[1], silent)
         self._stored = newest, total
@@ -174,7 +184,7 @@ class JobSilences:
             if port.port not in mine or not counts:
                 continue
             value, taken_ns = sum(each.value for each in counts), max(each.taken_ns for each in counts) + shift_ns
-            job.losses.setdefault(str(port.port), _Losses(value, taken_ns)).add(value, taken_ns)
+            job.losses.setdefault(str(port.port), _Losses(value, taken_ns, taken_ns)).add(value, taken_ns)
 
     def judge(self, name: str) -> None:
         """Judge the silences by what this node, which has a name, knows alone; a new verdict and its end are events."""
@@ -211,7 +221,7 @@ class JobSilences:
         return {
             job.placed.claim.id: job.verdict is not None and job.verdict.stalled
             for job in self._jobs.values()
-            if job.watch.high.any()
+            if job.watch.last
         }
 
     def wants_counters(self) -> bool:
@@ -226,8 +236,7 @@ class JobSilences:
 
     def _silent_seconds(self, watch: SilenceWatch) -> float:
         """For how long a job has been silent, 0 before its first traffic."""
-        last = int(watch.high.max(initial=0))
-        return (watch.known - last) * self._interval if last else 0.0
+        return (watch.known - watch.last) * self._interval if watch.last else 0.0
 
     def describe(self) -> list[SilenceAnswer]:
         """The jobs, as they are now."""
@@ -278,6 +287,7 @@ class JobSilences:
             received=received,
             lost=None if event is None else _between(event.time_ns - event.uncertainty_ns, event.time_ns),
             retried=None if losses is None or losses.grew is None else _between(*losses.grew),
+            calm=losses is not None and losses.calm,
             counted_until_ms=None if losses is None else losses.taken_ns // MILLISECOND_NS,
         )
 

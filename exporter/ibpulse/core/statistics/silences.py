@@ -2,7 +2,8 @@
 
 Counters that have not moved prove silence across missing samples; those that have moved say only that bytes passed
 between two samples. A byte counts from a hundredth of the highest rate of its rail and direction on, as in
-`silence_level`: retransmissions and keep-alives are less. Times are ticks.
+`silence_level`: keep-alives are less. Retransmissions are more, but nothing is received then: short bursts that a node
+sends long after it last received anything do not end a silence. Times are ticks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ibpulse.core.arrays import Bools, Counts, Floats
-from ibpulse.core.statistics.steps.runs import silence_level
+from ibpulse.core.statistics.steps.runs import mark_long_runs, silence_level
 
 # shorter silences are those between collectives, of which every step has many
 MIN_PAUSE_SECONDS = 0.05
@@ -21,8 +22,10 @@ MAX_PAUSES = 256
 TAIL_PART = 1 / 64
 # a silence is regular if it came so often within this time, each time at least this part as long
 REGULAR_TIMES, REGULAR_SECONDS, ALIKE = 3, 400.0, 2 / 3
-# without such silences, the longest one is regular after so many seconds of traffic
-SETTLED_SECONDS = 120.0
+# without such silences, the longest one is regular after so many seconds of traffic, a short one sooner
+SETTLED_SECONDS, SHORT_SETTLED_SECONDS, SHORT_SECONDS = 120.0, 30.0, 1 / 3
+# what is sent so long after anything was received, for less than a run of so many ticks, is sent again
+ANSWERED_SECONDS, MIN_RUN = 0.5, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,10 @@ class Pauses:
         for length, again in zip(lengths, lengths[REGULAR_TIMES - 1 :], strict=False):
             if again >= ALIKE * length:
                 return length
-        settled = self._first is not None and self._newest - self._first >= SETTLED_SECONDS * self._per_second
-        return max(lengths, default=0) if settled else None
+        longest = max(lengths, default=0)
+        least = SHORT_SETTLED_SECONDS if longest <= SHORT_SECONDS * self._per_second else SETTLED_SECONDS
+        settled = self._first is not None and self._newest - self._first >= least * self._per_second
+        return longest if settled else None
 
     def newest(self, count: int, least: float) -> list[TickPause]:
         """The newest silences of at least this length, oldest first."""
@@ -90,7 +95,7 @@ class SilenceWatch:
         self._value, self._tick = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         self._highest, self._moving = np.zeros(shape), np.zeros(shape, np.bool_)
         self.low, self.high = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        self._last = self._sent = 0
+        self._last = self._sent = self._received = 0
         self.known = 0
         self.pauses = Pauses(1 / interval_seconds)
 
@@ -132,12 +137,23 @@ class SilenceWatch:
         newest = np.where(paired, ticks, 0).max(axis=2, initial=0)
         self._moving = np.where(newest > 0, newest == last, self._moving)
 
+    @property
+    def last(self) -> int:
+        """The tick of the last byte that was received, or sent if none ever was; 0 without any traffic so far."""
+        return int(self.high[:, 1].max(initial=0) or self.high.max(initial=0))
+
     def _note_pauses(self, first_tick: int, active: Bools) -> None:
         """Note the silences between active ticks; `active` is (2, ticks)."""
-        places = np.flatnonzero(active.any(axis=0))
+        every = np.arange(active.shape[1]) + first_tick
+        sent, received = (
+            np.maximum.accumulate(np.where(way, every, before))
+            for way, before in zip(active, (self._sent, self._received), strict=True)
+        )
+        answered = (received == 0) | (every - received <= ANSWERED_SECONDS / self._interval)
+        places = np.flatnonzero(active[1] | (active[0] & (answered | mark_long_runs(active[0], MIN_RUN - 1))))
+        self._received = int(received[-1])
         if not len(places):
             return
-        sent = np.maximum.accumulate(np.where(active[0], np.arange(active.shape[1]) + first_tick, self._sent))
         ticks = places + first_tick
         begins = np.concatenate([[self._last], ticks[:-1]])
         least = MIN_PAUSE_SECONDS / self._interval
@@ -145,7 +161,7 @@ class SilenceWatch:
             before = self._sent if index == 0 else int(sent[places[index - 1]])
             self.pauses.add(TickPause(before, int(begins[index]), int(ticks[index]) - 1))
         self.pauses.note_traffic(int(ticks[0]), int(ticks[-1]))
-        self._last, self._sent = int(ticks[-1]), int(sent[-1])
+        self._last, self._sent = int(ticks[-1]), int(sent[places[-1]])
 
     def _note_known(self, tick: int) -> None:
         """A rail without samples for a second says nothing about silence; all of them together do."""

@@ -30,6 +30,10 @@ UNKNOWN_STEPS_SECONDS = 60.0
 """Silence before there are steps, and silence without a cause that is worth telling."""
 # a node that stops to answer within this time of the last byte has to do with it
 GONE_SECONDS = 5.0
+# the rest of a job may go on for a step or two when a rail has lost its link
+LINK_SECONDS = 30.0
+# counters of lost packets that have not grown for so long were calm
+CALM_SECONDS = 60.0
 # samples of a node that end so long before those of others say nothing about the silence
 STALE_SECONDS = 10.0
 # a last byte that is known less well says little about an order
@@ -45,8 +49,8 @@ class RailSilence:
     """A rail of a node: when it sent and received its last bytes, None for none so far.
 
     `lost` is when it last lost its link, None if that is not known to have happened, and `active` whether it has one.
-    `retried` is when a counter of lost packets last grew, between two readings, the newest of which was at
-    `counted_until`, None without such a counter.
+    `retried` is when a counter of lost packets last grew, between two readings, and `calm` if it had not for a minute
+    before. The newest reading was at `counted_until`, None without such a counter.
     """
 
     sent: Moment | None
@@ -54,12 +58,13 @@ class RailSilence:
     lost: Moment | None = None
     active: bool = True
     retried: Moment | None = None
+    calm: bool = False
     counted_until: float | None = None
 
     @property
     def last(self) -> Moment | None:
-        """Its last byte in either direction."""
-        return latest((self.sent, self.received))
+        """The last byte that it received, or sent if it never received any."""
+        return self.received or self.sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +102,11 @@ class NodeSilence:
 
     @property
     def last(self) -> Moment | None:
-        """Its last byte in either direction."""
-        return latest(rail.last for rail in self.rails.values())
+        """The last byte that it received: what is sent and received by nobody is sent again and again.
+
+        It is the last byte that it sent, if it never received any.
+        """
+        return latest(rail.received for rail in self.rails.values()) or self.sent
 
     @property
     def sent(self) -> Moment | None:
@@ -173,11 +181,8 @@ def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN
     case = _Case(ordered, here, since, unexplained_seconds)
     if case.seconds <= case.notable:
         return None
-    found = _judge_links(case) or _judge_losses(case)
-    if found is None:
-        found = _judge_gone(case) or _judge_order(case)
-        return None if case.is_saving(found.nodes) else found
-    return found
+    found = _judge_links(case) or _judge_gone(case) or _judge_losses(case) or _judge_order(case)
+    return None if found.kind not in ("link", "loss") and case.is_saving(found.nodes) else found
 
 
 Rails = Sequence[tuple[str, str]]
@@ -216,7 +221,7 @@ class _Case:
 
     def is_saving(self, names: Sequence[str]) -> bool:
         """Whether storage ports of these nodes, or of any if there are none, were busy until a moment ago."""
-        saved = latest(self.here[name].storage for name in names or self.here if name in self.here)
+        saved = latest(node.storage for name, node in self.nodes.items() if name in names or not names)
         return saved is not None and saved[1] > self.since[0] and self.now - saved[1] <= self.notable
 
     def verdict(self, kind: Kind, nodes: Iterable[str], rails: Rails, evidence: Sequence[str]) -> Verdict:
@@ -249,32 +254,39 @@ def _is_cause(rail: RailSilence, case: _Case) -> bool:
     lost, last = rail.lost, rail.last
     if lost is None or last is None:
         return False
-    used, silent = last[1] >= lost[0] - case.notable, last[0] <= lost[1]
+    used, silent = last[1] >= lost[0] - max(case.notable, LINK_SECONDS), last[0] <= lost[1]
     # the loss of a link shows at the next collective, after the silence between two
-    return used and silent and case.since[0] - lost[1] <= case.notable and lost[0] - case.since[1] <= case.notable / 3
+    return used and silent and case.since[0] - lost[1] <= LINK_SECONDS and lost[0] - case.since[1] <= case.notable / 3
 
 
 def _judge_losses(case: _Case) -> Verdict | None:
-    found = [
-        (name, rail, each.retried)
-        for name, rail, each in case.rails()
-        if each.retried is not None and each.retried[0] >= case.since[0]
-    ]
+    """Rails that counted lost packets in the silence, or, where none did in the minute before, when it began."""
+    grown = [(name, rail, each.retried, each.calm) for name, rail, each in case.rails() if each.retried]
+    found = [(name, rail, retried) for name, rail, retried, _ in grown if retried[0] >= case.since[0]]
+    recent = [one for one in grown if case.since[0] - CALM_SECONDS < one[2][1] and one[2][0] < case.since[0]]
+    if not found and all(calm and retried[1] >= case.since[0] for _, _, retried, calm in recent):
+        found = [(name, rail, retried) for name, rail, retried, _ in recent]
     texts = [f"{name} {rail} counted lost packets {_when(retried, case.since)}" for name, rail, retried in found]
     rails = [(name, rail) for name, rail, _ in found]
     return case.verdict("loss", (name for name, _ in rails), rails, texts) if found else None
 
 
 def _judge_gone(case: _Case) -> Verdict | None:
-    """A node that stopped to answer when the job fell silent, and said nothing of silence before."""
+    """Nodes that stopped to answer when the job fell silent, and said nothing of silence before.
+
+    What the others do then, such as to send again what such a node does not receive, follows from that. A node may be
+    late for some seconds only, and until then nothing is known.
+    """
     gone = [
         name
         for name, node in case.nodes.items()
         if node.problem and node.last and abs(node.known_until - case.since[1]) <= GONE_SECONDS
     ]
     silent = [name for name in gone if case.nodes[name].known_until - _low(case.nodes[name].last) > GONE_SECONDS]
-    if not gone or silent or case.seconds < GONE_SECONDS or 2 * len(gone) > len(case.nodes):
+    if not gone or silent or 2 * len(gone) > len(case.nodes):
         return None
+    if case.seconds < GONE_SECONDS:
+        return case.verdict("unknown", (), (), ())
     texts = [f"{name} does not answer any more: {case.nodes[name].problem}" for name in gone]
     return case.verdict("node", gone, (), texts)
 
@@ -286,13 +298,13 @@ def _low(moment: Moment | None) -> float:
 def _judge_order(case: _Case) -> Verdict:
     """One node that certainly stopped sending first, or none."""
     found, ordered = _find_first(case), all(node.ordered for node in case.nodes.values())
-    if ordered and found is not None and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
+    complete = len(case.here) == len(case.nodes) > 1
+    if ordered and complete and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
         name = found.nodes[0]
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
         text = f"{name} sent its last byte {_span(found.gap)} or more before every other one"
         return case.verdict("node", (name,), rails, [text])
-    whole = ordered and len(case.here) == len(case.nodes) > 1
-    if not whole:
+    if not ordered or not complete:
         return case.verdict("unknown", (), (), [])
     sent = [node.sent for node in case.here.values() if node.sent]
     apart = max(high for _, high in sent) - min(low for low, _ in sent) if sent else 0.0
@@ -300,10 +312,27 @@ def _judge_order(case: _Case) -> Verdict:
     return case.verdict("together", (), (), [text])
 
 
-def _find_first(case: _Case) -> FirstNodes | None:
-    """The nodes that may have stopped sending first; None if fewer than two ever sent."""
-    sent = {name: node.sent for name, node in case.here.items() if node.sent is not None}
-    return FirstNodes.of(sent) if len(sent) > 1 else None
+def _find_first(case: _Case) -> FirstNodes:
+    """The nodes that may have stopped sending first; one that did is earlier than the next by the gap.
+
+    A node that does not begin a collective gives no credit to the node that sends to it, so both stop first. The node
+    that it sends to does not receive anything then: it alone is among the first in both directions.
+    """
+    sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.here.items()})
+    if len(sent) == 1:
+        return FirstNodes(sent, sent_gap)
+    received, received_gap = _find_earliest({name: node.last for name, node in case.here.items()})
+    both = tuple(name for name in sent if name in received)
+    return FirstNodes(both, min(sent_gap, received_gap)) if len(both) == 1 else FirstNodes(sent)
+
+
+def _find_earliest(moments: Mapping[str, Moment | None]) -> tuple[tuple[str, ...], float]:
+    """The nodes that may have been the first, and by how much all others were certainly later; 0 without others."""
+    known = {name: moment for name, moment in moments.items() if moment is not None}
+    earliest = min(high for _, high in known.values())
+    first = tuple(name for name, (low, _) in known.items() if low <= earliest)
+    later = [low for name, (low, _) in known.items() if name not in first]
+    return first, min(later) - earliest if later else 0.0
 
 
 def _middle(moment: Moment) -> float:
@@ -337,7 +366,7 @@ def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
     if all(_counted(each, case) for _, _, each in case.rails()):
         yield "loss", "no rail has counted lost packets since the last byte"
     found = _find_first(case)
-    if found is not None and len(found.nodes) > 1 and all(node.ordered for node in case.here.values()):
+    if len(found.nodes) > 1 and all(node.ordered for node in case.here.values()):
         yield "node", f"any of {_names(found.nodes)} may have been the first to stop sending"
 
 
