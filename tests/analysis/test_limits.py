@@ -24,6 +24,7 @@ from ibpulse.core.statistics.signs import (
     PEAK,
     RECEIVER,
     REFUSED,
+    RESENT_BYTES,
     SOURCE,
     TIMEOUTS,
     WAITED_SECONDS,
@@ -102,7 +103,7 @@ def test_waiting_counts_on_infiniband_only() -> None:
 def test_counters_of_one_kind_add_up_and_those_of_peers_do_not_count() -> None:
     counted = {SEQ: (0, 3), RETRANS: (0, 4), TIMEOUT: (0, 2), MARKED_HERE: (0, 900)}
     found = place_readings(samples_of([0.5] * 20, infiniband=False), readings(counted))
-    assert (found.gained[LOST, 1], found.gained[TIMEOUTS, 1]) == (7, 2)
+    assert found.gained[[LOST, RESENT_BYTES, TIMEOUTS], 1].tolist() == [3, 4 * 4096, 2]
     assert np.isnan(found.gained[NOTIFIED]).all()
 
 
@@ -110,6 +111,14 @@ def test_a_link_that_leaves_active_is_an_interruption() -> None:
     up = [True] * 13 + [False] * 5 + [True] * 12
     found = place_readings(samples_of([0.5] * 30, up=up), readings({CNP: (0, 0, 0)}))
     assert found.gained[FLAPS].tolist() == [0, 0, 1, 0][: found.gained.shape[1]]
+
+
+def test_the_second_before_a_change_of_the_link_is_unsure() -> None:
+    up = [True] * 250 + [False] * 50
+    found = place_readings(samples_of([0.5] * 300, up=up), readings({CNP: range(29)}))
+    assert found.unsure is not None
+    ends = found.bounds[1:][found.unsure]
+    assert (ends.min(), ends.max()) == (151, 251)
 
 
 FULL = 2**32 - 1
@@ -179,8 +188,8 @@ QUIET = tally(peak=(1.0, {}))
         ),
         "the source, and a link that trained down": (
             [tally(source=(0.7, {})), tally(link=(0.3, {}))],
-            ["70 % of the communication of a step shows signs of the source on a: slower than its usual peak, and no "
-             "counter of congestion moved",
+            ["70 % of the communication of a step shows signs of the source on a: slower than usual, and neither "
+             "waiting nor notifications explain it",
              "30 % of the communication of a step shows signs of the link on b: at what the link is trained down to"],
         ),
         "no traffic": ([tally(), tally()], []),

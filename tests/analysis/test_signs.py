@@ -26,6 +26,7 @@ from ibpulse.core.statistics.signs import (
     PEAK,
     RECEIVER,
     REFUSED,
+    RESENT_BYTES,
     SIGNS,
     SOURCE,
     TIMEOUTS,
@@ -72,13 +73,16 @@ def code_of(rate: float | list[float], of: dict[int, float], moved: dict[int, fl
         "a wait that is a sixth of the shortfall": (0.4, INFINIBAND, {WAITED_SECONDS: 0.01}, WEAK),
         "a wait shorter than a tenth of the shortfall": (0.4, INFINIBAND, {WAITED_SECONDS: 0.005}, SOURCE),
         "it waits at its usual rate": (0.95, INFINIBAND, {WAITED_SECONDS: 0.012}, PATH),
-        "notifications": (0.5, ROCE, {NOTIFIED: 12}, PATH),
-        "one notification": (0.5, ROCE, {NOTIFIED: 1}, WEAK),
+        "notifications": (0.5, ROCE, {NOTIFIED: 100}, PATH),
+        "fewer notifications": (0.5, ROCE, {NOTIFIED: 99}, WEAK),
+        "stray notifications": (0.5, ROCE, {NOTIFIED: 9}, SOURCE),
+        "a packet in twenty is sent again": (0.5, ROCE, {RESENT_BYTES: 0.05 * 0.05 * LINE}, LOSS),
+        "fewer are sent again": (0.5, ROCE, {RESENT_BYTES: 0.04 * 0.05 * LINE}, SOURCE),
         "notifications at the usual rate": (0.95, ROCE, {NOTIFIED: 500}, PEAK),
         "refusals": (0.5, ROCE, {REFUSED: 12}, RECEIVER),
-        "refusals and notifications": (0.5, ROCE, {REFUSED: 12, NOTIFIED: 40}, RECEIVER),
+        "refusals and notifications": (0.5, ROCE, {REFUSED: 12, NOTIFIED: 400}, RECEIVER),
         "one refusal": (0.5, ROCE, {REFUSED: 1}, SOURCE),
-        "the other end has no buffers": (0.5, ROCE, {FAR_FULL: 90, NOTIFIED: 40}, RECEIVER),
+        "the other end has no buffers": (0.5, ROCE, {FAR_FULL: 90, NOTIFIED: 400}, RECEIVER),
         "retransmissions": (0.5, ROCE, {LOST: 12}, LOSS),
         "one retransmission": (0.5, ROCE, {LOST: 1}, SOURCE),
         "retransmissions at the usual rate": (0.95, ROCE, {LOST: 12}, PEAK),
@@ -128,8 +132,9 @@ def test_first_and_last_samples_of_bursts_are_slower_than_the_burst() -> None:
 
 def test_events_count_by_the_time_in_which_the_port_sends() -> None:
     short = [0.5, 0.5] + [0.0] * 8
-    assert code_of(short, ROCE, {NOTIFIED: 2}) == PATH
-    assert code_of([0.5] + [0.0] * 9, ROCE, {NOTIFIED: 1}) == WEAK
+    assert code_of(short, ROCE, {NOTIFIED: 20}) == PATH
+    assert code_of(short, ROCE, {LOST: 2}) == LOSS
+    assert code_of([0.5] + [0.0] * 9, ROCE, {LOST: 1}) == SOURCE
 
 
 @for_each({"half is missing": (5, SOURCE), "more is missing": (6, BLIND)})
@@ -151,6 +156,43 @@ def test_a_link_that_was_down_limits_the_first_traffic_after_it() -> None:
     assert find(rates, gained).codes.tolist() == [SOURCE, NOTHING, NOTHING, LINK, SOURCE]
 
 
+@for_each(
+    {
+        "in the next interval": ([0.9, 0.5], 1, [LOSS, LOSS]),
+        "after a silence": ([0.9, 0.0, 0.0, 0.5], 3, [LOSS, NOTHING, NOTHING, LOSS]),
+        "in the silence": ([0.9, 0.0, 0.0, 0.5], 1, [LOSS, NOTHING, NOTHING, SOURCE]),
+        "after more traffic": ([0.9, 0.5, 0.0, 0.5], 3, [PEAK, LOSS, NOTHING, LOSS]),
+        "none": ([0.9, 0.0, 0.0, 0.5], None, [PEAK, NOTHING, NOTHING, SOURCE]),
+    }
+)
+def test_a_timeout_belongs_to_the_traffic_before_the_silence(
+    levels: list[float], place: int | None, codes: list[int]
+) -> None:
+    gained = np.zeros((GAINS, len(levels)))
+    gained[WAITED_SECONDS] = gained[FAR_FULL] = NAN
+    if place is not None:
+        gained[TIMEOUTS, place] = 1
+    # traffic ends in each interval, as it does before a timeout
+    rates = np.concatenate([[level] * 6 + [0.0] * 4 for level in levels]) * LINE
+    assert find(rates, gained).codes.tolist() == codes
+
+
+def test_a_timeout_after_an_interruption_of_the_link_is_of_the_link() -> None:
+    gained = np.zeros((GAINS, 14))
+    gained[WAITED_SECONDS] = gained[FAR_FULL] = NAN
+    gained[FLAPS, 0] = gained[TIMEOUTS, 3] = gained[TIMEOUTS, 12] = 1
+    codes = find(np.full(14 * TEN, 0.5 * LINE), gained).codes.tolist()
+    assert codes == [LINK, SOURCE, SOURCE, LINK, *[SOURCE] * 8, LOSS, SOURCE]
+
+
+def test_before_a_change_of_the_link_nothing_is_of_the_source() -> None:
+    gained = np.zeros((GAINS, 3))
+    gained[WAITED_SECONDS] = NAN
+    readings = Readings(np.arange(4) * TEN, gained, np.full(3, LINE), unsure=np.array([False, True, False]))
+    transmit = Transmit(np.full(3 * TEN, 0.5 * LINE), np.full(3 * TEN, 0.01), LINE, LINE, LINE, 1e6)
+    assert find_signs(transmit, readings).codes.tolist() == [SOURCE, WEAK, SOURCE]
+
+
 def test_samples_have_the_sign_of_their_interval() -> None:
     gained = np.zeros((GAINS, 2))
     gained[WAITED_SECONDS, 1] = 0.03
@@ -170,7 +212,7 @@ def test_the_tally_of_a_span_is_the_sum_of_its_parts(cut: int, seed: int) -> Non
     gained = rng.choice([0.0, 1.0, 20.0, NAN], (GAINS, 4))
     rates = rng.choice([0.0, 0.2, 0.95, NAN], 4 * TEN) * LINE
     found = find(rates, gained)
-    np.testing.assert_allclose(found.tally(0, cut) + found.tally(cut), found.tally(), atol=1e-9)
+    np.testing.assert_allclose(found.cut(0, cut).tally() + found.cut(cut, 4 * TEN).tally(), found.tally(), atol=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1))

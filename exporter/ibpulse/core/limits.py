@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.base.text import duration_text, sentence_list
+from ibpulse.base.text import duration_text, names_text, rate_text, sentence_list
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.statistics.gains import SignalReadings
@@ -26,6 +26,7 @@ from ibpulse.core.statistics.signs import (
     PEAK,
     RECEIVER,
     REFUSED,
+    RESENT_BYTES,
     SIGNS,
     SOURCE,
     TIMEOUTS,
@@ -38,13 +39,14 @@ INFINIBAND = "InfiniBand"
 
 
 MIN_SHARE = 0.005
+MAX_NAMED = 4
 SAME_SHARE = 0.5
 """A rail is named if it shows a sign at least half as often as the rail that shows it most."""
 
 
 def find_remarks(signals: SignalReadings, infiniband: bool) -> list[str]:
     """Why the counters of a port can leave most of its intervals unknown; empty if they can tell."""
-    rows = [row_of(signal.meaning, infiniband) for signal in signals.signals]
+    rows = [row_of(signal.name, infiniband) for signal in signals.signals]
     telling = NOTIFIED if NOTIFIED in rows else WAITED_SECONDS
     if telling not in rows:
         return ["its driver counts neither waiting nor congestion notifications, so slow traffic is unknown"]
@@ -59,7 +61,7 @@ def find_remarks(signals: SignalReadings, infiniband: bool) -> list[str]:
 
 LEGEND = {
     ".": "does not transmit",
-    "s": "source: slower than its usual peak, and no counter of congestion moved",
+    "s": "source: slower than usual, and neither waiting nor notifications explain it",
     "p": "path: it waits, or is notified of congestion",
     "r": "receiver: the other end refuses requests",
     "l": "loss: packets are sent again",
@@ -138,7 +140,7 @@ def _rails_with(seconds: Floats, code: int) -> Counts:
 def _rails_text(names: list[str], every: int) -> str:
     if len(names) == every:
         return f" on all {every} rails" if every > 1 else ""
-    return f" on {sentence_list(names)}"
+    return f" on {sentence_list(names) if len(names) <= MAX_NAMED else names_text(names, MAX_NAMED)}"
 
 
 def _evidence(code: int, tally: Floats, units: float, tick_certain: bool) -> str:
@@ -152,7 +154,7 @@ def _evidence(code: int, tally: Floats, units: float, tick_certain: bool) -> str
         return f"{gained[row]:,.0f} {one if gained[row] == 1 else many}" if gained[row] else ""
 
     if code == SOURCE:
-        return "slower than its usual peak, and no counter of congestion moved"
+        return "slower than usual, and neither waiting nor notifications explain it"
     parts: dict[int, list[str]] = {PATH: [], RECEIVER: [], LOSS: [], LINK: []}
     if gained[WAITED_SECONDS]:
         waited, whole = (duration_text(round(each / units * SECOND_NS)) for each in (gained[WAITED_SECONDS], seconds))
@@ -160,6 +162,8 @@ def _evidence(code: int, tally: Floats, units: float, tick_certain: bool) -> str
     parts[PATH].append(often(NOTIFIED, "notifications"))
     parts[RECEIVER] += [often(REFUSED, "refusals"), often(FAR_FULL, "reports of the other end")]
     parts[LOSS] += [times(TIMEOUTS, "timeout", "timeouts"), often(LOST, "losses")]
+    if gained[RESENT_BYTES]:
+        parts[LOSS].append(f"{rate_text(gained[RESENT_BYTES] / seconds)} sent again")
     parts[LINK] += [times(FLAPS, "interruption", "interruptions"), often(ERRORS, "errors")]
     return ", ".join(filter(None, parts[code])) or "at what the link is trained down to"
 

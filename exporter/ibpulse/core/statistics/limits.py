@@ -8,7 +8,7 @@ import numpy as np
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats
-from ibpulse.core.signals import Meaning
+from ibpulse.core.signals import MEANINGS
 from ibpulse.core.statistics.gains import SignalReadings
 from ibpulse.core.statistics.signs import (
     ERRORS,
@@ -17,6 +17,7 @@ from ibpulse.core.statistics.signs import (
     LOST,
     NOTIFIED,
     REFUSED,
+    RESENT_BYTES,
     TIMEOUTS,
     WAITED_SECONDS,
     Readings,
@@ -30,10 +31,17 @@ from ibpulse.core.statistics.sums import usual_peak
 EVERY_NS = 100 * MILLISECOND_NS
 MAX_APART_NS = SECOND_NS
 """Readings that are further apart say too little about the samples between them."""
+STATE_NS = SECOND_NS
 USUAL_TICK_BYTES = 8
 """Bytes that a port can send during one count of its waiting counter (NVIDIA, ibdiagnet manual 2.13: tick 7)."""
 ROWS = {"waiting": WAITED_SECONDS, "marked": NOTIFIED, "receiver": REFUSED, "lost": LOST, "link": ERRORS}
 TELLING = (WAITED_SECONDS, NOTIFIED)
+RESENT = frozenset(
+    {"roce_adp_retransmits", "hw_retrans_segs", "hw_rc_resend", "hw_tx_rdma_retx_pkts", "hw_retrans_pkts"}
+)
+"""Counters of packets that are sent again; the others of losses count what made that necessary."""
+PACKET_BYTES = 4096
+"""Of a full packet, on InfiniBand and most RoCE networks."""
 UNIT_ROWS = {"timeouts": TIMEOUTS, "retrainings": FLAPS}
 
 
@@ -105,7 +113,16 @@ def place_readings(samples: RailSamples, signals: SignalReadings, tick_bytes: in
     gained[WAITED_SECONDS] *= (tick_bytes or USUAL_TICK_BYTES) / np.where(line > 0, line, np.nan)
     went_down = np.concatenate(([False], samples.up[:-1] & ~samples.up[1:]))[:count]
     gained[FLAPS] = np.nan_to_num(gained[FLAPS]) + sums_between(went_down, bounds)
-    return Readings(bounds, gained, line, tick_bytes is not None)
+    return Readings(bounds, gained, line, tick_bytes is not None, _unsure(samples, bounds))
+
+
+def _unsure(samples: RailSamples, bounds: Counts) -> Bools:
+    """Whether the state of the link was found to be another one within the next second: it is read once a second."""
+    count, reach = len(samples.rates), STATE_NS // samples.interval_ns
+    line = np.nan_to_num(samples.line)
+    changed = np.concatenate(([False], (samples.up[1:] != samples.up[:-1]) | (line[1:] != line[:-1])))[:count]
+    total = np.concatenate(([0], np.cumsum(changed)))
+    return np.asarray(total[np.minimum(bounds[1:] + reach, count)] > total[np.minimum(bounds[:-1], count)])
 
 
 def _sum_gains(signals: SignalReadings, inside: Counts, infiniband: bool) -> Floats:
@@ -117,21 +134,25 @@ def _sum_gains(signals: SignalReadings, inside: Counts, infiniband: bool) -> Flo
     out = np.full((GAINS, len(inside) - 1), np.nan)
     every = signals.gains().gained
     for column, signal in enumerate(signals.signals):
-        row = row_of(signal.meaning, infiniband)
+        row = row_of(signal.name, infiniband)
         if row is None:
             continue
         gained = np.add.reduceat(every[: inside[-1] + 1, column], inside[:-1] + 1)
         if row in TELLING:
             gained[signals.counters[inside[1:], column] == 0] = np.nan
+        gained *= PACKET_BYTES if row == RESENT_BYTES else 1
         out[row] = np.where(np.isnan(out[row]), gained, out[row] + np.nan_to_num(gained))
     return out
 
 
-def row_of(meaning: Meaning, infiniband: bool = True) -> int | None:
+def row_of(name: str, infiniband: bool = True) -> int | None:
     """The row of what a counter gains; None if it says nothing about what its port transmits.
 
     On Ethernet, where pauses are counted elsewhere, a counter of waiting can stay 0.
     """
+    meaning = MEANINGS[name]
+    if name in RESENT:
+        return RESENT_BYTES
     if meaning.of_peers or (meaning.sign == "waiting" and not infiniband):
         return None
     return UNIT_ROWS.get(meaning.unit, ROWS[meaning.sign])

@@ -7,15 +7,21 @@ congestion did not move. A counter that is absent, full or was reset is NaN here
 is unknown, for one of three reasons: the rate was the usual peak, so nothing held it back; a counter moved, but too
 little; or no counter could tell.
 
-The thresholds, which docs/congestion.md repeats for users:
+The thresholds, which docs/congestion.md repeats for users. The rate of an interval is the mean of its active samples:
 
 - `BELOW`: a rate within a tenth of the usual peak is that peak: it differs by a few percent from step to step.
 - `WAITED`: a wait of less than a tenth of the active time is too short to bring a rate below that.
 - `EXPLAINED`: a wait is a sign of the path if it is at least half of the shortfall, and calm if it is at most a tenth.
-- `EVERY_SECONDS`: events that have no duration count if there is one per 10 ms of active time. A rate that a
-  notification has cut recovers within some milliseconds, and so does a queue pair after a refusal or a lost packet.
-- One timeout counts, because the shortest timeout in use is longer than an interval between two readings; so does one
-  link that went down or recovered.
+- `NOTIFIED_SECONDS`: a rate that a notification has cut recovers within about a millisecond, so notifications hold a
+  rate down if there is one per millisecond of active time. Stray marks of other traffic are rarer than one per 10 ms.
+- `EVENT_SECONDS`: refusals, lost packets and errors count if there is one per 10 ms of active time, as a queue pair
+  stops for up to some milliseconds after each.
+- `RESENT`: packets that are sent again count from a twentieth of the bytes on, since going back costs about as much
+  time again.
+- One timeout counts, because the shortest timeout in use is longer than a sample. It is counted when the timer ends, so
+  it also belongs to the traffic before the silence.
+- One link that went down or recovered counts, also for the traffic after a silence, and for timeouts up to
+  `RECOVERY_INTERVALS` later.
 - `TRAINED`: a link that trained down limits a rate of at least 0.8 of its line rate, which large messages reach.
 """
 
@@ -38,14 +44,18 @@ LETTERS = ".sprlk-=?"
 """The letter of each code in a strip."""
 
 # rows of what the counters gained
-WAITED_SECONDS, NOTIFIED, REFUSED, LOST, TIMEOUTS, FLAPS, ERRORS, FAR_FULL = range(8)
-GAINS = 8
+WAITED_SECONDS, NOTIFIED, REFUSED, LOST, RESENT_BYTES, TIMEOUTS, FLAPS, ERRORS, FAR_FULL = range(9)
+GAINS = 9
 
 BELOW = 0.9
 WAITED = 0.1
 EXPLAINED = 0.5
 CALM = 0.1
-EVERY_SECONDS = 0.01
+NOTIFIED_SECONDS = 0.001
+STRAY_SECONDS = 0.01
+EVENT_SECONDS = 0.01
+RESENT = 0.05
+RECOVERY_INTERVALS = 10
 LEAST_EVENTS = 2
 TRAINED = 0.8
 LONGEST_TICK = 16.0
@@ -80,13 +90,15 @@ class Readings:
     Interval i has the samples from `bounds[i]` to before `bounds[i + 1]`; (intervals + 1,). `gained` (GAINS, intervals)
     is NaN where it is not known. `line` (intervals,) is the line rate in bytes per second, NaN if unknown. The waiting
     time is exact if `tick_certain`, otherwise an assumption. FAR_FULL is of the receiving end, where that is known:
-    packets for which it had no buffer, and notifications that it sent without a mark from the network.
+    packets for which it had no buffer, and notifications that it sent without a mark from the network. `unsure`
+    (intervals,) is where the link may have been in another state, None for nowhere.
     """
 
     bounds: Counts
     gained: Floats
     line: Floats
     tick_certain: bool = False
+    unsure: Bools | None = None
 
     @property
     def known_end(self) -> int:
@@ -119,31 +131,37 @@ class Signs:
         """Those of the kept samples (samples,); the others count as if nothing was sent."""
         return replace(self, weights=np.where(kept, self.weights, 0.0))
 
-    def strip(self, first: int, end: int, ticks: int) -> str:
-        """The letters of bins of `ticks` samples from `first` to before `end`: the sign with the most time in each."""
-        bins = np.arange(len(self.weights)) - first
-        inside = (bins >= 0) & (bins < end - first)
-        seconds = np.zeros((max(0, -(-(end - first) // ticks)), CODES))
-        np.add.at(seconds, (bins[inside] // ticks, self.of_samples()[inside]), self.weights[inside])
+    def cut(self, first: int, end: int) -> Signs:
+        """Those of the samples from `first` to before `end`; an interval that is cut gained its part of the time."""
+        bounds, weights = np.clip(self.readings.bounds, first, end), self.weights[first:end]
+        part = quotient(sums_between(self._within(first, end), self.readings.bounds), self._seconds())
+        readings = replace(self.readings, bounds=bounds - first, gained=self.readings.gained * np.nan_to_num(part))
+        return Signs(self.codes, weights, readings)
+
+    def strip(self, ticks: int) -> str:
+        """The letters of bins of `ticks` samples: the sign with the most time in each."""
+        seconds = np.zeros((-(-len(self.weights) // ticks), CODES))
+        np.add.at(seconds, (np.arange(len(self.weights)) // ticks, self.of_samples()), self.weights)
         return "".join(LETTERS[code] for code in seconds.argmax(axis=1))
 
-    def tally(self, first: int = 0, end: int | None = None) -> Floats:
+    def tally(self) -> Floats:
         """The seconds of each sign, and what the counters gained in them: (CODES, 1 + GAINS).
 
-        An interval that is only in part between the samples `first` and `end` counts with its part of the time. What
-        is not known adds nothing.
+        What is not known adds nothing.
 
         Law: the tally of a span is the sum of the tallies of its parts.
         """
-        bounds = self.readings.bounds
+        out = np.zeros((CODES, 1 + GAINS))
+        np.add.at(out, self.codes, np.concatenate((self._seconds()[None], np.nan_to_num(self.readings.gained))).T)
+        return out
+
+    def _seconds(self) -> Floats:
+        return sums_between(self.weights, self.readings.bounds)
+
+    def _within(self, first: int, end: int) -> Floats:
         kept = np.zeros_like(self.weights)
         kept[first:end] = self.weights[first:end]
-        seconds = sums_between(kept, bounds)
-        part = np.nan_to_num(quotient(seconds, sums_between(self.weights, bounds)))
-        rows = np.concatenate((seconds[None], np.nan_to_num(self.readings.gained) * part))
-        out = np.zeros((CODES, 1 + GAINS))
-        np.add.at(out, self.codes, rows.T)
-        return out
+        return kept
 
 
 def find_signs(transmit: Transmit, readings: Readings) -> Signs:
@@ -151,19 +169,23 @@ def find_signs(transmit: Transmit, readings: Readings) -> Signs:
     seen = _look(transmit, readings)
     gained, often = readings.gained, seen.often
     waited = gained[WAITED_SECONDS]
-    far = often(FAR_FULL)
     waits = (waited >= WAITED * seen.active) & (waited >= EXPLAINED * seen.short * seen.active)
+    refused, notified = often(REFUSED) | often(FAR_FULL), often(NOTIFIED, NOTIFIED_SECONDS)
+    lost = ((gained[TIMEOUTS] >= 1) | often(LOST) | (gained[RESENT_BYTES] >= RESENT * seen.moved)) & seen.below
+    timed_out = (gained[TIMEOUTS] >= 1) | seen.timed_out
     # in order: the first that holds counts
     signs = (
-        (LINK, seen.trained_down | seen.flapped | (often(ERRORS) & seen.below)),
-        (RECEIVER, (often(REFUSED) | far) & seen.below),
-        (LOSS, ((gained[TIMEOUTS] >= 1) | often(LOST)) & seen.below),
-        (PATH, waits | (often(NOTIFIED) & seen.below)),
+        (LINK, seen.trained_down | seen.flapped | (often(ERRORS) & seen.below) | (timed_out & seen.recovers)),
+        (RECEIVER, refused & seen.below),
+        (LOSS, lost | seen.timed_out),
+        (PATH, waits | (notified & seen.below)),
         (PEAK, seen.at_peak),
         (BLIND, ~seen.below | ~seen.told),
         (SOURCE, seen.calm),
     )
     codes = np.select([holds for _, holds in signs], [code for code, _ in signs], WEAK)
+    if readings.unsure is not None:
+        codes[readings.unsure & (codes == SOURCE)] = WEAK
     codes[~seen.known] = BLIND
     codes[seen.busy <= 0] = NOTHING
     return Signs(codes.astype(np.int8), seen.weights, readings)
@@ -173,10 +195,12 @@ def find_signs(transmit: Transmit, readings: Readings) -> Signs:
 class _Seen:
     """One interval per element: its active and busy seconds, the shortfall of the rate, and what was observed.
 
-    `told`: a waiting or marking counter could have moved; `calm`: it did not.
+    `told`: a waiting or marking counter could have moved; `calm`: it did not. `timed_out`: a timeout ended the silence
+    after the interval; `recovers`: the link went down not long before.
     """
 
     active: Floats
+    moved: Floats
     busy: Floats
     weights: Floats
     short: Floats
@@ -185,13 +209,15 @@ class _Seen:
     known: Bools
     trained_down: Bools
     flapped: Bools
+    recovers: Bools
+    timed_out: Bools
     told: Bools
     calm: Bools
     gained: Floats
 
-    def often(self, row: int) -> Bools:
-        """Whether events happened often enough to hold up the traffic."""
-        least = np.maximum(LEAST_EVENTS, self.active / EVERY_SECONDS)
+    def often(self, row: int, every_seconds: float = EVENT_SECONDS) -> Bools:
+        """Whether events happened often enough to hold up the traffic: on average once in this active time."""
+        least = np.maximum(LEAST_EVENTS, self.active / every_seconds)
         return np.asarray(self.gained[row] >= least)
 
 
@@ -207,24 +233,27 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
     weights[bounds[0] : bounds[-1]] += np.repeat(spread, np.diff(bounds)) * seconds[bounds[0] : bounds[-1]]
     remaining = quotient(readings.line, np.full(len(readings.line), transmit.usual_line))
     peak = transmit.usual_peak * np.where(np.isnan(remaining), 1.0, np.minimum(remaining, 1.0))
-    highest = _highest(np.where(active, rates, 0.0), bounds)
-    below = highest < BELOW * peak
-    short = np.nan_to_num(np.clip(1.0 - quotient(_mean_rate(transmit, active, bounds), peak), 0.0, 1.0))
+    rate = _mean_rate(transmit, active, bounds)
+    short = np.nan_to_num(np.clip(1.0 - quotient(rate, peak), 0.0, 1.0))
     # on Ethernet, congestion shows as notifications, and a counter of waiting can stay 0
     telling = WAITED_SECONDS if np.isnan(gained[NOTIFIED]).all() else NOTIFIED
     most = waited * (1.0 if readings.tick_certain else LONGEST_TICK)
     return _Seen(
         active=active_seconds,
+        moved=sums_between(np.where(active, rates, 0.0) * seconds, bounds),
         busy=sums_between(weights, bounds),
         weights=weights,
         short=short,
-        below=below,
-        at_peak=highest >= BELOW * peak,
+        below=rate < BELOW * peak,
+        at_peak=rate >= BELOW * peak,
         known=sums_between(np.where(np.isnan(rates), 0.0, 1.0), bounds) >= MIN_KNOWN * np.diff(bounds),
-        trained_down=(readings.line < transmit.whole_line) & (highest >= TRAINED * readings.line),
+        trained_down=(readings.line < transmit.whole_line) & (rate >= TRAINED * readings.line),
         flapped=_since_transmit(gained[FLAPS], active_seconds > 0) >= 1,
+        recovers=_recently(gained[FLAPS], RECOVERY_INTERVALS) >= 1,
+        timed_out=_after_silence(gained[TIMEOUTS], active_seconds > 0, active, bounds) >= 1,
         told=~np.isnan(gained[telling]),
-        calm=(most <= CALM * short * active_seconds) & (np.nan_to_num(gained[NOTIFIED]) == 0),
+        calm=(most <= CALM * short * active_seconds)
+        & (np.nan_to_num(gained[NOTIFIED]) <= active_seconds / STRAY_SECONDS),
         gained=gained,
     )
 
@@ -232,14 +261,6 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
 def sums_between(values: Floats | Bools, bounds: Counts) -> Floats:
     """The sum of the values (samples,) from each bound to before the next: (bounds - 1,)."""
     return np.diff(np.concatenate(([0.0], np.cumsum(values)))[bounds])
-
-
-def _highest(values: Floats, bounds: Counts) -> Floats:
-    """The highest value of each interval, 0 without samples."""
-    out = np.zeros(len(bounds) - 1)
-    interval = np.repeat(np.arange(len(out)), np.diff(bounds))
-    np.maximum.at(out, interval, values[bounds[0] : bounds[-1]])
-    return out
 
 
 def _mean_rate(transmit: Transmit, active: Bools, bounds: Counts) -> Floats:
@@ -260,3 +281,22 @@ def _since_transmit(events: Floats, transmits: Bools) -> Floats:
     total = np.cumsum(np.nan_to_num(events))
     before = np.concatenate(([0.0], np.maximum.accumulate(np.where(transmits, total, 0.0))[:-1]))
     return total - before
+
+
+def _recently(events: Floats, intervals: int) -> Floats:
+    """The events of each interval and of so many before it."""
+    total = np.concatenate((np.zeros(intervals + 1), np.cumsum(np.nan_to_num(events))))
+    return total[intervals + 1 :] - total[: -intervals - 1]
+
+
+def _after_silence(events: Floats, transmits: Bools, active: Bools, bounds: Counts) -> Floats:
+    """The events from each interval, if the port is silent at its end, up to the next one in which it transmits."""
+    count = len(events)
+    total = np.concatenate(([0.0], np.cumsum(np.nan_to_num(events)), [0.0]))
+    total[-1] = total[-2]
+    # the next interval that transmits, or the last one
+    ahead = np.where(transmits, np.arange(count), count - 1)
+    following = np.append(np.minimum.accumulate(ahead[::-1])[::-1][1:], count - 1)
+    ends_silent = ~np.append(active, False)[np.maximum(bounds[1:] - 1, 0)] & (np.diff(bounds) > 0)
+    found = total[following + 1] - total[np.arange(count) + 1]
+    return np.where(transmits & ends_silent, found, 0.0)
