@@ -59,11 +59,11 @@ CASES: dict[str, ModuleType] = {
 # what users ask first comes before the table of budgets
 BEFORE_BUDGETS = ("daemons", "loops", "exporters")
 DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "docs/benchmarks.md"
+WRITTEN_BY = "<!-- Written by `make bench`; do not edit. -->\n\n"
 PREFACE = """\
-Written by `make bench`; do not edit. [The design](design.md#budgets) explains missed budgets. For a budget that is a
-ratio, both sides were measured in this run on this machine. The counter files are symbolic links to counters of the
-kernel's loopback interface in a tree on tmpfs: every read is a read of a real kernel file, but involves no device. On a
-real node a read takes longer, for the C program as well as for ibpulse."""
+[The design](design.md#budgets) explains missed budgets. For a budget that is a ratio, both sides were measured in this
+run. The counter files are symbolic links to counters of the kernel's loopback interface: every read is a read of a real
+kernel file, but involves no device. On a real node a read takes longer, also for the C program."""
 QUICK = "This was a quick run, which is shorter and therefore less precise."
 
 
@@ -85,7 +85,7 @@ def main() -> int:
     preface = [PREFACE, *([QUICK] if options.quick else []), "\n".join(lines)]
     first = [section for name, section in sections.items() if name in BEFORE_BUDGETS]
     others = [section for name, section in sections.items() if name not in BEFORE_BUDGETS]
-    page = render("Benchmarks", preface, first, others)
+    page = WRITTEN_BY + render("Benchmarks", preface, first, others)
     if options.output:
         options.output.parent.mkdir(exist_ok=True)
         options.output.write_text(page)

@@ -1,4 +1,4 @@
-"""`make stack`: the demo of compose.yaml without containers, on loopback, until Ctrl-C. See docs/docker.md.
+"""`make stack`: the demo of compose.yaml without containers, on loopback, until Ctrl-C. See docs/demo.md.
 
 Starts the simulated fabrics, their exporters, the gateway, Prometheus and Alertmanager of compose.yaml with the same
 configuration files, but not Grafana. Removes all its files at the end.

@@ -37,6 +37,11 @@ def test_the_errors_are_those_of_the_accuracy_page() -> None:
     assert COST["error of the step period"] == f"at most {measured(page, 'step period, %')} %"
 
 
+def test_the_page_of_measured_numbers_has_them_too() -> None:
+    page = (ROOT / "docs/measured.md").read_text()
+    assert [row for row in COST.items() if f"| {row[0]} | {row[1]} |" not in page] == []
+
+
 def test_the_flat_minute_is_the_mean_of_the_samples() -> None:
     scraped = readme_pictures.bandwidth(readme_pictures.SCRAPE_NS)
     sampled = readme_pictures.bandwidth(readme_pictures.SAMPLE_NS)

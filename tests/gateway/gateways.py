@@ -109,9 +109,9 @@ def running_gateway(directory: Path, *flags: str) -> Iterator[str]:
         yield found[1]
 
 
-def documented(key: str) -> dict[str, Any]:
-    """The example of docs/gateway.md that has this key at its top."""
-    examples = [block for block in blocks(ROOT / "docs" / "gateway.md") if re.search(f"(?m)^{key}:", block)]
+def documented(key: str, page: str = "gateway.md") -> dict[str, Any]:
+    """The example of a page in docs/ that has this key at its top."""
+    examples = [block for block in blocks(ROOT / "docs" / page) if re.search(f"(?m)^{key}:", block)]
     (found,) = map(yaml.safe_load, examples)
     assert isinstance(found, dict)
     return found

@@ -105,7 +105,7 @@ def without_addresses(answer: Any) -> Any:
 
 
 def test_the_data_source_of_the_page_may_ask_the_gateway_alone() -> None:
-    (data_source,) = documented("datasources")["datasources"]
+    (data_source,) = documented("datasources", "dashboards.md")["datasources"]
     allowed = data_source["jsonData"]["allowedHosts"]
     assert data_source["type"] == PLUGIN
     assert allowed == ["https://gateway:10056"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from ibpulse import __version__
 from ibpulse.base.errors import ConfigError
-from tools.chart.chart_values import Value, read_values, settings_schema, values_table
+from tools.chart.chart_values import read_values, settings_schema
 from tools.chart.rules_template import rules_schemas, rules_template, rules_values
 from tools.grafana.inhibitions import INHIBITIONS, resource_rule_of
 from tools.grafana.rule_files import write_yaml
@@ -26,7 +26,6 @@ BOARDS = Path("dashboards")
 RULE_VALUES = ("  # The rest of this map is written by `make chart`.\n", "  # Up to here.\n")
 IMAGE = re.compile(r"(?P<registry>[^/@\s]+)/(?P<repository>[^@\s]+)@(?P<digest>sha256:[0-9a-f]{64})")
 INHIBITIONS_HEAD = "{{/* Written by `make chart` from tools/grafana/inhibitions.py. */}}\n\n"
-VALUES_TABLE = ("<!-- Written by `make chart` from values.yaml: do not edit. -->\n", "<!-- Up to here. -->\n")
 
 
 def chart_files(root: Path) -> dict[Path, str]:
@@ -40,14 +39,12 @@ def chart_files(root: Path) -> dict[Path, str]:
     """
     values = _between((root / CHART / "values.yaml").read_text(), RULE_VALUES, _indent(rules_values(), 2))
     documented = read_values(values)
-    readme = _between((root / CHART / "README.md").read_text(), VALUES_TABLE, values_table(documented))
     boards = {CHART / "files" / path.relative_to(root): path.read_text() for path in (root / BOARDS).glob("*.json")}
     return {
         CHART / "Chart.yaml": _with_version((root / CHART / "Chart.yaml").read_text()),
         CHART / "LICENSE": (root / "LICENSE").read_text(),
         CHART / "values.yaml": values,
         CHART / "values.schema.json": _schema((root / CHART / "values.schema.json").read_text(), documented),
-        CHART / "README.md": readme,
         CHART / "templates" / "_rules.tpl": rules_template(),
         CHART / "templates" / "_inhibitions.tpl": inhibitions_template(),
         **boards,
@@ -140,12 +137,12 @@ def _with_version(text: str) -> str:
     return re.sub(r"(?m)^appVersion: .*$", f'appVersion: "{__version__}"', text)
 
 
-def _schema(text: str, values: Sequence[Value]) -> str:
+def _schema(text: str, values: Mapping[tuple[str, ...], str]) -> str:
     """The schema with the generated definitions, and with the comments of values.yaml as descriptions."""
     schema: dict[str, Any] = json.loads(text)
     schema["definitions"] |= {"settings": settings_schema(), **rules_schemas()}
-    for value in values:
-        _place(schema, value.path)["description"] = value.text
+    for path, description in values.items():
+        _place(schema, path)["description"] = description
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -6,10 +6,7 @@ settings checks the form of values, not their bounds.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -25,45 +22,22 @@ _TEXTS = ("PATH", "PORT", "ADDRESS", "RULE", "NAME", "SOURCE")
 """Metavars of values that may be any text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One documented value: its keys from the outermost, its default, and its description."""
-
-    path: tuple[str, ...]
-    default: Any
-    text: str
-
-    @property
-    def name(self) -> str:
-        """The name as it is given to `--set`."""
-        return ".".join(self.path)
-
-
-def read_values(text: str) -> tuple[Value, ...]:
-    """Every documented value in the order of the file.
+def read_values(text: str) -> dict[tuple[str, ...], str]:
+    """The description of every documented value by its keys from the outermost, in the order of the file.
 
     Raises:
         ConfigError: a key has no comment and is not under a key with one.
     """
-    lines = text.splitlines()
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    defaults = yaml.safe_load(text)
-    found, bare = [], []
-    for path, line, is_branch in _keys(root, (), lines):
+    lines, found, bare = text.splitlines(), {}, []
+    for path, line, is_branch in _keys(yaml.compose(text, Loader=yaml.SafeLoader), (), lines):
         comment = _comment_above(lines, line)
         if comment:
-            found.append(Value(path, _at(defaults, path), comment))
+            found[path] = comment
         elif not is_branch:
             bare.append(f"values.yaml:{line + 1}: {'.'.join(path)} has no comment; write one above it, like `# -- ...`")
     if bare:
         raise ConfigError(bare)
-    return tuple(found)
-
-
-def values_table(values: tuple[Value, ...]) -> str:
-    """The values as a Markdown table."""
-    rows = [f"| `{value.name}` | {_cell(value.default)} | {_escape(value.text)} |" for value in values]
-    return "\n".join(["| value | default | description |", "|---|---|---|", *rows]) + "\n"
+    return found
 
 
 def _keys(
@@ -88,20 +62,6 @@ def _comment_above(lines: list[str], line: int) -> str:
         if stripped.startswith(_MARK):
             return " ".join(block)
     return ""
-
-
-def _at(defaults: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        defaults = defaults[key]
-    return defaults
-
-
-def _cell(default: Any) -> str:
-    return f"`{_escape(json.dumps(default, ensure_ascii=False))}`"
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"\|", r"\\|", text)
 
 
 def settings_schema() -> dict[str, Any]:
