@@ -13,9 +13,8 @@ from bench.daemon import Daemon, running_daemon
 from bench.report import Budget, Section, Table, milliseconds
 
 METHOD = f"""\
-{PORTS} ports, every 10 ms. One client sends requests over a single connection without pause. Server time is the CPU
-time of the main process during that time, minus its CPU time without requests, divided by the number of responses. It
-includes everything: HTTP, copying from the ring, computing rates, encoding, and the socket."""
+{PORTS} ports, every 10 ms. One client asks over a single connection without pause. Server time is the CPU time of the
+main process, minus that without requests, divided by the number of responses."""
 WINDOW = "/api/v1/window?last=60s&format="
 
 

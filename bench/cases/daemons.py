@@ -49,15 +49,13 @@ C_PHASE_NS = 6 * MILLISECOND_NS
 MAX_C_RATIO, MAX_NPY_SECONDS, MAX_SERIES = 2.7, 2.3e-3, 1250
 MAX_PSS_BYTES, MAX_FIRST_SAMPLE_SECONDS = 90e6, 1.5
 METHOD = f"""\
-`ibpulse serve` on a node with {PORTS} ports, every 10 ms, with five minutes of history; nothing else is set. Values are
-medians of rounds; a ratio is the median of the ratios of the rounds, with its 95 % interval. Rounds are repeated until
-the interval of the ratio to the C program is within ±5 %, or time is up; a ratio that is still wider is marked.
+`ibpulse serve` with {PORTS} ports, every 10 ms, and five minutes of history. Values are medians of rounds; a ratio is
+the median of the ratios of the rounds, with its 95 % interval, marked if it is wider than ±5 %.
 
-- *CPU*, the kernel's count for both processes. The daemon and the C program, which reads the same files, run at the
-  same time, and so share what the machine does. The viewers are those of the live page.
+- *CPU*, the kernel's count for both processes, at the same time as the C program, which reads the same files. The
+  viewers are those of the live page.
 - *Server time*, CPU of the main process per answer: one client asks without pause.
-- *Memory and start*: a daemon of its own, started anew. Memory is PSS, which divides shared pages, including the
-  ring, among the processes that share them, after {WINDOWS} windows of 60 s."""
+- *Memory and start*: of a daemon started anew, as PSS, which divides shared pages, after {WINDOWS} windows of 60 s."""
 
 
 def run(bench: Bench) -> Section:

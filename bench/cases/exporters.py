@@ -24,13 +24,10 @@ SCRAPE, WAIT, SAMPLES, SHARE = "CPU of a scrape", "a scrape takes", "samples of 
 SCRAPES_PER_SECOND = 100
 LIMIT_SECONDS = 60.0
 METHOD = f"""\
-An exporter that reads the counters when it is scraped sees the network once per scrape, so for a resolution of 10 ms it
-would have to be scraped {SCRAPES_PER_SECOND} times a second. {PORTS} ports; one client scrapes without pause over a
-single connection. *node_exporter* with only its InfiniBand collector reads {len(COUNTERS)} counters of each port and
-the port's state. *Client library* is the usual exporter in Python: it reads the same counters and gives them to the
-Prometheus client library. The counters are plain files on tmpfs, because node_exporter ignores symbolic links; they
-are about as fast to read as kernel files. On a real node, a driver queries the device for each of them. *ibpulse* is
-the whole daemon, not scraped. The programs take turns in a random order; values are medians of the rounds."""
+For a resolution of 10 ms, an exporter that reads when it is scraped would have to be scraped {SCRAPES_PER_SECOND} times
+a second. {PORTS} ports; one client scrapes without pause. *node_exporter* with only its InfiniBand collector reads
+{len(COUNTERS)} counters of each port and the port's state; *client library* reads the same in Python. The counters are
+plain files on tmpfs; on a real node, a driver queries the device for each. *ibpulse* is the whole daemon, not scraped."""
 
 
 def run(bench: Bench) -> Section:

@@ -26,12 +26,10 @@ RECORDED_SECONDS = 30
 # the first poll reads the past, and the nodes are polled every 5 s
 SETTLE_SECONDS = 6.0
 METHOD = f"""\
-`ibpulse gateway` over {NODES} nodes with {PORTS} ports each, every 10 ms, which share a job. One process answers as all
-nodes, with the recorded answers of one real daemon whose times are moved on: the samples of {RECORDED_SECONDS} s in a
-loop, as many bytes as a daemon sends. The viewers are a single process that reads and discards the stream of the job's
-page, with a row per node. The base is the CPU time of the gateway with one viewer without the cost of that viewer; a
-viewer costs a third of the difference between one and {MOST}. Rounds with and without viewers alternate. Nodes, viewers
-and gateway share the machine; the CPU time is that of the gateway's only process."""
+`ibpulse gateway` over {NODES} nodes with {PORTS} ports each, every 10 ms, which share a job; one process answers as all
+nodes, with recorded answers of a real daemon. The viewers are a single process that reads the stream of the job's page.
+The base is the CPU time of the gateway with one viewer without the cost of that viewer; a viewer costs a third of the
+difference between one and {MOST}."""
 
 
 def run(bench: Bench) -> Section:

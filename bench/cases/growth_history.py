@@ -18,9 +18,8 @@ ANSWERS = {
     "all as NPY": "/api/v1/window?last={minutes}m&format=npy&max_points=6000",
 }
 METHOD = f"""\
-A daemon with {PORTS} ports every 10 ms keeps 5 minutes to an hour of raw samples, all of which are there when it
-starts. *All* is a window of the whole history in 6,000 points, each the peak of its samples. Memory is PSS, in which
-the ring's pages count; the waits are those of one client."""
+A daemon with {PORTS} ports every 10 ms keeps 5 minutes to an hour of raw samples. *All* is a window of the whole
+history in 6,000 points. Memory is PSS; the waits are those of one client."""
 
 
 def run(bench: Bench) -> Section:

@@ -22,11 +22,10 @@ SETTLE_SECONDS = 4.0
 # A quadratic cost would exceed the line fitted to the smaller half of the sizes by 80 %.
 LIMIT = 1.25
 METHOD = f"""\
-The sampler reads 1 to 64 ports every 10 ms. CPU time per sample is the median over rounds that cycle through the
-sizes. In this process, the aggregator processes one second after another of a ring with {HISTORY_SECONDS} s of
-history, and each snapshot is rendered; the values are medians. A line is fitted to these costs up to 32 ports; the last
-column of the second table is the cost of 64 ports divided by the prediction of that line. Main process and memory are
-those of a whole daemon with five minutes of history that is not scraped."""
+The sampler reads 1 to 64 ports every 10 ms. In this process, the aggregator processes one second after another of a
+ring with {HISTORY_SECONDS} s of history, and each snapshot is rendered. A line is fitted up to 32 ports; the last
+column of the second table is the cost of 64 ports divided by its prediction. Main process and memory are those of a
+daemon that is not scraped."""
 
 
 def run(bench: Bench) -> Section:

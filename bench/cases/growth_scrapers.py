@@ -22,9 +22,8 @@ ALONE = "0"
 SETTLE_SECONDS = 4.0
 SPAN_SECONDS = 5.0
 METHOD = f"""\
-1 to {SIZES[-1]} scrapers ask one daemon with {PORTS} ports for `/metrics`, each once a second and evenly spread. The
-seconds that ended since the last scrape are aggregated by the first scraper that asks, and only once. Values are
-medians of rounds in a random order; the waits are those of all scrapes of a round."""
+1 to {SIZES[-1]} scrapers ask one daemon with {PORTS} ports for `/metrics`, each once a second and evenly spread; the
+first one that asks has the new seconds aggregated."""
 
 
 def run(bench: Bench) -> Section:

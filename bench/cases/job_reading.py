@@ -25,8 +25,7 @@ LIMIT = 0.001
 MAX_JOBS, MAX_DOCUMENTS, MAX_MAPPED, PODS = 256, 64, 256, 110
 METHOD = f"""\
 All four sources are read in their threads, merged, placed on the ports of a node with {GPUS} GPUs and {PORTS} rails and
-compared with the reading before, as every `slow.interval` ({INTERVAL_SECONDS:g} s). CPU is that of all threads of this
-process, the median of the readings. Cgroups and files are on tmpfs."""
+compared with the reading before, as every `slow.interval` ({INTERVAL_SECONDS:g} s). Cgroups and files are on tmpfs."""
 
 
 def run(bench: Bench) -> Section:

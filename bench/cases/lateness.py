@@ -17,12 +17,10 @@ CLIENTS = 20
 LIMIT = 1.5
 KEPT_LIMITS = {10: 0.999, 1: 0.99}
 METHOD = f"""\
-The whole daemon with {PORTS} ports and the C program run at the same time, with the same rule for late samples, so
-both see the same load. The C program wakes a fraction of an interval after the sampler, so that the two do not
-collide. Wake-up delay is the time from the deadline of a sample to the beginning of its first read, taken from the
-raw records. Values are medians over the rounds; the ratio is the median of the ratios of the rounds. Under load,
-{CLIENTS} clients request 60 s windows of 6,000 points (alternating JSON and NPY) and scrape `/metrics`, each without
-pause, from the same machine."""
+The whole daemon with {PORTS} ports and the C program run at the same time, with the same rule for late samples. Wake-up
+delay is the time from the deadline of a sample to the beginning of its first read. The ratio is the median of the
+ratios of the rounds. Under load, {CLIENTS} clients request 60 s windows of 6,000 points and scrape `/metrics`, each
+without pause, from the same machine."""
 
 
 def run(bench: Bench) -> Section:

@@ -19,19 +19,15 @@ SETTLE_SECONDS = 0.5
 LIMIT_SECONDS = {10: 150.0, 1: 60.0}
 MIN_LIMIT, C_LIMIT = 1.3, 1.5
 METHOD = f"""\
-{PORTS} ports, two counters each. CPU time is the kernel's count of user and system time while the program samples,
-without its start and end, including the cost of sleeping and waking, divided by the number of samples. Values are
-medians over the rounds; a ratio is the median of the ratios of the rounds, with its 95 % interval. The C program, the
-smallest loop and the sampler run at the same time, each a third of an interval after the other, and so share what the
-machine does; the loops without deadlines follow. Rounds are repeated until the intervals of the sampler's ratios are
-within ±5 %, or time is up; a ratio that is still wider is marked.
+{PORTS} ports, two counters each. CPU time is the kernel's count while the program samples, including sleeping and
+waking, divided by the number of samples. The C program, the smallest loop and the sampler run at the same time, each a
+third of an interval after the other; a ratio wider than ±5 % is marked.
 
 - *C program*: sleeps, reads with `pread`, and stores the same records as the sampler.
 - *Smallest loop*: Python that sleeps and reads, `int(os.pread(...))`, and does nothing else.
-- *Naive loop*: opens, reads and closes each file, and then sleeps for the interval. Its period is therefore the
-  interval plus its work, and rates computed from the nominal interval are wrong by that much.
-- *Moneo's loop*: as the network exporter of Azure's Moneo 0.3.5 does it, written anew: seven files of each port that
-  stay open, read as text, a gauge of the client library for each. Moneo does this every 100 ms."""
+- *Naive loop*: opens, reads and closes each file, and then sleeps for the interval.
+- *Moneo's loop*: as the network exporter of Azure's Moneo 0.3.5 does it every 100 ms: seven files of each port that
+  stay open, read as text, a gauge of the client library for each."""
 
 
 def run(bench: Bench) -> Section:

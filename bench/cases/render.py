@@ -25,10 +25,8 @@ FRAMES_PER_SECOND, THEIR_FRAMES = 20, 20
 OPTIONS = PictureOptions(width_pixels=1000, dpi=130, frames_per_second=FRAMES_PER_SECOND)
 METHOD = f"""\
 {SECONDS} s of the simulated dense and MoE runs, {PORTS} rails at 10 ms, as a GIF with {FRAMES_PER_SECOND} frames per
-second, {OPTIONS.width_pixels} pixels wide. `ibpulse render`, which draws its figure once, is compared with the usual
-way: a new matplotlib figure for every frame, with the same parts (bars, the last two seconds of all rails, the whole
-run as a line), and pillow for the GIF. For the latter, {THEIR_FRAMES} frames were drawn, and time and size are scaled
-up."""
+second, {OPTIONS.width_pixels} pixels wide, compared with a new matplotlib figure for every frame and pillow, of which
+{THEIR_FRAMES} frames were drawn and scaled up."""
 
 
 def run(bench: Bench) -> Section:

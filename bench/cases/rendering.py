@@ -19,10 +19,9 @@ from ibpulse.core.metrics.text import compress, process_registry
 
 LIMIT_SECONDS, FASTER = 1e-3, 10
 METHOD = f"""\
-A snapshot of {PORTS} ports with traffic, from a ring with five minutes of history. Both renderers write the snapshot's
-samples in this process, alternately. The client library receives them as ready families, parsed from the text of the
-other renderer, so it is only charged for formatting. The times are medians. The whole of `/metrics` also contains the
-metrics of the process, which the client library collects and renders for both."""
+A snapshot of {PORTS} ports with traffic. Both renderers write its samples in this process, alternately; the client
+library receives them as ready families, so it is only charged for formatting. The whole of `/metrics` also has the
+metrics of the process."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

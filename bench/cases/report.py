@@ -21,9 +21,8 @@ IDLE = 6
 FULL_SECONDS, QUICK_SECONDS = 3600, 360
 LIMIT_SECONDS = 3.0
 METHOD = """\
-An hour of the simulated dense run at 10 ms on 8 rails is written as a recording, with each read up to 0.2 ms late so
-that no two rates are equal. `ibpulse report` then reads it and prints the table with all intervals. The table gives the
-wall time of the whole process, median of the rounds."""
+An hour of the simulated dense run at 10 ms on 8 rails. `ibpulse report` reads it and prints the table with all
+intervals; the time is that of the whole process."""
 
 
 def run(bench: Bench) -> Section:

@@ -21,11 +21,10 @@ LATE_LIMIT = 1.5
 KEPT_LIMIT = 0.999
 SCRAPE_SECONDS = 1.0
 METHOD = f"""\
-{PORTS} ports, every 10 ms, batches every 200 ms. The viewers are a single process that reads and discards all events.
-The cost of a viewer is the CPU time of the main process with {MOST} viewers, minus that without viewers, divided by
-{MOST}. The cost of the first viewer, which starts the shared work, is listed separately. Rounds with and without
-viewers alternate. Then the C program runs next to the daemon with {MOST} viewers and one client that scrapes every
-second."""
+{PORTS} ports, every 10 ms, batches every 200 ms. The viewers are a single process that reads and discards all events. A
+viewer costs the CPU time of the main process with {MOST} viewers, minus that without, divided by {MOST}; the first one,
+which starts the shared work, is listed separately. Then the C program runs next to the daemon with {MOST} viewers and
+one client that scrapes every second."""
 
 
 def run(bench: Bench) -> Section:

@@ -27,10 +27,9 @@ LIMIT = 0.02
 SETTLE_SECONDS = 4.0
 WORKLOAD = "dense"
 METHOD = f"""\
-`ibpulse top` in pseudo-terminals of two sizes, with colours and blocks, with the simulated {WORKLOAD} run on {PORTS}
-rails at 10 ms; it refreshes twice a second. With a daemon: CPU of its single process, and the additional load of the
-daemon's main process. Alone: CPU of its main process, which draws, computes and supervises the sampler; the sampler is
-listed separately."""
+`ibpulse top` in pseudo-terminals of two sizes, with the simulated {WORKLOAD} run on {PORTS} rails at 10 ms. With a
+daemon: CPU of its single process, and the additional load of the daemon's main process. Alone: its main process and its
+sampler."""
 
 
 @dataclass(frozen=True, slots=True)

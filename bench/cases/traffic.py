@@ -27,10 +27,8 @@ LIMIT_SECONDS = 5e-3
 ROUND_SECONDS = 5
 METHOD = f"""\
 A ring with {HISTORY_SECONDS} s of the simulated dense run, every 10 ms, is aggregated second by second, as in the
-daemon: rates, totals, moments, histograms, windows, bursts, rail balance, saturation, signature, and every
-{ROUND_SECONDS} s the step period of the last minute. The table gives the CPU time of this process per second of
-samples, over whole rounds of {ROUND_SECONDS} s. The longest second includes the search for the step period. A line is
-fitted to the means."""
+daemon: CPU time of this process per second of samples, over whole rounds of {ROUND_SECONDS} s. The longest second
+includes the search for the step period. A line is fitted to the means."""
 
 
 def run(bench: Bench) -> Section:

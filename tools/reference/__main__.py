@@ -18,6 +18,7 @@ from ibpulse.commands.parser import build_parser, own_actions, setting_rows
 from ibpulse.core.events import event
 from ibpulse.workbench.simulate.faults import FAULTS
 from tools.grafana import recording_rules
+from tools.grafana.alert import Alert
 from tools.grafana.alerts import ALERTS
 from tools.reference.doctor_page import doctor_markdown
 from tools.reference.metric_pages import counters_markdown, metrics_markdown
@@ -27,20 +28,17 @@ from tools.reference.workbench_pages import model_inputs_markdown, overlap_rules
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
 _EXIT_CODES = """\
 Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments or configuration, with one
-line per error; 130 ended by Ctrl-C. The settings, which most commands accept as flags, are described in
-[configuration.md](configuration.md)."""
+line per error; 130 ended by Ctrl-C. Defaults stand in brackets."""
 _RUNBOOKS = """\
 # Runbooks
 
-One page per alert, each on one screen: what it means, the first two minutes, whether to drain the node, and how
-certain it is. [alerts.md](../alerts.md) lists severities, labels and the time until each alert fires.
+One page per alert, each on one screen: the first two minutes, whether to drain the node, what it means and how certain
+it is. [alerts.md](../alerts.md) has labels, and the time until each alert fires.
 
 - Replace the names in capital letters by the labels of the alert: `NODE` is its `instance`.
 - A node that is cordoned, drained or updated needs nothing: set `maintenance` ([alerts.md](../alerts.md#maintenance)).
-- The commands take the namespace `ibpulse` and the chart's name; replace them if yours differ. The image has no shell:
-  `kubectl exec` runs the program itself.
-- Commands marked *on the node* need a login there. `mlxlink`, `ibdiagnet`, `perfquery` and `py-spy` are no part of
-  ibpulse."""
+- The commands take the namespace `ibpulse` and the chart's name. Those marked *on the node* need a login there;
+  `mlxlink`, `ibdiagnet`, `perfquery` and `py-spy` are no part of ibpulse."""
 
 _RECORDED = """\
 # Recorded series
@@ -71,45 +69,37 @@ def cli_markdown() -> str:
         f"| [`{verb.name}`](#ibpulse-{verb.name.replace(' ', '-')}) | {verb.summary} |" for verb in VERBS.values()
     )
     overview = f"# Commands\n\n{DESCRIPTION}\n\n| command | description |\n|---|---|\n{verbs}"
-    return "\n\n".join([WRITTEN_BY, overview, _EXIT_CODES, *map(_verb_section, VERBS.values())]) + "\n"
+    known: dict[str, str] = {}
+    sections = [_verb_section(verb, known) for verb in VERBS.values()]
+    return "\n\n".join([WRITTEN_BY, overview, _EXIT_CODES, *sections]) + "\n"
 
 
 def runbooks_markdown() -> str:
     """docs/runbooks/README.md: the list of runbooks, from the alerts."""
-    runbooks = "\n".join(f"- [{alert.name}]({alert.name}.md): {alert.summary}" for alert in ALERTS)
-    return "\n\n".join([WRITTEN_BY, _RUNBOOKS, runbooks]) + "\n"
+    runbooks = [f"- [{alert.name}]({alert.name}.md) ({_severity(alert)}): {alert.summary}" for alert in ALERTS]
+    return "\n\n".join([WRITTEN_BY, _RUNBOOKS, "\n".join(runbooks)]) + "\n"
+
+
+def _severity(alert: Alert) -> str:
+    return alert.severity + f", otherwise {alert.otherwise}" * bool(alert.otherwise)
 
 
 def recorded_series_markdown() -> str:
     """docs/recorded-series.md: every series of the recording rules, by group."""
     tables = [
-        "\n".join(
-            [
-                f"## {name}\n",
-                "| series | meaning |",
-                "|---|---|",
-                *(f"| `{rule.record}` | {rule.text} |" for rule in group),
-            ]
-        )
-        for name, group in recording_rules.GROUPS.items()
+        _listed(name, ((rule.record, rule.text) for rule in group)) for name, group in recording_rules.GROUPS.items()
     ]
     return "\n\n".join([WRITTEN_BY, _RECORDED, *tables]) + "\n"
 
 
 def kinds_markdown() -> str:
     """docs/kinds.md: what the words of events, devices and PCIe links mean."""
-    sections = [
-        "\n".join(
-            [
-                f"## {title}\n",
-                "| word | meaning |",
-                "|---|---|",
-                *(f"| `{word}` | {text} |" for word, text in table.items()),
-            ]
-        )
-        for title, table in _KINDS.items()
-    ]
+    sections = [_listed(title, table.items()) for title, table in _KINDS.items()]
     return "\n\n".join([WRITTEN_BY, "# Kinds of events and devices", *sections]) + "\n"
+
+
+def _listed(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join([f"## {title}\n", *(f"- `{word}`: {text}" for word, text in rows)])
 
 
 def write(directory: Path) -> None:
@@ -121,20 +111,28 @@ def write(directory: Path) -> None:
 
 
 def _settings_table(rows: Iterable[Setting]) -> str:
-    lines = [
-        f"| `{row.name}` | `{_cell(row.kind.metavar)}` | {row.default_text} | `{row.variable}` | {row.sentence} |"
-        for row in rows
-    ]
-    return "\n".join(["| setting | value | default | environment | description |", "|---|---|---|---|---|", *lines])
+    lines = [f"| `{row.name}` | `{_cell(row.kind.metavar)}` | {row.default_text} | {row.sentence} |" for row in rows]
+    return "\n".join(["| setting | value | default | description |", "|---|---|---|---|", *lines])
 
 
-def _verb_section(verb: Verb) -> str:
+def _verb_section(verb: Verb, known: dict[str, str]) -> str:
+    """The arguments of a verb, except those that `known` has from an earlier one, by their lines."""
     parser = build_parser(verb)
-    parts = [f"## ibpulse {verb.name}", verb.summary, f"```sh\n{parser.usage}\n\n# example\n{verb.example}\n```"]
-    lines = [_argument_row(action) for action in own_actions(parser) if action.help != argparse.SUPPRESS]
+    parts = [f"## ibpulse {verb.name}", f"```sh\n{parser.usage}\n\n# example\n{verb.example}\n```"]
+    lines, others = [], dict[str, list[str]]()
+    for action in own_actions(parser):
+        line = _argument(action)
+        if action.help == argparse.SUPPRESS:
+            continue
+        if line in known:
+            others.setdefault(known[line], []).append(f"`{_name(action)}`")
+        else:
+            lines.append(line)
+            known[line] = verb.name
     if lines:
-        parts.append("\n".join(["| argument | default | description |", "|---|---|---|", *lines]))
-    if any("--fault" in action.option_strings for action in own_actions(parser)):
+        parts.append("\n".join(lines))
+    parts += [f"As for [{of}](#ibpulse-{of.replace(' ', '-')}): {', '.join(names)}." for of, names in others.items()]
+    if "--fault" in " ".join(lines):
         faults = [f"| `{name}` | {fault.text} |" for name, fault in FAULTS.items()]
         parts.append("\n".join(["| fault | effect |", "|---|---|", *faults]))
     taken = " and ".join(filter(None, [f"`{CONFIG_FILE.flag}`", _settings_link(verb)]))
@@ -152,12 +150,15 @@ def _settings_link(verb: Verb) -> str:
     return " and ".join([f"the settings of {', '.join(groups)}"] * bool(groups) + [", ".join(single)] * bool(single))
 
 
-def _argument_row(action: argparse.Action) -> str:
-    name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
-    default = "" if action.default is False or action.default in (None, "", []) else f"`{action.default}`"
-    # the default has a column of its own
+def _name(action: argparse.Action) -> str:
+    return ", ".join(action.option_strings) or str(action.metavar or action.dest)
+
+
+def _argument(action: argparse.Action) -> str:
+    default = "" if action.default is False or action.default in (None, "", []) else f" (`{action.default}`)"
+    # the default stands beside the name
     sentence = re.sub(r" \(default: [^)]*\)\.?$", ".", (action.help or "") % vars(action))
-    return f"| `{_cell(name)}` | {_cell(default)} | {_cell(sentence)} |"
+    return f"- `{_name(action)}`{default}: {sentence}"
 
 
 def _cell(text: str) -> str:
@@ -168,7 +169,7 @@ _CONFIGURATION = """\
 # Configuration
 
 A setting has the same name everywhere. `sampler.interval` is the flag `--sampler.interval=10ms`, the environment
-variable `IBPULSE_SAMPLER__INTERVAL=10ms`, and in the YAML file:
+variable `IBPULSE_SAMPLER__INTERVAL=10ms` (dots become two underscores, dashes one), and in the YAML file:
 
 ```yaml
 sampler:
@@ -181,12 +182,9 @@ Flags override environment variables, which override the file, which overrides t
 
 - Durations are written `10ms`, `5m`, `1h30m`; rates are written `0.1GB/s`, in decimal units of bytes.
 - A list is a comma-separated value (`--ports.exclude=mlx5_2,mlx5_3`), a repeated flag, or a YAML list. A list from
-  one source replaces the list from another; they are not merged. If a flag with a single value is repeated, the last
-  one wins.
-- Unknown flags, unknown keys in the file and unknown variables that begin with `IBPULSE_` are refused. The variables
-  that Kubernetes sets for a service named `ibpulse` are ignored.
-- All errors in flags, environment and file are reported in one run, each with its location. `ibpulse config check` does
-  only that and shows where each value comes from; `ibpulse config print` prints the configuration as a file.
+  one source replaces the list from another.
+- Unknown flags, keys and variables that begin with `IBPULSE_` are refused, all in one run. `ibpulse config check` shows
+  where each value comes from; `ibpulse config print` prints the configuration as a file.
 
 {table}"""
 

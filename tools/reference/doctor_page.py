@@ -50,7 +50,8 @@ _PAGE = """\
 # Doctor
 
 `ibpulse doctor` checks within ten seconds whether this node's measurements can be trusted, and explains how to fix
-problems. It needs no daemon, no privilege and no setting. In a container it needs the host's `/sys`:
+problems. It needs no daemon and no privilege. Give it the settings of the daemon (the same flags, environment and
+file).
 
 ```sh
 ibpulse doctor                                  # this node
@@ -60,12 +61,9 @@ ibpulse doctor --watch=30s                      # repeat every 30 s
 ibpulse doctor --nccl=all_reduce.json           # also judge the result of a benchmark by this node's rails
 ```
 
-Give it the settings of the daemon (the same flags, environment and file), so that it checks the daemon's configuration.
-
 ## Reading the output
 
-There is one line per finding: level, check, subject, result. Findings with the same result for several ports share one
-line. If something is wrong, two more lines give the meaning and the remedy.
+One line per finding: level, check, subject, result; if something is wrong, two more give the meaning and the remedy.
 
 | level | meaning |
 | --- | --- |
@@ -80,38 +78,25 @@ JSON document has `verdict`, the worst level, and `findings`, one per subject, e
 
 ## How it measures
 
-If a daemon samples the same tree, doctor takes the samples from its ring (in `ring.dir` or in
-[`ibpulse-UID`](security.md#other-users-of-the-node) below it; with the default `ring.dir` also in `/run/ibpulse`, where
-the systemd unit has it), which it only reads: it takes no lock and samples nothing a second time. Otherwise it samples
-for about {seconds} whole seconds itself, using the daemon's sampler with a separate ring, so it sees the same as a
-daemon would. If a daemon is running, resets up to {history} s in the past are also found, and so is what the event log
-([events.md](events.md)) says: ports that disappeared and since when, renamed devices, links that flapped in the last
-hour. `--no-look` restricts doctor to static checks, without sampling.
+If a daemon samples the same tree, doctor takes the samples from its ring, which it only reads (`--ring.dir`; [which
+ring](security.md#other-users-of-the-node)). Otherwise it samples for about {seconds} whole seconds itself, with the
+daemon's sampler. With a daemon, resets up to {history} s in the past and the [event log](events.md) count too.
+`--no-look` restricts doctor to static checks.
 
-Each device is examined in its own thread, and all of that in a separate process. A device whose firmware does not
-respond is reported, and delays neither the other devices nor the end of the command, nor that of a program that reads
-its output, such as `less`.
-
-In addition to the files that the daemon reads, doctor reads the counters of each port once, and a few of them twice. It
-never opens the `hw_counters` of a device, only those of ports.
-
-Where GPUs are visible, it also reads which driver modules are loaded, and the IOMMU group and PCI configuration space
-of the rails, their nearest GPUs and the switch ports between them. To other users than root the kernel shows only the
-first 64 bytes of the configuration space.
+Each device is examined in its own thread, and all of that in a separate process, so a device whose firmware does not
+respond is reported and delays nothing else. Doctor reads the counters of each port once or twice, never the
+`hw_counters` of a device. Where GPUs are visible, it also reads which driver modules are loaded, and the IOMMU group
+and PCI configuration space of the rails, their nearest GPUs and the switch ports between them, of which the kernel
+shows to others than root only the first 64 bytes.
 
 ## Checks
 
 {checks}
 
-A machine check concerns the machine on which doctor runs. If the tree does not come from a kernel (a simulated
-fabric or a fixture), that machine is not the node; such findings are reported as SKIP, not judged. `--check=NAME`
-runs only the given checks.
+A machine check concerns the machine on which doctor runs; with a simulated tree it is a SKIP. `--check=NAME` runs only
+the given checks.
 
 {details}
-
-The simulated jobs `dense` and `moe` leave one of eight rails idle, like the runs they are modelled on: `ibpulse demo`
-with these correctly shows a warning of the check `balance`. `ibpulse demo --workload=expert-parallel` is OK in all
-checks.
 
 ## Known kernel faults
 

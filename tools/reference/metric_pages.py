@@ -23,6 +23,7 @@ from ibpulse.agent.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.metrics.row import Metric
 from ibpulse.core.metrics.text import process_registry
+from ibpulse.gateway.metrics import ROWS as GATEWAY_ROWS
 from ibpulse.workbench.simulate.tree import COUNTERS as MLX5_COUNTERS
 from ibpulse.workbench.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
 from tools.grafana.alerts import ALERTS
@@ -30,49 +31,24 @@ from tools.grafana.alerts import ALERTS
 _PREFACE = """\
 # Metrics
 
-This page is written by a program from the table of metrics. Each section has the order of `/metrics`.
-
-Transmit and receive are separate names. Units are base units: bytes, seconds, ratios from 0 to 1. A *good sample* of
-a port has both counters read at its beginning and its end, and no reset in between. Everything else is missing data:
-it is excluded, and never counted as zero.
+In the order of `/metrics`. Series of ports and of error counters have the labels `device` and `port`, which are not
+repeated here. Transmit and receive are separate names; units are base units, at the end of the name.
 
 **Windows** (`window` label) end at the newest aggregated sample, `ibpulse_aggregated_until_timestamp_seconds`, and
-cover exactly that many whole seconds. A scrape gets every second that ended at least
-0.3 s before (and five sampling intervals of the slowest port), so it sees a window that ended 0.3 s to 1.4 s ago.
-Scrapes never change a value. If the window is at least as long as the scrape interval, `max_over_time` of a peak
-misses nothing.
+cover exactly that many whole seconds; a scrape sees one that ended 0.3 s to 1.4 s ago. Scrapes never change a value. If
+the window is at least as long as the scrape interval, `max_over_time` of a peak misses nothing.
 
-**Bytes, observed and active seconds, and utilisation of ports** end at the newest sample of each port that no later
-one can revise: the fifth newest, or the newest one of a port that does not answer, which stops alone. All of them end
-at the same sample, so `rate(…_bytes_total)` over any two scrapes is right to one sample, and the quotients below are
-means of exactly the observed time. So is `rate(…_bytes_total) / rate(…_observed_seconds_total)` while no sample is
-missing: bytes are also counted across missing samples. Counters of bursts, saturation and implausible samples, and all
-counters and histograms of the node, which follow from its whole seconds, end with the last aggregated second. No
-counter decreases while the process lives.
+**Bytes, observed and active seconds, and utilisation of ports** end at the newest sample that no later one can revise,
+so `rate(…_bytes_total)` over any two scrapes is right to one sample. Counters of bursts and of the node end with the
+last aggregated second. No counter decreases while the process lives.
 
-**A byte counter that jumps** by more than the line carries in the time since the sample before and a second (or four
-sampling intervals) more is corrupt: the sample is missing data in every statistic, its bytes are in no total, and
-`ibpulse_port_jumps_total` and an event `counter-jump` tell of it. The line of a port of unknown rate carries 1 TB/s.
-
-**Unknown values are absent**, never NaN and never 0 (except for the step period, where NaN means that none was
-found): a window without a good sample has no peak, a window with fewer than two active samples has no coefficient of
-variation, a port with an unknown data rate has no utilisation, and a port whose counters were never read has no
-totals. If the counters of a port were seen to stay constant over several samples, the port has no peak, no duty cycle
-and no coefficient of variation, and neither has the node if the port is a rail. A port that left the fabric has no
-series; its totals continue when it comes back.
+**Unknown values are absent**, never NaN and never 0 (except for the step period, where NaN means that none was found):
+a window without a good sample has no peak, one with fewer than two active samples no coefficient of variation, a port
+with an unknown data rate no utilisation. A port that left the fabric has no series; its totals continue when it comes
+back. A *good sample* has both counters read at both ends, and no reset in between.
 
 **Counters start at 0 with the process**, except the error and congestion counters, which start at the value of the
-port's own counter. Windows are filled from the history in the ring.
-
-Mean utilisation, duty cycle and coefficient of variation over any span and any set of ports (sum each rate first):
-
-```
-mean = rate(ibpulse_port_transmit_utilization_seconds_total[5m]) / rate(ibpulse_port_observed_seconds_total[5m])
-duty = rate(ibpulse_port_transmit_active_seconds_total[5m]) / rate(ibpulse_port_observed_seconds_total[5m])
-a    = rate(ibpulse_port_transmit_active_seconds_total[5m])
-m    = rate(ibpulse_port_transmit_active_utilization_seconds_total[5m]) / a
-cv   = sqrt(clamp_min(rate(ibpulse_port_transmit_active_utilization_squared_seconds_total[5m]) / a - m^2, 0)) / m
-```
+port's own counter. Windows are filled from the history in the ring. [promql.md](promql.md) has recipes.
 """
 
 _SECTIONS = (
@@ -92,23 +68,21 @@ _SECTIONS = (
     ("Web server", ("ibpulse_web_", "ibpulse_http_")),
 )
 
+OF_A_PORT = ("device", "port")
 _COUNTERS = (*DIAGNOSTIC_COUNTERS, *STATE_ROWS)
 _COUNTERS_TEXT = """\
-Read every `slow.interval` with `slow.counters=diagnostic`. Which of them a port has depends on its link layer and its
-driver. The names are those of node_exporter with `ibpulse_` instead of `node_infiniband_`. [counters.md](counters.md)
-lists files, widths and meanings, and the counters that `slow.counters=all` adds.
+Read every `slow.interval` with `slow.counters=diagnostic`. [counters.md](counters.md) lists files, widths and what a
+rise means, and the counters that `slow.counters=all` adds.
 
 """
+_GATEWAY_TEXT = "Of `ibpulse gateway`, which also has the families of the web server and of the process.\n\n"
 _PROCESS_TEXT = "The Prometheus client library gives these of the main process.\n\n"
-_HEAD = "| name | type | labels | unit | description |\n|---|---|---|---|---|\n"
 _ALL = f"""\
-`slow.counters=all` reads every file in `counters/` and in the port's `hw_counters/` that holds a number, except
-numbers that can also decrease (`active_qps`, `current_rate`). In addition to the counters above,
-{len(OTHER_COUNTERS)} more have names taken from or modelled on node_exporter. Every other metric is named after its
-file: `hw_counters/SwLinkUp,32` becomes `ibpulse_hw_sw_link_up_32_total`, a file in `counters/` gets the prefix
-`ibpulse_pma_`, and if two files have the same name, the second ends in `_2_total`. Of the `hw_counters` of a device, as
-opposed to those of its ports, only those of EFA in the table above are read, and only where its port has counters too:
-in a container's own `/sys`, where it has none, some kernels crash.
+`slow.counters=all` reads every file in `counters/` and in the port's `hw_counters/` that holds a number, except numbers
+that can also decrease. In addition to the counters above, {len(OTHER_COUNTERS)} more have names taken from or modelled
+on node_exporter. Every other metric is named after its file: `hw_counters/SwLinkUp,32` becomes
+`ibpulse_hw_sw_link_up_32_total`, a file in `counters/` gets the prefix `ibpulse_pma_`. Of the `hw_counters` of a
+device, only those of EFA are read, and only where its port has counters too: elsewhere some kernels crash.
 """
 
 
@@ -118,6 +92,7 @@ def metrics_markdown() -> str:
     for title, prefixes in _SECTIONS:
         rows = [metric for metric in TABLE if metric.name.startswith(prefixes) and metric not in _COUNTERS]
         parts += _section(title, map(_row, rows))
+    parts += _section("Gateway", map(_row, GATEWAY_ROWS), _GATEWAY_TEXT)
     parts += _section("Error and congestion counters", map(_row, _COUNTERS), _COUNTERS_TEXT)
     parts += _section("Process", map(_library_row, process_registry().collect()), _PROCESS_TEXT)
     parts += ["\n## Buckets\n\n", *_buckets()]
@@ -125,22 +100,24 @@ def metrics_markdown() -> str:
 
 
 def _section(title: str, rows: Iterable[str], text: str = "") -> list[str]:
-    return [f"\n## {title}\n\n{text}{_HEAD}", *rows]
+    return [f"\n## {title}\n\n{text}", *rows]
 
 
 def _row(metric: Metric) -> str:
     kind = "gauge" if metric.type == "info" else metric.type
-    return _line(metric.name, kind, metric.labels, metric.unit, metric.help)
+    labels = [label for label in metric.labels if metric.labels[:2] != OF_A_PORT or label not in OF_A_PORT]
+    twin = metric.name.replace("_receive_", "_transmit_")
+    return _line(metric.name, kind, labels, "As for transmit." if metric.name != twin else metric.help)
 
 
 def _library_row(family: LibraryFamily) -> str:
     sample = family.samples[0]
-    return _line(sample.name, family.type, sample.labels, family.unit, family.documentation)
+    return _line(sample.name, family.type, sample.labels, family.documentation)
 
 
-def _line(name: str, kind: str, labels: Iterable[str], unit: str, text: str) -> str:
+def _line(name: str, kind: str, labels: Iterable[str], text: str) -> str:
     shown = ", ".join(f"`{label}`" for label in labels)
-    return f"| `{name}` | {kind} | {shown} | {unit.replace('_', ' ')} | {text} |\n"
+    return f"- `{name}` ({kind}{'; ' * bool(shown)}{shown}): {text}\n"
 
 
 def _buckets() -> Iterator[str]:
@@ -258,49 +235,10 @@ NVSENTINEL = (
         "A timeout lasts up to seconds: the connections of a dead path may never reach one per second.",
     ),
     (
-        "`rnr_nak_retry_err`",
-        "any, fatal: retries are exhausted",
-        "read, no alert",
-        "On mlx5 it counts the NAKs received, each of which is retried: a peer is late. Exhausted retries are "
-        "`req_rnr_retries_exceeded`.",
-    ),
-    (
-        "`excessive_buffer_overrun_errors`, `local_link_integrity_errors`",
-        "any, fatal",
-        "read with `slow.counters=all`, no alert",
-        "They stop at 15, and each costs a firmware command. The link's symbol errors and drops are read.",
-    ),
-    (
-        "`link_error_recovery`",
-        "above 5/min, degraded",
-        "read, no alert",
-        "The runbooks of symbol errors and link drops look at it.",
-    ),
-    ("`port_rcv_errors`", "above 10/s, degraded", "read on InfiniBand, no alert", "No measurement of what is normal."),
-    (
-        "`port_xmit_discards`",
-        "above 100/s, degraded",
-        "read, no alert",
-        "What congestion costs a job shows in its samples, step time and balance, which have alerts.",
-    ),
-    ("`roce_slow_restart`", "above 10/s, degraded", "read on RoCE, no alert", "No measurement of what is normal."),
-    (
         "`carrier_changes`",
         "more than 2 between two readings, degraded",
         "read on RoCE; `IBPulseLinkWentDown` counts drops",
         "`link_downed`, or the port's state, says the same of the RDMA port.",
-    ),
-    (
-        "EFA: `no_completion_cmds`",
-        "any, fatal",
-        "read, no alert",
-        "ibpulse has not yet run on EFA.",
-    ),
-    (
-        "EFA: `cmds_err`; `rx_drops`; `unresponsive_remote_events`, `impaired_remote_conn_events`",
-        "above 10/min; above 100/s; above 1/s; degraded",
-        "read, no alert",
-        "The same.",
     ),
     (
         "state of a port",
@@ -380,32 +318,28 @@ def _meanings_table() -> str:
 
 
 def _table(facts: Iterable[Counter]) -> str:
-    lines = [_counter_row(fact) for fact in facts]
-    head = ["| metric | file | bits | read on | drivers |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *lines, ""])
+    files: dict[str, list[str]] = {}
+    for fact in facts:
+        files.setdefault(counter_name(fact.stem), []).append(_counter_file(fact))
+    lines = [f"| `{name}` | {'; '.join(found)} |" for name, found in files.items()]
+    return "\n".join(["| metric | files: bits and drivers |", "|---|---|", *lines, ""])
 
 
-def _counter_row(fact: Counter) -> str:
-    layers = " and ".join("RoCE" if layer == ETHERNET else layer for layer in fact.layers) or "`all` only"
-    return f"| `{counter_name(fact.stem)}` | `{fact.folder}/{fact.file}` | {fact.bits} | {layers} | {fact.drivers} |"
+def _counter_file(fact: Counter) -> str:
+    layers = " and ".join("RoCE" if layer == ETHERNET else layer for layer in fact.layers if len(fact.layers) == 1)
+    return f"`{fact.folder}/{fact.file}` ({fact.bits}{f', on {layers}' if layers else ''}: {fact.drivers})"
 
 
 _TEXT = """\
 # Error and congestion counters
 
-This page is written by a program from the table of counters.
+The samples of 10 ms show *that* a rail stalls; these counters show *why*. They are read every `slow.interval` (5 s),
+separately from the samples and never during a scrape, in one thread per device.
 
-The samples of 10 ms show *that* a rail stalls. The counters on this page show *why*. They are read every
-`slow.interval` (5 s), separately from the samples and never during a scrape, in one thread per device. If a device
-hangs, the others are not delayed; the hung device keeps its last known status and loses its counters after three
-intervals without a response.
-
-- **Totals** begin at the counter's own value and increase with every difference, also across resets and while the
-  device was away. A counter that is lower than before was cleared or has wrapped: its new value is added, and any
-  unseen counts are lost. A total is therefore a lower bound and never decreases.
+- **Totals** begin at the counter's own value and increase with every difference, also across resets: a counter that is
+  lower than before was cleared or has wrapped, and its new value is added. A total never decreases.
 - **A failed read yields no value**, never 0. A file that fails {tries} times in a row is retried after {pause} s,
-  then at increasing intervals, finally every {longest} minutes. Each port gets a single notice, however many of its
-  files fail.
+  then at increasing intervals, finally every {longest} minutes.
 - **Names** are those of node_exporter, with `ibpulse_` instead of `node_infiniband_`.
 
 ## Why a rail stalls
@@ -416,27 +350,20 @@ loss on the path is therefore visible on both sides, under different names.
 {meanings}
 ## Traps
 
-- **Counters stop when they are full.** A 4-, 8-, 16- or 32-bit counter in `counters/` stays at 15, 255, 65535 or
-  4294967295 until the port is cleared (`perfquery -R`); ibpulse never clears it. A full counter has a rate of 0
-  whatever happens, and `ibpulse_port_counter_saturated{{counter="link_downed"}}` is 1. The series exists only while
-  the counter is full. Counters of Broadcom devices wrap instead. Whether the 32-bit counters of mlx5's queues stop or
-  wrap is not documented.
-- **The unit of `port_transmit_wait`** depends on the device and is not in sysfs; `perfquery -c` prints it. Recent
-  NVIDIA devices reportedly count one per 8 bytes of port time. With `slow.xmit-wait-tick=8`,
-  `ibpulse_port_transmit_stalled_ratio` is the share of time in which the port was stalled. At 400 Gb/s, a 32-bit
-  counter is then full after 0.69 s of stalling, so on a busy fabric it is usually full, and there is no ratio.
+- **Counters stop when they are full.** A 4-, 8-, 16- or 32-bit counter in `counters/` stays at its highest value until
+  the port is cleared (`perfquery -R`); ibpulse never clears it.
+  `ibpulse_port_counter_saturated{{counter="link_downed"}}` is 1 then. Counters of Broadcom devices wrap instead.
+- **The unit of `port_transmit_wait`** depends on the device; `perfquery -c` prints it. Recent NVIDIA devices reportedly
+  count one per 8 bytes of port time. With `slow.xmit-wait-tick=8`, `ibpulse_port_transmit_stalled_ratio` is the share
+  of time in which the port was stalled. At 400 Gb/s, a 32-bit counter is full after 0.69 s of stalling, so on a busy
+  fabric there is no ratio.
 - **Scope.** On mlx5 the error counters in `counters/` and `port_transmit_wait` belong to the physical port: every
-  function on it, including virtual ones, shows the same values, so do not add them up. A virtual function may show
-  zeros or refuse. `hw_counters/` and the byte counters belong to the function.
-- **32 bits** of `rx_write_requests` wrap in under a minute at 100 million requests per second; the total is then too
-  low.
-- **On RoCE** most error counters in `counters/` stay at 0, so only a few are read; `ethtool -S` shows the errors of
-  the link.
-- **Caching.** The kernel caches `hw_counters/` for `lifespan` (10 ms). On mlx5 only `rx_write_requests` refreshes the
-  cache, so that file is read first: the set then costs 2 to 4 firmware commands, in any other order up to 100.
-- **All bits set.** A file with 18446744073709551615 is a failed read: ionic shows this number for a counter that it
-  could not find in the firmware's reply.
-- **Drivers differ.** If drivers count the same thing under different names, the metric is the same; see the table.
+  function on it shows the same values, so do not add them up. `hw_counters/` and the byte counters belong to the
+  function.
+- **On RoCE** most error counters in `counters/` stay at 0, so only a few are read.
+- **Caching.** On mlx5 only `rx_write_requests` refreshes the kernel's cache of `hw_counters/`, so that file is read
+  first: the set then costs 2 to 4 firmware commands, in any other order up to 100.
+- **All bits set.** A file with 18446744073709551615 is a failed read (ionic).
 
 ## In PromQL
 
@@ -463,47 +390,41 @@ The last but one is wrong while `ibpulse_port_counter_saturated{{counter="port_x
 ## Which counters are read
 
 `slow.counters=diagnostic` (the default) reads the counters that explain the traffic. On an InfiniBand port of mlx5,
-`diagnostic` is {infiniband} series, `all` is {every}; on a RoCE port, `diagnostic` is {ethernet}. Eight such ports
-with `all` exceed 1000 series per node. `none` reads nothing. A port has the counters that its driver provides; *RoCE*
-means every port that is not InfiniBand.
+`diagnostic` is {infiniband} series, `all` is {every}; on a RoCE port (any that is not InfiniBand), `diagnostic` is
+{ethernet}. `none` reads nothing.
 """
 
 _BYTES = """\
 ## Which files count bytes
 
 The samples come from the first row of this table that fits the driver of the port and whose files can all be read.
-Files whose names speak of bytes, but that are in no row, are not sampled, because ibpulse does not know what they
-include; `ibpulse doctor` names them.
-
-There are two ways to the counters:
+Files whose names speak of bytes, but that are in no row, are not sampled; `ibpulse doctor` names them.
 
 - **Files** of `counters/` are computed by the device at every read.
 - **Netlink** for rows in `hw_counters/`. The kernel caches these files for `lifespan` and up to a jiffy more, so that
   samples of 10 ms would show 0, 2x, 0, 2x. `RDMA_NLDEV_CMD_STAT_GET` asks the device for all of them at once, for any
-  user, also in a pod. ibpulse asks for each port with one message per sample; both directions are of the same instant,
-  and the error counters of the port come with such messages too.
+  user, also in a pod: one message per port and sample, both directions of the same instant.
 
-Where netlink is refused, the files of `hw_counters/` remain: such a port is sampled every 50 ms by default, and doctor
-says why. The usual reasons are a sandbox or a service that does not allow `AF_NETLINK` sockets, devices that belong to
-another network namespace (exclusive mode), and counters that do not fit into one reply (hfi1). Broadcom's `tx_bytes`
-change once a second either way, and stay with the files.
+Where netlink is refused, such a port is sampled from its files every 50 ms by default, and doctor says why: a sandbox
+or a service that does not allow `AF_NETLINK` sockets, devices of another network namespace (exclusive mode), or
+counters that do not fit into one reply (hfi1). Broadcom's `tx_bytes` change once a second either way, and stay with the
+files.
 
-**What it costs the device.** A fresh value is one or more commands of its firmware, except for soft-RoCE. The time of
-each reading is measured, and a port whose readings take long is sampled less often, as any slow one. A node with more
-than 16 such ports asks each of them less often from the start, every 20 ms for the 32 devices of the largest EFA
-instances. `ports.sources=netlink=rdmap*` asks these ports every `sampler.interval` all the same, and
+**What it costs the device.** A fresh value is one or more commands of its firmware. A port whose readings take long is
+sampled less often; a node with more than 16 such ports asks each of them less often from the start, every 20 ms for the
+32 devices of the largest EFA instances. `ports.sources=netlink=rdmap*` asks every `sampler.interval` all the same,
 `ports.sources=sysfs=rdmap*` never asks. `ibpulse_port_sampling_interval_seconds` is the interval that is kept.
 
-The names were compared with the drivers of Linux 6.12 and 7.3, for ionic of 6.18, with AMD Pensando's firmware, and
-with the erdma driver that Alibaba publishes. hns, cxgb4 and rxe before Linux 7.2 count packets only; siw, qedr, usnic
-and vmw_pvrdma have no counters that can be read. ionic (Pollara 400) counts unicast and multicast bytes separately, and
-they are added up; whether they include retransmissions, and its messages called `ccl_cts`, is not documented.
+The names were compared with the drivers of Linux 6.12, 6.18 and 7.3, AMD Pensando's firmware, and Alibaba's erdma. hns,
+cxgb4 and rxe before Linux 7.2 count packets only; siw, qedr, usnic and vmw_pvrdma have no counters that can be read.
+Whether those of ionic include retransmissions is not documented.
 """
 _NVSENTINEL = """\
 ## Thresholds of NVSentinel
 
 NVIDIA's NVSentinel watches the same counters every second and asks for the replacement of a node after a *fatal* event,
-or for support after three *degraded* ones in an hour. ibpulse says what it measured and replaces nothing; its alerts
-are on the same counters as follows ([alerts.md](alerts.md)). NVSentinel's numbers are those of its documentation in
-November 2026.
+or for support after three *degraded* ones in an hour, by its documentation of November 2026. ibpulse replaces nothing.
+Without an alert of ibpulse: `rnr_nak_retry_err` (any, fatal), `excessive_buffer_overrun_errors` and
+`local_link_integrity_errors` (any, fatal; read with `all`), `link_error_recovery` (5/min), `port_rcv_errors` (10/s),
+`port_xmit_discards` (100/s), `roce_slow_restart` (10/s), and those of EFA.
 """

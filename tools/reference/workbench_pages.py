@@ -10,8 +10,8 @@ _BIN_NS = 10_000_000
 _INPUTS = """\
 # Inputs of ibpulse model
 
-Keys of a YAML file for [`ibpulse model`](models.md#inputs). Those that [cli.md](cli.md#ibpulse-model) lists are also
-flags."""
+Keys of a YAML file for [`ibpulse model`](models.md#inputs), with defaults in brackets. Those that
+[cli.md](cli.md#ibpulse-model) lists are also flags."""
 _ROWS = """\
 # Rows of a report
 
@@ -55,10 +55,8 @@ def _row(rule: Rule, sources: list[int]) -> str:
 
 def model_inputs_markdown(written_by: str) -> str:
     """The page, with the sentence that says who wrote it."""
-    lines = [f"| `{key.name}` | {key.default or '-'} | {key.sentence.rstrip('.')} |" for key in KEYS.values()]
-    return (
-        "\n\n".join([written_by, _INPUTS, "\n".join(["| input | default | meaning |", "|---|---|---|", *lines])]) + "\n"
-    )
+    lines = [f"- `{key.name}`{f' ({key.default})' * bool(key.default)}: {key.sentence}" for key in KEYS.values()]
+    return "\n\n".join([written_by, _INPUTS, "\n".join(lines)]) + "\n"
 
 
 def report_rows_markdown(written_by: str) -> str:

@@ -208,16 +208,3 @@ TWICE = {
 
 def test_the_page_has_the_times_of_these_tests() -> None:
     assert detection() in PAGE.read_text(), "docs/alerts.md: the table of times differs; it is:\n" + detection()
-
-
-def listing() -> str:
-    """The table of alerts, as the page has it."""
-    rows = ["| alert | severity | meaning |", "|---|---|---|"]
-    for alert in ALERTS:
-        severity = alert.severity + f", otherwise {alert.otherwise}" * bool(alert.otherwise)
-        rows.append(f"| [{alert.name}](runbooks/{alert.name}.md) | {severity} | {alert.summary} |")
-    return "\n".join(rows) + "\n"
-
-
-def test_the_page_lists_every_alert() -> None:
-    assert listing() in PAGE.read_text(), "docs/alerts.md: the table of alerts differs; it is:\n" + listing()
