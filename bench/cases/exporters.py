@@ -27,7 +27,7 @@ METHOD = f"""\
 For a resolution of 10 ms, an exporter that reads when it is scraped would have to be scraped {SCRAPES_PER_SECOND} times
 a second. {PORTS} ports; one client scrapes without pause. *node_exporter* with only its InfiniBand collector reads
 {len(COUNTERS)} counters of each port and the port's state; *client library* reads the same in Python. The counters are
-plain files on tmpfs; on a real node, a driver queries the device for each. *ibpulse* is the whole daemon, not scraped."""
+plain files on tmpfs; on a real node, a driver queries the device. *ibpulse* is the whole daemon, not scraped."""
 
 
 def run(bench: Bench) -> Section:

@@ -16,7 +16,7 @@ from tools.grafana.series_names import TARGET_LABELS, labels_of
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "runbooks"
 PAGES = sorted(FOLDER.glob("IBPulse*.md"))
-SECTIONS = ["What it means", "First two minutes", "Drain?", "How certain it is"]
+SECTIONS = ["First two minutes", "Drain?", "What it means", "How certain it is"]
 MAX_LINES = 45
 """A screen."""
 
