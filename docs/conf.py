@@ -44,6 +44,7 @@ html_title = f"ibpulse {release}"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_search_scorer = str(DOCS / "search_scores.js")
 
 
 def add_navigation(app: Any, docname: str, source: list[str]) -> None:

@@ -50,3 +50,11 @@ def test_no_page_is_without_a_link_that_leads_to_it() -> None:
         ROOT / "tests/campaigns/vm/README.md",
     }
     assert [name(page) for page in PAGES if page not in linked | roots] == []
+
+
+def test_generated_pages_come_last_in_the_search_of_the_site() -> None:
+    (names,) = re.findall(r"(?s)GENERATED =\s+/\^\((.*?)\)\$/", (ROOT / "docs/search_scores.js").read_text())
+    written = {
+        page.stem for page in (ROOT / "docs").glob("*.md") if "Written by" in page.read_text().partition("\n")[0]
+    }
+    assert set(names.split("|")) == written
