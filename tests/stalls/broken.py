@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tests.stalls.material import NEVER, Case, Clock, Flow, LinkEvent, Node, Truth
-from tests.stalls.training import IN_FLIGHT, INF, Shape, Table, computation_times, cut_delays, incomplete, schedule
+from tests.stalls.training import (
+    CHUNK,
+    IN_FLIGHT,
+    INF,
+    Shape,
+    Table,
+    computation_times,
+    cut_delays,
+    incomplete,
+    schedule,
+)
 
 CLOCKS = {"exact": (0.0, 100e-6), "ptp": (20e-6, 200e-6), "ntp": (1.5e-3, 6e-3), "poor": (25e-3, 100e-3)}
 """Standard deviation of a node's clock, and the bound that its daemon states; seconds."""
@@ -20,6 +31,8 @@ VARIANTS = {
     "node": ("hang", "gone"),
     "together": ("running", "all"),
 }
+MAX_WIRE_SECONDS = 0.5
+"""The longest collective: 20 GB on each rail."""
 RETRIES = 7
 """Repetitions of a packet before a queue pair fails, as NCCL sets it."""
 
@@ -160,7 +173,9 @@ class Stall:
                     for rail in range(self.shape.rails):
                         self._partial(group, arrives[:, operation], rail)
 
-    def _partial(self, group: list[int], arrives: Table, rail: int, credit: float | None = None) -> None:
+    def _partial(self, group: list[int], arrives: Table, rail: int) -> None:
+        """What the arrived members still exchange on a rail; nothing reaches a member behind a broken one."""
+        credit = 0.0 if rail == self.rail and self.plan.kind in ("link", "loss") else None
         sent, received = incomplete(self.shape, group, arrives, self.rng, credit=credit)
         for way, spans in (("sent", sent), ("received", received)):
             for index, span in spans.items():
@@ -181,7 +196,7 @@ class Stall:
             else:
                 missing = arrives.copy()
                 missing[self.cause] = INF
-                self._partial(group, missing, rail, credit=0.0)
+                self._partial(group, missing, rail)
 
     def _resume(self, begin: float, end: float) -> None:
         """Traffic returns: as many steps as fit before the end of the recording."""
@@ -245,7 +260,7 @@ class Stall:
         pairs, timeout = int(self.rng.integers(1, 5)), 4.096e-6 * 2**self.plan.exponent * self.rng.uniform(1.0, 1.5)
         instants = stopped + timeout * np.arange(1, RETRIES + 2)
         instants = instants[instants < stopped + min(self.plan.quiet, self.plan.healed)]
-        volume = float(self.rng.integers(1, IN_FLIGHT))
+        volume = float(np.exp(self.rng.uniform(np.log(CHUNK / 8), np.log(IN_FLIGHT))))
         if repeats:
             spans = [(at + 1e-5, at + 1e-5 + volume / self.shape.rate, volume) for at in instants[:RETRIES]]
             node.add(port, "sent", spans)
@@ -263,7 +278,7 @@ class Stall:
                     node.add(port, "received", [(at - 1e-5, at - 0.9e-5, 288.0)])
             if plan.storage != "none":
                 port = node.rails[0] if plan.storage == "rail" else node.storage[0]
-                begin = rng.uniform(0, 10)
+                begin = rng.uniform(0, 1)
                 node.add(port, "received", [(begin, end, rng.uniform(0.2e9, 2e9) * (end - begin))])
             node.lost_share = plan.lost_share
             if plan.outage and rng.random() < 0.3:
@@ -300,13 +315,15 @@ def plans(seed: int, count: int) -> Iterator[Plan]:
     for index in range(count):
         kind, variant = kinds[index % len(kinds)]
         topology = str(rng.choice(["ring", "all-to-all", "pipeline", "shards"]))
+        step, share = float(rng.choice([0.3, 1.0, 3.0, 10.0])), float(rng.uniform(0.15, 0.97))
+        least = max(4 if topology == "pipeline" else 2, math.ceil(step * share / MAX_WIRE_SECONDS))
         shape = Shape(
             nodes=int(rng.choice([2, 4, 8, 16, 32])),
             topology=topology,
             rails=int(rng.choice([1, 2, 4, 8])),
-            step=float(rng.choice([0.3, 1.0, 3.0, 10.0])),
-            operations=int(rng.choice([4, 8] if topology == "pipeline" else [2, 4, 8])),
-            share=float(rng.uniform(0.15, 0.97)),
+            step=step,
+            operations=least * int(rng.choice([1, 2])),
+            share=share,
             ahead=int(rng.choice([1, 2])),
             spread=float(rng.choice([0.01, 0.02, 0.09])),
         )
@@ -320,7 +337,7 @@ def plans(seed: int, count: int) -> Iterator[Plan]:
             outage=bool(rng.random() < 0.15),
             counted=bool(rng.random() < 0.85),
             decoys=bool(rng.random() < 0.3),
-            steps=int(rng.choice([3, 25, 40])),
+            steps=int(rng.choice([3, math.ceil(40 / step), 25 + math.ceil(60 / step)])),
             healed=float(rng.choice([NEVER, 20.0], p=[0.8, 0.2])),
             exponent=int(rng.choice([16, 18, 20])),
         )

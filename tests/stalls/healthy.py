@@ -66,6 +66,7 @@ class Run:
         self.absent: dict[int, list[tuple[float, float]]] = {}
         self.pauses: list[Pause] = []
         self.lengths: dict[str, float] = {}
+        self.barrier = bool(rng.random() < 0.5)
 
     def make(self) -> Case:
         """The job from its start, when its processes open the devices, to its end."""
@@ -139,6 +140,9 @@ class Run:
         busy = [0] if reason == "evaluation-one" else sorted(rng.choice(shape.nodes, count, replace=False).tolist())
         if reason.startswith("checkpoint"):
             self._write(begin, end, reason, busy)
+        elif reason == "evaluation-one" and self.barrier:
+            for index in range(shape.nodes):
+                self._enter_barrier(index, end - 1e-5 if index in busy else begin + rng.uniform(0, 1e-3))
         elif who == "one":
             arrives = begin + shape.computation * np.exp(rng.normal(0, shape.spread, shape.nodes))
             arrives[busy] = np.inf
@@ -156,10 +160,13 @@ class Run:
         for index in range(self.shape.nodes):
             writes = index in busy
             done = begin + ((end - begin) * self.rng.uniform(0.4, 1.0) if writes else self.rng.uniform(0, 1e-3))
-            for way in ("sent", "received"):
-                self.apart.setdefault((index, way), []).append((done, done + 1e-5, TOKEN))
+            self._enter_barrier(index, done)
             if reason != "checkpoint-local" and writes:
                 self._store(index, begin, done + (120.0 if reason == "checkpoint-async" else 0.0))
+
+    def _enter_barrier(self, index: int, at: float) -> None:
+        for way in ("sent", "received"):
+            self.apart.setdefault((index, way), []).append((at, at + 1e-5, TOKEN))
 
     def _store(self, index: int, begin: float, end: float) -> None:
         port = self.nodes[index].rails[0] if self.habits.storage_on_rails else "storage"
@@ -208,11 +215,12 @@ class Run:
                     node.job[rail, way] = flow
 
     def _harmless_signs(self, end: float) -> None:
-        """A few timeouts while traffic runs, and links that fail for a moment without stopping anything."""
+        """A few timeouts while traffic runs, and storage links that fail for a moment."""
         for node in self.nodes:
-            count = int(self.rng.poisson(end / 3600 * 0.3))
+            flow = node.job[node.rails[0], "sent"]
+            spans = self.rng.integers(0, len(flow.begins), int(self.rng.poisson(end / 3600 * 0.3)))
             assert node.timeouts is not None
-            node.timeouts[node.rails[0]] = np.sort(self.rng.uniform(0, end, count))
+            node.timeouts[node.rails[0]] = np.sort(self.rng.uniform(flow.begins[spans], flow.ends[spans]))
             if self.rng.random() < 0.02:
                 at = self.rng.uniform(0, end)
                 node.links += [LinkEvent("storage", up, at - 0.5, at) for at, up in ((at, False), (at + 5, True))]

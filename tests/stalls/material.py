@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +45,14 @@ class Flow:
         """Whole bytes that the port has counted at each instant."""
         if not len(self.begins):
             return np.zeros(len(instants), np.int64)
+        return np.floor(np.interp(instants, *self._levels)).astype(np.int64)
+
+    @cached_property
+    def _levels(self) -> tuple[Instants, Instants]:
+        """The instants at which the rate changes, and the bytes counted by then."""
         total = np.cumsum(self.volumes)
         knots = np.column_stack((self.begins, self.ends)).ravel()
-        levels = np.column_stack((total - self.volumes, total)).ravel()
-        return np.floor(np.interp(instants, knots, levels)).astype(np.int64)
+        return knots, np.column_stack((total - self.volumes, total)).ravel()
 
     def last(self, before: float = NEVER) -> float:
         """Instant of the last byte before an instant; minus infinity without one."""

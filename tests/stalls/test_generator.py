@@ -67,6 +67,8 @@ def test_every_stall_is_silent_and_shows_the_signs_of_its_cause():
         }  # fmt: skip
         if truth.kind == "link":
             assert {(name, truth.rails[0]) for name in truth.nodes} <= down, plan
+            cause = nodes[truth.nodes[0]].job
+            assert max(cause[truth.rails[0], way].last(truth.resumes) for way in ("sent", "received")) <= truth.stopped
         if truth.kind == "loss" and counts:
             assert {name for name, count in counts.items() if count} == set(truth.affected), plan
         if truth.kind == "loss":
@@ -76,7 +78,8 @@ def test_every_stall_is_silent_and_shows_the_signs_of_its_cause():
             )
         if truth.kind == "node":
             assert len(truth.nodes) == 1
-            assert case.lead() > -1e-3, plan
+            # stages of a pipeline end their steps at different times
+            assert case.lead() > -1e-3 or plan.shape.topology == "pipeline", plan
         if truth.variant in ("hang", "all") or truth.kind == "together":
             assert not sum(counts.values()), plan
 

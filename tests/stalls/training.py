@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 Table = NDArray[np.float64]
 INF = float("inf")
 CHUNK = 512 * 1024
-"""Bytes of one network message of NCCL with the protocol Simple; 8 of them are in flight per connection."""
-IN_FLIGHT = 8 * CHUNK
+"""Bytes of one network message of NCCL with the protocol Simple."""
+IN_FLIGHT = 4 * 8 * CHUNK
+"""Bytes that a rail sends to a receiver that takes nothing: 8 messages on each of 4 connections."""
 
 
 @dataclass(frozen=True)
