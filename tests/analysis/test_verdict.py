@@ -166,7 +166,7 @@ def test_kind_nodes_and_rails(
     found = certain(nodes)
     assert (case, found.kind, found.nodes) == (case, kind, names)
     assert rails is None or found.rails == rails
-    assert found.push_after == (60.0 if kind in ("together", "unknown") else 0.0)
+    assert found.push_after == {"link": 0.0, "loss": 0.0, "node": 7.0}.get(kind, 60.0)
 
 
 @for_each(
@@ -225,7 +225,43 @@ def test_bytes_that_are_sent_again_and_received_by_nobody_are_no_traffic() -> No
 
 def test_the_own_longest_pause_delays_what_a_pause_looks_like() -> None:
     assert certain({name: node(longest=45.0) for name in NAMES}).push_after == 90.0
-    assert certain(job(n10=node(STOP - 1.2, longest=45.0))).push_after == 0.0
+    assert certain(job(n10=node(STOP - 1.2, longest=45.0))).push_after == 7.0
+
+
+def test_the_first_steps_may_take_minutes() -> None:
+    late = {"known_until": STOP + 70, "regular": None}
+    assert certain({name: node(**late) for name in NAMES}).push_after == 600.0
+    assert certain({name: node(**late) for name in NAMES} | {"n2": node(STOP - 1, **late)}).push_after == 600.0
+    lost = {name: node(**late) for name in NAMES} | {"n2": with_rail(node(**late), lost=around(STOP))}
+    assert certain(lost).push_after == 0.0
+
+
+def paused(at: NodeSilence, *pauses: tuple[float, float]) -> NodeSilence:
+    """The node with these silences, by the last byte sent and the length."""
+    return replace(at, pauses=tuple(Pause(around(begin), begin, begin + length) for begin, length in pauses))
+
+
+def test_a_node_that_stopped_first_before_and_went_on_is_worth_telling_after_longer_than_that() -> None:
+    # n10 stopped for 12 s, and then for 20 s together with all
+    others = paused(node(), (STOP - 100, 20.0), (STOP - 199.3, 11.3), (STOP - 2, 1.0))
+    nodes = dict.fromkeys(NAMES, others)
+    nodes["n10"] = paused(node(STOP - 1.2), (STOP - 100, 20.0), (STOP - 200, 12.0), (STOP - 2, 1.0))
+    assert certain(nodes).push_after == 18.0
+    nodes["n1"] = node(STOP)
+    assert certain(nodes | {"n2": nodes["n10"], "n10": others}).push_after == 18.0
+
+
+def test_a_node_that_ends_a_step_with_the_others_and_begins_none_may_evaluate_alone() -> None:
+    # the others pause for a second after the step and send for 0.2 s in the next one
+    nodes = {name: paused(node(), (STOP - 3.2, 1.0), (STOP - 1.2, 1.0)) for name in NAMES}
+    nodes["n2"] = paused(node(STOP - 1.2), (STOP - 3.2, 1.0))
+    assert (certain(nodes).kind, certain(nodes).nodes, certain(nodes).push_after) == ("node", ("n2",), 60.0)
+    # the others went on for a step more
+    nodes["n2"] = paused(node(STOP - 3.2), (STOP - 5.2, 1.0))
+    assert certain(nodes).push_after == 7.0
+    # it stopped while the others sent
+    nodes["n2"] = paused(node(STOP - 0.1), (STOP - 3.2, 1.0), (STOP - 1.2, 1.0))
+    assert certain(nodes).push_after == 7.0
 
 
 def test_a_verdict_depends_on_what_nodes_say_and_not_on_their_order() -> None:

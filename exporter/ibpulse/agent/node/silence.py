@@ -14,7 +14,6 @@ from ibpulse.agent.jobs.owners import count_owners
 from ibpulse.agent.jobs.watch import JobsView
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.silence import (
-    MAX_PAUSES,
     MomentAnswer,
     PauseAnswer,
     RailSilenceAnswer,
@@ -43,6 +42,8 @@ from ibpulse.core.statistics.verdict import (
 CHUNK_SECONDS, MAX_CHUNKS = 10, 3
 # of the active threshold of a node, whose traffic is spread over rails and directions
 LEAST_PART = 0.1
+# pauses in an answer
+NEWEST_PAUSES, LONGEST_PAUSES = 12, 8
 LOST = ("link-down", "link-flap", "disappeared")
 LOSSES = frozenset(
     f"ibpulse_{name}_total" for name, each in MEANINGS.items() if each.sign == "lost" and not each.of_peers
@@ -254,7 +255,7 @@ class JobSilences:
         watch = job.watch
         regular = watch.pauses.regular()
         seconds = None if regular is None else regular * self._interval
-        pauses = watch.pauses.newest(MAX_PAUSES, 0.5 * (regular or 0.0)) if regular else []
+        pauses = watch.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
         return SilenceAnswer.model_construct(
             job_id=job.placed.claim.id,
             scheduler=job.placed.claim.scheduler,

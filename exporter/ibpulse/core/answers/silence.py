@@ -70,7 +70,7 @@ class SilenceAnswer(AnswerPart):
         description="When storage ports of the node last carried more than usual; null if they never did."
     )
     pauses: Annotated[list[PauseAnswer], at_most(MAX_PAUSES)] = Field(
-        description="The last regular silences that ended, oldest first."
+        description="Silences that ended, the last regular ones and the longest ones, oldest first."
     )
     rails: Annotated[list[RailSilenceAnswer], at_most(MAX_PORTS)]
 

@@ -81,6 +81,11 @@ class Pauses:
         """The newest silences of at least this length, oldest first."""
         return [each for each in self._kept if each.ticks >= least][-count:]
 
+    def chosen(self, newest: int, longest: int, least: float) -> list[TickPause]:
+        """The newest silences of at least this length and the longest ones, oldest first."""
+        found = {*self.newest(newest, least), *sorted(self._kept, key=lambda each: (each.ticks, each.end))[-longest:]}
+        return sorted(found, key=lambda each: each.end)
+
 
 class SilenceWatch:
     """The last bytes of some rails of a node, (rails, 2) each, transmit and receive, and the pauses of all together.

@@ -22,12 +22,14 @@ KINDS: Mapping[Kind, str] = {
     "unknown": "too little is known of the nodes",
 }
 """The kinds of verdicts and their meanings."""
-AT_ONCE: frozenset[Kind] = frozenset({"link", "loss", "node"})
-"""Kinds that a first checkpoint or an evaluation does not look like."""
 
 MIN_SILENCE_SECONDS, REGULAR_SILENCES = 1.0, 3.0
 UNKNOWN_STEPS_SECONDS = 60.0
 """Silence before there are steps, and silence without a cause that is worth telling."""
+FIRST_STEPS_SECONDS = 600.0
+"""The same before there are steps: the first ones compile for minutes, and PyTorch itself waits so long."""
+HICCUP_SECONDS, HICCUP_FACTOR = 7.0, 1.5
+"""Silence that is worth telling because one node stopped first, and of that for which it once did so by itself."""
 # a node that stops to answer within this time of the last byte has to do with it
 GONE_SECONDS = 5.0
 # the rest of a job may go on for a step or two when a rail has lost its link
@@ -86,9 +88,9 @@ class NodeSilence:
     """A node of a job, by its last answer, whose samples end at `known_until`.
 
     `regular` is the longest regular silence of its last steps in seconds, None before there are any, and `longest` the
-    longest that ended by itself. `pauses` are its last regular ones, oldest first. `storage` is when its storage ports
-    last carried more than usual. `ordered` is false if its clock is not known, so that its times say nothing about
-    those of other nodes. `problem` says why it does not answer any more, empty if it does.
+    longest that ended by itself. `pauses` are its last regular ones and its longest ones, oldest first. `storage` is
+    when its storage ports last carried more than usual. `ordered` is false if its clock is not known, so that its times
+    say nothing about those of other nodes. `problem` says why it does not answer any more, empty if it does.
     """
 
     rails: Mapping[str, RailSilence]
@@ -208,10 +210,22 @@ class _Case:
         return self.now - self.since[1]
 
     @property
+    def regular(self) -> float | None:
+        """The longest regular silence of its steps; None before there are any."""
+        known = [node.regular for node in self.here.values() if node.regular is not None]
+        return median(known) if known else None
+
+    @property
     def notable(self) -> float:
         """The silence in seconds above which it is judged."""
-        known = [node.regular for node in self.here.values() if node.regular is not None]
-        return notable_seconds(median(known) if known else None)
+        return notable_seconds(self.regular)
+
+    @property
+    def unexplained(self) -> float:
+        """The silence in seconds that is worth telling without a cause."""
+        if self.regular is None:
+            return max(self.unexplained_seconds, FIRST_STEPS_SECONDS)
+        return max(self.unexplained_seconds, 2 * max(node.longest for node in self.here.values()))
 
     def rails(self) -> Iterator[tuple[str, str, RailSilence]]:
         """Every rail of the nodes that answer, with the names of both."""
@@ -224,16 +238,17 @@ class _Case:
         saved = latest(node.storage for name, node in self.nodes.items() if name in names or not names)
         return saved is not None and saved[1] > self.since[0] and self.now - saved[1] <= self.notable
 
-    def verdict(self, kind: Kind, nodes: Iterable[str], rails: Rails, evidence: Sequence[str]) -> Verdict:
-        """A verdict with what speaks against the others, and what is not known."""
-        longest = max(node.longest for node in self.here.values())
+    def verdict(
+        self, kind: Kind, nodes: Iterable[str], rails: Rails, evidence: Sequence[str], push_after: float | None = None
+    ) -> Verdict:
+        """A verdict with what speaks against the others, and what is not known; worth telling when `unexplained` is."""
         return Verdict(
             kind=kind,
             nodes=tuple(dict.fromkeys(nodes)),
             rails=tuple(rails),
             since=self.since,
             seconds=self.seconds,
-            push_after=0.0 if kind in AT_ONCE else max(self.unexplained_seconds, 2 * longest),
+            push_after=self.unexplained if push_after is None else push_after,
             evidence=tuple(evidence),
             against=tuple(text for other, text in _exclude(self) if other != kind),
             unknown=tuple(_find_doubts(self)),
@@ -246,7 +261,7 @@ def _judge_links(case: _Case) -> Verdict | None:
         return None
     found.sort(key=lambda one: one[2])
     texts = [f"{name} {rail} lost its link {_when(lost, case.since)}" for name, rail, lost in found]
-    return case.verdict("link", (name for name, _, _ in found), [(name, rail) for name, rail, _ in found], texts)
+    return case.verdict("link", (name for name, _, _ in found), [(name, rail) for name, rail, _ in found], texts, 0.0)
 
 
 def _is_cause(rail: RailSilence, case: _Case) -> bool:
@@ -268,7 +283,7 @@ def _judge_losses(case: _Case) -> Verdict | None:
         found = [(name, rail, retried) for name, rail, retried, _ in recent]
     texts = [f"{name} {rail} counted lost packets {_when(retried, case.since)}" for name, rail, retried in found]
     rails = [(name, rail) for name, rail, _ in found]
-    return case.verdict("loss", (name for name, _ in rails), rails, texts) if found else None
+    return case.verdict("loss", (name for name, _ in rails), rails, texts, 0.0) if found else None
 
 
 def _judge_gone(case: _Case) -> Verdict | None:
@@ -288,7 +303,7 @@ def _judge_gone(case: _Case) -> Verdict | None:
     if case.seconds < GONE_SECONDS:
         return case.verdict("unknown", (), (), ())
     texts = [f"{name} does not answer any more: {case.nodes[name].problem}" for name in gone]
-    return case.verdict("node", gone, (), texts)
+    return case.verdict("node", gone, (), texts, HICCUP_SECONDS)
 
 
 def _low(moment: Moment | None) -> float:
@@ -301,9 +316,10 @@ def _judge_order(case: _Case) -> Verdict:
     complete = len(case.here) == len(case.nodes) > 1
     if ordered and complete and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
         name = found.nodes[0]
+        push_after = None if case.regular is None or _waits(case, name) else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
         text = f"{name} sent its last byte {_span(found.gap)} or more before every other one"
-        return case.verdict("node", (name,), rails, [text])
+        return case.verdict("node", (name,), rails, [text], push_after)
     if not ordered or not complete:
         return case.verdict("unknown", (), (), [])
     sent = [node.sent for node in case.here.values() if node.sent]
@@ -339,10 +355,10 @@ def _middle(moment: Moment) -> float:
     return (moment[0] + moment[1]) / 2
 
 
-def _usual_lead(case: _Case, name: str) -> float:
-    """By how much a node stops before the others at the end of a step, as the first stage of a pipeline does."""
-    leads = []
-    for pause in case.here[name].pauses[-MAX_LEADS:]:
+def _leads(case: _Case, name: str) -> list[tuple[float, float]]:
+    """The earlier silences of a node: how long each was, and by how much it stopped sending before the others."""
+    found = []
+    for pause in case.here[name].pauses:
         others = [
             _middle(each.sent)
             for other, node in case.here.items()
@@ -351,8 +367,33 @@ def _usual_lead(case: _Case, name: str) -> float:
             if each.begin < pause.end and each.end > pause.begin
         ]
         if others:
-            leads.append(min(others) - _middle(pause.sent))
+            found.append((pause.seconds, min(others) - _middle(pause.sent)))
+    return found
+
+
+def _usual_lead(case: _Case, name: str) -> float:
+    """By how much a node stops before the others at the end of a step, as the first stage of a pipeline does."""
+    leads = [lead for seconds, lead in _leads(case, name) if seconds <= case.notable][-MAX_LEADS:]
     return LEAD_FACTOR * max(leads) + LEAD_SECONDS if leads and max(leads) > 0 else 0.0
+
+
+def _hiccup(case: _Case, name: str) -> float:
+    """The silence that is worth telling because a node stopped first: longer than such a one that ended by itself."""
+    earlier = [seconds for seconds, lead in _leads(case, name) if seconds > case.notable and lead > LEAD_SECONDS]
+    return max(HICCUP_SECONDS, HICCUP_FACTOR * max(earlier, default=0.0))
+
+
+def _waits(case: _Case, name: str) -> bool:
+    """Whether a node ended a step with the others, which then began the next one: so does one that evaluates alone.
+
+    A node that stops while the others send, or while they go on for several steps, does not.
+    """
+    ended = case.here[name].sent
+    last = [node.pauses[-1].sent for other, node in case.here.items() if other != name and node.pauses]
+    if ended is None:
+        return False
+    near = [low <= ended[1] + LEAD_SECONDS and high >= ended[0] - LEAD_SECONDS for low, high in last]
+    return 2 * sum(near) > len(near)
 
 
 def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
