@@ -53,9 +53,6 @@ BOUNDS = {
         "a viewer whose network takes no data for this long": UNREAD,
         "length of the query string": f"{WebLimits().max_query_bytes:,} bytes",
         "number of `port=` parameters": str(WebLimits().max_ports),
-        "request head": HEAD,
-        "request body": BODY,
-        "connections in use": f"{OPEN}, {OWN} per address",
     },
 }
 
