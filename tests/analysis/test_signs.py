@@ -73,8 +73,8 @@ def code_of(rate: float | list[float], of: dict[int, float], moved: dict[int, fl
         "a wait that is a sixth of the shortfall": (0.4, INFINIBAND, {WAITED_SECONDS: 0.01}, WEAK),
         "a wait shorter than a tenth of the shortfall": (0.4, INFINIBAND, {WAITED_SECONDS: 0.005}, SOURCE),
         "it waits at its usual rate": (0.95, INFINIBAND, {WAITED_SECONDS: 0.012}, PATH),
-        "notifications": (0.5, ROCE, {NOTIFIED: 100}, PATH),
-        "fewer notifications": (0.5, ROCE, {NOTIFIED: 99}, WEAK),
+        "notifications": (0.5, ROCE, {NOTIFIED: 334}, PATH),
+        "fewer notifications": (0.5, ROCE, {NOTIFIED: 333}, WEAK),
         "stray notifications": (0.5, ROCE, {NOTIFIED: 9}, SOURCE),
         "a packet in twenty is sent again": (0.5, ROCE, {RESENT_BYTES: 0.05 * 0.05 * LINE}, LOSS),
         "fewer are sent again": (0.5, ROCE, {RESENT_BYTES: 0.04 * 0.05 * LINE}, SOURCE),
@@ -132,7 +132,7 @@ def test_first_and_last_samples_of_bursts_are_slower_than_the_burst() -> None:
 
 def test_events_count_by_the_time_in_which_the_port_sends() -> None:
     short = [0.5, 0.5] + [0.0] * 8
-    assert code_of(short, ROCE, {NOTIFIED: 20}) == PATH
+    assert code_of(short, ROCE, {NOTIFIED: 67}) == PATH
     assert code_of(short, ROCE, {LOST: 2}) == LOSS
     assert code_of([0.5] + [0.0] * 9, ROCE, {LOST: 1}) == SOURCE
 

@@ -12,8 +12,9 @@ The thresholds, which docs/congestion.md repeats for users. The rate of an inter
 - `BELOW`: a rate within a tenth of the usual peak is that peak: it differs by a few percent from step to step.
 - `WAITED`: a wait of less than a tenth of the active time is too short to bring a rate below that.
 - `EXPLAINED`: a wait is a sign of the path if it is at least half of the shortfall, and calm if it is at most a tenth.
-- `NOTIFIED_SECONDS`: a rate that a notification has cut recovers within about a millisecond, so notifications hold a
-  rate down if there is one per millisecond of active time. Stray marks of other traffic are rarer than one per 10 ms.
+- `NOTIFIED_SECONDS`: a rate that a notification has cut recovers half of the cut in each period of 300 µs (DCQCN, the
+  default of NVIDIA), so notifications hold it down if there is one per period. Stray marks of other traffic are rarer
+  than one per 10 ms.
 - `EVENT_SECONDS`: refusals, lost packets and errors count if there is one per 10 ms of active time, as a queue pair
   stops for up to some milliseconds after each.
 - `RESENT`: packets that are sent again count from a twentieth of the bytes on, since going back costs about as much
@@ -51,7 +52,7 @@ BELOW = 0.9
 WAITED = 0.1
 EXPLAINED = 0.5
 CALM = 0.1
-NOTIFIED_SECONDS = 0.001
+NOTIFIED_SECONDS = 0.0003
 STRAY_SECONDS = 0.01
 EVENT_SECONDS = 0.01
 RESENT = 0.05
