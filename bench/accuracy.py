@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import daemon_accuracy, fleet_accuracy, fleet_sentences, gateway_accuracy, traffic_accuracy
 from bench.machine import describe
+from tests.congestion import scoring
 
 PAGE = Path(__file__).parents[1] / "docs/accuracy.md"
 RUNS = "Runs"
@@ -25,6 +26,7 @@ PARTS: dict[str, Callable[[], Rows]] = {
     "Lateness in a fleet report": fleet_accuracy.measure,
     "Sentences of a fleet report": fleet_sentences.measure,
     "Gateway": gateway_accuracy.measure,
+    "Signs of limits": scoring.measure,
     "Metrics of a node": daemon_accuracy.measure,
 }
 

@@ -21,8 +21,8 @@ UNKNOWN = signs.SIGNS[-1]
 LABELS = signs.SIGNS
 START_NS, TICK_NS = 1_700_000_000_000_000_000, 10_000_000
 UNCERTAINTY_NS = 20_000
-# the daemon reads the state and the rate of a link every five seconds
-STATUS_TICKS = 500
+# the daemon reads the state and the rate of a link every second
+STATUS_TICKS = 100
 # kernel module and link layer
 DRIVERS = {
     "mlx5 InfiniBand": ("mlx5_core", "InfiniBand"),

@@ -51,8 +51,8 @@ class Score:
     blamed: int
 
     def right(self) -> float:
-        """Share of the signs that are the truth, where something limits."""
-        signs = self.counts[LIMITED, : LABELS.index(UNKNOWN)]
+        """Share of the signs that are the truth; none is, where only the line rate limits."""
+        signs = self.counts[:, : LABELS.index(UNKNOWN)]
         good = sum(self.counts[limit, LABELS.index(EXPECTED[limit])] for limit in LIMITED)
         return float(good / signs.sum())
 
@@ -91,7 +91,9 @@ def measure(scenarios: int = SCENARIOS) -> Mapping[str, Sequence[str]]:
     rows = {name: [f"{live.counts[limit].sum():,}"] for limit, name in ROWS.items()}
     for limit, name in ROWS.items():
         rows[name] += [f"{100 * share:.1f}" for share in live.shares(limit)]
-    rows["signs that are right"] = [f"{each.right():.1%}" for each in both]
-    rows["unknown, where something limits"] = [f"{each.unknown():.1%}" for each in both]
-    rows["path or receiver, where only the source limits"] = [f"{each.blamed / each.only_source:.2%}" for each in both]
+    rows["signs that are right"] = [f"{100 * each.right():.1f} %" for each in both]
+    rows["unknown, where something limits"] = [f"{100 * each.unknown():.1f} %" for each in both]
+    rows["path or receiver, where only the source limits"] = [
+        f"{100 * each.blamed / each.only_source:.1f} %" for each in both
+    ]
     return rows

@@ -16,7 +16,7 @@ from tests.congestion.scoring import EXPECTED, score
 
 @pytest.fixture(scope="module")
 def observations() -> list[Observation]:
-    return observe([draw(seed, 1.0) for seed in range(24)])
+    return observe([draw(seed, 1.0) for seed in range(60)])
 
 
 def truly(seen: Observation, port: int) -> Any:
@@ -35,7 +35,14 @@ def test_wrong_and_missing_labels_are_counted(observations: list[Observation]) -
     blaming = score(observations, lambda seen, port: np.full_like(truly(seen, port), path))
     assert blaming.blamed == blaming.only_source
     expected = blaming.counts[[Limit.UPLINK, Limit.EGRESS]].sum()
-    assert blaming.right() == pytest.approx(expected / (blaming.counts.sum() - blaming.counts[Limit.LINE].sum()))
+    assert blaming.right() == pytest.approx(expected / blaming.counts.sum())
     assert score(observations, lambda seen, port: np.full_like(truly(seen, port), unknown)).unknown() == 1
     live = score(observations, truly, live=True)
     assert 0 < live.counts.sum() < blaming.counts.sum()
+
+
+def test_signs_of_a_few_networks_are_the_truth(observations: list[Observation]) -> None:
+    found = score(observations, live=True)
+    assert found.right() > 0.9
+    assert found.unknown() < 0.3
+    assert found.blamed < 0.02 * found.only_source
