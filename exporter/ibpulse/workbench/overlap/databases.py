@@ -135,10 +135,13 @@ class TraceDatabase:
         kinds = [name.removeprefix(DISPATCHES) for name in sorted(names) if name.startswith(DISPATCHES)]
         kinds = [kind for kind in kinds if re.fullmatch(r"[_0-9a-f]{0,80}", kind)]
         if not kinds:
-            way = "profile with nsys profile --trace=cuda,nvtx, or rocprofv3 --kernel-trace --output-format rocpd"
+            way = "use nsys --trace=cuda --cuda-graph-trace=node, or rocprofv3 --kernel-trace --output-format rocpd"
             self._file.refuse("has no table of GPU kernels", way)
         if not all("start" in _columns(connection, DISPATCHES + kind) for kind in kinds):
-            self._file.refuse("has times in a table of their own, later than schema 3 of rocpd", "export it as pftrace")
+            self._file.refuse(
+                "has times in a table of their own, later than schema 3 of rocpd",
+                "use a rocprofv3 that writes schema 3",
+            )
         return _Rocpd(connection, names, kinds)
 
 
