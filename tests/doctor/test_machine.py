@@ -106,7 +106,7 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 def test_the_room_of_the_ring_is_what_it_takes(tmp_path: Path) -> None:
     options = DoctorOptions(interval_ns=10_000_000, history_ns=10_000_000_000)
-    ring = RingFile.create(tmp_path / "ring", options.interval_ns, 12 * 100)
+    ring = RingFile.create(tmp_path / "ring", options.interval_ns, 12 * 100, signal_capacity=120)
     try:
         for name in ("mlx5_0:1", "mlx5_1:1"):
             ring.assign(name, 4, 1)

@@ -15,6 +15,8 @@ from ibpulse.core.jobs import Claim, Holding, JobRecord, PlacedJob
 from ibpulse.core.model import ROLES, PortId, PortIdentity, PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.recordings.recording import MAX_BYTES_PER_SECOND
+from ibpulse.core.recordings.signals import PortSignals
+from ibpulse.core.signals import MEANINGS, Signal
 
 START_NS = 1_763_683_200 * 10**9
 INTERVAL_NS = 10_000_000
@@ -55,6 +57,11 @@ ports = st.builds(
     identity=st.builds(PortIdentity, *[WORDS] * 10),
     physical=WORDS,
     problem=WORDS,
+    signals=st.lists(
+        st.builds(Signal, st.sampled_from(list(MEANINGS)), st.integers(1, 64), st.booleans()),
+        max_size=3,
+        unique_by=lambda signal: signal.name,
+    ).map(tuple),
 )
 states = st.none() | st.builds(
     PortState, SHOWN_WORDS, SHOWN_WORDS, st.booleans(), st.none() | st.floats(1, 1e12), st.booleans()
@@ -106,7 +113,18 @@ def recordings(draw: st.DrawFn) -> Recording:
     rates = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, MAX_BYTES_PER_SECOND) | st.just(np.nan)))
     seconds = draw(arrays.arrays(np.float64, shape, elements=st.floats(0, 1e9)))
     seconds[np.isnan(rates)] = 0.0
-    return Recording(meta, draw(st.integers(0, 2**62)), rates, seconds)
+    signals = tuple(draw(port_signals(len(port.signals), shape[2])) for port in meta.ports)
+    return Recording(meta, draw(st.integers(0, 2**62)), rates, seconds, signals=signals)
+
+
+@st.composite
+def port_signals(draw: st.DrawFn, count: int, ticks: int) -> PortSignals:
+    """Readings of so many signals at some samples, some of them missing, but none without any counter."""
+    samples = sorted(draw(st.sets(st.integers(0, ticks - 1)))) if count else []
+    seconds = [draw(st.floats(0, 1e9) | st.just(np.nan)) for _ in samples]
+    counters = draw(arrays.arrays(np.uint64, (len(samples), count), elements=st.integers(0, 2**64 - 1)))
+    counters[:, 0:1] >>= np.uint64(1)
+    return PortSignals(np.array(samples, dtype=np.int64), np.array(seconds), counters)
 
 
 def members(**changes: Any) -> Mapping[str, Any]:

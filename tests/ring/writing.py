@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ibpulse.core.ring import layout as at
@@ -22,6 +23,18 @@ def put(
     mark = tick | stride << at.STRIDE_SHIFT
     PACK(ring.words.cast("B"), record * at.WORD, *(words or (tick * 5, tick * 6, tick * 7, tick * 8, tick * 9)), mark)
     ring.words[LANE + at.L_TICK] = tick
+
+
+def put_signals(
+    ring: RingFile, slot: int, tick: int, counters: Sequence[int], stamps: Sequence[int] = (0, 0, 0)
+) -> None:
+    """Write one reading of the signals of a slot."""
+    head = ring.signals_at(slot)
+    count, mark = ring.words[head + at.N_READINGS], tick | ring.words[head + at.N_SET] << at.SET_SHIFT
+    place = head + at.SIGNAL_HEAD_WORDS + count % ring.signal_capacity * at.SIGNAL_WORDS
+    values = [*counters, *[0] * (at.SIGNAL_COUNT - len(counters))]
+    struct.pack_into(at.SIGNAL_FORMAT, ring.words.cast("B"), place * at.WORD, *stamps, *values, mark)
+    ring.words[head + at.N_READINGS] = count + 1
 
 
 def write_at_full_speed(path: Path, first_tick: int) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ibpulse.agent.sampler.loop import REST_NS, CounterFile
 from ibpulse.agent.sampler.plan import PlannedPort
+from ibpulse.agent.sampler.source import REST_NS, CounterFile
 from ibpulse.core.ring import layout as at
 
 SECOND = 1_000_000_000

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ibpulse.agent.sampler.loop import FAILURES_BEFORE_REST, Loop
+from ibpulse.agent.sampler.loop import Loop
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.source import FAILURES_BEFORE_REST
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from tests.sampler.sampling import Sampling, open_files

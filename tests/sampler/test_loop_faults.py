@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ibpulse.agent.sampler import loop as module
+from ibpulse.agent.sampler import source as module
 from ibpulse.agent.sampler.plan import PlannedPort
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile

@@ -11,8 +11,9 @@ import pytest
 
 from ibpulse.agent.sampler.adaptive import measure_reads
 from ibpulse.agent.sampler.deadlines import TickClock
-from ibpulse.agent.sampler.loop import REST_NS, Loop
+from ibpulse.agent.sampler.loop import Loop
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.source import REST_NS
 from ibpulse.agent.sampler.steady import sample_steadily
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile

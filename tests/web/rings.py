@@ -231,9 +231,11 @@ def port(name: str, rate: float | None = RATE) -> Port:
     return Port(PortId(device, int(number)), identity, rate is not None, "ACTIVE", rate, source, rail=True)
 
 
-def make_node(directory: Path, ports: Sequence[str] = ("mlx5_0:1", "mlx5_1:1"), capacity: int = CAPACITY) -> Node:
-    """A node whose ring begins at wall tick `EPOCH`, with nothing in it yet."""
-    ring = RingFile.create(directory / "ring", INTERVAL_NS, capacity)
+def make_node(
+    directory: Path, ports: Sequence[str] = ("mlx5_0:1", "mlx5_1:1"), capacity: int = CAPACITY, readings: int = 0
+) -> Node:
+    """A node whose ring begins at wall tick `EPOCH`, with nothing in it yet; it has room for readings of signals."""
+    ring = RingFile.create(directory / "ring", INTERVAL_NS, capacity, signal_capacity=readings)
     ring.begin_segment(EPOCH, 0)
     return Node(ring, {name: ring.assign(name, 4, 1) for name in ports})
 

@@ -23,6 +23,8 @@ from ibpulse.agent.sysfs.speed import ETHERNET, INFINIBAND
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.metrics.row import Metric
 from ibpulse.core.metrics.text import process_registry
+from ibpulse.core.signals import MAX_FIRMWARE_READS, MAX_SIGNALS, SIGNS
+from ibpulse.core.signals import MEANINGS as SIGNALS
 from ibpulse.gateway.metrics import ROWS as GATEWAY_ROWS
 from ibpulse.workbench.simulate.tree import COUNTERS as MLX5_COUNTERS
 from ibpulse.workbench.simulate.tree import HW_COUNTERS as MLX5_HW_COUNTERS
@@ -261,6 +263,9 @@ def counters_markdown() -> str:
             ethernet=diagnostic[ETHERNET],
             every=_count_series(INFINIBAND, "all"),
             meanings=_meanings_table(),
+            signals=_signals_table(),
+            most=MAX_SIGNALS,
+            own=MAX_FIRMWARE_READS,
         ),
         _table(fact for fact in FACTS if fact.layers),
         _ALL,
@@ -317,6 +322,16 @@ def _meanings_table() -> str:
     return "\n".join(["| rising counter | on | meaning, and where to check |", "|---|---|---|", *lines, ""])
 
 
+def _signals_table() -> str:
+    lines = [
+        f"| {meaning.sign}{' (peers)' if meaning.of_peers else ''} | `{name}` | {meaning.unit} |"
+        for sign in SIGNS
+        for name, meaning in SIGNALS.items()
+        if meaning.sign == sign
+    ]
+    return "\n".join(["| sign | counter | unit |", "|---|---|---|", *lines, ""])
+
+
 def _table(facts: Iterable[Counter]) -> str:
     files: dict[str, list[str]] = {}
     for fact in facts:
@@ -348,6 +363,23 @@ A *requester* is the side that sends a request (for a write, the sender of the d
 loss on the path is therefore visible on both sides, under different names.
 
 {meanings}
+## Signals
+
+Up to {most} of these counters per port are *signals*: they are read every `sampler.signals` (100 ms), and stand next to
+the bytes in the ring, in captures and recordings, and in `/api/v1/window?signals=true`. A sign of *peers* says what
+limits those who send to this port.
+
+{signals}
+- **Ports take turns**, after the bytes: from 100 ms on, no sample waits for more than one port's signals, so those of
+  32 ports at 10 ms are read every 320 ms. Below, a sample waits for several ports; at 10 ms, signals take up to three
+  times as many firmware commands as the bytes.
+- **What it costs the device.** One message of netlink (or the files of `hw_counters/`), and at most {own} files of
+  `counters/`. On mlx5 that is 4 to 6 firmware commands, under a third of what the bytes take at 100 ms.
+- **A slow driver loses signals, not bytes.** A reading begins only if the last one would fit into what is left of the
+  interval. One that takes over a quarter of the interval, or hangs, makes its port rest for up to 10 minutes.
+- **Never counted is no calm.** `port_xmit_wait` is a signal only where it is known to count (mlx5, mlx4). Packets out
+  of order are none, because adaptive routing reorders packets without loss.
+
 ## Traps
 
 - **Counters stop when they are full.** A 4-, 8-, 16- or 32-bit counter in `counters/` stays at its highest value until

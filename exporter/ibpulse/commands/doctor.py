@@ -67,6 +67,7 @@ def make_options(settings: Settings, *, sample: bool = True) -> DoctorOptions:
         roles=settings.ports.roles,
         interval_ns=settings.sampler.interval,
         history_ns=settings.sampler.history,
+        signal_ticks=supervisor_options(settings).signal_ticks,
         scheduler=settings.sampler.scheduler,
         cpu=settings.sampler.cpu,
         ring_dir=Path(settings.ring.dir),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ibpulse.core.defaults import CAPTURE_RULES
+from ibpulse.core.signals import SignalSource
 
 TRANSMIT = 0
 RECEIVE = 1
@@ -147,7 +148,8 @@ class Port:
     `rate_bytes_per_second` is the data rate of one direction after line coding; it is None unless the port is ACTIVE
     and its rate is known. `source` is None when no file of the port counts bytes; `problem` then gives the reason.
     `role` is one of `ROLES`; a `rail` is a port for compute. `trained_down` is a rail that is ACTIVE at a lower rate
-    than the other rails of its make. `device` tells which device it belongs to.
+    than the other rails of its make. `device` tells which device it belongs to. `signals` are its counters that are
+    signs of congestion, or None.
     """
 
     id: PortId
@@ -161,6 +163,7 @@ class Port:
     role: str = UNKNOWN_ROLE
     trained_down: bool = False
     device: DeviceIdentity = DeviceIdentity()
+    signals: SignalSource | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", settle_role(self.rail, self.role))

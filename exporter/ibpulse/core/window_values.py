@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +15,10 @@ from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
+from ibpulse.core.ring.signals import read_ticks
 from ibpulse.core.ring.spans import TickRun, read_series, runs_of_wall_time, ticks_to_complete
+from ibpulse.core.signals import Signal
+from ibpulse.core.statistics.gains import Gains
 from ibpulse.core.statistics.plausible import STEPS, Merges
 from ibpulse.core.statistics.series import Detail, RateSeries
 
@@ -144,7 +147,7 @@ class WindowPlan:
 
     `rates` are those of now; `history` has those of the past. With `uncertainty`, each rate gets its uncertainty. Of a
     `job`, the samples of a port at other times than the job had it are missing; `partly` are the ports that it had for
-    a part of the time.
+    a part of the time. With `signals`, the ports have those, too.
     """
 
     ports: tuple[str, ...]
@@ -159,6 +162,7 @@ class WindowPlan:
     uncertainty: bool = False
     job: ChosenJob | None = None
     partly: tuple[str, ...] = ()
+    signals: bool = False
 
     @property
     def detail(self) -> Detail:
@@ -200,11 +204,22 @@ class SampleMarks:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowSignals:
+    """What the signals of a port gained at its readings, at wall times `wall_ns`: int64 (readings,)."""
+
+    port: str
+    signals: tuple[Signal, ...]
+    wall_ns: npt.NDArray[np.int64]
+    gains: Gains
+
+
+@dataclass(frozen=True, slots=True)
 class WindowValues:
     """A plan and its values: float32 (series, points), grouped by port, NaN for missing samples.
 
     `oldest_ms` and `newest_ms` are the bounds of the ring. `marks` are the samples above the line rate. `uncertainty`
     (series, points) is the largest part of a rate in each bin by which it may be wrong; None if it was not asked for.
+    `signals` are those of the ports that have any, if they were asked for.
     """
 
     plan: WindowPlan
@@ -213,6 +228,7 @@ class WindowValues:
     newest_ms: int
     marks: SampleMarks
     uncertainty: Singles | None = None
+    signals: tuple[WindowSignals, ...] = ()
 
     def names(self) -> list[tuple[str, str]]:
         """Port and direction of each series."""
@@ -271,7 +287,20 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
     held = max(oldest, segments[0][0]) if segments else newest
     oldest_ms, newest_ms = (int(ns) // MILLISECOND_NS for ns in reader.wall_ns(np.array([held, newest])))
     unsure = _chosen(plan, doubts.values()) if plan.uncertainty else None
-    return WindowValues(plan, _chosen(plan, values), oldest_ms, newest_ms, marks, unsure)
+    signals = tuple(_read_signals(plan, reader, runs)) if plan.signals else ()
+    return WindowValues(plan, _chosen(plan, values), oldest_ms, newest_ms, marks, unsure, signals)
+
+
+def _read_signals(plan: WindowPlan, reader: RingReader, runs: Sequence[TickRun]) -> Iterator[WindowSignals]:
+    for port, slot in zip(plan.ports, plan.slots, strict=True):
+        for run in runs:
+            ticks, readings = read_ticks(reader, slot, run.tick, run.tick + run.count - 1)
+            wanted = ticks >= run.tick
+            if plan.job is not None:
+                # a reading belongs to the job if the port did at its end
+                wanted &= plan.job.ports.mask([port], run.tick, run.count)[0, np.maximum(ticks - run.tick, 0)]
+            if readings.signals:
+                yield WindowSignals(port, readings.signals, readings.wall_ns[wanted], readings.gains().only(wanted))
 
 
 def _of_job(series: RateSeries, plan: WindowPlan, row: int, run: TickRun) -> RateSeries:

@@ -62,12 +62,18 @@ sampler.scheduler: fifo.enabled
 {{- mulf (regexFind "^[0-9.]+" . | float64) (get $units (regexFind "[A-Za-z]*$" .)) }}
 {{- end }}
 
-{{/* Size of the ring in bytes: its header, and 48 per port and tick for the history plus two seconds. */}}
+{{/* Size of the ring in bytes for the history plus two seconds: its header, 48 per port and tick, 128 per port and
+reading of its signals. */}}
 {{- define "ibpulse.ringBytes" -}}
 {{- $sampler := .Values.config.sampler | default dict }}
 {{- $history := include "ibpulse.milliseconds" ($sampler.history | default "5m") | float64 }}
 {{- $interval := include "ibpulse.milliseconds" ($sampler.interval | default "10ms") | float64 }}
-{{- addf 77824 (mulf 48 .Values.ring.ports (floor (divf (addf $history 2000) $interval))) }}
+{{- $ticks := floor (divf (addf $history 2000) $interval) }}
+{{- $signals := 0.0 }}
+{{- with include "ibpulse.milliseconds" ($sampler.signals | default "100ms") | float64 }}
+{{- $signals = addf 1024 (mulf 128 (floor (divf $ticks (maxf 1 (floor (divf . $interval)))))) }}
+{{- end }}
+{{- addf 77824 (mulf .Values.ring.ports (addf (mulf 48 $ticks) $signals)) }}
 {{- end }}
 
 {{/* Refuses combinations of values that are only valid on their own. */}}
@@ -94,6 +100,6 @@ sampler.scheduler: fifo.enabled
 {{- end }}
 {{- $needed := include "ibpulse.ringBytes" . | float64 }}
 {{- if gt $needed (include "ibpulse.bytes" .Values.ring.sizeLimit | float64) }}
-{{- fail (printf "ring.sizeLimit: %s cannot hold the samples of %v ports, which are %.0f MB at 48 bytes for each port and tick; raise it, and resources.limits.memory with it, or shorten config.sampler.history" .Values.ring.sizeLimit .Values.ring.ports (divf $needed 1e6)) }}
+{{- fail (printf "ring.sizeLimit: %s cannot hold the samples of %v ports, which are %.0f MB; raise it, and resources.limits.memory with it, or shorten config.sampler.history" .Values.ring.sizeLimit .Values.ring.ports (divf $needed 1e6)) }}
 {{- end }}
 {{- end }}

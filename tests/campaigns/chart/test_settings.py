@@ -77,16 +77,18 @@ def test_a_setting_of_the_charts_own_is_refused_with_the_value_to_use(name: str,
 
 
 @pytest.mark.parametrize(
-    ("ports", "interval", "history"), [(16, "10ms", "5m"), (8, "1ms", "90s"), (64, "20ms", "1h"), (1, "1s", "2m30s")]
+    ("ports", "interval", "history", "signals"),
+    [(16, "10ms", "5m", "100ms"), (8, "1ms", "90s", "0s"), (64, "20ms", "1h", "1s"), (1, "1s", "2m30s", "10ms")],
 )
 def test_the_ring_that_the_chart_expects_is_the_ring_that_the_program_writes(
-    ports: int, interval: str, history: str
+    ports: int, interval: str, history: str, signals: str
 ) -> None:
     ticks = (parse_duration(history) + 2_000_000_000) // parse_duration(interval)
-    ring_bytes = layout.records_at(ports, ticks) * layout.WORD
+    every = max(1, parse_duration(signals) // parse_duration(interval)) if signals != "0s" else ticks + 1
+    ring_bytes = layout.file_bytes(0) + ports * layout.port_bytes(ticks, ticks // every)
 
     def values(size: int) -> dict[str, Any]:
-        sampler = {"interval": interval, "history": history}
+        sampler = {"interval": interval, "history": history, "signals": signals}
         return {"config": {"sampler": sampler}, "ring": {"ports": ports, "sizeLimit": str(size)}}
 
     assert settings(render(values(ring_bytes)))

@@ -93,7 +93,7 @@ TOGETHER: list[tuple[Document, str]] = [
     ),
     (
         {"ring": {"sizeLimit": "16Mi"}},
-        "ring.sizeLimit: 16Mi cannot hold the samples of 16 ports, which are 23 MB at 48 bytes for each port and tick; "
+        "ring.sizeLimit: 16Mi cannot hold the samples of 16 ports, which are 29 MB; "
         "raise it, and resources.limits.memory with it, or shorten config.sampler.history",
     ),
     (

@@ -50,6 +50,7 @@ from ibpulse.core.defaults import (
     MOE_SATURATION_PEAK,
     SAMPLING_INTERVAL_NS,
     SCAN_INTERVAL_NS,
+    SIGNAL_INTERVAL_NS,
     TRAFFIC_WINDOW_NS,
 )
 from ibpulse.core.model import BYTE_WAYS, ROLES
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 PREFIX = "IBPULSE_"
 _LISTEN_ADDRESS = re.compile(r"(?:\[([^\[\]\s]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
+MIN_SIGNALS_NS = 10_000_000
 T = TypeVar("T")
 
 
@@ -182,6 +184,11 @@ def _divides_second(period_ns: int) -> None:
         raise ValueError(f"{format_duration(period_ns)} does not divide one second; the nearest that do are {nearest}")
 
 
+def _none_or_long(period_ns: int) -> None:
+    if 0 < period_ns < MIN_SIGNALS_NS:
+        raise ValueError(f"{format_duration(period_ns)} is too short; use 10ms or more, or 0s for no readings")
+
+
 def _listen_address(text: str) -> ListenAddress:
     match = _LISTEN_ADDRESS.fullmatch(text)
     if not match:
@@ -208,6 +215,7 @@ def _source(text: str) -> str:
 
 
 INTERVAL = duration("1ms", "1s", _divides_second)
+SIGNAL_INTERVAL = duration("0s", "10s", _none_or_long)
 CPU = optional(whole(0, 8191, "CPU"), "for no pinning")
 RAILS = optional(whole(0, 256), "to count them")
 TICK_BYTES = optional(whole(1, 4096, "BYTES"), "if unknown")
@@ -252,6 +260,12 @@ class SamplerSettings:
         INTERVAL,
         SAMPLING_INTERVAL_NS,
         "Time between two samples, 1ms to 1s; whole milliseconds that divide one second.",
+    )
+    signals: int = setting(
+        SIGNAL_INTERVAL,
+        SIGNAL_INTERVAL_NS,
+        "Shortest time between two readings of the congestion counters of a port, 10ms to 10s; 0s reads none. From "
+        "100ms on, no sample waits for more than one port's; see docs/counters.md for the cost.",
     )
     history: int = setting(
         duration("10s", "1h"),

@@ -14,7 +14,7 @@ from types import ModuleType
 from ibpulse.base.clocks import ClockState
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import RailStatistics
-from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS
+from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND, HISTORY_NS, SAMPLING_INTERVAL_NS, SIGNAL_INTERVAL_NS
 from ibpulse.core.events.event import Event, started_states
 from ibpulse.core.jobs import Key
 from ibpulse.core.model import Fabric, PortId, SamplerHealth
@@ -44,6 +44,7 @@ class DoctorOptions:
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     interval_ns: int = SAMPLING_INTERVAL_NS
     history_ns: int = HISTORY_NS
+    signal_ticks: int = SIGNAL_INTERVAL_NS // SAMPLING_INTERVAL_NS
     scheduler: str = "other"
     cpu: int | None = None
     ring_dir: Path = Path("/dev/shm/ibpulse")

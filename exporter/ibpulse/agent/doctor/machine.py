@@ -68,7 +68,8 @@ def read_machine(options: DoctorOptions, ports: int) -> Machine:
 def ring_bytes(options: DoctorOptions, ports: int) -> int:
     """Bytes that the ring needs for this number of ports; the rest of the file is sparse."""
     capacity = (options.history_ns + SPARE_NS) // options.interval_ns
-    return (at.RECORD_TABLE + ports * capacity * at.RECORD_WORDS) * at.WORD
+    readings = capacity // options.signal_ticks if options.signal_ticks else 0
+    return at.RECORD_TABLE * at.WORD + ports * at.port_bytes(capacity, readings)
 
 
 def find_space(root: Path, setting: str, path: Path, needed_bytes: int) -> Space:

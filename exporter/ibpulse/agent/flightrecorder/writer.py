@@ -9,6 +9,7 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -20,6 +21,7 @@ from ibpulse.core.recordings.from_ring import read_pieces
 from ibpulse.core.recordings.recording import events_from_json, events_to_json, jobs_from_json, jobs_to_json
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.plausible import LineRate
 
 # with that of the daemon 10, a tenth of a core beside one busy process; at 19, a machine that is busy everywhere would
@@ -65,7 +67,7 @@ class Job:
         meta = dataclasses.asdict(dataclasses.replace(self.meta, events=(), jobs=()))
         lists = {"events": events_to_json(self.meta.events), "jobs": jobs_to_json(self.meta.jobs)}
         # an unknown line rate is infinity, which becomes null
-        return orjson.dumps({**members, **numbers, "lines": self.lines, "meta": {**meta, **lists}})
+        return orjson.dumps({**members, **numbers, "lines": self.lines, "meta": {**meta, **lists}}, default=list)
 
 
 def parse_job(raw: bytes) -> Job:
@@ -76,10 +78,15 @@ def parse_job(raw: bytes) -> Job:
         for line in members.pop("lines")
     )
     ring, path, meta = Path(members.pop("ring")), Path(members.pop("path")), members.pop("meta")
-    ports = tuple(RecordedPort(**{**port, "identity": PortIdentity(**port["identity"])}) for port in meta.pop("ports"))
+    ports = tuple(map(_parse_port, meta.pop("ports")))
     events, jobs = events_from_json(meta.pop("events")), jobs_from_json(meta.pop("jobs"))
     about = RecordingMeta(ports=ports, events=events, jobs=jobs, **meta)
     return Job(ring=ring, path=path, lines=lines, meta=about, **members)
+
+
+def _parse_port(members: dict[str, Any]) -> RecordedPort:
+    identity, signals = PortIdentity(**members["identity"]), tuple(Signal(*each) for each in members["signals"])
+    return RecordedPort(**{**members, "identity": identity, "signals": signals})
 
 
 def main(arguments: list[str]) -> int:

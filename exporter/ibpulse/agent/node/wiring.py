@@ -64,15 +64,18 @@ def make_inventory(
         ask=read_port if is_kernel_tree(root) else None,
         sources=ports.sources,
         clock=None if clock is None else clock.monotonic_ns,
+        signals=settings.sampler.signals > 0,
     )
 
 
 def supervisor_options(settings: Settings) -> SupervisorOptions:
     """The options of the sampler process, and the interval at which devices are re-read."""
+    sampler = settings.sampler
     return SupervisorOptions(
-        scheduler=settings.sampler.scheduler,
-        cpu=settings.sampler.cpu,
+        scheduler=sampler.scheduler,
+        cpu=sampler.cpu,
         scan_seconds=settings.slow.interval / SECOND_NS,
+        signal_ticks=max(1, sampler.signals // sampler.interval) if sampler.signals else 0,
     )
 
 
@@ -127,13 +130,13 @@ def make_node(
     interval_ns = settings.sampler.interval
     capacity = (settings.sampler.history + SPARE_SECONDS * SECOND_NS) // interval_ns
     errors = InternalErrors(clock.monotonic)
-    ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity, clock)
+    options = supervisor_options(settings)
+    ring = RingFile.open_or_create(directory / "ring", interval_ns, capacity, clock, options.count_readings(capacity))
     reader = RingReader(ring)
     events = EventLog(EventFile(directory / EVENTS_NAME), ring.interval_ns)
     events.load(ring.words[H_CREATED_WALL_NS])
     inventory = make_inventory(settings, settings.slow.counters, errors, clock)
     states = StatePoller(Path(settings.path.sysfs), errors=errors, clock=clock)
-    options = supervisor_options(settings)
     monitor = open_monitor() if is_kernel_tree(Path(settings.path.sysfs)) else None
     supervisor = Supervisor(ring, inventory, options, events, states, errors, clock, start_process, monitor)
     jobs = make_job_watch(settings, events, reader, errors, clock)

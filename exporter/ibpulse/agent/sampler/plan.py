@@ -6,7 +6,7 @@ import errno
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ibpulse.base import owned_files
 from ibpulse.base.errors import SamplerError
@@ -15,6 +15,19 @@ from ibpulse.base.errors import SamplerError
 STOP = 2**64 - 1
 # the unit of `st_blocks`
 BLOCK_BYTES = 512
+
+
+class PlannedSignals(NamedTuple):
+    """The signals of a port, as in `SignalSource`, and the number of their set in the ring.
+
+    If `message` is not 0, those of `hw_counters` are asked for by netlink instead, at the port of this number.
+    """
+
+    set: int
+    files: tuple[str, ...]
+    asked: int
+    message: int = 0
+    refresh: str = ""
 
 
 class PlannedPort(NamedTuple):
@@ -32,16 +45,21 @@ class PlannedPort(NamedTuple):
     folder: str = ""
     inode: int = 0
     message: int = 0
+    signals: PlannedSignals | None = None
 
 
 class Plan(NamedTuple):
-    """The instructions for a sampler process. It ends when the process `parent` ends."""
+    """The instructions for a sampler process. It ends when the process `parent` ends.
+
+    The signals of a port are read every `signal_ticks` at most; 0 means that none are.
+    """
 
     generation: int
     parent: int
     scheduler: str = "other"
     cpu: int | None = None
     ports: tuple[PlannedPort, ...] = ()
+    signal_ticks: int = 0
 
     def devices(self) -> tuple[str, ...]:
         """Names of the devices in read order; the heartbeat numbers them from 1."""
@@ -62,7 +80,8 @@ def write_plan(path: Path, plan: Plan) -> None:
     Raises:
         OSError: the plan cannot be written; the old one is unchanged.
     """
-    raw = {**plan._asdict(), "ports": [port._asdict() for port in plan.ports]}
+    ports = [{**port._asdict(), "signals": port.signals and port.signals._asdict()} for port in plan.ports]
+    raw = {**plan._asdict(), "ports": ports}
     text = json.dumps(raw).encode()
     try:
         with owned_files.replacing(path) as fresh, open(os.dup(fresh), "wb") as file:
@@ -95,12 +114,14 @@ def read_plan(path: Path) -> Plan:
     with open(owned_files.open_to_read(path), "rb") as file:
         raw = json.load(file)
     try:
-        ports = [
-            PlannedPort(**{**port, "transmit": tuple(port["transmit"]), "receive": tuple(port["receive"])})
-            for port in raw.pop("ports")
-        ]
-        return Plan(**raw, ports=tuple(ports))
+        return Plan(**raw | {"ports": tuple(map(_read_port, raw["ports"]))})
     except (AttributeError, KeyError, TypeError) as error:
         raise SamplerError(
             f"plan {path} was written by a different version of ibpulse ({error}); restart `ibpulse serve`"
         ) from error
+
+
+def _read_port(raw: dict[str, Any]) -> PlannedPort:
+    files = {direction: tuple(raw[direction]) for direction in ("transmit", "receive")}
+    signals = raw["signals"] and PlannedSignals(**raw["signals"] | {"files": tuple(raw["signals"]["files"])})
+    return PlannedPort(**{**raw, **files, "signals": signals})

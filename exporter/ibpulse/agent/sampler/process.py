@@ -19,8 +19,9 @@ from pathlib import Path
 
 from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.deadlines import TickClock
-from ibpulse.agent.sampler.loop import Loop, Pread
+from ibpulse.agent.sampler.loop import Loop
 from ibpulse.agent.sampler.plan import STOP, Plan, plan_path, read_plan
+from ibpulse.agent.sampler.source import Pread
 from ibpulse.agent.sampler.steady import sample_steadily
 from ibpulse.agent.sysfs.netlink import Socket, connect
 from ibpulse.base.clocks import Clock

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 
 from ibpulse.agent.sampler.deadlines import TORN_NS, USUAL_GROWTH, TickClock
-from ibpulse.agent.sampler.loop import MAX_READ, READ_BYTES, Loop
+from ibpulse.agent.sampler.loop import MAX_READ, Loop
+from ibpulse.agent.sampler.source import READ_BYTES
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -29,6 +30,7 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
     words, buffer, pack = ring.words, loop.buffer, loop.pack
     fast, slow, strided = loop.fast, loop.slow, loop.strided
     messages, others = loop.messages
+    turns, read_signals = loop.signals.turns, loop.signals.read
     now, wall, sleep, pread = loop.clock.monotonic_ns, loop.clock.time_ns, loop.clock.sleep, loop.pread
     begin = at.lane_at(lane)
     wanted_at, heartbeat_at, device_at = begin + at.L_PLAN_WANTED, begin + at.L_HEARTBEAT_NS, begin + at.L_DEVICE
@@ -104,6 +106,8 @@ def sample_steadily(ring: RingFile, lane: int, loop: Loop, clock: TickClock, rea
         read_ns = before
         if strided:
             before = loop.read_ports(strided, tick)
+        if turns and (due := turns[tick % len(turns)]):
+            before = read_signals(due, tick, began + interval)
         words[device_at] = 0
         words[tick_at] = tick
         words[ticks_at] = ticks

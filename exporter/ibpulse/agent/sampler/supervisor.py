@@ -27,7 +27,7 @@ from ibpulse.agent.sampler.lane import (
     StartProcess,
     start_sampler,
 )
-from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.plan import Plan, PlannedPort, PlannedSignals
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.quarantine import Quarantine, start_or_log
 from ibpulse.agent.sampler.sampling_interval import stride_of_source
@@ -77,13 +77,19 @@ class PortInventory(Protocol):
 class SupervisorOptions:
     """Options of the sampler.
 
-    `steady_seconds` is the time for which a device that hung must respond before it is sampled with the others again.
+    The signals of a port are read every `signal_ticks` at most, 0 for never. `steady_seconds` is the time for which a
+    device that hung must respond before it is sampled with the others again.
     """
 
     scheduler: str = "other"
     cpu: int | None = None
     scan_seconds: float = SCAN_INTERVAL_NS / SECOND_NS
     steady_seconds: float = 10.0
+    signal_ticks: int = 0
+
+    def count_readings(self, ticks: int) -> int:
+        """The readings of the signals of a port in these ticks, at most."""
+        return ticks // self.signal_ticks if self.signal_ticks else 0
 
 
 class Supervisor:
@@ -340,7 +346,17 @@ class Supervisor:
             port.device.folder,
             port.device.inode,
             port.id.port if source.netlink else 0,
+            self._plan_signals(port, slot),
         )
+
+    def _plan_signals(self, port: Port, slot: int) -> PlannedSignals | None:
+        signals = port.signals
+        if not self._ring.signal_capacity or signals is None:
+            self._ring.forget_signals(slot)
+            return None
+        number = self._ring.assign_signals(slot, signals.signals, signals.asked)
+        message = port.id.port if signals.netlink else 0
+        return PlannedSignals(number, signals.files, signals.asked, message, signals.refresh)
 
     def _note_replaced(self, port: Port, before: DeviceIdentity, seen_ns: int) -> None:
         """Record that another device has the name; `before` was last seen under it at `seen_ns`."""
@@ -359,7 +375,8 @@ class Supervisor:
         self._generation += 1
         present = {port.device for port in self._planned}
         self._quarantine.keep_slow(self._adaptive.own_process_devices & present, self._generation)
-        plan = Plan(self._generation, os.getpid(), self._options.scheduler, self._options.cpu, self._planned)
+        options = self._options
+        plan = Plan(self._generation, os.getpid(), options.scheduler, options.cpu, self._planned, options.signal_ticks)
         held = self._quarantine.devices
         with self._errors.boundary("plan", "main sampler"):
             self._main.write_plan(plan._replace(ports=tuple(port for port in self._planned if port.device not in held)))

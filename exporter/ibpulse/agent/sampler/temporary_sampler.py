@@ -90,7 +90,8 @@ async def temporary_sampler(
         IbpulseError: the ring cannot be created, or the sampler cannot be started.
     """
     with _scratch_directory() as scratch:
-        ring = RingFile.create(scratch / "ring", interval_ns, history_seconds * SECOND_NS // interval_ns, clock)
+        ticks = history_seconds * SECOND_NS // interval_ns
+        ring = RingFile.create(scratch / "ring", interval_ns, ticks, clock, options.count_readings(ticks))
         try:
             errors = InternalErrors(clock.monotonic)
             supervisor = Supervisor(ring, inventory, options, None, states, errors, clock, start_process)

@@ -31,7 +31,7 @@ from ibpulse.agent.sysfs.byte_counters import (
     choose_row,
     may_ask,
 )
-from ibpulse.agent.sysfs.error_counters import CounterReader, CounterSet
+from ibpulse.agent.sysfs.error_counters import CounterReader, CounterSet, choose_signals
 from ibpulse.agent.sysfs.files import (
     ReadFault,
     Text,
@@ -49,6 +49,7 @@ from ibpulse.agent.sysfs.pcie import find_function_folder
 from ibpulse.agent.sysfs.speed import ETHERNET, find_data_rate, remark_on_rate
 from ibpulse.core.model import MAX_PORT_NUMBER, DeviceIdentity, Port, PortId, PortIdentity, PortReadings
 from ibpulse.core.ring.layout import NAME_BYTES
+from ibpulse.core.signals import SignalSource
 
 NO_PORTS = "it shows no port, so it is not sampled: mount the whole /sys, and check the kernel log for errors."
 BOND_OF_ALL = "it is the bond {bond}: its rate is the sum of its links, but its counters may cover only one of them."
@@ -188,6 +189,7 @@ class PortReader:
         self._incarnation: tuple[int | None, int | None] | None = None
         self._view: PortView | None = None
         self._row: ByteCounterRow | None = None
+        self._signals: SignalSource | None = None
         self._seen = ("", "")
         self._refreshed_at = 0
         self._failures = 0
@@ -228,10 +230,25 @@ class PortReader:
             return {}
         return found
 
+    def _choose_signals(self) -> SignalSource | None:
+        """The signals of the port, by netlink if that has all of those in `hw_counters`."""
+        driver = self._facts.identity.driver
+        found = choose_signals(self._folder, self._link_layer, driver, netlink=True)
+        if found is None or not found.netlink:
+            return found
+        try:
+            asked = self._ask(self._id.device, self._id.port) if self._ask is not None else {}
+        except OSError:
+            asked = {}
+        if asked.keys() >= {Path(file).name for file in found.files[: found.asked]}:
+            return found
+        return choose_signals(self._folder, self._link_layer, driver, netlink=False)
+
     def _start_anew(self, incarnation: tuple[int | None, int | None]) -> None:
         self._incarnation = incarnation
         self._view = None
         self._row = None
+        self._signals = None
         self._refusal = None
         self._failures = 0
         self._link_layer = read_value(self._folder, "link_layer")
@@ -270,6 +287,8 @@ class PortReader:
             if rate is None and read.fault is not ReadFault.NONE:
                 problems.append(f"rate {read.reason}.")
         self._failures = self._failures + 1 if problems else 0
+        if self._row is not None and self._signals is None:
+            self._signals = self._choose_signals()
         port = Port(
             id=self._id,
             identity=replace(self._facts.identity, link_layer=self._link_layer, rate=self._rate_text, netdev=netdev),
@@ -280,6 +299,7 @@ class PortReader:
             if self._row
             else None,
             problem=" ".join(problems),
+            signals=self._signals,
         )
         return PortView(port, folders[0] is not None, folders[1] is not None, remarks, bond)
 

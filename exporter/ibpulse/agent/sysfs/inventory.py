@@ -105,8 +105,7 @@ class Inventory:
     patterns too, by role; other ports get their roles automatically. `counters` selects the error counters. `overrides`
     replace the location of single devices. `errors` counts unexpected exceptions. `ask` asks the kernel for counters by
     netlink, where the tree is the kernel's own; `sources` lists patterns by the way in which their counters are read.
-    Readings of error counters are of the monotonic `clock`.
-    Not thread-safe.
+    Readings of error counters are of the monotonic `clock`. Ports have `signals` unless that is false. Not thread-safe.
     """
 
     def __init__(
@@ -122,8 +121,9 @@ class Inventory:
         ask: Ask | None = None,
         sources: Mapping[str, Sequence[str]] | None = None,
         clock: Callable[[], int] | None = None,
+        signals: bool = True,
     ) -> None:
-        self._ask, self._sources, self._clock = ask, sources or {}, clock
+        self._ask, self._sources, self._clock, self._signals = ask, sources or {}, clock, signals
         self._errors = errors or InternalErrors()
         self._sysfs = os.path.abspath(root)
         self._class_folder = os.path.join(self._sysfs, "class", "infiniband")
@@ -260,7 +260,8 @@ class Inventory:
                     gpu_distance=place.gpu_distance,
                     numa_node=each.port.identity.numa_node if place.numa_node is None else str(place.numa_node),
                 )
-                placed[each.port.id] = replace(each.port, identity=identity)
+                signals = each.port.signals if self._signals else None
+                placed[each.port.id] = replace(each.port, identity=identity, signals=signals)
             remarks += [(view.name, STALE)] if stale else []
             remarks += [(view.name, verdict.sentence) for verdict in place.verdicts if verdict.word in LINK_FAULTS]
         remarks += _remark_on_overrides(self._overrides, views, gpus) + _remark_on_forms(gpus)

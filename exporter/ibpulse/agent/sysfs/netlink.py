@@ -226,6 +226,10 @@ class Layout:
         """The bytes transmitted and received, of a reply that was unpacked."""
         return sum(got[place] for place in self._transmit), sum(got[place] for place in self._receive)
 
+    def each(self, got: Sequence[int]) -> list[int]:
+        """The counters that were asked for, in that order, of a reply that was unpacked."""
+        return [got[place] for places in (self._transmit, self._receive) for place in places]
+
 
 class Link:
     """A connection to the RDMA part of the kernel, with the buffer for its replies."""
@@ -362,18 +366,27 @@ class PortMessage:
             OSError: the kernel refuses; EINVAL also if the device has another name by now.
             ValueError: the reply is damaged.
         """
+        layout, got = self._unpack(link)
+        return layout.values(got)
+
+    def take_each(self, link: Link) -> list[int]:
+        """Each counter. Raises the same."""
+        layout, got = self._unpack(link)
+        return layout.each(got)
+
+    def _unpack(self, link: Link) -> tuple[Layout, Sequence[Any]]:
         data = link.take_port()
         layout = self.layout
         if layout is not None and layout.size == len(data):
             got = layout.unpack(data)
             if got[0] == layout.head(link.sequence) and got[1::2] == layout.names:
-                return layout.values(got)
+                return layout, got
         reply = parse_port(data)
         index = NUMBER.unpack_from(self.request, HEADER.size + ATTRIBUTE.size)[0]
         if (reply.device, reply.device_index, reply.port) != (self._device, index, self._port):
             raise OSError(errno.EINVAL, f"the reply is that of {reply.device}:{reply.port}")
-        self.layout = Layout(data, reply, *self._names)
-        return self.layout.values(self.layout.unpack(data))
+        self.layout = layout = Layout(data, reply, *self._names)
+        return layout, layout.unpack(data)
 
 
 class Monitor:

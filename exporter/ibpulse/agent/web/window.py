@@ -33,12 +33,14 @@ from ibpulse.core.http.problems import GRAFANA_SCHEMA, ProblemError, bad_paramet
 from ibpulse.core.http.requests import OptionalDuration, SpanQuery, read_parameter, refuse_repeated
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.spans import widest_stride
+from ibpulse.core.signals import MAX_SIGNALS
 from ibpulse.core.window_values import (
     UNCERTAINTY,
     Bins,
     Statistic,
     Unit,
     WindowPlan,
+    WindowSignals,
     WindowValues,
     bins_between,
     newest_bins,
@@ -69,11 +71,14 @@ class WindowQuery(SpanQuery):
     ] = Field(None, description="Maximum number of bins; they are widened to fit.")
     statistic: Statistic = Field("max", description="Statistic of the valid samples in a bin.")
     uncertainty: bool = Field(False, description="Add the part by which each rate may be wrong, at most.")
+    signals: bool = Field(False, description="Add what the congestion counters of the ports gained (format=json).")
     format: Format = Field("json", description="Format of the response.")
 
 
 def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
     """The plan of a query."""
+    if query.signals and query.format != "json":
+        raise bad_parameter("signals", "signals are only in format=json")
     chosen, job = _ports(query.port, parts), choose_job(parts, query.job)
     if job is not None:
         chosen = {name: slot for name, slot in chosen.items() if name in job.ports.spans}
@@ -101,8 +106,9 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
         uncertainty=query.uncertainty,
         job=job,
         partly=partly,
+        signals=query.signals,
     )
-    _refuse_too_many(plan, parts.limits)
+    _refuse_too_many(plan, parts.limits, parts.node.reader.ring.signal_capacity)
     return plan
 
 
@@ -157,8 +163,10 @@ def _base_width(resolution: str | None, interval_ns: int) -> int:
     return width
 
 
-def _refuse_too_many(plan: WindowPlan, limits: WebLimits) -> None:
+def _refuse_too_many(plan: WindowPlan, limits: WebLimits, readings: int) -> None:
     values = plan.bins.points * plan.series * (2 if plan.uncertainty else 1)
+    if plan.signals:
+        values += min(plan.bins.points * plan.bins.width, readings) * len(plan.ports) * MAX_SIGNALS
     if values > limits.max_values:
         raise ProblemError(
             "too-many-values",
@@ -229,8 +237,25 @@ def _json(window: WindowValues) -> Response:
         series.append({"port": port, "direction": direction, "values": window.values[row]})
         if window.uncertainty is not None:
             series[-1][UNCERTAINTY] = window.uncertainty[row]
-    answer = WindowAnswer.model_construct(**_grid(window).given(), series=series)
+    signals: dict[str, Any] = {"signals": list(map(_signals, window.signals))} if window.plan.signals else {}
+    answer = WindowAnswer.model_construct(**_grid(window).given(), series=series, **signals)
     return Response(answer.encode_given(), media_type="application/json")
+
+
+def _signals(found: WindowSignals) -> dict[str, Any]:
+    """The members of `SignalsAnswer`, with arrays."""
+    gains = found.gains
+    seconds = np.fmax.reduce(gains.seconds, axis=1, initial=np.nan)
+    series = [
+        {
+            "name": signal.name,
+            **signal.meaning._asdict(),
+            "gained": np.ascontiguousarray(gains.gained[:, column]),
+            "full": np.ascontiguousarray(gains.full[:, column]),
+        }
+        for column, signal in enumerate(found.signals)
+    ]
+    return {"port": found.port, "time_ms": found.wall_ns // MILLISECOND_NS, "seconds": seconds, "series": series}
 
 
 def _grafana(window: WindowValues) -> Response:

@@ -28,6 +28,7 @@ from ibpulse.core.answers.members import (
 from ibpulse.core.answers.summary import NodeConclusions, NodeRails, NodeWindow, RailStatistics
 from ibpulse.core.events.event import MAX_INTEGER
 from ibpulse.core.model import UNKNOWN_ROLE
+from ibpulse.core.signals import MAX_SIGNALS
 
 MAX_VALUES = 1_000_000
 # a daemon gives 200
@@ -84,10 +85,35 @@ class WindowSeries(AnswerPart):
     )
 
 
+class SignalSeries(AnswerPart):
+    """What one counter gained at each reading of a port; null where that is unknown."""
+
+    name: Name
+    sign: Name = Field(description="waiting, marked, lost, receiver or link.")
+    unit: Name = Field(description="What it counts.")
+    of_peers: bool = Field(description="It says what limits those who send to the port.")
+    gained: Values
+    full: Annotated[list[bool], at_most(MAX_VALUES)] = Field(
+        description="Whether the counter has stopped at its largest number, so that it says nothing."
+    )
+
+
+class SignalsAnswer(AnswerPart):
+    """The readings of the congestion counters of a port; where the wall clock was set, a port is there twice."""
+
+    port: Name
+    time_ms: Annotated[list[Milliseconds], at_most(MAX_VALUES)] = Field(description="Of each reading.")
+    seconds: Values = Field(description="Measured time since the reading before; null if unknown.")
+    series: Annotated[list[SignalSeries], at_most(MAX_SIGNALS)]
+
+
 class WindowAnswer(WindowGrid):
     """A window with format=json."""
 
     series: Annotated[list[WindowSeries], at_most(2 * MAX_PORTS)]
+    signals: Annotated[list[SignalsAnswer], at_most(2 * MAX_PORTS)] | None = Field(
+        None, description="Only with signals=true."
+    )
 
 
 class WindowHead(WindowGrid):

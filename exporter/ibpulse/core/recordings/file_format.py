@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ from ibpulse.core.recordings.recording import (
     jobs_from_json,
     jobs_to_json,
 )
+from ibpulse.core.recordings.signals import PortSignals
+from ibpulse.core.signals import MEANINGS
+from ibpulse.core.statistics.gains import MISSING
 from ibpulse.core.statistics.plausible import MAX_STEPS, STEPS, Steps
 
 if TYPE_CHECKING:
@@ -57,7 +60,8 @@ def write_header(meta: RecordingMeta) -> bytes:
     """The JSON of `meta`."""
     members = dataclasses.asdict(dataclasses.replace(meta, events=(), jobs=()))
     lists = {"events": events_to_json(meta.events), "jobs": jobs_to_json(meta.jobs)}
-    return orjson.dumps({VERSION_MEMBER: VERSION, **members, **lists})
+    # a signal is a list
+    return orjson.dumps({VERSION_MEMBER: VERSION, **members, **lists}, default=list)
 
 
 def read_header(raw: bytes) -> RecordingMeta:
@@ -105,7 +109,13 @@ def _read_members(members: dict[str, Any]) -> RecordingMeta:
         raise ValueError(f"has invalid metadata: {place}: {explain(fault)}") from error
     for port in meta.ports:
         _check_numbers(port)
-    return meta
+    return dataclasses.replace(meta, ports=tuple(map(_know_signals, meta.ports)))
+
+
+def _know_signals(port: RecordedPort) -> RecordedPort:
+    """The port without signals of a newer version."""
+    known = tuple(signal for signal in port.signals if signal.name in MEANINGS and 0 < signal.bits <= MAX_BITS)
+    return port if known == port.signals else dataclasses.replace(port, signals=known)
 
 
 def _check_numbers(port: RecordedPort) -> None:
@@ -153,21 +163,39 @@ _FIELDS = (
     *(pa.field(name, pa.float32()) for name in UNCERTAINTY_COLUMNS),
     *(pa.field(name, pa.bool_()) for name in MERGED_COLUMNS),
 )
-COLUMNS = frozenset(field.name for field in _FIELDS)
+SIGNAL_SECONDS = "signal_seconds"
+MAX_BITS = 64
+
+
+def signal_names(meta: RecordingMeta) -> list[str]:
+    """The columns of signals: those that any port has."""
+    had = {signal.name for port in meta.ports for signal in port.signals}
+    return [name for name in MEANINGS if name in had]
+
+
+def _fields(meta: RecordingMeta) -> list[Any]:
+    names = signal_names(meta)
+    seconds = [pa.field(SIGNAL_SECONDS, pa.float64())] if names else []
+    return [*_FIELDS, *seconds, *(pa.field(name, pa.uint64()) for name in names)]
+
+
+def columns(meta: RecordingMeta) -> frozenset[str]:
+    """The names of all columns of a recording."""
+    return frozenset(field.name for field in _fields(meta))
 
 
 def schema(meta: RecordingMeta) -> Any:
     """The Arrow schema of a recording, with `meta` in its metadata."""
-    return pa.schema(_FIELDS, metadata={KEY: write_header(meta)})
+    return pa.schema(_fields(meta), metadata={KEY: write_header(meta)})
 
 
-def missing_column(found: Any) -> str:
+def missing_column(found: Any, meta: RecordingMeta) -> str:
     """The name of a column that an Arrow schema lacks or has with another type; empty if there is none."""
     types = {field.name: field.type for field in found}
     if len(types) != len(found):
         return "each column once"
     return next(
-        (field.name for field in _FIELDS if field.name not in types or not _like(types[field.name], field.type)), ""
+        (each.name for each in _fields(meta) if each.name not in types or not _like(types[each.name], each.type)), ""
     )
 
 
@@ -201,7 +229,26 @@ def encode(piece: Recording, into: Any) -> Any:
     columns += [
         _plain(np.packbits(merged[:, way].ravel(), bitorder="little"), pa.bool_(), missing[way]) for way in range(2)
     ]
-    return pa.record_batch(columns, schema=into)
+    return pa.record_batch([*columns, *_encode_signals(piece)], schema=into)
+
+
+def _encode_signals(piece: Recording) -> Iterator[Any]:
+    """The columns of the signals; those of a port without a signal are null."""
+    rows = len(piece.meta.ports) * piece.ticks
+    pairs = list(zip(piece.meta.ports, piece.every_signals, strict=True))
+    names = signal_names(piece.meta)
+    for name in [SIGNAL_SECONDS, *names] if names else []:
+        kind = np.float64 if name == SIGNAL_SECONDS else np.uint64
+        values, nulls = np.zeros(rows, dtype=kind), np.ones(rows, dtype=np.bool_)
+        for number, (port, read) in enumerate(pairs):
+            own = [signal.name for signal in port.signals]
+            if name not in (SIGNAL_SECONDS, *own):
+                continue
+            mine = read.seconds if name == SIGNAL_SECONDS else read.counters[:, own.index(name)]
+            missing = np.isnan(mine) if name == SIGNAL_SECONDS else mine == MISSING
+            at = number * piece.ticks + read.samples
+            values[at], nulls[at] = np.where(missing, 0, mine), missing
+        yield _plain(values, pa.float64() if name == SIGNAL_SECONDS else pa.uint64(), nulls)
 
 
 # pa.array() and np.asarray() would do the same, but import pandas where that is installed, which takes 40 MB
@@ -241,7 +288,27 @@ def decode(batch: Any, meta: RecordingMeta) -> Recording:
         raise ValueError("has its rows in another order than ibpulse writes them; use the file that ibpulse wrote")
     rates = np.stack([_floats(batch, name, np.nan, ports) for name in RATE_COLUMNS], axis=1)
     seconds = np.stack([_floats(batch, name, 0.0, ports) for name in SECONDS_COLUMNS], axis=1)
-    return Recording(meta, start_ns, rates, seconds, _read_steps(batch, ports), _read_merged(batch, ports))
+    steps, merged = _read_steps(batch, ports), _read_merged(batch, ports)
+    return Recording(meta, start_ns, rates, seconds, steps, merged, _decode_signals(batch, meta))
+
+
+def _decode_signals(batch: Any, meta: RecordingMeta) -> tuple[PortSignals, ...]:
+    names = signal_names(meta)
+    if not names:
+        return ()
+    ports = len(meta.ports)
+    seconds = _floats(batch, SIGNAL_SECONDS, np.nan, ports)
+    if not (np.isnan(seconds) | ((seconds >= 0) & (seconds <= MAX_SECONDS))).all():
+        raise ValueError("has a time between readings that is negative or not finite; use the file that ibpulse wrote")
+    counters = {name: _floats(batch, name, MISSING, ports, np.uint64) for name in names}
+    found = []
+    for row, port in enumerate(meta.ports):
+        own = np.full((len(port.signals), batch.num_rows // ports), MISSING)
+        for column, signal in enumerate(port.signals):
+            own[column] = counters[signal.name][row]
+        samples = np.flatnonzero((own != MISSING).any(axis=0))
+        found.append(PortSignals(samples, seconds[row, samples], own[:, samples].T))
+    return tuple(found)
 
 
 def _read_steps(batch: Any, ports: int) -> Steps:
@@ -296,7 +363,7 @@ def _ports_in_order(batch: Any, meta: RecordingMeta, ticks: int) -> bool:
 
 
 def _floats(
-    batch: Any, name: str, missing: float, ports: int, kind: type[np.floating[Any]] = np.float64
+    batch: Any, name: str, missing: float | np.uint64, ports: int, kind: type[np.number[Any]] = np.float64
 ) -> npt.NDArray[Any]:
     """A column as (ports, samples), with `missing` in place of nulls."""
     array = batch.column(name)

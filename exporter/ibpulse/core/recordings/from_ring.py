@@ -14,6 +14,7 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.events import Event, EventLog, PortHistory
 from ibpulse.core.model import DeviceIdentity, Fabric
 from ibpulse.core.recordings.recording import MAX_PORTS, RecordedPort, Recording, RecordingMeta, limit_events
+from ibpulse.core.recordings.signals import PortSignals, no_readings, read_port_signals
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import AHEAD_SECONDS, read_rates, settled_tick, ticks_to_settle, widest_stride
@@ -74,7 +75,17 @@ def _read_piece(
     if found.steps is not None:
         steps[rows] = np.where(found.seconds > 0, found.steps, 0)
     merged[rows] = found.merged
-    return Recording(meta, start_ns, bytes_per_second, seconds, steps, merged)
+    signals = tuple(_read_signals(reader, port, slots, tick, count) for port in meta.ports)
+    return Recording(meta, start_ns, bytes_per_second, seconds, steps, merged, signals)
+
+
+def _read_signals(
+    reader: RingReader, port: RecordedPort, slots: Mapping[str, int], tick: int, count: int
+) -> PortSignals:
+    slot = slots.get(str(port.id))
+    if slot is None or not port.signals:
+        return no_readings(len(port.signals))
+    return read_port_signals(reader, slot, port.signals, tick, tick + count - 1)
 
 
 def _find_slots(reader: RingReader, meta: RecordingMeta) -> dict[str, int]:

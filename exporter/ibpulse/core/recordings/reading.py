@@ -20,10 +20,10 @@ from ibpulse.base.errors import RecordingError
 from ibpulse.base.text import count_text, size_text, split_lines
 from ibpulse.core.events import Event
 from ibpulse.core.recordings.file_format import (
-    COLUMNS,
     KEY,
     MAX_HEADER_BYTES,
     batch_times,
+    columns,
     decode,
     is_events,
     missing_column,
@@ -174,7 +174,7 @@ def _open_parquet(path: Path, file: Any) -> _Opened:
     parquet = pq.ParquetFile(
         file, metadata=about, read_dictionary=["device"], thrift_string_size_limit=limit, pre_buffer=False
     )
-    known = [name for name in names if name in COLUMNS]
+    known = [name for name in names if name in columns(meta)]
     tables = (parquet.read_row_group(group, columns=known) for group in groups)
     batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
     return _Opened(meta, batches, sum(rows))
@@ -275,7 +275,7 @@ def _check_schema(path: Path, found: Any) -> RecordingMeta:
     if raw is None:
         _refuse(path, f"is not a recording of ibpulse: it lacks the metadata {KEY.decode()}", "name another file")
     meta = read_header(raw)
-    column = missing_column(found)
+    column = missing_column(found, meta)
     if column:
         _refuse(path, f"lacks the column {column}, or has it with another type", "use the file that ibpulse wrote")
     return meta

@@ -30,6 +30,9 @@ from ibpulse.core.jobs import (
     trace_jobs,
 )
 from ibpulse.core.model import MAX_PORT_NUMBER, UNKNOWN_ROLE, Port, PortId, PortIdentity, PortState, settle_role
+from ibpulse.core.recordings.signals import PortSignals, join_signals, no_readings
+from ibpulse.core.signals import Signal
+from ibpulse.core.statistics.gains import SignalReadings
 from ibpulse.core.statistics.plausible import Steps, lower_bound
 
 MAX_JOBS = 1000
@@ -198,7 +201,7 @@ class RecordedPort:
 
     `rate_bytes_per_second` is the data rate of one direction, None if unknown. `source` names the counters, which were
     read every `stride` intervals; `resolution_seconds` is the time between their changes, None if not measured.
-    `physical`, `problem` and `role` are as in `PortState`.
+    `physical`, `problem` and `role` are as in `PortState`. `signals` are its counters that are signs of congestion.
     """
 
     device: str
@@ -214,6 +217,7 @@ class RecordedPort:
     physical: str = ""
     problem: str = ""
     role: str = UNKNOWN_ROLE
+    signals: tuple[Signal, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", settle_role(self.rail, self.role))
@@ -236,6 +240,7 @@ class RecordedPort:
             source=source,
             stride=stride,
             identity=port.identity,
+            signals=port.signals.signals if port.signals else (),
         )
 
     @property
@@ -303,6 +308,7 @@ class Recording:
     NaN for a missing sample. `seconds`, of the same shape, is the measured time of each rate, 0 for a missing sample.
     `steps`, of the same shape, is the uncertainty of each rate in steps of 0.1 %; `merged` marks rates that are the
     mean of several samples, because one was above the line rate. They are None if nothing is known about them.
+    `signals` has an entry for each port, or none at all.
 
     Invariant: without missing samples, the sum of `bytes_per_second * seconds` is the increase of the counter.
     """
@@ -313,6 +319,7 @@ class Recording:
     seconds: Floats
     steps: Steps | None = None
     merged: Bools | None = None
+    signals: tuple[PortSignals, ...] = ()
 
     def __post_init__(self) -> None:
         shape = self.bytes_per_second.shape
@@ -329,6 +336,10 @@ class Recording:
             raise ValueError("a rate or its time is negative or not finite, or higher than counters can make it")
         if self.seconds[holes].any():
             raise ValueError("a missing sample has a duration; its seconds must be 0")
+        if self.signals:
+            widths = [each.counters.shape[1] for each in self.signals]
+            if widths != [len(port.signals) for port in self.meta.ports]:
+                raise ValueError(f"readings of {widths} signals do not fit the ports")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recording):
@@ -339,10 +350,21 @@ class Recording:
             and np.array_equal(self.seconds, other.seconds)
             and _same(self.steps, other.steps)
             and _same(self.merged, other.merged)
+            and self.every_signals == other.every_signals
         )
 
     def __hash__(self) -> int:
         return hash((self.start_ns, self.seconds.shape))
+
+    @property
+    def every_signals(self) -> tuple[PortSignals, ...]:
+        """The signals of each port."""
+        return self.signals or tuple(no_readings(len(port.signals)) for port in self.meta.ports)
+
+    def readings(self, row: int) -> SignalReadings:
+        """The readings of the signals of a port by its row."""
+        signals = self.meta.ports[row].signals
+        return self.every_signals[row].readings(signals, self.start_ns, self.meta.interval_ns)
 
     @property
     def ticks(self) -> int:
@@ -383,7 +405,8 @@ class Recording:
             None if self.steps is None else self.steps[part],
             None if self.merged is None else self.merged[part],
         )
-        return Recording(self.meta, start_ns, self.bytes_per_second[part], self.seconds[part], steps, merged)
+        signals = tuple(each.cut(first, end) for each in self.signals)
+        return Recording(self.meta, start_ns, self.bytes_per_second[part], self.seconds[part], steps, merged, signals)
 
 
 def _same(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> bool:
@@ -500,7 +523,15 @@ def concatenate(pieces: Sequence[Recording]) -> Recording:
         np.concatenate([piece.seconds for piece in pieces], axis=2),
         _join([piece.steps for piece in pieces], pieces),
         _join([piece.merged for piece in pieces], pieces),
+        _join_signals(pieces),
     )
+
+
+def _join_signals(pieces: Sequence[Recording]) -> tuple[PortSignals, ...]:
+    if not any(piece.signals for piece in pieces):
+        return ()
+    ticks = [piece.ticks for piece in pieces]
+    return tuple(join_signals(parts, ticks) for parts in zip(*(piece.every_signals for piece in pieces), strict=True))
 
 
 def _join(arrays: Sequence[npt.NDArray[Number] | None], pieces: Sequence[Recording]) -> npt.NDArray[Number] | None:

@@ -9,6 +9,7 @@ import mmap
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ from ibpulse.base import owned_files
 from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import RingError
 from ibpulse.core.ring import layout as at
+from ibpulse.core.signals import Signal
 
 GIVEN_UP_NS = 60_000_000_000
 """A slot that a port has left is not used again for this time; samplers have long followed their plans by then."""
@@ -40,9 +42,10 @@ class RingFile:
             raise RingError(f"ring {path} cannot be opened: {error.strerror}; is `ibpulse serve` running?") from error
         self._descriptor = descriptor
         try:
-            self.interval_ns, self.capacity = self._check_header()
+            self.interval_ns, self.capacity, self.signal_capacity = self._check_header()
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-            self._map = mmap.mmap(self._descriptor, at.file_bytes(self.capacity), access=access)
+            length = at.file_bytes(self.capacity, self.signal_capacity)
+            self._map = mmap.mmap(self._descriptor, length, access=access)
         except OSError as error:
             os.close(self._descriptor)
             raise RingError(
@@ -58,27 +61,31 @@ class RingFile:
         """The open file, for processes that inherit it."""
         return self._descriptor
 
-    def _check_header(self) -> tuple[int, int]:
-        """Interval and capacity, after validating the header."""
+    def _check_header(self) -> tuple[int, int, int]:
+        """Interval and both capacities, after validating the header."""
         size = os.fstat(self._descriptor).st_size
         if size < at.RECORD_TABLE * at.WORD:
             self._refuse(f"is {size} bytes long, shorter than a ring's header")
         header = memoryview(os.pread(self._descriptor, at.H_CREATED_WALL_NS * at.WORD, 0)).cast("Q")
-        magic, version, interval_ns, capacity = header
+        magic, version, interval_ns, capacity, signal_capacity = header
         if magic != at.MAGIC:
             self._refuse("is not a ring file (bad magic number)")
         if version != at.VERSION:
             self._refuse(f"has version {version}, but this program reads version {at.VERSION}")
-        if not interval_ns or not capacity or size != at.file_bytes(capacity):
+        if not interval_ns or not capacity or size != at.file_bytes(capacity, signal_capacity):
             self._refuse("has a damaged header")
-        return interval_ns, capacity
+        return interval_ns, capacity, signal_capacity
 
     def _refuse(self, reason: str) -> NoReturn:
         raise RingError(f"ring {self.path} {reason}; delete it, it only holds the last minutes of samples")
 
     @classmethod
-    def create(cls, path: Path, interval_ns: int, capacity: int, clock: Clock = time) -> RingFile:
+    def create(
+        cls, path: Path, interval_ns: int, capacity: int, clock: Clock = time, signal_capacity: int = 0
+    ) -> RingFile:
         """Create an empty ring in place of any file at `path`; processes that have the old file mapped keep it.
+
+        It holds `capacity` samples and `signal_capacity` readings of the signals of each port.
 
         Raises:
             RingError: the directory is missing, read-only or full.
@@ -86,10 +93,10 @@ class RingFile:
         try:
             owned_files.make_missing(path.parent)
             with owned_files.replacing(path) as descriptor:
-                os.ftruncate(descriptor, at.file_bytes(capacity))
+                os.ftruncate(descriptor, at.file_bytes(capacity, signal_capacity))
                 # makes a full file system an error here instead of a bus error at the first tick
                 os.posix_fallocate(descriptor, 0, at.RECORD_TABLE * at.WORD)
-                header = [at.MAGIC, at.VERSION, interval_ns, capacity, clock.time_ns()]
+                header = [at.MAGIC, at.VERSION, interval_ns, capacity, signal_capacity, clock.time_ns()]
                 os.pwrite(descriptor, b"".join(word.to_bytes(at.WORD, sys.byteorder) for word in header), 0)
         except OSError as error:
             raise RingError(
@@ -99,16 +106,18 @@ class RingFile:
         return cls(path, clock=clock)
 
     @classmethod
-    def open_or_create(cls, path: Path, interval_ns: int, capacity: int, clock: Clock = time) -> RingFile:
+    def open_or_create(
+        cls, path: Path, interval_ns: int, capacity: int, clock: Clock = time, signal_capacity: int = 0
+    ) -> RingFile:
         """The ring at `path` with its history if it matches these settings, otherwise a new one."""
         try:
             ring = cls(path, clock=clock)
         except RingError:
-            return cls.create(path, interval_ns, capacity, clock)
-        if (ring.interval_ns, ring.capacity) == (interval_ns, capacity):
+            return cls.create(path, interval_ns, capacity, clock, signal_capacity)
+        if (ring.interval_ns, ring.capacity, ring.signal_capacity) == (interval_ns, capacity, signal_capacity):
             return ring
         ring.close()
-        return cls.create(path, interval_ns, capacity, clock)
+        return cls.create(path, interval_ns, capacity, clock, signal_capacity)
 
     def close(self) -> None:
         """Unmap the file. Arrays that view it keep it mapped until they are freed."""
@@ -225,14 +234,10 @@ class RingFile:
         encoded = name.encode()
         if len(encoded) > at.NAME_BYTES:
             raise RingError(f"port name {name!r} is longer than {at.NAME_BYTES} bytes")
-        begin, length = at.records_at(slot, self.capacity) * at.WORD, self.capacity * at.RECORD_WORDS * at.WORD
-        try:
-            os.posix_fallocate(self._descriptor, begin, length)
-        except OSError as error:
-            raise RingError(
-                f"ring {self.path} has no space for port {name} ({length} bytes): {error.strerror}; "
-                "give ring.dir more space or shorten sampler.history"
-            ) from error
+        self._allocate(name, at.records_at(slot, self.capacity), at.records_at(slot + 1, self.capacity))
+        if self.signal_capacity:
+            self._allocate(name, self.signals_at(slot), self.signals_at(slot + 1))
+        self.forget_signals(slot)
         words = at.slot_at(slot)
         self.words[words : words + at.SLOT_WORDS] = memoryview(
             bytes(at.S_NAME * at.WORD) + encoded.ljust(at.NAME_BYTES + at.DEVICE_BYTES, b"\0")
@@ -240,3 +245,58 @@ class RingFile:
         first = at.records_at(slot, self.capacity) + at.R_TICK
         last = at.records_at(slot + 1, self.capacity)
         self.words[first : last : at.RECORD_WORDS] = memoryview(bytes(self.capacity * at.WORD)).cast("Q")
+
+    def _allocate(self, name: str, first: int, end: int) -> None:
+        """Take space for words of a port. Raises RingError."""
+        length = (end - first) * at.WORD
+        try:
+            os.posix_fallocate(self._descriptor, first * at.WORD, length)
+        except OSError as error:
+            raise RingError(
+                f"ring {self.path} has no space for port {name} ({length} bytes): {error.strerror}; "
+                "give ring.dir more space or shorten sampler.history"
+            ) from error
+
+    # signals
+
+    def signals_at(self, slot: int) -> int:
+        """Word index of the head of a slot's signals."""
+        return at.signals_at(slot, self.capacity, self.signal_capacity)
+
+    def signals(self, slot: int) -> tuple[Signal, ...]:
+        """The signals whose readings a slot holds; none if its port has none."""
+        if not self.signal_capacity:
+            return ()
+        head = self.signals_at(slot)
+        return tuple(
+            self._signal(head + at.N_NAMES + n * at.NAME_WORDS) for n in range(self.words[head + at.N_SIGNALS])
+        )
+
+    def _signal(self, begin: int) -> Signal:
+        width = self.words[begin + at.N_WIDTH]
+        name = self.words[begin : begin + at.N_WIDTH].tobytes().rstrip(b"\0").decode()
+        return Signal(name, width % at.STOPS, width >= at.STOPS)
+
+    def assign_signals(self, slot: int, signals: Sequence[Signal], asked: int) -> int:
+        """The number of the set of these signals in a slot; readings of another set are dropped.
+
+        The first `asked` are read before the others.
+        """
+        head = self.signals_at(slot)
+        known = self.words[head + at.N_ASKED], self.signals(slot)
+        if known != (asked, tuple(signals)):
+            self.forget_signals(slot)
+            for number, signal in enumerate(signals):
+                begin = head + at.N_NAMES + number * at.NAME_WORDS
+                name = signal.name.encode().ljust(at.SIGNAL_NAME_BYTES, b"\0")
+                self.words[begin : begin + at.N_WIDTH] = memoryview(name).cast("Q")
+                self.words[begin + at.N_WIDTH] = signal.bits + at.STOPS * signal.stops
+            self.words[head + at.N_ASKED], self.words[head + at.N_SIGNALS] = asked, len(signals)
+        return self.words[head + at.N_SET]
+
+    def forget_signals(self, slot: int) -> None:
+        """Drop the readings of the signals of a slot."""
+        if self.signal_capacity and self.words[self.signals_at(slot) + at.N_SIGNALS]:
+            head = self.signals_at(slot)
+            self.words[head + at.N_SIGNALS] = 0
+            self.words[head + at.N_SET] = self.words[head + at.N_SET] + 1 & at.SET_MASK

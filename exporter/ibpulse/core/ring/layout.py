@@ -6,6 +6,7 @@ The file is an array of 64-bit words in the machine's byte order:
     lanes       one block per sampler process: heartbeat, counts, lateness and duration histograms
     slots       one block per port: name, device, scale, read errors, reads at an uncertain time
     records     per slot `capacity` records of six words, indexed by tick modulo capacity
+    signals     per slot a head and `signal_capacity` readings of sixteen words, indexed by their number modulo that
 
 A *tick* is an ordinal that only increases. `tick - shift`, with the shift of the last segment that began at or before
 the tick, is wall time in intervals. A step of the wall clock begins a new segment, so data may be missing in wall time,
@@ -19,17 +20,22 @@ The upper bits of the last word hold the stride at which the port was sampled, b
 A record with a different tick than expected is missing data. A writer first stores the tick in its lane's `L_BEGUN`;
 then it zeroes each record, fills it, and writes the record's tick last. A reader that copies records and reads
 `L_BEGUN` afterwards therefore knows which of them may have been overwritten in the meantime.
+
+A reading of signals is `before, between, after, twelve counters, tick`: those of `hw_counters` were read between the
+first two instants, those of `counters/` between the last two. The head has the names of the counters, the number of the
+set that they form, and how many readings there were; the upper bits of a reading's last word hold the number of its
+set. A writer fills a reading and then counts it.
 """
 
 from __future__ import annotations
 
 MAGIC = int.from_bytes(b"IBPULSE\0", "little")
-VERSION = 1
+VERSION = 2
 WORD = 8
 ABSENT = 2**64 - 1
 
 # header
-H_MAGIC, H_VERSION, H_INTERVAL_NS, H_CAPACITY, H_CREATED_WALL_NS, H_RESCAN, H_SEGMENTS = range(7)
+H_MAGIC, H_VERSION, H_INTERVAL_NS, H_CAPACITY, H_SIGNAL_CAPACITY, H_CREATED_WALL_NS, H_RESCAN, H_SEGMENTS = range(8)
 SEGMENT_WORDS = 2  # first tick, shift as two's complement
 SEGMENT_TABLE = 16
 SEGMENT_COUNT = 64
@@ -89,6 +95,22 @@ RECORD_FORMAT = "=6Q"
 # the word of R_TICK is `tick | stride << STRIDE_SHIFT`; a stride of 0 means the stride of the slot
 STRIDE_SHIFT = 52
 TICK_MASK = (1 << STRIDE_SHIFT) - 1
+# signals
+SIGNAL_COUNT = 12
+N_READINGS, N_SET, N_READING, N_HUNG, N_SLOW, N_ASKED, N_SIGNALS = range(7)
+N_NAMES = 8
+SIGNAL_NAME_BYTES = 40
+N_WIDTH = SIGNAL_NAME_BYTES // WORD  # bits, or STOPS plus bits
+STOPS = 256
+NAME_WORDS = N_WIDTH + 1
+SIGNAL_HEAD_WORDS = 128
+SIGNAL_WORDS = 16
+SIGNAL_FORMAT = "=16Q"
+SIGNAL_VALUES = 3
+# the word of N_MARK is `tick | set << SET_SHIFT`
+N_MARK = 15
+SET_SHIFT = STRIDE_SHIFT
+SET_MASK = 0xFFF
 _PAGE_WORDS = 512
 RECORD_TABLE = -(-(SLOT_TABLE + SLOT_COUNT * SLOT_WORDS) // _PAGE_WORDS) * _PAGE_WORDS
 
@@ -108,9 +130,21 @@ def records_at(slot: int, capacity: int) -> int:
     return RECORD_TABLE + slot * capacity * RECORD_WORDS
 
 
-def file_bytes(capacity: int) -> int:
+def port_bytes(capacity: int, signal_capacity: int) -> int:
+    """Bytes that the samples and signals of a port take."""
+    signals = SIGNAL_HEAD_WORDS + signal_capacity * SIGNAL_WORDS if signal_capacity else 0
+    return (capacity * RECORD_WORDS + signals) * WORD
+
+
+def signals_at(slot: int, capacity: int, signal_capacity: int) -> int:
+    """Word index of the head of a slot's signals; its readings follow."""
+    size = SIGNAL_HEAD_WORDS + signal_capacity * SIGNAL_WORDS if signal_capacity else 0
+    return records_at(SLOT_COUNT, capacity) + slot * size
+
+
+def file_bytes(capacity: int, signal_capacity: int = 0) -> int:
     """Length of the whole file in bytes. It is sparse: only slots in use take memory."""
-    return records_at(SLOT_COUNT, capacity) * WORD
+    return signals_at(SLOT_COUNT, capacity, signal_capacity) * WORD
 
 
 def signed(word: int) -> int:

@@ -74,7 +74,8 @@ class RingReader:
         self.interval_ns = ring.interval_ns
         self.capacity = ring.capacity
         words = np.frombuffer(ring.words, dtype=np.uint64)
-        self._records = words[at.RECORD_TABLE :].reshape(at.SLOT_COUNT, ring.capacity, at.RECORD_WORDS)
+        records = words[at.RECORD_TABLE : at.records_at(at.SLOT_COUNT, ring.capacity)]
+        self._records = records.reshape(at.SLOT_COUNT, ring.capacity, at.RECORD_WORDS)
 
     def newest_tick(self, wall_ns: int | None = None) -> int:
         """The newest tick that is certain to be complete at this wall time (default: now), sampled or not."""

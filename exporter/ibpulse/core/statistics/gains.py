@@ -48,6 +48,10 @@ class Gains:
     seconds: Floats
     full: Bools
 
+    def only(self, rows: Bools) -> Gains:
+        """Those of some of the readings."""
+        return Gains(self.gained[rows], self.seconds[rows], self.full[rows])
+
 
 def find_gains(signals: Sequence[Signal], time_ns: Counts, counters: npt.NDArray[np.uint64]) -> Gains:
     """What counters gained between consecutive readings; `time_ns` and `counters` are arrays (readings, signals).
