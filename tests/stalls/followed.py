@@ -9,6 +9,7 @@ import numpy as np
 
 from ibpulse.core.statistics.silences import SilenceWatch, StorageWatch
 from ibpulse.core.statistics.verdict import (
+    CALM_SECONDS,
     NodeSilence,
     Pause,
     RailSilence,
@@ -25,7 +26,7 @@ LEAST_RATE = 1e7
 """Bytes/s of a rail that are no traffic: a tenth of the active threshold of a node."""
 SETTLED_SECONDS = 0.2
 POLL_SECONDS = 2.0
-MAX_PAUSES = 20
+NEWEST_PAUSES, LONGEST_PAUSES = 12, 8
 CHUNK_SECONDS = 60.0
 FIRST_TICK = 1000
 
@@ -81,7 +82,7 @@ class FollowedNode:
         )
         for tick, total in zip(ticks, totals.tolist(), strict=True):
             if self.stored:
-                silent = bool(tick - self.watch.high.max() > 0.5 / INTERVAL)
+                silent = tick - self.watch.last > 0.5 / INTERVAL
                 self.storage.add(self.stored[0], tick, total - self.stored[1], silent)
             self.stored = tick, total
 
@@ -102,7 +103,9 @@ class FollowedNode:
                 moment(int(low), int(high)) if high else None
                 for low, high in zip(watch.low[row], watch.high[row], strict=True)
             )
-            rails[rail] = RailSilence(sent, received, *self._link(rail, now, doubt), *self._retried(rail, now, doubt))
+            lost, active = self._link(rail, now, doubt)
+            retried, calm, until = self._retried(rail, now, doubt)
+            rails[rail] = RailSilence(sent, received, lost, active, retried, calm, until)
         return NodeSilence(
             rails=rails,
             known_until=self._wall(watch.known) - doubt,
@@ -110,7 +113,7 @@ class FollowedNode:
             longest=watch.pauses.longest * INTERVAL,
             pauses=tuple(
                 Pause(moment(each.sent - 1, each.sent), self._wall(each.begin) - doubt, self._wall(each.end) + doubt)
-                for each in (watch.pauses.newest(MAX_PAUSES, 0.5 * regular) if regular else [])
+                for each in watch.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
             ),
             storage=moment(*self.storage.last) if self.storage.last else None,
             ordered=bound is not None,
@@ -124,23 +127,24 @@ class FollowedNode:
         down = [(event.seen_before - doubt, event.noticed + doubt) for event in noticed if not event.up]
         return (down[-1] if down else None), not noticed or noticed[-1].up
 
-    def _retried(self, rail: str, now: float, doubt: float) -> tuple[tuple[float, float] | None, float | None]:
-        """Between which readings the counter of timeouts last grew, and the newest reading."""
+    def _retried(self, rail: str, now: float, doubt: float) -> tuple[tuple[float, float] | None, bool, float | None]:
+        """Between which readings the counter of timeouts last grew, whether it was calm before, the newest reading."""
         if self.node.timeouts is None:
-            return None, None
+            return None, False, None
         read = self._readings(now)
         counted = np.searchsorted(np.sort(self.node.timeouts.get(rail, np.zeros(0))), read, side="right")
         grew = np.flatnonzero(np.diff(counted))
         shift = self.node.clock.offset
         until = float(read[-1]) + shift - doubt if len(read) else None
         if not len(grew):
-            return None, until
+            return None, False, until
         low, high = float(read[grew[-1]]), float(read[grew[-1] + 1])
-        return (low + shift - doubt, high + shift + doubt), until
+        before = float(read[grew[-2] + 1]) if len(grew) > 1 else float(read[0])
+        return (low + shift - doubt, high + shift + doubt), low - before >= CALM_SECONDS, until
 
     def _readings(self, now: float) -> np.ndarray:
         """True instants of the readings up to one: regular, and every second while the node has just fallen silent."""
-        silent = float(self._true(np.array([int(self.watch.high.max())]))[0])
+        silent = float(self._true(np.array([self.watch.last]))[0])
         regular = np.arange(self.phase, now, self.counted_every)
         return np.sort(np.concatenate((regular, np.arange(silent + 1.5, min(now, silent + 60), 1.0))))
 

@@ -156,12 +156,14 @@ class Run:
                 self.shared.append(np.array([(at, at + 0.02, 0.02 * shape.rate)]))
 
     def _write(self, begin: float, end: float, reason: str, busy: list[int]) -> None:
-        """A checkpoint of the busy nodes, after which each enters the barrier in which the others wait."""
+        """A checkpoint of the busy nodes, after which each enters the barrier; the last one ends the pause soon."""
+        parts = self.rng.uniform(0.4, 1.0, len(busy))
+        length = max(end - begin - self.rng.uniform(0.2, 2.0), 0.5 * (end - begin))
+        writes = dict(zip(busy, (begin + length * parts / parts.max()).tolist(), strict=True))
         for index in range(self.shape.nodes):
-            writes = index in busy
-            done = begin + ((end - begin) * self.rng.uniform(0.4, 1.0) if writes else self.rng.uniform(0, 1e-3))
+            done = writes.get(index, begin + self.rng.uniform(0, 1e-3))
             self._enter_barrier(index, done)
-            if reason != "checkpoint-local" and writes:
+            if reason != "checkpoint-local" and index in writes:
                 self._store(index, begin, done + (120.0 if reason == "checkpoint-async" else 0.0))
 
     def _enter_barrier(self, index: int, at: float) -> None:

@@ -42,6 +42,11 @@ class Outcome:
         return self.told.verdicts[0][0] - self.told.begin if self.told.verdicts else NEVER
 
     @property
+    def pushed_seconds(self) -> float:
+        """From the last byte to the first alert that is pushed."""
+        return self.told.pushed[0] - self.told.begin if self.told.pushed else NEVER
+
+    @property
     def distinguishable(self) -> bool:
         """Whether the named node stopped before all others by more than the clocks and the samples may be wrong."""
         if self.plan.clocks == "unknown":
@@ -98,13 +103,14 @@ def share(part: int, whole: int) -> str:
 
 def kinds_table(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """Verdicts by the truth: a row per kind and variant."""
-    rows = [["truth", "cases", *KINDS, "missed", "right", "median", "longest"]]
+    rows = [["truth", "cases", *KINDS, "missed", "right", "median", "pushed in 10 s"]]
     for name, some in grouped(outcomes, lambda each: f"{each.plan.kind}: {each.plan.variant}"):
         counts = [str(sum(each.kind == kind for each in some)) for kind in (*KINDS, "missed")]
         times = [each.seconds for each in some if each.told.verdicts]
         right = share(sum(each.is_right for each in some), len(some))
-        spread = [f"{median(times):.1f} s", f"{max(times):.1f} s"] if times else ["-", "-"]
-        rows.append([name, str(len(some)), *counts, right, *spread])
+        first = f"{median(times):.1f} s" if times else "-"
+        soon = sum(each.pushed_seconds <= 10.0 for each in some)
+        rows.append([name, str(len(some)), *counts, right, first, share(soon, len(some))])
     return rows
 
 
