@@ -27,6 +27,7 @@ from bench.cases import (
     loops,
     rendering,
     report,
+    signals,
     stream,
     top,
     traffic,
@@ -38,6 +39,7 @@ from bench.report import Section, render
 CASES: dict[str, ModuleType] = {
     "daemons": daemons,
     "loops": loops,
+    "signals": signals,
     "exporters": exporters,
     "lateness": lateness,
     "crowd": crowd,

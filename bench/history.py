@@ -9,6 +9,7 @@ import numpy as np
 
 from bench.bench import NS_PER_SECOND
 from bench.sampler import HISTORY_SECONDS, wall_offset_ns
+from ibpulse.core.defaults import SIGNAL_INTERVAL_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
@@ -19,10 +20,20 @@ READ_NS = 1_000
 
 
 def filled_ring(
-    path: Path, interval_ns: int, ports: int, seconds: int, ring_seconds: int = HISTORY_SECONDS
+    path: Path,
+    interval_ns: int,
+    ports: int,
+    seconds: int,
+    ring_seconds: int = HISTORY_SECONDS,
+    signals_ns: int = SIGNAL_INTERVAL_NS,
 ) -> RingReader:
-    """A new ring of this length whose last seconds hold a noisy square wave on every port, busy half of the time."""
-    ring = RingFile.create(path, interval_ns, ring_seconds * NS_PER_SECOND // interval_ns)
+    """A new ring of this length whose last seconds hold a noisy square wave on every port, busy half of the time.
+
+    It has space for signals every `signals_ns`, unless that is 0, as the ring of a daemon with this setting.
+    """
+    capacity = ring_seconds * NS_PER_SECOND // interval_ns
+    readings = capacity // max(1, signals_ns // interval_ns) if signals_ns else 0
+    ring = RingFile.create(path, interval_ns, capacity, signal_capacity=readings)
     count = seconds * NS_PER_SECOND // interval_ns
     last = time.time_ns() // interval_ns
     ring.begin_segment(last - count, 0)

@@ -33,7 +33,7 @@ def show(where: str, ports: int, found: dict[str, list[float]]) -> None:
     """Print a table."""
     print(f"{where}, {ports} ports: CPU per port and sample, and the ratio to the C program")
     for way, times in found.items():
-        print(f"  {way:12} {median(times) / ports / 1000:7.2f} us  {ratio_of(times, found['C'])}", flush=True)
+        print(f"  {way:20} {median(times) / ports / 1000:7.2f} us  {ratio_of(times, found['C'])}", flush=True)
 
 
 def measure_here(program: Path) -> None:

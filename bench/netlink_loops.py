@@ -17,12 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.deadlines import TickClock
 from ibpulse.agent.sampler.loop import Loop
-from ibpulse.agent.sampler.plan import Plan, PlannedPort
+from ibpulse.agent.sampler.plan import Plan, PlannedPort, PlannedSignals
 from ibpulse.agent.sampler.steady import sample_steadily
 from ibpulse.agent.sysfs.netlink import (
     HEADER,
@@ -40,6 +41,7 @@ from ibpulse.agent.sysfs.netlink import (
 )
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
+from ibpulse.core.signals import Signal
 
 INTERVAL_NS = 10_000_000
 # linux/rtnetlink.h, linux/if_link.h
@@ -49,13 +51,25 @@ WAYS = {
     "hw_counters": ("hw_counters", "sent_bytes", "rcvd_bytes", 0),
     "counters": ("counters", "port_xmit_data", "port_rcv_data", 0),
 }
+# every port once in this many ticks
+SIGNAL_TICKS, READINGS = 10, 300
+SIGNALS = {
+    "packet_sequence_errors": "rcvd_seq_err",
+    "rnr_nak_retry_packets_received": "rcvd_rnr_err",
+    "hw_completer_retry_err": "completer_retry_err",
+    "hw_send_rnr_err": "send_rnr_err",
+    "duplicate_requests_packets": "duplicate_request",
+}
 
 
 def make_run(path: Path, planned: list[PlannedPort]) -> tuple[Callable[[float], float], Loop]:
     """A function that samples for some seconds and returns the CPU nanoseconds per tick, and its loop."""
-    ring = RingFile.create(path, INTERVAL_NS, 3000)
+    ring = RingFile.create(path, INTERVAL_NS, 3000, signal_capacity=READINGS)
+    for port in planned:
+        if port.signals:
+            ring.assign_signals(port.slot, [Signal(name, 64) for name in SIGNALS], port.signals.asked)
     loop = Loop(ring, 0)
-    loop.apply(Plan(1, os.getpid(), ports=tuple(planned)))
+    loop.apply(Plan(1, os.getpid(), ports=tuple(planned), signal_ticks=SIGNAL_TICKS))
     lane = at.lane_at(0)
     ring.words[lane + at.L_PLAN_WANTED] = ring.words[lane + at.L_PLAN_APPLIED] = 1
     ring.begin_segment(1, 0)
@@ -68,23 +82,45 @@ def make_run(path: Path, planned: list[PlannedPort]) -> tuple[Callable[[float], 
             read_ns = loop.sample(clock.tick, late_ns)
             read_ns = sample_steadily(ring, 0, loop, clock, read_ns)
         assert len(planned) in (len(loop.messages[0]), len(loop.fast))
+        assert all(ring.words[ring.signals_at(port.slot) + at.N_READINGS] for port in planned if port.signals)
         return (time.process_time_ns() - begun) / (ring.words[lane + at.L_TICKS] - ticks)
 
     return run, loop
 
 
-def make_loop(folder: Path, way: str, ports: int) -> Callable[[float], float]:
+def make_loop(folder: Path, way: str, ports: int, *, signals: bool = False) -> Callable[[float], float]:
     """That function for ports of soft-RoCE devices that are read in one way."""
     counters, transmit, receive, message = WAYS[way]
     planned = []
     for number in range(ports):
-        files = Path(f"/sys/class/infiniband/rxe{number}/ports/1", counters)
-        paths = (str(files / transmit),), (str(files / receive),)
-        planned.append(PlannedPort(number, f"rxe{number}", *paths, message=message))
-    return make_run(folder / way, planned)[0]
+        port = Path(f"/sys/class/infiniband/rxe{number}/ports/1")
+        paths = (str(port / counters / transmit),), (str(port / counters / receive),)
+        files = tuple(str(port / "hw_counters" / file) for file in SIGNALS.values())
+        wanted = PlannedSignals(1, files, len(files), message) if signals else None
+        planned.append(PlannedPort(number, f"rxe{number}", *paths, message=message, signals=wanted))
+    return make_run(folder / f"{way}-{signals}", planned)[0]
 
 
-def make_standing_in(folder: Path, ports: int) -> tuple[Callable[[float], float], list[str]]:
+class StandingIn:
+    """Asks for a loopback interface and takes as many of its counters as there are signals."""
+
+    def __init__(self, request: bytes, reply: memoryview, places: int) -> None:
+        self.request = bytearray(request)
+        names = [str(number) for number in range(len(SIGNALS))]
+        counters = {name: Counter(places + 8 * at, places + 8 * at, 0) for at, name in enumerate(names)}
+        self.layout = Layout(reply, PortReply("lo", 1, 1, 32, counters), names, ())
+
+    def ask(self, link: Link) -> None:
+        link.request(self.request)
+
+    def take_each(self, link: Link) -> list[int]:
+        data = memoryview(link.reply)[: link.receive(link.reply)]
+        got = self.layout.unpack(data)
+        assert got[0] == self.layout.head(link.sequence)
+        return self.layout.each(got)
+
+
+def make_standing_in(folder: Path, ports: int, *, signals: bool = False) -> tuple[Callable[[float], float], list[str]]:
     """The same with loopback interfaces, and the arguments of the C program for them."""
     link = Link(lambda: connect(NETLINK_ROUTE))
     body = struct.pack("=BxHiII", 0, 0, socket.if_nametoindex("lo"), 0, 0)
@@ -95,8 +131,13 @@ def make_standing_in(folder: Path, ports: int) -> tuple[Callable[[float], float]
     # received and transmitted packets, then bytes
     counters = {name: Counter(places + at, places + at, 0) for name, at in (("rx", 16), ("tx", 24))}
     layout = Layout(reply, PortReply("lo", 1, 1, 32, counters), ("tx",), ("rx",))
-    run, loop = make_run(folder / "lo", [PlannedPort(each, f"lo{each}", (), ()) for each in range(ports)])
+    wanted = PlannedSignals(1, tuple(SIGNALS), len(SIGNALS), 1) if signals else None
+    planned = [PlannedPort(each, f"lo{each}", (), (), signals=wanted) for each in range(ports)]
+    run, loop = make_run(folder / f"lo-{signals}", planned)
     loop.link = link
+    for port in chain.from_iterable(loop.signals.turns):
+        assert port.message is not None
+        port.message.message, port.message._link = StandingIn(request, reply, places), link  # type: ignore[assignment]
     standing = [(port, layout) for port in loop.slow]
     loop.slow = []
     for entries, sequence in zip(loop.messages, SHORT_SEQUENCES, strict=True):
@@ -143,9 +184,11 @@ def main(program: str, ports: int, rounds: int, seconds: float) -> dict[str, lis
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         if Path("/sys/class/infiniband/rxe0").exists():
             ways, arguments = {way: make_loop(Path(folder), way, ports) for way in WAYS}, find_arguments(ports)
+            for way in ("netlink", "hw_counters"):
+                ways[f"{way}, signals"] = make_loop(Path(folder), way, ports, signals=True)
         else:
             standing, arguments = make_standing_in(Path(folder), ports)
-            ways = {"netlink": standing}
+            ways = {"netlink": standing, "netlink, signals": make_standing_in(Path(folder), ports, signals=True)[0]}
         ways["C"] = make_program(program, arguments)
         for run in ways.values():
             run(0.2)

@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from bench import processes
 from bench.bench import NS_PER_SECOND
-from bench.trees import RECEIVE, TRANSMIT
-from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, plan_path, write_plan
+from bench.trees import RECEIVE, STATISTICS, TRANSMIT
+from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, PlannedSignals, plan_path, write_plan
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.signals import MAX_FIRMWARE_READS, MAX_SIGNALS, MEANINGS, Signal
 
 HISTORY_SECONDS = 302
 CLOCK_TRIES = 20
@@ -44,15 +45,29 @@ class SamplerRun:
         return float(np.quantile(self.lateness_ns, part))
 
 
+def plan_signals(ring: RingFile, slot: int) -> PlannedSignals:
+    """As many signals as a port can have, in files of the loopback interface."""
+    files = tuple(map(str, sorted(STATISTICS.iterdir())[:MAX_SIGNALS]))
+    asked = MAX_SIGNALS - MAX_FIRMWARE_READS
+    number = ring.assign_signals(slot, [Signal(name, 64) for name in list(MEANINGS)[:MAX_SIGNALS]], asked)
+    return PlannedSignals(number, files, asked, refresh=RECEIVE)
+
+
 @contextmanager
-def running_sampler(folder: Path, interval_ns: int, ports: int) -> Iterator[RingReader]:
-    """The ring of a sampler process that runs inside the block and reads this number of ports."""
-    ring = RingFile.create(folder / "ring", interval_ns, HISTORY_SECONDS * NS_PER_SECOND // interval_ns)
+def running_sampler(folder: Path, interval_ns: int, ports: int, signal_ticks: int = 0) -> Iterator[RingReader]:
+    """The ring of a sampler process that runs inside the block and reads this number of ports.
+
+    Their signals are read every `signal_ticks`, or not at all.
+    """
+    capacity = HISTORY_SECONDS * NS_PER_SECOND // interval_ns
+    readings = capacity // signal_ticks if signal_ticks else 0
+    ring = RingFile.create(folder / "ring", interval_ns, capacity, signal_capacity=readings)
     planned = []
     for number in range(ports):
         slot = ring.assign(f"mlx5_{number}:1", 4, 1)
-        planned.append(PlannedPort(slot, f"mlx5_{number}", (TRANSMIT,), (RECEIVE,)))
-    write_plan(plan_path(ring.path, 0), Plan(1, os.getpid(), ports=tuple(planned)))
+        signals = plan_signals(ring, slot) if signal_ticks else None
+        planned.append(PlannedPort(slot, f"mlx5_{number}", (TRANSMIT,), (RECEIVE,), signals=signals))
+    write_plan(plan_path(ring.path, 0), Plan(1, os.getpid(), ports=tuple(planned), signal_ticks=signal_ticks))
     ring.words[at.lane_at(0) + at.L_PLAN_WANTED] = 1
     command = [sys.executable, "-m", "ibpulse.agent.sampler.process", str(ring.path), "0", str(ring.descriptor)]
     with processes.running(command, folder / "sampler.log", inherited=(ring.descriptor,)):

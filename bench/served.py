@@ -39,7 +39,9 @@ class Served:
 
 
 @contextmanager
-def running_daemon(bench: Bench, *, ports: int, history_seconds: int, interval_ms: int = 10) -> Iterator[Served]:
+def running_daemon(
+    bench: Bench, *, ports: int, history_seconds: int, interval_ms: int = 10, signals: bool = True
+) -> Iterator[Served]:
     """`ibpulse serve` with `ports` ports, whose ring begins with `history_seconds` of history.
 
     The ring keeps five minutes, or that many seconds if they are more.
@@ -51,7 +53,11 @@ def running_daemon(bench: Bench, *, ports: int, history_seconds: int, interval_m
     if history_seconds > DEFAULT_SECONDS:
         numbers.append(history_seconds + SPARE_SECONDS)
         options.append(f"--sampler.history={history_seconds}s")
-    filled_ring(ring / "ring", *numbers).ring.close()
+    if signals:
+        filled_ring(ring / "ring", *numbers).ring.close()
+    else:
+        filled_ring(ring / "ring", *numbers, signals_ns=0).ring.close()
+        options.append("--sampler.signals=0s")
     command = [
         *(sys.executable, "-m", "ibpulse", "serve", f"--path.sysfs={tree}", f"--ring.dir={ring}", *options),
         *(f"--web.listen-address=127.0.0.1:{port}", f"--capture.dir={folder / 'captures'}"),

@@ -33,6 +33,16 @@ COUNTERS = {
     "excessive_buffer_overrun_errors": "rx_over_errors",
     "VL15_dropped": "rx_dropped",
 }
+# Those of hw_counters that an InfiniBand port of mlx5 has and the daemon reads, and the one that refreshes them.
+HW_COUNTERS = {
+    "rx_write_requests": "rx_packets",
+    "out_of_sequence": "rx_over_errors",
+    "packet_seq_err": "rx_length_errors",
+    "duplicate_request": "rx_compressed",
+    "rnr_nak_retry_err": "tx_compressed",
+    "local_ack_timeout_err": "tx_heartbeat_errors",
+    "out_of_buffer": "rx_missed_errors",
+}
 
 
 def write_tree(root: Path, devices: int, *, linked: bool = True) -> Path:
@@ -61,13 +71,14 @@ def write_tree(root: Path, devices: int, *, linked: bool = True) -> Path:
             lid="0x1a",
             cap_mask="0xa751e848",
         )
-        (port / "counters").mkdir()
-        for name, source in COUNTERS.items():
-            counter = port / "counters" / name
-            if linked:
-                counter.symlink_to(STATISTICS / source)
-            else:
-                counter.write_text("205143497464492\n")
+        for folder, counters in (("counters", COUNTERS), ("hw_counters", HW_COUNTERS)):
+            (port / folder).mkdir()
+            for name, source in counters.items():
+                counter = port / folder / name
+                if linked:
+                    counter.symlink_to(STATISTICS / source)
+                else:
+                    counter.write_text("205143497464492\n")
     return root
 
 
