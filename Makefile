@@ -121,6 +121,6 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.txt
 	@touch $@
 
 # pip takes thirty times as long
-$(VENV)/docs.stamp: $(VENV)/dev.stamp requirements/docs.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements/docs.txt
+$(VENV)/docs.stamp: $(VENV)/run.stamp requirements/docs.txt
+	$(PIP) --no-deps --require-hashes -r requirements/docs.txt
 	@touch $@

@@ -101,7 +101,8 @@ class Translator:
         if service.port:
             words.append(f"--web.listen-address={service.address}")
         if "serve" in words:
-            words.append(f"--ring.dir={root / 'ring'}")
+            # containers have host names of their own
+            words += [f"--ring.dir={root / 'ring'}", f"--capture.node={service.name}"]
         return words
 
     def _mount(self, target: Path, source: str) -> None:

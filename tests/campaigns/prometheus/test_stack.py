@@ -68,6 +68,9 @@ class TestStack:
     def test_it_prints_where_everything_is(self, stack: Running) -> None:
         assert set(stack.addresses) == {*NODES, "gateway", "prometheus", "alertmanager"}
 
+    def test_every_node_has_a_name_of_its_own(self, stack: Running) -> None:
+        assert {node: stack.ask(node, "/api/v1/clock")["node"] for node in NODES} == {node: node for node in NODES}
+
     def test_prometheus_scrapes_every_node(self, stack: Running) -> None:
         def healthy() -> bool:
             targets = stack.ask("prometheus", "/api/v1/targets")["data"]["activeTargets"]
