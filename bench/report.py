@@ -61,12 +61,12 @@ class Section:
 def render(title: str, preface: Sequence[str], first: Sequence[Section], others: Sequence[Section]) -> str:
     """The report: preface, the first sections, all budgets in one table, then the other sections."""
     budgets = [
-        [budget.what, budget.budget, budget.result, budget.verdict(), section.title]
+        [budget.what, budget.budget, budget.result, budget.verdict()]
         for section in (*first, *others)
         for budget in section.budgets
     ]
     parts = [f"# {title}", *preface, *_chapters(first), "## Budgets"]
-    parts.append(_table(Table(["what", "budget", "result", "", "section"], budgets)))
+    parts.append(_table(Table(["what", "budget", "result", ""], budgets)))
     return "\n\n".join([*parts, *_chapters(others)]) + "\n"
 
 

@@ -76,6 +76,6 @@ def test_the_page_names_every_diagnostic_counter_of_mlx5_and_what_it_means() -> 
     text = (Path(__file__).parents[2] / "docs" / "counters.md").read_text()
     for metric in DIAGNOSTIC_COUNTERS:
         stem = metric.name.removeprefix("ibpulse_").removesuffix("_total")
-        assert f"| `{metric.name}` |" in text
+        assert f"- `{metric.name}`: " in text
         files = {fact.file for fact in FACTS if fact.stem == stem}
         assert stem.startswith("hw_") or any(f"`{each}`" in text for each in (stem, *files)), stem

@@ -56,19 +56,19 @@ _KINDS = {
 def configuration_markdown() -> str:
     """docs/configuration.md: every setting, from the table of settings."""
     sections = [
-        f"## {group}\n\n{sentence}\n\n{_settings_table(row for row in ROWS if row.group == group)}"
+        f"## {group}\n\n{sentence}\n\n{_settings_list(row for row in ROWS if row.group == group)}"
         for group, sentence in GROUPS.items()
     ]
-    table = _settings_table([CONFIG_FILE])
+    table = _settings_list([CONFIG_FILE])
     return "\n\n".join([WRITTEN_BY, _CONFIGURATION.format(table=table), *sections]) + "\n"
 
 
 def cli_markdown() -> str:
     """docs/cli.md: every verb, from the same parsers that read the command line."""
     verbs = "\n".join(
-        f"| [`{verb.name}`](#ibpulse-{verb.name.replace(' ', '-')}) | {verb.summary} |" for verb in VERBS.values()
+        f"- [`{verb.name}`](#ibpulse-{verb.name.replace(' ', '-')}): {verb.summary}" for verb in VERBS.values()
     )
-    overview = f"# Commands\n\n{DESCRIPTION}\n\n| command | description |\n|---|---|\n{verbs}"
+    overview = f"# Commands\n\n{DESCRIPTION}\n\n{verbs}"
     known: dict[str, str] = {}
     sections = [_verb_section(verb, known) for verb in VERBS.values()]
     return "\n\n".join([WRITTEN_BY, overview, _EXIT_CODES, *sections]) + "\n"
@@ -110,9 +110,8 @@ def write(directory: Path) -> None:
         path.write_text(page(), encoding="utf-8")
 
 
-def _settings_table(rows: Iterable[Setting]) -> str:
-    lines = [f"| `{row.name}` | `{_cell(row.kind.metavar)}` | {row.default_text} | {row.sentence} |" for row in rows]
-    return "\n".join(["| setting | value | default | description |", "|---|---|---|---|", *lines])
+def _settings_list(rows: Iterable[Setting]) -> str:
+    return "\n".join(f"- `{row.name}={row.kind.metavar}` ({row.default_text}): {row.sentence}" for row in rows)
 
 
 def _verb_section(verb: Verb, known: dict[str, str]) -> str:
@@ -133,8 +132,7 @@ def _verb_section(verb: Verb, known: dict[str, str]) -> str:
         parts.append("\n".join(lines))
     parts += [f"As for [{of}](#ibpulse-{of.replace(' ', '-')}): {', '.join(names)}." for of, names in others.items()]
     if "--fault" in " ".join(lines):
-        faults = [f"| `{name}` | {fault.text} |" for name, fault in FAULTS.items()]
-        parts.append("\n".join(["| fault | effect |", "|---|---|", *faults]))
+        parts.append("Faults:\n\n" + "\n".join(f"- `{name}`: {fault.text}" for name, fault in FAULTS.items()))
     taken = " and ".join(filter(None, [f"`{CONFIG_FILE.flag}`", _settings_link(verb)]))
     parts.append(f"Also accepts {taken} as {'flags' if verb.settings else 'a flag'}.")
     return "\n\n".join(parts)
@@ -180,7 +178,8 @@ ports:
 
 Flags override environment variables, which override the file, which overrides the defaults.
 
-- Durations are written `10ms`, `5m`, `1h30m`; rates are written `0.1GB/s`, in decimal units of bytes.
+- Below, defaults are in brackets. Durations are written `10ms`, `5m`, `1h30m`; rates are written `0.1GB/s`, in decimal
+  units of bytes.
 - A list is a comma-separated value (`--ports.exclude=mlx5_2,mlx5_3`), a repeated flag, or a YAML list. A list from
   one source replaces the list from another.
 - Unknown flags, keys and variables that begin with `IBPULSE_` are refused, all in one run. `ibpulse config check` shows

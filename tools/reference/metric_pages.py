@@ -336,8 +336,7 @@ def _table(facts: Iterable[Counter]) -> str:
     files: dict[str, list[str]] = {}
     for fact in facts:
         files.setdefault(counter_name(fact.stem), []).append(_counter_file(fact))
-    lines = [f"| `{name}` | {'; '.join(found)} |" for name, found in files.items()]
-    return "\n".join(["| metric | files: bits and drivers |", "|---|---|", *lines, ""])
+    return "".join(f"- `{name}`: {'; '.join(found)}\n" for name, found in files.items())
 
 
 def _counter_file(fact: Counter) -> str:

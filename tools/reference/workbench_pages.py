@@ -15,32 +15,31 @@ Keys of a YAML file for [`ibpulse model`](models.md#inputs), with defaults in br
 _ROWS = """\
 # Rows of a report
 
-The rows of [`ibpulse report`](report.md). *Active* means above `--analysis.active-threshold`, 0.1 GB/s. An x under
-*per sample* marks rows that are omitted for cached counters, which stay constant over several samples. An x under *±*
-marks rows with a confidence interval. Burstiness has one row per timescale; bins with missing data are excluded."""
+The rows of [`ibpulse report`](report.md). *Active* means above `--analysis.active-threshold`, 0.1 GB/s. Rows *per
+sample* are omitted for cached counters, which stay constant over several samples; those with *±* have a confidence
+interval. Burstiness has one row per timescale; bins with missing data are excluded."""
 
 _INTRODUCTION = """\
 # Rules about overlap
 
 `ibpulse model check` ([overlap.md](overlap.md#check-a-configuration)) applies these {count} rules of {date} to the
-options of a run: {options}. Where the first condition holds, the second is needed. Rules change: other versions may
-have others."""
+options of a run. Other versions may have others. Below are the effects, then each rule with its effect, its sources,
+and what to change."""
 
 
 def overlap_rules_markdown(written_by: str) -> str:
     """The page, with the sentence that says who wrote it."""
-    options = ", ".join(f"`{name}`" for group in DATA["options"].values() for name in group)
     urls = [source["url"] for source in DATA["sources"].values()]
     rows = [_row(rule, [urls.index(url) + 1 for url in rule.sources]) for rule in RULES]
-    effects = [f"| {effect} | {text} |" for effect, text in EFFECTS.items()]
+    effects = [f"- *{effect}*: {text}" for effect, text in EFFECTS.items()]
     sources = [f"{number}. <{url}>" for number, url in enumerate(urls, 1)]
     return (
         "\n\n".join(
             [
                 written_by,
-                _INTRODUCTION.format(count=len(RULES), date=DATE, options=options),
-                "\n".join(["| rule | where | needs | effect | change | source |", "|---|---|---|---|---|---|", *rows]),
-                "\n".join(["| effect | what a violation causes |", "|---|---|", *effects]),
+                _INTRODUCTION.format(count=len(RULES), date=DATE),
+                "\n".join(effects),
+                "\n".join(rows),
                 "Sources:\n\n" + "\n".join(sources),
             ]
         )
@@ -50,7 +49,7 @@ def overlap_rules_markdown(written_by: str) -> str:
 
 def _row(rule: Rule, sources: list[int]) -> str:
     numbers = ", ".join(map(str, sources))
-    return f"| {rule.id} | `{rule.where}` | `{rule.needs}` | {rule.effect} | {rule.change} | {numbers} |"
+    return f"- {rule.id} (*{rule.effect}*; {numbers}): `{rule.where}` needs `{rule.needs}`; {rule.change}"
 
 
 def model_inputs_markdown(written_by: str) -> str:
@@ -61,8 +60,12 @@ def model_inputs_markdown(written_by: str) -> str:
 
 def report_rows_markdown(written_by: str) -> str:
     """The page, with the sentence that says who wrote it."""
-    lines = ["| row | key | definition | per sample | ± |", "|---|---|---|---|---|"]
+    lines = []
     for row in rows((_BIN_NS,)):
-        sampled, scattered = "x" * row.finest, "x" * bool(row.of_units or row.of_steps)
-        lines.append(f"| {row.label} | `{row.key}` | {row.definition} | {sampled} | {scattered} |")
+        marks = ["per sample"] * row.finest + ["±"] * bool(row.of_units or row.of_steps)
+        lines.append(f"- {row.label}, `{row.key}`{_in_brackets(marks)}: {row.definition}")
     return "\n\n".join([written_by, _ROWS, "\n".join(lines)]) + "\n"
+
+
+def _in_brackets(words: list[str]) -> str:
+    return f" ({', '.join(words)})" if words else ""
