@@ -1,6 +1,6 @@
 """Measures how often the intervals of a report cover the truth, on many simulated runs.
 
-`python -m bench.interval_coverage [--runs N]` prints the table of docs/report-reference.md. The truth of a workload
+`python -m bench.interval_coverage [--runs N]` prints the table of docs/accuracy.md. The truth of a workload
 comes from a one-hour run with a different seed. Each run starts at a random time, usually within a step.
 """
 

@@ -1,6 +1,6 @@
 """Measures how often the interval of a change between two runs covers the truth, with correlated steps.
 
-`python -m bench.step_change_coverage [--pairs N]` prints the table of docs/report-reference.md. Steps follow an AR(1)
+`python -m bench.step_change_coverage [--pairs N]` prints the table of docs/accuracy.md. Steps follow an AR(1)
 process; both runs have the same mean, so the true change is 0. The columns for fixed blocks are plain percentiles of a
 circular block bootstrap, computed here without ibpulse.
 """
