@@ -97,6 +97,11 @@ def test_events_follow_the_trace_event_format(tmp_path: Path) -> None:
     assert {each["tid"] for each in events if each["ph"] == "X"} <= set(threads)
 
 
+def test_viewers_draw_the_rails_below_the_kernels(tmp_path: Path) -> None:
+    (index,) = [each["args"] for each in wire_events(merge(tmp_path)[1]) if each["name"] == "process_sort_index"]
+    assert index == {"sort_index": 6_000_000}
+
+
 def test_a_shift_places_the_wire(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events = wire_events(merge(tmp_path, "--shift=-30ms")[1])
     text = capsys.readouterr().out

@@ -29,6 +29,8 @@ from ibpulse.workbench.overlap.trace import KinetoTrace
 
 # above the largest number of a process on Linux
 PROCESS = (1 << 22) + 1
+# viewers draw it below the GPUs, which PyTorch's profiler (libkineto) gives 5,000,000 and their numbers
+SORT_INDEX = 6_000_000
 COMPRESSION = 3
 SUFFIXES = (".json", ".json.gz")
 
@@ -89,6 +91,7 @@ def _wire_events(
     samples.add(recording)
     threads = {str(recording.meta.ports[row].id): number for number, row in enumerate(rows, 1)}
     yield _event("M", "process_name", 0, 0, args={"name": f"wire of {recording.meta.host}: {clock.text}"})
+    yield _event("M", "process_sort_index", 0, 0, args={"sort_index": SORT_INDEX})
     yield _event("i", "clock", samples.begin_ns - back_ns, 0, s="p", args=_details(clock))
     for row in rows:
         for direction, rates in zip(DIRECTIONS, recording.bytes_per_second[row], strict=True):
