@@ -33,13 +33,32 @@ class Step:
     text: str
 
 
-STEPS = (
-    Step("moe", HEALTHY, 0, "moe: the cable of mlx5_7 is bad, from here on"),
-    Step("dense", HEALTHY, 240, "dense is healthy"),
-    Step("moe", {"workload": "idle"}, 2, "moe: job 1001 hangs on this node first"),
-    Step("idle-rail", {"workload": "idle"}, 330, "idle-rail: job 1001 waits for moe: IBPulseTrafficStalled"),
+SILENT: Mapping[str, object] = {"workload": "idle"}
+DOWN, LOSSY = {"link-flap": ["mlx5_4"]}, {"unanswered": ["mlx5_5"]}
+# job 1001 runs on moe and idle-rail; each silence raises IBPulseTrafficStalled, that of both together after a minute
+STALLS = (
+    Step("moe", SILENT, 2, "moe: job 1001 hangs on this node first"),
+    Step("idle-rail", SILENT, 60, "idle-rail waits for moe: verdict node"),
+    Step("idle-rail", HEALTHY, 0, "idle-rail goes on with job 1001"),
+    Step("moe", HEALTHY, 90, "moe is healthy"),
+    Step("moe", DOWN, 1, "moe: the link of mlx5_4 is down"),
+    Step("moe", DOWN | SILENT, 0, "moe: job 1001 hangs because of it"),
+    Step("idle-rail", SILENT, 60, "idle-rail waits for moe: verdict link"),
+    Step("idle-rail", HEALTHY, 0, "idle-rail goes on with job 1001"),
+    Step("moe", HEALTHY, 90, "moe is healthy"),
+    Step("moe", LOSSY | SILENT, 0, "moe: nobody acknowledges what mlx5_5 sends"),
+    Step("idle-rail", LOSSY | SILENT, 60, "idle-rail: the same: verdict loss"),
+    Step("idle-rail", HEALTHY, 0, "idle-rail goes on with job 1001"),
+    Step("moe", HEALTHY, 90, "moe is healthy"),
+    Step("moe", SILENT, 0, "moe: job 1001 pauses, as for a checkpoint"),
+    Step("idle-rail", SILENT, 90, "idle-rail: the same: verdict together"),
     Step("idle-rail", HEALTHY, 0, "idle-rail goes on with job 1001"),
     Step("moe", HEALTHY, 60, "moe is healthy"),
+)
+STEPS = (
+    Step("moe", HEALTHY, 0, "moe: the cable of mlx5_7 is bad, from here on"),
+    Step("dense", HEALTHY, 120, "dense is healthy"),
+    *STALLS,
     Step("moe", {"link-flap": ["mlx5_4"]}, 300, "moe: the link of mlx5_4 is down: IBPulseLinkDown"),
     Step("moe", HEALTHY, 60, "moe is healthy"),
     Step("dense", {"trained-down": ["mlx5_5"]}, 240, "dense: mlx5_5 has trained down: IBPulseRailTrainedDown"),

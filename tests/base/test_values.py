@@ -58,6 +58,8 @@ TAKEN: dict[str, tuple[Kind[Any], values.Given, object]] = {
     "path for a word": (values.word_or_path("auto", "off"), "/sys", Path("/sys")),
     "nothing": (values.OPTIONAL_PATH, "", None),
     "list": (many(COUNT), ["1,2", "3"], (1, 2, 3)),
+    "URLs": (values.URLS, "http://am:9093/prefix,https://hook", ("http://am:9093/prefix", "https://hook")),
+    "labels": (values.labels("job_id"), "cluster=a,team=b=c", {"cluster": "a", "team": "b=c"}),
     "list without commas": (many(values.TEXT, split=False), "a,b", ("a,b",)),
 }
 
@@ -108,6 +110,18 @@ REFUSED: dict[str, tuple[Kind[Any], values.Given, tuple[str, ...]]] = {
         "0,1,x",
         ("0 is out of bounds; choose 1 to 64", "'x' is not a whole number; choose 1 to 64"),
     ),
+    "URL": (values.URLS, "am:9093", ("'am:9093' is not the URL of a server; write it like http://alertmanager:9093",)),
+    "URL with a password": (
+        values.URLS,
+        "http://a:secret@am",
+        ("a URL has a user name; put it into the configuration file of the server instead",),
+    ),
+    "label without value": (
+        values.labels(),
+        "cluster",
+        ("'cluster' is not a label with a value; write labels like cluster=a,team=ml",),
+    ),
+    "reserved label": (values.labels("job_id"), "job_id=7", ("job_id: is set by ibpulse; use another label",)),
     "list for one": (COUNT, ["1", "2"], ("'1, 2' is a list; give one value",)),
 }
 

@@ -87,7 +87,7 @@ GATEWAY = (
         "/-/healthy",
         "/-/ready",
     ),
-    *_get("/api/v1/nodes", "/api/v1/jobs"),
+    *_get("/api/v1/nodes", "/api/v1/jobs", "/api/v1/verdicts"),
     *(
         ("GET", f"/node/node-0/api/v1/{path}", {})
         for path in ("ports", "topology", "jobs", "events", "captures", "clock", "summary?last=5s")
@@ -121,7 +121,7 @@ def answer_goldens(folder: Path) -> list[Golden]:
         job = {"id": "7", "scheduler": "slurm", "devices": ["mlx5_0", "mlx5_1"], "name": "pretrain"}
         (owners / "7.json").write_text(json.dumps(job))
         flags = (f"--jobs.owners-dir={folder / owners}", "--slow.interval=1s", "--capture.allow-unauthenticated=true")
-        with Fleet(Path(), 2, *flags, rails=2, workload="moe") as fleet:
+        with Fleet(Path(), 2, *flags, rails=2, workload="moe", watched=True) as fleet:
             goldens = _of_fleet(fleet)
         return [*goldens, Golden("authentication.txt", dict(_of_logins(Path("guarded"))))]
 

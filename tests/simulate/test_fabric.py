@@ -205,6 +205,20 @@ def test_bit_errors_saturate_at_16_bits(fabric: SimulatedFabric) -> None:
     assert count(fabric, "mlx5_0", "symbol_error") == 65_535
 
 
+def test_an_unanswered_port_retransmits_instead_of_carrying_traffic(fabric: SimulatedFabric) -> None:
+    name = "local_ack_timeout_err"
+    switch(fabric, {"unanswered": {"mlx5_0": 2.5}})
+    advance(fabric, 2)
+    before = hardware(fabric, "mlx5_0", name)
+    assert moved(fabric, "mlx5_0", 10) == 0
+    assert hardware(fabric, "mlx5_0", name) - before == 25
+    switch(fabric, {})
+    before = hardware(fabric, "mlx5_0", name)
+    assert before in range(28, 34)
+    assert moved(fabric, "mlx5_0", 3) > 0
+    assert (hardware(fabric, "mlx5_0", name), hardware(fabric, "mlx5_1", name)) == (before, 0)
+
+
 def requests(fabric: SimulatedFabric, device: str) -> int:
     return hardware(fabric, device, "rx_write_requests")
 

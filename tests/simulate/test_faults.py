@@ -20,6 +20,7 @@ LISTED = {
     "refresh": DeviceFaults(refresh_ns=100_000_000),
     "congested": DeviceFaults(congested=0.0005),
     "bit-errors": DeviceFaults(bit_errors=1e-6),
+    "unanswered": DeviceFaults(unanswered=4.0),
     "einval": DeviceFaults(unreadable=True),
 }
 
@@ -78,3 +79,4 @@ def test_faults_are_logged_in_words() -> None:
         "0.5 of its traffic, counters refreshed every 40 ms"
     )
     assert str(DeviceFaults(congested=0.25, bit_errors=1e-9)) == "waits 0.25 of the time, 1e-09 errors per bit"
+    assert str(DeviceFaults(unanswered=2.5)) == "retransmits 2.5 times per second"

@@ -13,12 +13,15 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
+from ibpulse.base.units import SECOND_NS
 from ibpulse.core.client.transport import HttpPeer
 from ibpulse.gateway.nodes.discovery import Discovery, parse_source
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.push import AlertPush, PushOptions
 from ibpulse.gateway.service import create_gateway
+from ibpulse.gateway.watch import StallWatch
 from ibpulse.workbench.simulate.jobs import JOBS_FOLDER, share_job
 from ibpulse.workbench.simulate.workloads import make_workload
 from tests.virtual.asgi import App, AppTransport, Viewer
@@ -32,7 +35,7 @@ class Fleet:
 
     `options` are those of each node, `intervals` their sampling intervals if these differ. With a `straggler`, all
     nodes share a job, of which it is the late one. `others` are applications that answer for these hosts, listed or
-    not.
+    not. With `watched`, the gateway watches its jobs for silence, and pushes alerts to the host `alertmanager`.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Fleet:
         count: int,
         *flags: str,
         straggler: int | None = None,
+        watched: bool = False,
         rails: int = 2,
         intervals: Sequence[str] = (),
         **options: Any,
@@ -62,22 +66,38 @@ class Fleet:
         self.loop = VirtualLoop.of(self.world)
         self.clock = NodeClock(self.world)
         self.unreachable: set[str] = set()
-        self._listed = listed = path / "nodes.json"
+        self._listed = path / "nodes.json"
         self._write(*(node.name for node in self.nodes))
         self.transport = AppTransport(self._find)
+        self._watched, self._tasks = watched, []
+        self.viewers: list[Viewer] = []
+        self.parts = self.start_gateway()
+        self.app = create_gateway(self.parts)
+
+    def start_gateway(self) -> GatewayParts:
+        """A gateway that runs from now on, besides those that do."""
         peer = partial(HttpPeer, clock=self.clock, make_transport=lambda **_: AppTransport(self._find))
-        self.parts = GatewayParts(
-            discovery=(discovery := Discovery([parse_source(str(listed))], clock=self.clock)),
+        push = AlertPush(PushOptions(("http://alertmanager",)), None, self.clock, peer)
+        parts = GatewayParts(
+            discovery=(discovery := Discovery([parse_source(str(self._listed))], clock=self.clock)),
             nodes=(nodes := Nodes(peer)),
             table=(table := NodeTable(discovery, nodes, clock=self.clock)),
             version="1.2.3",
             registry=CollectorRegistry(),
             clock=self.clock,
             allow_unauthenticated=True,
+            push=push,
         )
+        watch = (StallWatch(parts, 60 * SECOND_NS), push) if self._watched else ()
+        self._tasks += [self.loop.create_task(each.run()) for each in (discovery, table, *watch)]
+        return parts
+
+    def restart_gateway(self) -> None:
+        """End the gateway, and start one that knows nothing."""
+        self.loop.run_until_complete(self._close())
+        self._tasks = []
+        self.parts = self.start_gateway()
         self.app = create_gateway(self.parts)
-        self._tasks = [self.loop.create_task(each.run()) for each in (discovery, table)]
-        self.viewers: list[Viewer] = []
 
     def list(self, *names: str) -> None:
         """From now on, the gateway has the hosts of these names."""

@@ -27,6 +27,8 @@ PARTS: Mapping[str, str] = {
 GATEWAY_PARTS: Mapping[str, str] = {
     "discovery": "the sources of nodes",
     "nodes": "polls of the nodes",
+    "push": "alerts that are pushed to Alertmanagers and webhooks",
+    "stalls": "the watch over silent jobs",
     "web": PARTS["web"],
 }
 """The parts of the gateway."""

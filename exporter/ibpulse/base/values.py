@@ -5,10 +5,13 @@ Parsing raises `ValueError`; its arguments are sentences that name the value and
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from ibpulse.base.text import show
 from ibpulse.base.units import (
@@ -33,6 +36,7 @@ ABSENT = ("", "null", "~")
 T = TypeVar("T")
 _WHOLE = re.compile("[0-9]{1,18}")
 _NUMBER = re.compile(r"(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}", re.ASCII)
 MIN_PART = 4
 Fault = Mapping[str, Any]
 """One of `ValidationError.errors()`: its `type`, the `input`, and the bounds in `ctx`."""
@@ -325,6 +329,73 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if "@" in parts.netloc:
+        # the text may be a password, which no log should show
+        raise ValueError("a URL has a user name; put it into the configuration file of the server instead")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment or not text.isprintable():
+        raise ValueError(f"{show(text)} is not the URL of a server; write it like http://alertmanager:9093")
+    return text
+
+
+def lists_by_word(metavar: str, item: Kind[T], *allowed: str) -> Kind[dict[str, tuple[T, ...]]]:
+    """Lists of values by one of the allowed words, as text `word=a,b`; the word holds until the next one.
+
+    No value may match one of another word, where values are shell patterns.
+    """
+
+    def read(given: Given) -> dict[str, tuple[T, ...]]:
+        found: dict[str, tuple[T, ...]] = {}
+        faults: list[str] = []
+        word = ""
+        for text in split_texts(given):
+            before, equals, after = text.partition("=")
+            word = before if equals else word
+            try:
+                if not word:
+                    raise ValueError(f"{text!r} has no {metavar.lower()}; write it like {allowed[0]}={text}")
+                if word not in allowed:
+                    raise ValueError(f"unknown {metavar.lower()} {word!r}; choose {', '.join(allowed)}")
+                found[word] = (*found.get(word, ()), item.parse(after if equals else text))
+            except ValueError as error:
+                faults += (fault for fault in error.args if fault not in faults)
+        if faults or (faults := find_overlaps(found)):
+            raise ValueError(*faults)
+        return found
+
+    def write(lists: dict[str, tuple[T, ...]]) -> list[str]:
+        return [f"{word}={value}" for word, values in lists.items() for value in values]
+
+    return Kind(f"{metavar}={item.metavar},...", read, write, mapping=True)
+
+
+def find_overlaps(lists: Mapping[str, Sequence[object]]) -> list[str]:
+    """A fault for each pattern that is given for two words, or matches one of another word."""
+    faults = []
+    for (word, values), (other, others) in itertools.combinations(lists.items(), 2):
+        for first, second in itertools.product(map(str, values), map(str, others)):
+            if fnmatchcase(first, second) or fnmatchcase(second, first):
+                texts = first if first == second else f"{first} and {second}"
+                faults.append(f"{texts}: the same port is given for {word} and {other}; give each port once")
+    return faults
+
+
+def labels(*reserved: str) -> Kind[dict[str, str]]:
+    """Labels of Prometheus with their values, but none of the reserved ones, as text `name=value`."""
+
+    def read(given: Given) -> dict[str, str]:
+        found = dict(text.partition("=")[::2] for text in split_texts(given))
+        for name, text in found.items():
+            if name in reserved:
+                raise ValueError(f"{name}: is set by ibpulse; use another label")
+            if not _LABEL.fullmatch(name) or not text or not text.isprintable():
+                raise ValueError(f"{show(name)} is not a label with a value; write labels like cluster=a,team=ml")
+        return found
+
+    return Kind("NAME=VALUE,...", read, lambda found: [f"{name}={text}" for name, text in found.items()], mapping=True)
+
+
 def _instant(text: str) -> int:
     from ibpulse.base.instants import parse_instant  # not for help texts
 
@@ -365,6 +436,7 @@ ANY_WHOLE = whole(0)
 RATIO = number(0, 1, "RATIO", "0.85")
 INSTANT = one("TIME", _instant)
 MOMENT = one("TIME", _moment)
+URLS = many(one("URL", _url))
 REGULAR_EXPRESSION = one("REGEX", _regular_expression)
 
 

@@ -10,6 +10,7 @@ from ibpulse.agent.config.loading import DEFAULT
 from ibpulse.agent.config.settings import ADDRESS
 from ibpulse.base.errors import ConfigError
 from ibpulse.gateway.parts import GatewayCaptures
+from ibpulse.gateway.push import PushOptions
 from ibpulse.gateway.service import GatewayOptions, run_gateway
 
 LISTEN_ADDRESS = ":10056"
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def gateway_options(settings: Settings, origins: Mapping[str, str]) -> GatewayOptions:
     """The gateway of these settings; `origins` maps each to the source of its value."""
-    web, nodes, capture = settings.web, settings.nodes, settings.capture
+    web, nodes, capture, own = settings.web, settings.nodes, settings.capture, settings.gateway
     given = origins["web.listen-address"] != DEFAULT
     address = web.listen_address if given else ADDRESS.parse(LISTEN_ADDRESS)
     return GatewayOptions(
@@ -37,4 +38,12 @@ def gateway_options(settings: Settings, origins: Mapping[str, str]) -> GatewayOp
         hosts=web.hosts,
         captures=GatewayCaptures(capture.before, capture.after),
         allow_unauthenticated=capture.allow_unauthenticated,
+        push=PushOptions(
+            alertmanagers=own.alertmanager_url,
+            alertmanager_config=own.alertmanager_config_file,
+            webhooks=own.webhook_url,
+            webhook_config=own.webhook_config_file,
+            labels=own.alertmanager_labels,
+        ),
+        unexplained_ns=own.unexplained_after,
     )

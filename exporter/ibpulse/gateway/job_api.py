@@ -167,7 +167,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
     for name, each in list_jobs(states.values()).get(job.key, job).nodes.items():
         if name in nodes:
             nodes[name].job, nodes[name].state = each, states[name]
-    numbers = JobNumbers(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes))
+    numbers = JobNumbers(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes), parts.verdicts.of(job.key))
     return {"window_seconds": window_ms // 1000, **numbers.document(rows)}
 
 
@@ -457,6 +457,11 @@ def job_router(parts: GatewayParts) -> APIRouter:
     async def jobs() -> Response:
         """The jobs of all nodes: those that run, and those that ended within the history, with begin and end."""
         return _json(describe_jobs(parts.table.rows()))
+
+    @router.get("/api/v1/verdicts", **operation("list_verdicts"), responses=_described("The watched jobs.", JSON))
+    async def verdicts() -> Response:
+        """The jobs that are watched for silence, with the verdicts on their last stalls."""
+        return _json({"jobs": [job.describe() for job in parts.verdicts]})
 
     @router.get(
         PATH + "/stream",

@@ -397,7 +397,7 @@ class JobFeed:
 
     def __init__(self, parts: GatewayParts, key: Key, hub: JobHub) -> None:
         self._version, self._hub = parts.version, hub
-        self._clock = parts.clock
+        self._clock, self._verdicts = parts.clock, parts.verdicts
         self.polls = JobPolls(parts, key)
         self.views: dict[ViewKey, JobView] = {}
         self.viewers: dict[Viewer, ViewKey] = {}
@@ -470,7 +470,8 @@ class JobFeed:
             self._lateness, self._lateness_at = find_lateness(self.polls.nodes, LATENESS_MS), loop.time()
         span = SummarySpan(now_ms // 1000 * 1000)
         stall = find_stall(self.polls.nodes) if news else None
-        numbers = JobNumbers(self.polls.nodes, self._lateness, span, stall) if news else None
+        watched = self._verdicts.of(self.polls.job.key)
+        numbers = JobNumbers(self.polls.nodes, self._lateness, span, stall, watched) if news else None
         fed = False
         for key, view in self.views.items():
             viewers = [viewer for viewer, own in self.viewers.items() if own == key]

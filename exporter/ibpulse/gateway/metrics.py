@@ -18,6 +18,7 @@ from ibpulse.gateway.nodes.discovery import SourceState
 from ibpulse.gateway.nodes.requests import ANSWERED
 from ibpulse.gateway.nodes.table import STATES
 from ibpulse.gateway.parts import GatewayParts
+from ibpulse.gateway.push import OUTCOMES as OUTCOMES_OF_PUSHES
 
 OUTCOMES = (ANSWERED, *get_args(DaemonFault))
 
@@ -39,6 +40,20 @@ OUTCOME: Subject[GatewayParts, int] = Subject(
 NODE_CLOCK = Subject(("node",), _clocks)
 SOURCE: Subject[GatewayParts, SourceState] = Subject(
     ("source",), lambda parts: [((source.name,), source) for source in parts.discovery.sources()]
+)
+PUSHED: Subject[GatewayParts, int] = Subject(
+    ("receiver", "outcome"),
+    lambda parts: [
+        ((receiver.name, outcome), receiver.outcomes[outcome])
+        for receiver in parts.push.receivers
+        for outcome in OUTCOMES_OF_PUSHES
+    ],
+)
+GIVEN: Subject[GatewayParts, int] = Subject(
+    ("verdict",), lambda parts: [((kind,), count) for kind, count in parts.verdicts.given.items()]
+)
+WITHDRAWN: Subject[GatewayParts, int] = Subject(
+    ("verdict",), lambda parts: [((kind,), count) for kind, count in parts.verdicts.withdrawn.items()]
 )
 FAILED: Subject[GatewayParts, int] = Subject(
     ("source",), lambda parts: [((name,), count) for name, count in parts.discovery.failures().items()]
@@ -74,6 +89,13 @@ ROWS = (
         "ibpulse_gateway_source_nodes",
         "Nodes that a source listed in its last good answer.",
         lambda source: float(source.nodes),
+    ),
+    GIVEN.counter("ibpulse_gateway_verdicts_total", "Verdicts on silent jobs.", float),
+    WITHDRAWN.counter(
+        "ibpulse_gateway_verdicts_withdrawn_total", "Verdicts that ended because the job had traffic again.", float
+    ),
+    PUSHED.counter(
+        "ibpulse_gateway_pushes_total", "Requests with alerts to Alertmanagers and webhooks, by outcome.", float
     ),
     FAILED.counter("ibpulse_gateway_discovery_failures_total", "Failed attempts to read a source of nodes.", float),
 )

@@ -12,6 +12,8 @@ from ibpulse.core.http.stream import Viewers
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.table import NodeTable
+from ibpulse.gateway.push import AlertPush, PushOptions
+from ibpulse.gateway.verdicts import Verdicts
 
 LIMITS = RequestLimits(max_viewers=64)
 
@@ -38,6 +40,8 @@ class GatewayParts(ServerParts):
     captures: GatewayCaptures = field(default_factory=GatewayCaptures)
     allow_unauthenticated: bool = False
     clock: Clock = time
+    push: AlertPush = field(default_factory=lambda: AlertPush(PushOptions()))
+    verdicts: Verdicts = field(default_factory=Verdicts)
     viewers: Viewers = field(init=False)
 
     def __post_init__(self) -> None:

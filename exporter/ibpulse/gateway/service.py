@@ -33,6 +33,8 @@ from ibpulse.gateway.nodes.requests import Nodes
 from ibpulse.gateway.nodes.table import NodeTable
 from ibpulse.gateway.pages import node_list_router, page_router, probe_router
 from ibpulse.gateway.parts import GatewayCaptures, GatewayParts
+from ibpulse.gateway.push import AlertPush, PushOptions
+from ibpulse.gateway.watch import StallWatch
 
 DESCRIPTION = "Traffic of many nodes at one address. Answers about a node are those of its daemon."
 # 320 connections of clients, and 8 of each of some hundred nodes
@@ -103,6 +105,8 @@ class GatewayOptions:
     hosts: tuple[str, ...]
     captures: GatewayCaptures
     allow_unauthenticated: bool
+    push: PushOptions
+    unexplained_ns: int
 
 
 def run_gateway(options: GatewayOptions) -> int:
@@ -123,7 +127,7 @@ class Gateway:
         """Put its parts together.
 
         Raises:
-            ConfigError: a source of nodes or the web configuration is invalid.
+            ConfigError: a source of nodes or a configuration file is invalid.
         """
         self._options = options
         self.errors = InternalErrors(parts=GATEWAY_PARTS)
@@ -139,7 +143,9 @@ class Gateway:
             web_config=self._web_config,
             hosts=HostCheck(options.host, options.hosts),
             allow_unauthenticated=options.allow_unauthenticated,
+            push=AlertPush(options.push, self.errors),
         )
+        self._watch = StallWatch(self._parts, options.unexplained_ns, self.errors)
 
     async def run(self) -> int:
         """Run all parts until a signal arrives or one of them fails."""
@@ -149,6 +155,8 @@ class Gateway:
         tasks = [
             asyncio.create_task(self._parts.discovery.run(), name="discovery"),
             asyncio.create_task(self._parts.table.run(), name="nodes"),
+            asyncio.create_task(self._watch.run(), name="stalls"),
+            asyncio.create_task(self._parts.push.run(), name="push"),
             asyncio.create_task(self._serve(), name="web"),
         ]
         if self._web_config:

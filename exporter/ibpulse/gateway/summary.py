@@ -183,6 +183,7 @@ class JobNumbers:
         lateness: Mapping[str, Lateness],
         span: SummarySpan,
         stall: JobStall | None = None,
+        watched: Mapping[str, Any] | None = None,
     ) -> None:
         self._nodes, self._lateness, self._span = nodes, lateness, span
         self.whole = {name: self._describe(Row(name, None, tuple(node.rails))) for name, node in nodes.items()}
@@ -192,7 +193,7 @@ class JobNumbers:
                 traffic = nodes[name].job.traffic
                 self.whole[name]["step_period_seconds"] = traffic.step_period_seconds if traffic else None
         job = _describe_job(nodes, lateness, list(self.whole.values()), span)
-        self.job: Mapping[str, Any] = {**job, "stall": stall.describe() if stall else None}
+        self.job: Mapping[str, Any] = {**job, "stall": stall.describe() if stall else None, **(watched or {})}
 
     def document(self, rows: Iterable[Row]) -> dict[str, Any]:
         """The document of an event `summary` with some rows."""

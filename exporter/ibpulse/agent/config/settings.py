@@ -7,15 +7,12 @@ pass the same checks as a given value. Help texts, documents, schema and checks 
 from __future__ import annotations
 
 import ipaddress
-import itertools
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 from ibpulse.base.text import show
-from ibpulse.base.units import GRID_NS, format_duration
+from ibpulse.base.units import GRID_NS, SECOND_NS, format_duration
 from ibpulse.base.values import (
     OPTIONAL_PATH,
     PATH,
@@ -23,17 +20,18 @@ from ibpulse.base.values import (
     RATIO,
     SIZE,
     TRUTH,
-    Given,
+    URLS,
     Kind,
     choice,
     duration,
+    labels,
+    lists_by_word,
     many,
     matching,
     one,
     optional,
     seconds,
     some_of,
-    split_texts,
     whole,
     word_or_path,
 )
@@ -132,48 +130,6 @@ class ListenAddress(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def lists_by_word(metavar: str, item: Kind[T], *allowed: str) -> Kind[dict[str, tuple[T, ...]]]:
-    """Lists of values by one of the allowed words, as text `word=a,b`; the word holds until the next one.
-
-    No value may match one of another word, where values are shell patterns.
-    """
-
-    def read(given: Given) -> dict[str, tuple[T, ...]]:
-        found: dict[str, tuple[T, ...]] = {}
-        faults: list[str] = []
-        word = ""
-        for text in split_texts(given):
-            before, equals, after = text.partition("=")
-            word = before if equals else word
-            try:
-                if not word:
-                    raise ValueError(f"{text!r} has no {metavar.lower()}; write it like {allowed[0]}={text}")
-                if word not in allowed:
-                    raise ValueError(f"unknown {metavar.lower()} {word!r}; choose {', '.join(allowed)}")
-                found[word] = (*found.get(word, ()), item.parse(after if equals else text))
-            except ValueError as error:
-                faults += (fault for fault in error.args if fault not in faults)
-        if faults or (faults := find_overlaps(found)):
-            raise ValueError(*faults)
-        return found
-
-    def write(lists: dict[str, tuple[T, ...]]) -> list[str]:
-        return [f"{word}={value}" for word, values in lists.items() for value in values]
-
-    return Kind(f"{metavar}={item.metavar},...", read, write, mapping=True)
-
-
-def find_overlaps(lists: Mapping[str, Sequence[object]]) -> list[str]:
-    """A fault for each pattern that is given for two words, or matches one of another word."""
-    faults = []
-    for (word, values), (other, others) in itertools.combinations(lists.items(), 2):
-        for first, second in itertools.product(map(str, values), map(str, others)):
-            if fnmatchcase(first, second) or fnmatchcase(second, first):
-                texts = first if first == second else f"{first} and {second}"
-                faults.append(f"{texts}: the same port is given for {word} and {other}; give each port once")
-    return faults
 
 
 def _divides_second(period_ns: int) -> None:
@@ -504,6 +460,49 @@ class NodeSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GatewaySettings:
+    """The alerts of `ibpulse gateway` about silent jobs; see docs/gateway.md."""
+
+    alertmanager_url: tuple[str, ...] = setting(
+        URLS,
+        "",
+        "Alertmanagers to push alerts to, each with its path prefix, like http://alertmanager:9093; all of them get "
+        "every alert.",
+        shown="none",
+    )
+    alertmanager_config_file: Path | None = setting(
+        OPTIONAL_PATH,
+        "",
+        "YAML file with the password and TLS for these Alertmanagers, like nodes.config.file.",
+        shown="none",
+        name="alertmanager-config.file",
+    )
+    alertmanager_labels: dict[str, str] = setting(
+        labels("alertname", "job_id"),
+        "",
+        "Labels of every pushed alert, such as cluster=a: those that Prometheus adds to its alerts, so that "
+        "Alertmanager merges both.",
+        shown="none",
+    )
+    webhook_url: tuple[str, ...] = setting(
+        URLS, "", "Other servers that get the same requests as the Alertmanagers.", shown="none"
+    )
+    webhook_config_file: Path | None = setting(
+        OPTIONAL_PATH,
+        "",
+        "YAML file with the password and TLS for these servers, like nodes.config.file.",
+        shown="none",
+        name="webhook-config.file",
+    )
+    unexplained_after: int = setting(
+        duration("1s", "1h"),
+        60 * SECOND_NS,
+        "Silence of all nodes at once, or without a known reason, after which an alert is pushed, 1s to 1h; later if "
+        "the job was silent for half as long before.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class LogSettings:
     """Logging to standard error."""
 
@@ -534,6 +533,7 @@ class Settings:
     web: WebSettings
     capture: CaptureSettings
     nodes: NodeSettings
+    gateway: GatewaySettings
     log: LogSettings
 
     def written(self) -> dict[str, dict[str, Any]]:

@@ -36,10 +36,11 @@ PROBLEM_TYPE = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Ends of sentences about a missing password and an unknown certificate: where a person gives them."""
+    """Ends of sentences about a missing password, an unknown certificate and a server that does not listen."""
 
     password: str = "is the one in the node configuration file of its source right?"
     authority: str = "give its authority as ca_file, or server_name"
+    running: str = "is `ibpulse serve` running there?"
 
 
 def silence(error: Exception, advice: Advice, *, encrypted: bool) -> DaemonError:
@@ -67,9 +68,9 @@ def _say_silent(error: Exception, causes: list[BaseException], advice: Advice, *
         if isinstance(cause, socket.gaierror):
             return "its host name cannot be resolved"
         if isinstance(cause, ConnectionRefusedError):
-            return "it refuses connections; is `ibpulse serve` running there?"
+            return f"it refuses connections; {advice.running}"
     if isinstance(error, httpx.ConnectError):
-        return "it cannot be reached; is the network up, and is `ibpulse serve` running there?"
+        return f"it cannot be reached; is the network up, and {advice.running}"
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
         return "it broke off" if encrypted else "it broke off, or does not speak HTTP; does it use TLS? then use https"
     return f"the request failed ({type(error).__name__})"

@@ -47,6 +47,7 @@ REQUEST_BYTES = 2**20  # a chunk of a collective, written in one request
 _DIRECTION = {"xmit": 0, "rcv": 1}
 FAST = ("port_xmit_data", "port_rcv_data")
 SLOW = tuple(name for name in COUNTERS if name not in FAST)
+UNACKNOWLEDGED = "local_ack_timeout_err"
 NO_PMA = "N/A (no PMA)"
 
 
@@ -158,10 +159,16 @@ class Nic:
         self.counters = SimulatedCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
         self._files: dict[str, SimulatedCounterFile] = {}
         self._watch = watch
+        # retransmissions until the faults last changed, and when that was
+        self._retransmitted, self._changed_ns = 0, 0
 
     def flowed(self, at_ns: int) -> tuple[int, int]:
         """The bytes that the schedule has sent on this rail by an instant: transmit, receive."""
         return self.schedule.port_bytes(at_ns, self.position, 0), self.schedule.port_bytes(at_ns, self.position, 1)
+
+    def retransmitted(self, at_ns: int) -> int:
+        """The packets that nobody had acknowledged by an instant."""
+        return self._retransmitted + int(self.counters.faults.unanswered * (at_ns - self._changed_ns) / SECOND_NS)
 
     def follow(self, schedule: Traffic, at_ns: int, position: int) -> None:
         """From an instant on, follow a position of another schedule; the counters go on from their values."""
@@ -179,7 +186,7 @@ class Nic:
         self._files = {name: SimulatedCounterFile(folder / name) for name in COUNTERS}
         self._watch(folder / FAST[1])
         folder = self.root / self.device.port_path / "hw_counters"
-        self._files |= {name: SimulatedCounterFile(folder / name) for name in self._other_hardware()}
+        self._files |= {name: SimulatedCounterFile(folder / name) for name in (*self._other_hardware(), UNACKNOWLEDGED)}
 
     def write(self, at_ns: int, flowed: tuple[int, int], slow: bool) -> None:
         """Write the counters of an instant: bytes always, all others and the requests when `slow`."""
@@ -192,6 +199,8 @@ class Nic:
             self._files[name].write(NO_PMA if faults.unreadable else str(self.counters.value(name, flowed)))
         for name in self._other_hardware() if slow else ():
             self._files[name].write(str(self.counters.follow(name, flowed)))
+        if slow:
+            self._files[UNACKNOWLEDGED].write(str(self.retransmitted(at_ns)))
 
     def _other_hardware(self) -> list[str]:
         """The counters of `hw_counters/` that move."""
@@ -201,6 +210,7 @@ class Nic:
     def apply(self, faults: DeviceFaults, at_ns: int) -> None:
         """Apply these faults from an instant on: counters, link, existence."""
         before, flowed = self.counters.faults, self.flowed(at_ns)
+        self._retransmitted, self._changed_ns = self.retransmitted(at_ns), at_ns
         if before.vanished and not faults.vanished:
             self.counters = SimulatedCounters((0, 0), flowed)
             self.create(at_ns)
@@ -353,7 +363,8 @@ class SimulatedFabric:
     def write(self, at_ns: int) -> None:
         """Write the counters of an instant, after checking the faults file if that is due."""
         if at_ns >= self._faults_due:
-            self._faults_due = at_ns + FAULTS_EVERY_NS
+            # fabrics with the same clock read theirs at the same moments
+            self._faults_due = at_ns - at_ns % FAULTS_EVERY_NS + FAULTS_EVERY_NS
             self._read_faults(at_ns)
             self._follow_jobs(at_ns)
         slow = at_ns >= self._slow_due

@@ -43,6 +43,11 @@ FAULTS: Mapping[str, Fault] = {
         1e-6,
         "errors per bit, 0 to 1",
     ),
+    "unanswered": Fault(
+        "the port carries nothing, and retransmits VALUE times per second (default: 4): nobody acknowledges",
+        4.0,
+        "retransmissions per second",
+    ),
     "einval": Fault("the counters are unreadable: files contain 'N/A (no PMA)'"),
 }
 
@@ -61,6 +66,7 @@ class DeviceFaults:
     trained_down: bool = False
     congested: float = 0.0
     bit_errors: float = 0.0
+    unanswered: float = 0.0
 
     def __str__(self) -> str:
         words = {
@@ -73,6 +79,7 @@ class DeviceFaults:
             f"counters refreshed every {self.refresh_ns / 1e6:g} ms": self.refresh_ns > 0,
             f"waits {self.congested:g} of the time": self.congested > 0,
             f"{self.bit_errors:g} errors per bit": self.bit_errors > 0,
+            f"retransmits {self.unanswered:g} times per second": self.unanswered > 0,
             "unreadable": self.unreadable,
         }
         return ", ".join(word for word, present in words.items() if present) or "no faults"
@@ -85,7 +92,7 @@ class DeviceFaults:
     @property
     def carried(self) -> float:
         """The share of the traffic that the port carries, counted or not."""
-        return 0.0 if self.down else self.factor * (0.5 if self.trained_down else 1.0)
+        return 0.0 if self.down or self.unanswered else self.factor * (0.5 if self.trained_down else 1.0)
 
 
 HEALTHY = DeviceFaults()
@@ -156,4 +163,5 @@ def _combine(named: Mapping[str, float]) -> DeviceFaults:
         unreadable="einval" in named,
         congested=named.get("congested", 0.0),
         bit_errors=named.get("bit-errors", 0.0),
+        unanswered=named.get("unanswered", 0.0),
     )

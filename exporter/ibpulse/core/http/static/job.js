@@ -10,6 +10,7 @@ import { NodeRows, ORDERS, asOwn, asPorts, clockSentence, clockWords, ordered } 
 import { showClocks, showNodes } from "./job_table.js";
 import { LivePage } from "./live_page.js";
 import { StallLine } from "./stalls.js";
+import { VerdictCard } from "./verdicts.js";
 import { View } from "./view.js";
 
 // so that rows do not jump while somebody reads them
@@ -29,6 +30,7 @@ class JobPage extends LivePage {
     this.statistics = new JobNumbers(this);
     this.controls = new JobControls(this);
     this.captures = new JobCaptures(this);
+    this.verdict = new VerdictCard(this, byId("notices").parentElement);
     this.stall = new StallLine(this, byId("notices").parentElement);
     byId("table-details").addEventListener("toggle", () => this.learn());
     this.aim();
@@ -52,7 +54,8 @@ class JobPage extends LivePage {
   nameJobs() {
     const { name, scheduler, began_ms: began, ended_ms: ended } = this.store.layout.job ?? {};
     const times = [began && `${ended ? "began" : "since"} ${fullTime(began)}`, ended && `ended ${fullTime(ended)}`];
-    const words = [name, `scheduler ${scheduler}`, ...times].filter(Boolean).join(", ");
+    const armed = this.second && !ended && (this.second.job.armed ? "watched for silence" : "not watched for silence before its first traffic");
+    const words = [name, `scheduler ${scheduler}`, ...times, armed].filter(Boolean).join(", ");
     byId("jobs").title = words;
     put(byId("jobs"), words);
   }
@@ -89,8 +92,13 @@ class JobPage extends LivePage {
     this.learn();
     this.statistics.show();
     showClocks(byId("health"), second);
-    this.stall.show(second.job);
-    document.title = `${second.job.stall?.whole ? "▼ silent · " : ""}${NAME} · ibpulse`;
+    const { verdict } = second.job;
+    const lasts = verdict && !verdict.ended_ms;
+    this.verdict.show(verdict);
+    this.stall.show(lasts ? { stall: null } : second.job);
+    const word = lasts ? verdict.verdict : second.job.stall?.whole && "silent";
+    document.title = `${word ? `▼ ${word} · ` : ""}${NAME} · ibpulse`;
+    this.nameJobs();
     if (this.view.held) this.attend();
   }
 

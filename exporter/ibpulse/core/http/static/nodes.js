@@ -8,8 +8,11 @@ import { clockSentence, clockWords } from "./job_rows.js";
 import { fill } from "./link_table.js";
 import { namesWords } from "./stalls.js";
 import { jobWords } from "./states.js";
+import { showVerdicts } from "./verdicts.js";
 
 const EVERY_MS = 5_000;
+// of verdicts on silent jobs, which are few and urgent
+const VERDICTS_MS = 1_000;
 const MOST_ENDED = 10;
 // more nodes without an answer are collapsed
 const MOST_LOST = 4;
@@ -119,6 +122,7 @@ class NodesPage {
     this.light.addEventListener("change", () => this.dress());
     this.dress();
     this.answer = null;
+    this.stalled = [];
     byId("host").textContent = NAME;
     document.title = `ibpulse · ${NAME}`;
     const { text, state } = readAddress();
@@ -127,6 +131,7 @@ class NodesPage {
     byId("find").addEventListener("input", () => this.choose(this.state));
     document.addEventListener("visibilitychange", () => this.refresh());
     this.refresh();
+    this.watch();
   }
 
   dress() {
@@ -145,6 +150,23 @@ class NodesPage {
     }
     clearTimeout(this.due);
     this.due = setTimeout(() => this.refresh(), EVERY_MS);
+  }
+
+  /** Show the verdicts on jobs that are silent now, in the title too, also while nobody looks at the page. */
+  async watch() {
+    const answer = await ask("verdicts").catch(() => null);
+    if (answer) {
+      this.stalled = answer.jobs.filter((job) => job.stalls[0] && !job.stalls[0].ended_ms);
+      showVerdicts(byId("verdicts"), this.stalled, addressing([{ jobs: answer.jobs }]));
+      this.entitle();
+    }
+    setTimeout(() => this.watch(), VERDICTS_MS);
+  }
+
+  entitle() {
+    const words = this.stalled.map((job) => `▼ ${job.job_id}: ${job.stalls[0].verdict}`);
+    const silent = this.silent?.length ? [`▼ ${namesWords(this.silent.map((job) => job.job_id))} silent`] : [];
+    document.title = [...(words.length ? words.slice(0, 3) : silent), `ibpulse · ${NAME}`].join(" · ");
   }
 
   say(state, words, message) {
@@ -182,7 +204,8 @@ class NodesPage {
     const simulated = nodes.filter((node) => node.simulated).length;
     byId("simulated").hidden = !simulated;
     put(byId("simulated"), simulated < nodes.length ? `${simulated} SIMULATED` : "SIMULATED");
-    document.title = `${silent.length ? `▼ ${namesWords(silent.map((job) => job.job_id))} silent · ` : ""}ibpulse · ${NAME}`;
+    this.silent = silent;
+    this.entitle();
     byId("notices").replaceChildren();
     for (const source of sources.filter((each) => each.problem)) {
       element("li", "", byId("notices")).textContent =

@@ -1,0 +1,198 @@
+"""The jobs that are watched for silence, what their nodes last said, and the verdicts on their stalls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from ibpulse.core.answers.silence import MomentAnswer, SilenceAnswer
+from ibpulse.core.jobs import Key
+from ibpulse.core.statistics.lateness import MeasuredOffset
+from ibpulse.core.statistics.nodes import Moment
+from ibpulse.core.statistics.verdict import KINDS, NodeSilence, Verdict, judge
+from ibpulse.gateway.push import PushedAlert
+
+# of a job, the last one first
+MAX_STALLS = 10
+# of one silence, the moment of the last byte differs by less from judgement to judgement
+SAME_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Stall:
+    """A silence with its verdict; `ended_ns` is None while it lasts, and `resumed` says that traffic ended it.
+
+    It is `pushed` once it has lasted for as long as its verdict wants.
+    """
+
+    verdict: Verdict
+    pushed: bool = False
+    ended_ns: int | None = None
+    resumed: bool = False
+
+    def update(self, verdict: Verdict) -> None:
+        """Take over a new verdict on the same silence; its words change only with what they name, or if more is known.
+
+        Nodes that forget their past, as daemons that restart, take no answer back.
+        """
+        old = self.verdict
+        same = (verdict.kind, verdict.nodes, verdict.rails) == (old.kind, old.nodes, old.rails)
+        known = len(verdict.unknown) >= len(old.unknown)
+        if verdict.kind == "unknown" and old.kind != "unknown":
+            verdict = replace(old, seconds=verdict.seconds)
+        elif same and known:
+            verdict = replace(old, seconds=verdict.seconds, push_after=verdict.push_after)
+        self.verdict = verdict
+        self.pushed |= verdict.stalled
+
+    def describe(self) -> dict[str, Any]:
+        """The stall as plain values."""
+        verdict = self.verdict
+        low, high = verdict.since
+        return {
+            "verdict": verdict.kind,
+            "sentence": verdict.sentence,
+            "nodes": list(verdict.nodes),
+            "rails": [{"node": node, "port": port} for node, port in verdict.rails],
+            "since_ms": round(1000 * high),
+            "since_uncertainty_ms": round(1000 * (high - low)),
+            "silent_ms": round(1000 * verdict.seconds),
+            "push_after_ms": round(1000 * verdict.push_after),
+            "pushed": self.pushed,
+            "ended_ms": None if self.ended_ns is None else self.ended_ns // 10**6,
+            "resumed": self.resumed,
+            "evidence": list(verdict.evidence),
+            "against": list(verdict.against),
+            "not_known": list(verdict.unknown),
+        }
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a node last said of a job, with its clock when its last bytes became known, and why it answers no more."""
+
+    answer: SilenceAnswer
+    clock: MeasuredOffset | None = None
+    problem: str = ""
+
+    def silence(self) -> NodeSilence | None:
+        """The same on the clock of the gateway; None before the first samples."""
+        return self.answer.on(self._bounds, ordered=self.clock is not None, problem=self.problem)
+
+    def _bounds(self, low_ms: int, high_ms: int) -> Moment:
+        return self.clock.bounds(low_ms, high_ms) if self.clock else (low_ms / 1000, high_ms / 1000)
+
+
+def _instants(answer: SilenceAnswer) -> list[MomentAnswer | None]:
+    return [moment for rail in answer.rails for moment in (rail.sent, rail.received)]
+
+
+@dataclass(slots=True)
+class WatchedJob:
+    """A job with what its nodes say of it, and its stalls, the last one first."""
+
+    key: Key
+    nodes: dict[str, Heard] = field(default_factory=dict)
+    stalls: list[Stall] = field(default_factory=list)
+    asked: bool = False
+    judged_at: float = 0.0
+
+    @property
+    def armed(self) -> bool:
+        """Whether its silence would be noticed: it has had traffic."""
+        return any(rail.sent or rail.received for each in self.nodes.values() for rail in each.answer.rails)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether a node of it is silent for longer than its steps explain."""
+        return any(each.answer.notable for each in self.nodes.values())
+
+    @property
+    def stall(self) -> Stall | None:
+        """The stall that lasts."""
+        return self.stalls[0] if self.stalls and self.stalls[0].ended_ns is None else None
+
+    def hear(self, node: str, answer: SilenceAnswer, clock: MeasuredOffset | None) -> None:
+        """Take over an answer of a node. The order of nodes is the same however long ago they stopped."""
+        old = self.nodes.get(node)
+        same = old is not None and old.clock is not None and _instants(old.answer) == _instants(answer)
+        self.nodes[node] = Heard(answer, old.clock if old and same else clock)
+
+    def review(
+        self, now_ns: int, unexplained_seconds: float, strangers: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[Stall | None, Stall | None]:
+        """Judge it by what is known now; the stall that began, and the one that ended.
+
+        `strangers` are nodes of the job that never answered, with the reason.
+        """
+        silences = {name: silence for name, each in self.nodes.items() if (silence := each.silence())}
+        silences |= {name: NodeSilence({}, 0.0, problem=problem) for name, problem in strangers.items()}
+        verdict, old, ended = judge(silences, unexplained_seconds), self.stall, None
+        if old and not (verdict and verdict.since[0] <= old.verdict.since[1] + SAME_SECONDS):
+            old.ended_ns, old.resumed, ended = now_ns, bool(self.nodes), old
+        if verdict is None:
+            return None, ended
+        if old and not ended:
+            old.update(verdict)
+            return None, None
+        begun = Stall(verdict, pushed=verdict.stalled)
+        self.stalls = [begun, *self.stalls][:MAX_STALLS]
+        return begun, ended
+
+    def describe(self) -> dict[str, Any]:
+        """The job as plain values, with its stalls, the last one first."""
+        stalls = [each.describe() for each in self.stalls]
+        return {"job_id": self.key[1], "scheduler": self.key[0], "armed": self.armed, "stalls": stalls}
+
+
+class Verdicts:
+    """All watched jobs by scheduler and id, and the number of verdicts and of those that traffic refuted, by kind."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[Key, WatchedJob] = {}
+        self.given: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+        self.withdrawn: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+
+    def __iter__(self) -> Iterator[WatchedJob]:
+        return iter(list(self.jobs.values()))
+
+    def job(self, key: Key) -> WatchedJob:
+        """A job, watched from now on."""
+        return self.jobs.setdefault(key, WatchedJob(key))
+
+    def keep(self, known: Iterable[Key]) -> None:
+        """Forget jobs that no node knows any more."""
+        for key in self.jobs.keys() - set(known):
+            del self.jobs[key]
+
+    def of(self, key: Key) -> dict[str, Any]:
+        """Whether a job is armed, and its last stall, None without any, as plain values."""
+        job = self.jobs.get(key, WatchedJob(key))
+        return {"armed": job.armed, "verdict": job.stalls[0].describe() if job.stalls else None}
+
+    def alerts(self) -> list[PushedAlert]:
+        """An alert for each stall that is pushed and lasts."""
+        stalls = [(job.key[1], job.stall) for job in self if job.stall and job.stall.pushed]
+        return [
+            PushedAlert(job_id, annotate(stall.verdict), round(1e9 * stall.verdict.since[1]))
+            for job_id, stall in stalls
+        ]
+
+
+def annotate(verdict: Verdict) -> Mapping[str, str]:
+    """The annotations of an alert."""
+    return {
+        "summary": f"The job is silent ({verdict.kind}): {verdict.sentence}.",
+        "description": describe(verdict),
+        "verdict": verdict.kind,
+        "node": ", ".join(verdict.nodes),
+    }
+
+
+def describe(verdict: Verdict) -> str:
+    """The evidence, what speaks against other verdicts, and what is not known, as text."""
+    parts = {"Evidence": verdict.evidence, "Against other verdicts": verdict.against, "Not known": verdict.unknown}
+    return " ".join(f"{name}: {'; '.join(texts)}." for name, texts in parts.items() if texts)

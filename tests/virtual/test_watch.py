@@ -1,0 +1,202 @@
+"""A job that falls silent while nobody looks: its verdict, captures and alert, and gateways that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ibpulse.base.errors import DaemonError
+from ibpulse.base.instants import parse_rfc3339
+from ibpulse.gateway import watch
+from ibpulse.workbench.simulate.jobs import JOBS_FOLDER
+from tests.virtual.fleet import Fleet
+
+JOB = "1001"
+
+
+@dataclass
+class Alertmanager:
+    """Takes alerts, unless it is `down`; `alerts` are the last ones with the time of the request, `requests` all."""
+
+    fleet: Fleet
+    down: bool = False
+    requests: list[tuple[int, list[dict[str, Any]]]] = field(default_factory=list)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        assert scope["path"] == "/api/v2/alerts"
+        body = json.loads((await receive())["body"])
+        if not self.down:
+            self.requests.append((self.fleet.clock.time_ns(), body))
+        await send({"type": "http.response.start", "status": 500 if self.down else 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def firing(self) -> list[dict[str, Any]]:
+        """The alerts that it shows now."""
+        now_ns = self.fleet.clock.time_ns()
+        return [alert for alert in (self.requests or [(0, [])])[-1][1] if parse_rfc3339(alert["endsAt"]) > now_ns]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """Two nodes that share a job; the clock of the second is 40 ms ahead."""
+    flags = ("--slow.interval=1s", "--capture.allow-unauthenticated=true")
+    with Fleet(tmp_path, 2, *flags, straggler=1, rails=2, workload="dense", watched=True) as made:
+        made.nodes[1].clock.step(0.04)
+        made.others["alertmanager"] = Alertmanager(made)
+        made.run(16)
+        yield made
+
+
+def alertmanager(fleet: Fleet) -> Alertmanager:
+    found: Alertmanager = fleet.others["alertmanager"]
+    return found
+
+
+def stalls(fleet: Fleet) -> list[dict[str, Any]]:
+    (job,) = fleet.get("/api/v1/verdicts")["jobs"]
+    assert (job["job_id"], job["armed"]) == (JOB, True)
+    found: list[dict[str, Any]] = job["stalls"]
+    return found
+
+
+def captures(fleet: Fleet, reason: str) -> list[set[str]]:
+    """The nodes of each capture of the job with this reason."""
+    listed = fleet.get(f"/api/v1/jobs/{JOB}/captures")["captures"]
+    return [{each["node"] for each in capture["nodes"]} for capture in listed if capture["reason"] == reason]
+
+
+def stop(fleet: Fleet, first: int | None = None, early: float = 1.0) -> int:
+    """All nodes stop, one of them earlier; returns the time of the last byte, or a little later."""
+    if first is not None:
+        fleet.nodes[first].play("idle")
+        fleet.run(early)
+    for node in fleet.nodes:
+        node.play("idle")
+    return fleet.clock.time_ns()
+
+
+def resume(fleet: Fleet) -> None:
+    for node in fleet.nodes:
+        node.fault({})
+        node.play("dense")
+
+
+def run_until_told(fleet: Fleet, stopped_ns: int, count: int = 1) -> float:
+    """Seconds from the last byte until the alert is at Alertmanager."""
+    for _ in range(400):
+        if len(alertmanager(fleet).requests) >= count:
+            return (alertmanager(fleet).requests[count - 1][0] - stopped_ns) / 1e9
+        fleet.run(0.1)
+    raise AssertionError("no alert")
+
+
+def test_a_node_that_stops_first_is_named_within_seconds_and_the_alert_ends_with_the_silence(fleet: Fleet) -> None:
+    assert (stalls(fleet), alertmanager(fleet).requests) == ([], [])
+    stopped_ns = stop(fleet, first=1)
+    assert run_until_told(fleet, stopped_ns) < 8
+    (alert,) = alertmanager(fleet).firing()
+    assert alert["labels"] == {"alertname": "IBPulseTrafficStalled", "severity": "warning", "job_id": JOB}
+    assert (alert["annotations"]["verdict"], alert["annotations"]["node"]) == ("node", "node-1")
+    assert parse_rfc3339(alert["startsAt"]) == pytest.approx(stopped_ns, abs=0.4e9)
+    (stall,) = stalls(fleet)
+    assert (stall["verdict"], stall["nodes"], stall["ended_ms"]) == ("node", ["node-1"], None)
+    assert stall["sentence"] in alert["annotations"]["summary"]
+    fleet.run(3)
+    assert captures(fleet, "stall-node") == [{"node-0", "node-1"}]
+    shown = fleet.get(f"/api/v1/jobs/{JOB}/summary")["job"]
+    assert (shown["armed"], shown["verdict"]["verdict"]) == (True, "node")
+    resume(fleet)
+    fleet.run(6)
+    assert alertmanager(fleet).firing() == []
+    (stall,) = stalls(fleet)
+    assert (stall["resumed"], stall["verdict"]) == (True, "node")
+    text = fleet.ask("/metrics").text
+    assert 'ibpulse_gateway_verdicts_total{verdict="node"} 1' in text
+    assert 'ibpulse_gateway_verdicts_withdrawn_total{verdict="node"} 1' in text
+
+
+def test_nodes_that_stop_together_are_pushed_after_a_minute_only(fleet: Fleet) -> None:
+    stopped_ns = stop(fleet)
+    fleet.run(10)
+    (stall,) = stalls(fleet)
+    assert (stall["verdict"], stall["pushed"], alertmanager(fleet).requests) == ("together", False, [])
+    assert captures(fleet, "stall-together") == [{"node-0", "node-1"}]
+    fleet.run(45)
+    assert 60 <= run_until_told(fleet, stopped_ns) < 61
+
+
+def test_gateways_that_start_or_run_beside_each_other_say_the_same_and_take_one_capture(fleet: Fleet) -> None:
+    other = fleet.start_gateway()
+    fleet.run(8)
+    stopped_ns = stop(fleet, first=0)
+    run_until_told(fleet, stopped_ns)
+    fleet.run(4)
+    (mine,), ((others,),) = stalls(fleet), [each.describe()["stalls"] for each in other.verdicts]
+    (alert,) = alertmanager(fleet).firing()
+    assert len(captures(fleet, "stall-node")) == 1
+    fleet.restart_gateway()
+    count = len(alertmanager(fleet).requests)
+    assert run_until_told(fleet, stopped_ns, count + 1) < 25
+    (again,) = alertmanager(fleet).firing()
+    (mine_again,) = stalls(fleet)
+    for name in ("verdict", "nodes", "rails", "pushed"):
+        assert mine[name] == others[name] == mine_again[name]
+    assert (again["labels"], again["annotations"]["verdict"]) == (alert["labels"], alert["annotations"]["verdict"])
+    assert parse_rfc3339(again["startsAt"]) == pytest.approx(parse_rfc3339(alert["startsAt"]), abs=2e6)
+    fleet.run(4)
+    assert len(captures(fleet, "stall-node")) == 1
+    resume(fleet)
+    fleet.run(6)
+    assert alertmanager(fleet).firing() == []
+    for part in (other.nodes, other.discovery):
+        fleet.loop.run_until_complete(part.close())
+
+
+def test_a_node_that_hangs_and_an_alertmanager_that_is_down_delay_nothing_else(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, list[float]] = {node.name: [] for node in fleet.nodes}
+    ask = watch.ask_node
+
+    async def slow(node: Any, model: Any, path: str, **options: Any) -> Any:
+        if path == watch.SILENCES:
+            asked[node.name].append(fleet.clock.monotonic())
+            if node.name == "node-1":
+                await asyncio.sleep(1)
+                raise DaemonError("no answer within 1 s")
+        return await ask(node, model, path, **options)
+
+    monkeypatch.setattr(watch, "ask_node", slow)
+    alertmanager(fleet).down = True
+    fleet.run(8)
+    assert [len(times) for times in asked.values()] == [4, 4]
+    assert stalls(fleet) == []
+    stopped_ns = stop(fleet)
+    fleet.run(8)
+    (stall,) = stalls(fleet)
+    assert stall["since_ms"] == pytest.approx(stopped_ns / 1e6, abs=400)
+    assert any("node-1" in text for text in stall["not_known"])
+    fleet.run(60)
+    assert alertmanager(fleet).requests == []
+    alertmanager(fleet).down = False
+    assert run_until_told(fleet, stopped_ns) < 72
+
+
+def test_a_gateway_without_a_network_finds_no_stall_and_a_job_that_ends_has_no_alert(fleet: Fleet) -> None:
+    fleet.unreachable.update(node.name for node in fleet.nodes)
+    fleet.run(30)
+    assert (stalls(fleet), alertmanager(fleet).requests) == ([], [])
+    fleet.unreachable.clear()
+    fleet.run(8)
+    stopped_ns = stop(fleet, first=1)
+    run_until_told(fleet, stopped_ns)
+    for node in fleet.nodes:
+        (node.tree / JOBS_FOLDER / f"{JOB}.json").unlink()
+    fleet.run(12)
+    assert alertmanager(fleet).firing() == []
