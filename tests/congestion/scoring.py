@@ -93,7 +93,5 @@ def measure(scenarios: int = SCENARIOS) -> Mapping[str, Sequence[str]]:
         rows[name] += [f"{100 * share:.1f}" for share in live.shares(limit)]
     rows["signs that are right"] = [f"{100 * each.right():.1f} %" for each in both]
     rows["unknown, where something limits"] = [f"{100 * each.unknown():.1f} %" for each in both]
-    rows["path or receiver, where only the source limits"] = [
-        f"{100 * each.blamed / each.only_source:.1f} %" for each in both
-    ]
+    rows["path or receiver, where only the source limits"] = [f"{each.blamed} of {each.only_source:,}" for each in both]
     return rows
