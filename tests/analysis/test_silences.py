@@ -103,6 +103,16 @@ def test_what_is_sent_again_ends_no_silence_and_what_is_sent_at_length_does() ->
     assert (found.last, found.low[0, 0] >= 1549) == (1049, True)
 
 
+@for_each([(BURST // 25, 1299), (BURST // 2, 1899)])
+def test_storage_that_always_runs_on_a_rail_is_silence_unless_it_is_much(storage: int, last: int) -> None:
+    moved = np.concatenate([steps([(30, 70)] * 3), steps([(0, 600)])], axis=2)
+    moved[:, 1] += storage
+    found = watch(moved, cut=37)
+    # the first second shows what is always there
+    assert abs(found.last - last) <= 71
+    assert (found.pauses.regular() or 0) <= 70
+
+
 def test_a_rail_without_samples_does_not_hide_the_silence_of_the_others() -> None:
     moved = np.repeat(steps([(50, 300)]), 2, axis=0)
     counters, valid = moved.cumsum(axis=2), np.ones(moved.shape, dtype=np.bool_)

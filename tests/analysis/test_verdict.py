@@ -85,17 +85,6 @@ KINDS: list[tuple[str, dict[str, NodeSilence], str, tuple[str, ...], tuple[tuple
     ("losses", job(n2=with_rail(node(), retried=(STOP + 1, STOP + 2))), "loss", ("n2",), SECOND),
     ("losses that ended before", job(n2=with_rail(node(), retried=(STOP - 3, STOP - 2))), "together", (), ()),
     ("losses perhaps before", job(n2=with_rail(node(), retried=(STOP - 3, STOP + 2))), "together", (), ()),
-    ("losses after calm", job(n2=with_rail(node(), retried=(STOP - 3, STOP + 2), calm=True)), "loss", ("n2",), SECOND),
-    (
-        "losses as usual elsewhere",
-        job(
-            n1=with_rail(node(), retried=(STOP - 30, STOP - 25)),
-            n2=with_rail(node(), retried=(STOP - 3, STOP + 2), calm=True),
-        ),
-        "together",
-        (),
-        (),
-    ),
     (
         "lost link with losses elsewhere",
         job(

@@ -27,7 +27,6 @@ def answer(sent_ms: int | None, until_ms: int, *, notable: bool = False) -> Sile
         received=None,
         lost=None,
         retried=None,
-        calm=False,
         counted_until_ms=None,
     )
     return SilenceAnswer.model_construct(

@@ -104,8 +104,8 @@ class FollowedNode:
                 for low, high in zip(watch.low[row], watch.high[row], strict=True)
             )
             lost, active = self._link(rail, now, doubt)
-            retried, calm, until = self._retried(rail, now, doubt)
-            rails[rail] = RailSilence(sent, received, lost, active, retried, calm, until)
+            retried, _, until = self._retried(rail, now, doubt)
+            rails[rail] = RailSilence(sent, received, lost, active, retried, until)
         return NodeSilence(
             rails=rails,
             known_until=self._wall(watch.known) - doubt,

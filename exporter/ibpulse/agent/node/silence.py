@@ -30,7 +30,6 @@ from ibpulse.core.ring.spans import SETTLE_NS, RingPort, place_ports
 from ibpulse.core.signals import MEANINGS
 from ibpulse.core.statistics.silences import SilenceWatch, StorageWatch, TickPause
 from ibpulse.core.statistics.verdict import (
-    CALM_SECONDS,
     MIN_SILENCE_SECONDS,
     UNKNOWN_STEPS_SECONDS,
     Verdict,
@@ -53,25 +52,16 @@ LOSSES = frozenset(
 
 @dataclass(slots=True)
 class _Losses:
-    """The last reading of the counters of lost packets of a port in wall time, and between which two they last grew.
-
-    They were `calm` if they had been read for a minute before that, and had not grown.
-    """
+    """The last reading of the counters of lost packets of a port in wall time, and between which two they last grew."""
 
     value: int
     taken_ns: int
-    since_ns: int
     grew: tuple[int, int] | None = None
-    calm: bool = False
 
     def add(self, value: int, taken_ns: int) -> None:
-        if taken_ns <= self.taken_ns:
-            return
-        if value > self.value:
-            before_ns = self.grew[1] if self.grew else self.since_ns
-            self.calm = self.taken_ns - before_ns >= CALM_SECONDS * SECOND_NS
-            self.grew = self.taken_ns, taken_ns
-        self.value, self.taken_ns = value, taken_ns
+        if taken_ns > self.taken_ns:
+            self.grew = (self.taken_ns, taken_ns) if value > self.value else self.grew
+            self.value, self.taken_ns = value, taken_ns
 
 
 @dataclass(slots=True)
@@ -185,7 +175,7 @@ class JobSilences:
             if port.port not in mine or not counts:
                 continue
             value, taken_ns = sum(each.value for each in counts), max(each.taken_ns for each in counts) + shift_ns
-            job.losses.setdefault(str(port.port), _Losses(value, taken_ns, taken_ns)).add(value, taken_ns)
+            job.losses.setdefault(str(port.port), _Losses(value, taken_ns)).add(value, taken_ns)
 
     def judge(self, name: str) -> None:
         """Judge the silences by what this node, which has a name, knows alone; a new verdict and its end are events."""
@@ -288,7 +278,6 @@ class JobSilences:
             received=received,
             lost=None if event is None else _between(event.time_ns - event.uncertainty_ns, event.time_ns),
             retried=None if losses is None or losses.grew is None else _between(*losses.grew),
-            calm=losses is not None and losses.calm,
             counted_until_ms=None if losses is None else losses.taken_ns // MILLISECOND_NS,
         )
 

@@ -40,7 +40,6 @@ class RailSilenceAnswer(AnswerPart):
     received: MomentAnswer | None = Field(description="The last byte received; null if there was none.")
     lost: MomentAnswer | None = Field(description="When its link or its device was last lost; null if it never was.")
     retried: MomentAnswer | None = Field(description="When a counter of lost packets last grew; null if none did.")
-    calm: bool = Field(description="Whether it had not grown in the minute before that.")
     counted_until_ms: Milliseconds | None = Field(
         description="The last reading of the counters of lost packets; null if there are none."
     )
@@ -106,7 +105,6 @@ def _rail_on(rail: RailSilenceAnswer, bounds: Bounds) -> RailSilence:
         lost=_on(rail.lost, bounds),
         active=rail.active,
         retried=_on(rail.retried, bounds),
-        calm=rail.calm,
         counted_until=None if counted_ms is None else bounds(counted_ms, counted_ms)[0],
     )
 

@@ -3,7 +3,8 @@
 Counters that have not moved prove silence across missing samples; those that have moved say only that bytes passed
 between two samples. A byte counts from a hundredth of the highest rate of its rail and direction on, as in
 `silence_level`: keep-alives are less. Retransmissions are more, but nothing is received then: short bursts that a node
-sends long after it last received anything do not end a silence. Times are ticks.
+sends long after it last received anything do not end a silence. What a rail carries all the time, such as storage, is
+little and even: it counts as silence up to three times what it last was. Times are ticks.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ TAIL_PART = 1 / 64
 REGULAR_TIMES, REGULAR_SECONDS, ALIKE = 3, 400.0, 2 / 3
 # without such silences, the longest one is regular after so many seconds of traffic, a short one sooner
 SETTLED_SECONDS, SHORT_SETTLED_SECONDS, SHORT_SECONDS = 120.0, 30.0, 1 / 3
+# the rate that most samples of a second exceed, the lowest of so many seconds, is always there
+ALWAYS_PART, ALWAYS_SECONDS, ALWAYS_FACTOR, MAX_ALWAYS = 0.1, 60, 3.0, 0.2
 # what is sent so long after anything was received, for less than a run of so many ticks, is sent again
 ANSWERED_SECONDS, MIN_RUN = 0.5, 5
 
@@ -103,6 +106,7 @@ class SilenceWatch:
         self._last = self._sent = self._received = 0
         self.known = 0
         self.pauses = Pauses(1 / interval_seconds)
+        self._always = _Always(shape, round(1 / interval_seconds))
 
     def add(self, first_tick: int, counters: Counts, valid: Bools, strides: Counts) -> None:
         """Add the bytes by the counters (rails, 2, ticks) from a tick on, where they are `valid`.
@@ -118,17 +122,20 @@ class SilenceWatch:
         paired = valid & (before > 0)
         moved = np.where(paired, values - values_before, 0)
         gaps = np.where(paired, ticks - before, 1)
-        self._highest = np.maximum(self._highest, (moved / gaps).max(axis=2, initial=0.0))
+        rates = moved / gaps
+        self._highest = np.maximum(self._highest, rates.max(axis=2, initial=0.0))
         level = self._level(strides)[..., None]
         # a counter that was reset may have counted anything before
         active = paired & ((moved > level) | (moved < 0))
         self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level)
         self._value, self._tick = values[..., -1], newest[..., -1]
+        self._always.add(first_tick, np.where(paired, rates, np.inf))
         self._note_pauses(first_tick, _fill(active, gaps, strides))
         self._note_known(int(ticks[-1]))
 
     def _level(self, strides: Counts) -> Floats:
-        return np.asarray(silence_level(self._highest, self._least) * strides[:, None])
+        always = np.minimum(ALWAYS_FACTOR * self._always.lowest, MAX_ALWAYS * self._highest)
+        return np.asarray(np.maximum(silence_level(self._highest, self._least), always) * strides[:, None])
 
     def _note_last(self, first_tick: int, before: Counts, paired: Bools, active: Bools, tail: Bools) -> None:
         ticks = np.arange(first_tick, first_tick + active.shape[2])
@@ -175,6 +182,32 @@ class SilenceWatch:
         self.known = int(sampled.min()) if len(sampled) else self.known
 
 
+class _Always:
+    """The `lowest` of the rates (rails, 2) that most samples of each of the last seconds exceed, in bytes per tick."""
+
+    def __init__(self, shape: tuple[int, int], ticks_per_second: int) -> None:
+        self._ticks, self._second = ticks_per_second, 0
+        self._parts: list[Floats] = []
+        self._kept = np.full((ALWAYS_SECONDS, *shape), np.inf)
+        self.lowest = np.zeros(shape)
+
+    def add(self, first_tick: int, rates: Floats) -> None:
+        """Add the rates (rails, 2, ticks) from a tick on, infinite where a sample is missing."""
+        while rates.shape[2]:
+            left = self._ticks - first_tick % self._ticks
+            self._parts.append(rates[..., :left])
+            if rates.shape[2] >= left:
+                self._end_second()
+            first_tick, rates = first_tick + left, rates[..., left:]
+
+    def _end_second(self) -> None:
+        second = np.sort(np.concatenate(self._parts, axis=2), axis=2)
+        self._parts, self._second = [], self._second + 1
+        self._kept[self._second % ALWAYS_SECONDS] = second[..., int(ALWAYS_PART * second.shape[2])]
+        lowest = self._kept.min(axis=0)
+        self.lowest = np.where(np.isinf(lowest), 0.0, lowest)
+
+
 def _fill(active: Bools, gaps: Counts, strides: Counts) -> Bools:
     """Active samples of any rail, (2, ticks), with the missing ones before each of them, which may have been active."""
     found: Bools = np.array(active.any(axis=0))
@@ -191,7 +224,7 @@ class StorageWatch:
     KEPT_SECONDS = 60.0
 
     def __init__(self, interval_seconds: float, least: float) -> None:
-        self._interval, self._least, self._usual = interval_seconds, least, 0.0
+        self._interval, self._least, self._usual, self._watched = interval_seconds, least, 0.0, 0.0
         self.last: tuple[int, int] | None = None
 
     def add(self, first_tick: int, last_tick: int, moved: float, silent: bool) -> None:
@@ -203,4 +236,5 @@ class StorageWatch:
         if rate > max(self._least, self.FACTOR * self._usual):
             self.last = first_tick, last_tick
         if not silent:
-            self._usual += (rate - self._usual) * min(1.0, seconds / self.KEPT_SECONDS)
+            self._watched = min(self.KEPT_SECONDS, self._watched + seconds)
+            self._usual += (rate - self._usual) * min(1.0, seconds / self._watched)

@@ -32,17 +32,19 @@ HICCUP_SECONDS, HICCUP_FACTOR = 7.0, 1.5
 """Silence that is worth telling because one node stopped first, and of that for which it once did so by itself."""
 # a node that stops to answer within this time of the last byte has to do with it
 GONE_SECONDS = 5.0
+# no checkpoint is longer, unless the job has already had longer pauses
+SAVING_SECONDS = 600.0
 # the rest of a job may go on for a step or two when a rail has lost its link
 LINK_SECONDS = 30.0
-# counters of lost packets that have not grown for so long were calm
-CALM_SECONDS = 60.0
 # samples of a node that end so long before those of others say nothing about the silence
 STALE_SECONDS = 10.0
 # a last byte that is known less well says little about an order
 MAX_DOUBT_SECONDS = 0.1
 # of the earlier steps of a node that say by how much it usually stops before the others
 MAX_LEADS = 8
-LEAD_FACTOR, LEAD_SECONDS = 1.5, 0.02
+LEAD_SECONDS = 0.05
+# a silence at the end of a step has at least this part of the longest regular one
+STEP_PART = 2 / 3
 MAX_NAMED = 4
 
 
@@ -51,8 +53,8 @@ class RailSilence:
     """A rail of a node: when it sent and received its last bytes, None for none so far.
 
     `lost` is when it last lost its link, None if that is not known to have happened, and `active` whether it has one.
-    `retried` is when a counter of lost packets last grew, between two readings, and `calm` if it had not for a minute
-    before. The newest reading was at `counted_until`, None without such a counter.
+    `retried` is when a counter of lost packets last grew, between two readings, the newest of which was at
+    `counted_until`, None without such a counter.
     """
 
     sent: Moment | None
@@ -60,7 +62,6 @@ class RailSilence:
     lost: Moment | None = None
     active: bool = True
     retried: Moment | None = None
-    calm: bool = False
     counted_until: float | None = None
 
     @property
@@ -236,7 +237,8 @@ class _Case:
     def is_saving(self, names: Sequence[str]) -> bool:
         """Whether storage ports of these nodes, or of any if there are none, were busy until a moment ago."""
         saved = latest(node.storage for name, node in self.nodes.items() if name in names or not names)
-        return saved is not None and saved[1] > self.since[0] and self.now - saved[1] <= self.notable
+        lasts = saved is not None and saved[1] > self.since[0] and self.now - saved[1] <= self.notable
+        return lasts and self.seconds <= max(SAVING_SECONDS, self.unexplained)
 
     def verdict(
         self, kind: Kind, nodes: Iterable[str], rails: Rails, evidence: Sequence[str], push_after: float | None = None
@@ -275,12 +277,9 @@ def _is_cause(rail: RailSilence, case: _Case) -> bool:
 
 
 def _judge_losses(case: _Case) -> Verdict | None:
-    """Rails that counted lost packets in the silence, or, where none did in the minute before, when it began."""
-    grown = [(name, rail, each.retried, each.calm) for name, rail, each in case.rails() if each.retried]
-    found = [(name, rail, retried) for name, rail, retried, _ in grown if retried[0] >= case.since[0]]
-    recent = [one for one in grown if case.since[0] - CALM_SECONDS < one[2][1] and one[2][0] < case.since[0]]
-    if not found and all(calm and retried[1] >= case.since[0] for _, _, retried, calm in recent):
-        found = [(name, rail, retried) for name, rail, retried, _ in recent]
+    """Rails that certainly counted lost packets in the silence."""
+    grown = [(name, rail, each.retried) for name, rail, each in case.rails() if each.retried]
+    found = [(name, rail, retried) for name, rail, retried in grown if retried[0] >= case.since[0]]
     texts = [f"{name} {rail} counted lost packets {_when(retried, case.since)}" for name, rail, retried in found]
     rails = [(name, rail) for name, rail, _ in found]
     return case.verdict("loss", (name for name, _ in rails), rails, texts, 0.0) if found else None
@@ -295,9 +294,9 @@ def _judge_gone(case: _Case) -> Verdict | None:
     gone = [
         name
         for name, node in case.nodes.items()
-        if node.problem and node.last and abs(node.known_until - case.since[1]) <= GONE_SECONDS
+        if node.problem and node.last and -LINK_SECONDS <= node.known_until - case.since[1] <= GONE_SECONDS
     ]
-    silent = [name for name in gone if case.nodes[name].known_until - _low(case.nodes[name].last) > GONE_SECONDS]
+    silent = [name for name in gone if case.nodes[name].known_until - _low(case.nodes[name].last) > case.notable]
     if not gone or silent or 2 * len(gone) > len(case.nodes):
         return None
     if case.seconds < GONE_SECONDS:
@@ -331,15 +330,17 @@ def _judge_order(case: _Case) -> Verdict:
 def _find_first(case: _Case) -> FirstNodes:
     """The nodes that may have stopped sending first; one that did is earlier than the next by the gap.
 
-    A node that does not begin a collective gives no credit to the node that sends to it, so both stop first. The node
-    that it sends to does not receive anything then: it alone is among the first in both directions.
+    A node that does not begin a collective gives no credit to the node that sends to it, so these two stop first. The
+    node that it sends to does not receive anything then: it alone is one of two in both directions. Clocks may have
+    hidden it in larger groups.
     """
     sent, sent_gap = _find_earliest({name: node.sent or node.last for name, node in case.here.items()})
     if len(sent) == 1:
         return FirstNodes(sent, sent_gap)
     received, received_gap = _find_earliest({name: node.last for name, node in case.here.items()})
     both = tuple(name for name in sent if name in received)
-    return FirstNodes(both, min(sent_gap, received_gap)) if len(both) == 1 else FirstNodes(sent)
+    pairs = (len(sent), len(received), len(both)) == (2, 2, 1)
+    return FirstNodes(both, min(sent_gap, received_gap)) if pairs else FirstNodes(sent)
 
 
 def _find_earliest(moments: Mapping[str, Moment | None]) -> tuple[tuple[str, ...], float]:
@@ -356,25 +357,24 @@ def _middle(moment: Moment) -> float:
 
 
 def _leads(case: _Case, name: str) -> list[tuple[float, float]]:
-    """The earlier silences of a node: how long each was, and by how much it stopped sending before the others."""
+    """The earlier silences of a node: how long each was, and for how much of it every other node still sent."""
     found = []
+    others = [node for other, node in case.here.items() if other != name]
     for pause in case.here[name].pauses:
-        others = [
-            _middle(each.sent)
-            for other, node in case.here.items()
-            if other != name
-            for each in node.pauses
-            if each.begin < pause.end and each.end > pause.begin
-        ]
-        if others:
-            found.append((pause.seconds, min(others) - _middle(pause.sent)))
+        last = [_last_before(pause.end, node.pauses) for node in others]
+        found.append((pause.seconds, min(last) - _middle(pause.sent)))
     return found
 
 
+def _last_before(moment: float, pauses: Sequence[Pause]) -> float:
+    """When a node last sent before a moment at which others go on, if these are its pauses."""
+    return next((_middle(each.sent) for each in pauses if each.begin < moment <= each.end + LEAD_SECONDS), moment)
+
+
 def _usual_lead(case: _Case, name: str) -> float:
-    """By how much a node stops before the others at the end of a step, as the first stage of a pipeline does."""
+    """For how long a node is usually silent while all others send, as the first stage of a pipeline is."""
     leads = [lead for seconds, lead in _leads(case, name) if seconds <= case.notable][-MAX_LEADS:]
-    return LEAD_FACTOR * max(leads) + LEAD_SECONDS if leads and max(leads) > 0 else 0.0
+    return max(0.0, LEAD_SECONDS + max(leads, default=-LEAD_SECONDS))
 
 
 def _hiccup(case: _Case, name: str) -> float:
@@ -386,13 +386,17 @@ def _hiccup(case: _Case, name: str) -> float:
 def _waits(case: _Case, name: str) -> bool:
     """Whether a node ended a step with the others, which then began the next one: so does one that evaluates alone.
 
-    A node that stops while the others send, or while they go on for several steps, does not.
+    The others paused for as long as at the end of a step. A node that stops before another collective of the step,
+    while the others send, or while they go on for several steps, does not wait.
     """
-    ended = case.here[name].sent
-    last = [node.pauses[-1].sent for other, node in case.here.items() if other != name and node.pauses]
+    ended, least = case.here[name].sent, STEP_PART * (case.regular or 0.0)
+    last = [node.pauses[-1] for other, node in case.here.items() if other != name and node.pauses]
     if ended is None:
         return False
-    near = [low <= ended[1] + LEAD_SECONDS and high >= ended[0] - LEAD_SECONDS for low, high in last]
+    near = [
+        each.seconds >= least and each.sent[0] <= ended[1] + LEAD_SECONDS and each.sent[1] >= ended[0] - LEAD_SECONDS
+        for each in last
+    ]
     return 2 * sum(near) > len(near)
 
 
