@@ -9,7 +9,6 @@ import numpy as np
 
 from ibpulse.core.statistics.silences import SilenceWatch, StorageWatch
 from ibpulse.core.statistics.verdict import (
-    CALM_SECONDS,
     NodeSilence,
     Pause,
     RailSilence,
@@ -104,7 +103,7 @@ class FollowedNode:
                 for low, high in zip(watch.low[row], watch.high[row], strict=True)
             )
             lost, active = self._link(rail, now, doubt)
-            retried, _, until = self._retried(rail, now, doubt)
+            retried, until = self._retried(rail, now, doubt)
             rails[rail] = RailSilence(sent, received, lost, active, retried, until)
         return NodeSilence(
             rails=rails,
@@ -127,20 +126,19 @@ class FollowedNode:
         down = [(event.seen_before - doubt, event.noticed + doubt) for event in noticed if not event.up]
         return (down[-1] if down else None), not noticed or noticed[-1].up
 
-    def _retried(self, rail: str, now: float, doubt: float) -> tuple[tuple[float, float] | None, bool, float | None]:
-        """Between which readings the counter of timeouts last grew, whether it was calm before, the newest reading."""
+    def _retried(self, rail: str, now: float, doubt: float) -> tuple[tuple[float, float] | None, float | None]:
+        """Between which readings the counter of timeouts last grew, and the newest reading."""
         if self.node.timeouts is None:
-            return None, False, None
+            return None, None
         read = self._readings(now)
         counted = np.searchsorted(np.sort(self.node.timeouts.get(rail, np.zeros(0))), read, side="right")
         grew = np.flatnonzero(np.diff(counted))
         shift = self.node.clock.offset
         until = float(read[-1]) + shift - doubt if len(read) else None
         if not len(grew):
-            return None, False, until
+            return None, until
         low, high = float(read[grew[-1]]), float(read[grew[-1] + 1])
-        before = float(read[grew[-2] + 1]) if len(grew) > 1 else float(read[0])
-        return (low + shift - doubt, high + shift + doubt), low - before >= CALM_SECONDS, until
+        return (low + shift - doubt, high + shift + doubt), until
 
     def _readings(self, now: float) -> np.ndarray:
         """True instants of the readings up to one: regular, and every second while the node has just fallen silent."""
