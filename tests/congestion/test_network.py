@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.congestion import scenarios
-from tests.congestion.drivers import COUNTERS, MISSING, Observation, observe
-from tests.congestion.network import ACKNOWLEDGED, PACKET, PORTS, STEP, TICK, Limit, Network, Scenario
+from tests.congestion.drivers import COUNTERS, MISSING, Observation, observe, read_run
+from tests.congestion.network import ACKNOWLEDGED, PACKET, PORTS, STEP, TICK, Limit, Network, Run, Scenario
 from tests.tables import for_each
 
 SECONDS = 0.6
@@ -56,11 +56,19 @@ CASES = {
     "narrow": plain(9, width=everywhere(0.25)),
     "drain with marks": plain(10, "mlx5 RoCE", drain=everywhere(RATE / 4)),
 }
+NAMES = list(CASES)
 
 
 @pytest.fixture(scope="module")
-def observed() -> dict[str, Observation]:
-    return dict(zip(CASES, observe(list(CASES.values())), strict=True))
+def ran() -> tuple[Network, Run]:
+    """All cases together, as they are at the end."""
+    network = Network(list(CASES.values()))
+    return network, network.run()
+
+
+@pytest.fixture(scope="module")
+def observed(ran: tuple[Network, Run]) -> dict[str, Observation]:
+    return dict(zip(CASES, read_run(list(CASES.values()), ran[1]), strict=True))
 
 
 # The rate of the senders, of the line's; the share of time that a port waits; the limit.
@@ -117,32 +125,28 @@ def test_a_damaged_cable_is_the_link_of_its_port_and_a_loss_for_who_sends_to_it(
     assert (np.flatnonzero(np.ptp(observed["damage"].counters["symbol_error"], axis=1)) == [2]).all()
 
 
-def test_marks_replace_pauses() -> None:
-    marked, paused = Network([CASES["incast with marks"]]), Network([CASES["incast"]])
-    for network in (marked, paused):
-        network.run()
-    assert marked.events["waited_bytes"][0, 1:].max() < 0.2 * paused.events["waited_bytes"][0, 1:].min()
+def test_marks_replace_pauses(ran: tuple[Network, Run]) -> None:
+    paused, marked = (ran[0].events["waited_bytes"][NAMES.index(name), 1:] for name in ("incast", "incast with marks"))
+    assert marked.max() < 0.2 * paused.min()
 
 
-def test_a_receiver_accepts_what_its_buffers_hold(observed: dict[str, Observation]) -> None:
+def test_a_receiver_accepts_what_its_buffers_hold(ran: tuple[Network, Run], observed: dict[str, Observation]) -> None:
     seen = observed["buffers"]
     assert (seen.truth() == Limit.BUFFERS).all()
     assert np.ptp(seen.counters["rnr_nak_retry_err"], axis=1).min() > 100
     assert np.ptp(seen.counters["out_of_buffer"], axis=1).min() > 100
-    network = Network([CASES["buffers"]])
-    network.run()
+    network, this = ran[0], NAMES.index("buffers")
     sent_once = network.sent - ACKNOWLEDGED * network.received - network.events["resent_packets"] * PACKET
     missing = (network.again + network.in_uplink + network.in_egress).sum(axis=-1)
     # what was posted before and since
-    np.testing.assert_allclose(sent_once - missing, RATE * (2e-3 + SECONDS / 10), rtol=0.02)
+    np.testing.assert_allclose((sent_once - missing)[this], RATE * (2e-3 + SECONDS / 10), rtol=0.02)
 
 
-def test_no_byte_is_lost_between_credits() -> None:
-    network = Network([CASES["incast"], CASES["uplink"], CASES["drain"]])
-    network.run()
-    sent = network.sent.sum() - ACKNOWLEDGED * network.received.sum()
-    waiting = network.in_uplink.sum() + network.in_egress.sum()
-    assert sent == pytest.approx(network.received.sum() + waiting, rel=1e-9)
+def test_no_byte_is_lost_between_credits(ran: tuple[Network, Run]) -> None:
+    network = ran[0]
+    sent = (network.sent - ACKNOWLEDGED * network.received).sum(axis=-1)
+    waiting = (network.in_uplink + network.in_egress).sum(axis=(1, 2))
+    np.testing.assert_allclose(sent, network.received.sum(axis=-1) + waiting, rtol=1e-9)
 
 
 def test_the_company_of_a_scenario_does_not_change_it(observed: dict[str, Observation]) -> None:
