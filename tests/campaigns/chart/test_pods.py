@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns.chart.podsecurity import CONTROLS, broken
+from tests.campaigns.chart.podsecurity import broken
 from tests.campaigns.chart.rendering import ROOT, case_values, container, needs_helm, one, pod, render, render_text
 
 pytestmark = needs_helm
@@ -76,13 +76,6 @@ def test_real_time_scheduling_breaks_exactly_what_the_values_say_it_breaks() -> 
         ("restricted", "Running as Non-root"),
         ("restricted", "Running as Non-root user"),
     }
-
-
-def test_the_page_has_every_control_and_says_of_each_what_the_check_finds() -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
-    rows = re.findall(r"(?m)^\| (baseline|restricted) \| ([^|]+?) \| (kept|\*\*broken\*\*) \|", page)
-    assert [(level, name) for level, name, _ in rows] == [(control.level, control.name) for control in CONTROLS]
-    assert {(level, name) for level, name, state in rows if state != "kept"} == SYSFS_ONLY
 
 
 def test_there_is_a_request_and_a_memory_limit_and_no_limit_of_the_processor() -> None:

@@ -84,7 +84,10 @@ def test_the_gateway_is_hardened_like_the_daemon_and_has_no_directory() -> None:
 
     assert len(hardening(GATEWAY)) > 25
     only_of_the_daemon = {line for line in hardening(DAEMON) - hardening(GATEWAY) if not line.startswith("#")}
-    assert only_of_the_daemon == {"SystemCallFilter=sched_setaffinity sched_setscheduler"}
+    assert only_of_the_daemon == {
+        "RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX",
+        "SystemCallFilter=sched_setaffinity sched_setscheduler",
+    }
     assert "Directory=" not in GATEWAY.read_text()
 
 
