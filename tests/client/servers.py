@@ -69,7 +69,10 @@ def canned() -> Iterator[Canned]:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             state.asked.append((self.path, dict(self.headers)))
             state.connections.add(self.client_address)
-            status, body, headers = state.answers.get(self.path.partition("?")[0], (404, b"", {}))
+            path, _, query = self.path.partition("?")
+            # a daemon of an older version refuses to be asked for signals
+            path, otherwise = ("signals", 422) if "signals=true" in query else (path, 404)
+            status, body, headers = state.answers.get(path, (otherwise, b"", {}))
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)

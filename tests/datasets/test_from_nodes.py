@@ -31,7 +31,7 @@ from tests.fleet.hostile import Hostile, hostile
 from tests.fleet.small_answers import answer_node, jobs_of, ports_of
 from tests.gateway.gateways import Gateway
 from tests.running import HANG_SECONDS
-from tests.web.rings import EPOCH, INTERVAL_NS, Node, full_node
+from tests.web.rings import EPOCH, INTERVAL_NS, SIGNALS, Node, full_node
 
 START_NS = EPOCH * INTERVAL_NS
 SPAN = NodeCollection(START_NS, START_NS + 8 * 10**9)
@@ -108,12 +108,22 @@ def check_samples(found: Recording, node: Node, first: int, ticks: int) -> None:
             np.testing.assert_array_equal(found.bytes_per_second[row, way], np.float32(known))
 
 
+def check_signals(found: Recording) -> None:
+    """The first port waited for three ticks more at each reading."""
+    assert [port.signals for port in found.meta.ports] == [SIGNALS, ()]
+    assert found.time_ns()[found.signals[0].samples][0] == (EPOCH + 5) * INTERVAL_NS
+    np.testing.assert_array_equal(found.readings(0).gains().gained[1:], [[0, 3]] * (len(found.signals[0].samples) - 1))
+    np.testing.assert_allclose(found.signals[0].seconds[1:], 0.1, rtol=0.05)
+
+
 async def test_nodes_are_collected_once_with_clocks_and_labels(fleet: Fleet, node: Node) -> None:
     async with served(create_app(node.parts(clock_state=lambda: None))) as url:
         result = await fleet.collect(a=url, b=url)
         again = await fleet.collect(a=url, b=url)
     assert sorted((one.part.node, one.ports) for one in result.written) == [("a", 2), ("b", 2)]
-    check_samples(fleet.raw(Part("", "a", START_NS)), node, 1, 799)
+    found = fleet.raw(Part("", "a", START_NS))
+    check_samples(found, node, 1, 799)
+    check_signals(found)
     assert (again.written, len(again.kept), again.missing) == ([], 2, [])
     first, second = fleet.rows(FILES)
     assert (first["node"], first["rack"], second["node"]) == ("a", "r1", "b")
@@ -192,6 +202,7 @@ async def test_gateways_pass_samples_on(fleet: Fleet, node: Node, tmp_path: Path
         result = await fleet.collect_from(Discovery([GatewaySource(place, config)], config))
     assert [one.part for one in result.written] == [Part("", "a", START_NS)]
     check_samples(fleet.raw(Part("", "a", START_NS)), node, 1, 799)
+    check_signals(fleet.raw(Part("", "a", START_NS)))
     (row,) = fleet.rows(FILES)
     assert (row["source"], row["rack"]) == (f"{place}/node/a", "r1")
     assert row["clock_bound_ns"] > 0

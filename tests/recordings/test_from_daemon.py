@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from ibpulse.agent.sampler.temporary_sampler import TemporarySampler
@@ -20,10 +21,12 @@ from ibpulse.core.model import Fabric, PortState
 from ibpulse.core.recordings import RecordedPort, RecordingMeta
 from ibpulse.core.recordings.from_ring import LogEvents, RecordedTicks, ports_at_begin
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
+from ibpulse.core.signals import Signal
+from ibpulse.core.statistics.gains import MISSING
 from ibpulse.workbench.recorder.from_daemon import DaemonEvents, DaemonFollower, ask_meta, describe_answer, fetch_recent
 from ibpulse.workbench.recorder.sampler_source import follow_sampler
 from tests.aggregator.rings import MS, Ring, constant, port
-from tests.client.servers import Canned, canned
+from tests.client.servers import WINDOW, Canned, canned
 from tests.fleet.small_answers import PORT, events_of, jobs_of, port_of, ports_of, read_ports, state_of
 
 INTERVAL_NS = 10_000_000
@@ -292,3 +295,39 @@ def test_a_port_of_a_daemon_that_cannot_be_read_has_a_problem_and_one_that_disap
     found = describe_answer(read_ports(*ports))
     described = [(port.device, port.state, port.problem, port.active) for port in found]
     assert described == [("mlx5_0", "ACTIVE", "", True), ("mlx5_1", "", "unreadable", True)]
+
+
+def signals_of(waits: list[int | None], name: str = "port_transmit_wait") -> bytes:
+    """The window with signals of one port: read every 100 ms from 100.05 s on."""
+    count = len(waits)
+    series = {"name": name, "bits": 32, "stops": True, "sign": "waiting", "unit": "ticks", "of_peers": False}
+    port = {
+        "port": "mlx5_0:1",
+        "time_ms": [100_050 + 100 * number for number in range(count)],
+        "seconds": [None, *[0.1] * (count - 1)],
+        "series": [{**series, "counters": waits, "gained": [None] * count, "full": [False] * count}],
+    }
+    return orjson.dumps({**WINDOW, "points": 0, "series": [], "signals": [port]})
+
+
+def test_a_recording_of_a_daemon_has_its_signals(history: Canned) -> None:
+    answer_seconds(history, np.arange(1001.0))
+    history.answer("signals", signals_of([5, None, 9]))
+    found = fetch_recent(history.url, 10**10)
+    assert found.meta.ports[0].signals == (Signal("port_transmit_wait", 32, stops=True),)
+    assert found.time_ns()[found.signals[0].samples].tolist() == [100_050_000_000, 100_150_000_000, 100_250_000_000]
+    assert found.signals[0].counters[:, 0].tolist() == [5, int(MISSING), 9]
+    np.testing.assert_array_equal(found.signals[0].seconds, [np.nan, 0.1, 0.1])
+
+
+def test_signals_of_a_newer_version_are_left_out(history: Canned) -> None:
+    answer_seconds(history, np.arange(1001.0))
+    history.answer("signals", signals_of([5], name="of_the_future"))
+    assert fetch_recent(history.url, 10**10).meta.ports[0].signals == ()
+
+
+def test_signals_of_uneven_lengths_are_not_those_of_a_daemon(history: Canned) -> None:
+    answer_seconds(history, np.arange(1001.0))
+    history.answer("signals", signals_of([5, 6]).replace(b"[5,6]", b"[5]"))
+    with pytest.raises(DaemonError, match="other lengths than points or times"):
+        fetch_recent(history.url, 10**10)

@@ -32,6 +32,8 @@ from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity, P
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.signals import Signal
+from tests.ring.writing import put_signals
 
 INTERVAL_NS = 10_000_000
 CAPACITY = 4096
@@ -231,6 +233,9 @@ def port(name: str, rate: float | None = RATE) -> Port:
     return Port(PortId(device, int(number)), identity, rate is not None, "ACTIVE", rate, source, rail=True)
 
 
+SIGNALS = (Signal("packet_sequence_errors", 32, stops=True), Signal("port_transmit_wait", 32, stops=True))
+
+
 def make_node(
     directory: Path, ports: Sequence[str] = ("mlx5_0:1", "mlx5_1:1"), capacity: int = CAPACITY, readings: int = 0
 ) -> Node:
@@ -241,9 +246,15 @@ def make_node(
 
 
 def full_node(directory: Path) -> Node:
-    """A node with 1,000 ticks, of which a few were missed or read in one direction alone."""
+    """A node with 1,000 ticks, of which a few were missed or read in one direction alone.
+
+    The signals of the first port are read at every tenth tick from the fifth on, and wait for 3 ticks more each time.
+    """
     records, filled = _thousand_ticks()
-    node = make_node(directory)
+    node = make_node(directory, readings=CAPACITY // 10)
+    node.ring.assign_signals(0, SIGNALS, 1)
+    for number, tick in enumerate(range(EPOCH + 5, EPOCH + 1000, 10)):
+        put_signals(node.ring, 0, tick, (7, 3 * number), [instant_ns(tick)] * 3)
     node.ring.words[at.records_at(0, CAPACITY) : at.records_at(2, CAPACITY)] = records
     node.ring.words[at.lane_at(0) + at.L_TICK] = EPOCH + 999
     return replace(

@@ -205,11 +205,12 @@ class SampleMarks:
 
 @dataclass(frozen=True, slots=True)
 class WindowSignals:
-    """What the signals of a port gained at its readings, at wall times `wall_ns`: int64 (readings,)."""
+    """The signals of a port at its readings, as in `SignalReadings`, and what they gained."""
 
     port: str
     signals: tuple[Signal, ...]
     wall_ns: npt.NDArray[np.int64]
+    counters: npt.NDArray[np.uint64]
     gains: Gains
 
 
@@ -300,7 +301,8 @@ def _read_signals(plan: WindowPlan, reader: RingReader, runs: Sequence[TickRun])
                 # a reading belongs to the job if the port did at its end
                 wanted &= plan.job.ports.mask([port], run.tick, run.count)[0, np.maximum(ticks - run.tick, 0)]
             if readings.signals:
-                yield WindowSignals(port, readings.signals, readings.wall_ns[wanted], readings.gains().only(wanted))
+                times, counters = readings.wall_ns[wanted], readings.counters[wanted]
+                yield WindowSignals(port, readings.signals, times, counters, readings.gains().only(wanted))
 
 
 def _of_job(series: RateSeries, plan: WindowPlan, row: int, run: TickRun) -> RateSeries:

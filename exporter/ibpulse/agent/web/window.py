@@ -15,7 +15,7 @@ from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
 from ibpulse.agent.web.jobs import JOB_HELP, OptionalJob, choose_job, describe_job_ports
-from ibpulse.agent.web.parts import WebLimits, WebParts
+from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.text import csv_text, first_names
 from ibpulse.base.units import MILLISECOND_NS, format_duration
 from ibpulse.base.values import SOME_TIME
@@ -34,6 +34,7 @@ from ibpulse.core.http.requests import OptionalDuration, SpanQuery, read_paramet
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.spans import widest_stride
 from ibpulse.core.signals import MAX_SIGNALS
+from ibpulse.core.statistics.gains import MISSING
 from ibpulse.core.window_values import (
     UNCERTAINTY,
     Bins,
@@ -108,7 +109,7 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
         partly=partly,
         signals=query.signals,
     )
-    _refuse_too_many(plan, parts.limits, parts.node.reader.ring.signal_capacity)
+    _refuse_too_many(plan, parts)
     return plan
 
 
@@ -163,10 +164,12 @@ def _base_width(resolution: str | None, interval_ns: int) -> int:
     return width
 
 
-def _refuse_too_many(plan: WindowPlan, limits: WebLimits, readings: int) -> None:
+def _refuse_too_many(plan: WindowPlan, parts: WebParts) -> None:
+    limits, ring = parts.limits, parts.node.reader.ring
     values = plan.bins.points * plan.series * (2 if plan.uncertainty else 1)
     if plan.signals:
-        values += min(plan.bins.points * plan.bins.width, readings) * len(plan.ports) * MAX_SIGNALS
+        ticks = min(plan.bins.points * plan.bins.width, ring.capacity)
+        values += ticks * ring.signal_capacity // ring.capacity * len(plan.ports) * MAX_SIGNALS
     if values > limits.max_values:
         raise ProblemError(
             "too-many-values",
@@ -248,8 +251,9 @@ def _signals(found: WindowSignals) -> dict[str, Any]:
     seconds = np.fmax.reduce(gains.seconds, axis=1, initial=np.nan)
     series = [
         {
-            "name": signal.name,
+            **signal._asdict(),
             **signal.meaning._asdict(),
+            "counters": [None if value == MISSING else value for value in found.counters[:, column].tolist()],
             "gained": np.ascontiguousarray(gains.gained[:, column]),
             "full": np.ascontiguousarray(gains.full[:, column]),
         }

@@ -86,15 +86,18 @@ class WindowSeries(AnswerPart):
 
 
 class SignalSeries(AnswerPart):
-    """What one counter gained at each reading of a port; null where that is unknown."""
+    """One counter at each reading of a port; null where it was not read, and where its gain is unknown."""
 
     name: Name
+    bits: Annotated[int, Field(ge=1, le=64)]
+    stops: bool = Field(description="At its largest number it stops; otherwise it goes on with 0.")
     sign: Name = Field(description="waiting, marked, lost, receiver or link.")
     unit: Name = Field(description="What it counts.")
     of_peers: bool = Field(description="It says what limits those who send to the port.")
-    gained: Values
+    counters: Annotated[list[Annotated[int, Field(ge=0, lt=2**64)] | None], at_most(MAX_VALUES)]
+    gained: Values = Field(description="Since the reading before.")
     full: Annotated[list[bool], at_most(MAX_VALUES)] = Field(
-        description="Whether the counter has stopped at its largest number, so that it says nothing."
+        description="Whether the counter has stopped, so that it says nothing."
     )
 
 

@@ -473,9 +473,15 @@ def read_window(answer: PeerAnswer) -> WindowAnswer:
     """
     window = read_answer(WindowAnswer, answer)
     lengths = {len(values) for one in window.series for values in (one.values, one.uncertainty) if values is not None}
-    if lengths - {window.points}:
+    uneven = any(
+        len(values) != len(one.time_ms)
+        for one in window.signals or ()
+        for values in (one.seconds, *(each for row in one.series for each in (row.counters, row.gained, row.full)))
+    )
+    if uneven or lengths - {window.points}:
         raise DaemonError(
-            f"its answer is not as expected: series of other lengths than points; {NOT_OURS}", kind="bad-answer"
+            f"its answer is not as expected: series of other lengths than points or times; {NOT_OURS}",
+            kind="bad-answer",
         )
     return window
 

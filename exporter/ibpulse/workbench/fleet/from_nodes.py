@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import tempfile
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -21,8 +21,9 @@ from ibpulse.base.text import names_text, natural_key
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.members import NOT_OURS
 from ibpulse.core.answers.node import is_node_name
+from ibpulse.core.answers.samples import SignalsAnswer
 from ibpulse.core.client.connection import events_query
-from ibpulse.core.client.transport import HttpPeer, NodeArray, Query, read_answer, read_array
+from ibpulse.core.client.transport import HttpPeer, NodeArray, PeerAnswer, Query, read_answer, read_array, read_window
 from ibpulse.core.recordings import Recording, RecordingMeta, save_pieces
 from ibpulse.gateway.nodes.discovery import MAX_LIST_BYTES, SOURCE_SECONDS, Discovery, NodeConfigFile, TargetSource
 from ibpulse.gateway.nodes.requests import Node, Nodes, ask_node
@@ -36,11 +37,16 @@ from ibpulse.workbench.recorder.from_daemon import (
     KeptSamples,
     describe_answer,
     job_from_answer,
+    name_signals,
     past_meta,
+    place_signals,
+    signals_query,
+    wants_signals,
 )
 from ibpulse.workbench.recorder.from_gateway import GatewayNodes
 
 T = TypeVar("T")
+Answer = TypeVar("Answer")
 # a gateway serves few windows at a time
 PARALLEL, GATEWAY_PARALLEL = 16, 4
 NOT_THERE = "its history begins later"
@@ -261,7 +267,9 @@ class NodeSource(DaemonSamples):
         Raises:
             DaemonError: there is no answer, or it is not the expected one.
         """
-        return self.kept(await self._ask(self.query()))
+        kept = self.kept(await self._ask(self.query()))
+        self.meta = name_signals(self.meta, await self._ask_signals())
+        return kept
 
     async def describe(self, begin_ns: int, end_ns: int) -> RecordingMeta:
         """The metadata of a recording of a span, with the ports as of its begin, its events and its jobs."""
@@ -282,16 +290,28 @@ class NodeSource(DaemonSamples):
         if (window.start_ns, window.head.points) != (begin_ns, ticks):
             raise DaemonError(f"its answer has another span than asked for; {NOT_OURS}", kind="bad-answer")
         try:
-            return self.read(window)
+            piece = self.read(window)
+            return place_signals(piece, await self._ask_signals(piece)) if wants_signals(piece) else piece
         except ValueError as error:
             raise DaemonError(f"its samples are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error
 
+    async def _ask_signals(self, piece: Recording | None = None) -> list[SignalsAnswer]:
+        """The signals of the ports; none of a node of an older version."""
+        try:
+            return (await self._attempt(signals_query(piece), read_window)).signals or []
+        except DaemonError as error:
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                return []
+            raise
+
     async def _ask(self, query: Query) -> NodeArray:
+        return await self._attempt([*query, ("format", "npy")], read_array)
+
+    async def _attempt(self, query: Query, read: Callable[[PeerAnswer], Answer]) -> Answer:
         """The answer of one of several attempts."""
         for attempt in range(ATTEMPTS):
             try:
-                asked = [*query, ("format", "npy")]
-                return read_array(await self._node.get("/api/v1/window", asked, seconds=ANSWER_SECONDS))
+                return read(await self._node.get("/api/v1/window", query, seconds=ANSWER_SECONDS))
             except DaemonError as error:
                 if error.status not in BUSY or error.kind == "bad-answer" or attempt == ATTEMPTS - 1:
                     raise

@@ -12,6 +12,7 @@ import platform
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -22,8 +23,9 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.core.answers.members import NOT_OURS
 from ibpulse.core.answers.node import PortAnswer, PortsAnswer, Source
+from ibpulse.core.answers.samples import SignalsAnswer
 from ibpulse.core.client.connection import WINDOW, DaemonConnection, ask_events, ask_ports
-from ibpulse.core.client.transport import NodeArray, Query
+from ibpulse.core.client.transport import NodeArray, Query, read_window
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import JOB_KINDS
 from ibpulse.core.jobs import Holding, JobRecord, read_job
@@ -40,7 +42,10 @@ from ibpulse.core.recordings.recording import (
     limit_jobs,
     meta_between,
 )
+from ibpulse.core.recordings.signals import PortSignals, no_readings
 from ibpulse.core.ring.spans import ticks_to_settle, widest_stride
+from ibpulse.core.signals import MEANINGS, Signal
+from ibpulse.core.statistics.gains import MISSING
 from ibpulse.core.statistics.plausible import MAX_STEPS, STEPS
 
 log = logging.getLogger(__name__)
@@ -125,6 +130,71 @@ class DaemonSamples:
         return Recording(self.meta, window.start_ns, rates, seconds, steps, merged)
 
 
+def signals_query(piece: Recording | None = None) -> Query:
+    """The parameters of `/api/v1/window` for the signals of a piece, or of the newest second."""
+    span: list[tuple[str, str | int]] = [("last", "1s")]
+    if piece is not None:
+        span = [("from", piece.start_ns // MILLISECOND_NS), ("to", piece.end_ns // MILLISECOND_NS)]
+    return [*span, ("signals", "true"), ("direction", "transmit")]
+
+
+def ask_signals(connection: DaemonConnection, piece: Recording | None = None) -> list[SignalsAnswer]:
+    """The signals of the ports, as `signals_query`; none of a daemon of an older version.
+
+    Raises:
+        DaemonError: there is no answer, or it is not one of an ibpulse daemon.
+    """
+    try:
+        answer = connection.get(WINDOW, signals_query(piece))
+    except DaemonError as error:
+        if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            return []
+        raise
+    with connection.named(WINDOW):
+        return read_window(answer).signals or []
+
+
+def with_signals(connection: DaemonConnection, piece: Recording) -> Recording:
+    """The piece with the signals of its ports, asked for now."""
+    return place_signals(piece, ask_signals(connection, piece)) if wants_signals(piece) else piece
+
+
+def wants_signals(piece: Recording) -> bool:
+    """Whether it has samples of ports with signals."""
+    return piece.ticks > 0 and any(port.signals for port in piece.meta.ports)
+
+
+def name_signals(meta: RecordingMeta, found: Iterable[SignalsAnswer]) -> RecordingMeta:
+    """The metadata with the signals that its ports have now."""
+    names = {one.port: _name_signals(one) for one in found}
+    ports = tuple(replace(port, signals=names.get(str(port.id), ())) for port in meta.ports)
+    return replace(meta, ports=ports)
+
+
+def place_signals(piece: Recording, found: Iterable[SignalsAnswer]) -> Recording:
+    """The piece with the signals of an answer."""
+    answers = {one.port: one for one in found}
+    signals = [_place_signals(answers.get(str(port.id)), port.signals, piece) for port in piece.meta.ports]
+    return replace(piece, signals=tuple(signals))
+
+
+def _place_signals(found: SignalsAnswer | None, wanted: tuple[Signal, ...], piece: Recording) -> PortSignals:
+    """The readings of a port at the samples of a piece; none if it has other signals by now."""
+    if found is None or _name_signals(found) != wanted:
+        return no_readings(len(wanted))
+    known = [row for row in found.series if row.name in MEANINGS]
+    samples = (np.array(found.time_ms, dtype=np.int64) * MILLISECOND_NS - piece.start_ns) // piece.meta.interval_ns
+    kept = (samples >= 0) & (samples < piece.ticks) & (np.diff(samples, prepend=-1) > 0)
+    counters = [[int(MISSING) if value is None else value for value in row.counters] for row in known]
+    seconds = np.array(found.seconds, dtype=np.float64)
+    return PortSignals(samples[kept], seconds[kept], np.array(counters, dtype=np.uint64).T[kept])
+
+
+def _name_signals(found: SignalsAnswer) -> tuple[Signal, ...]:
+    """The signals of a port, without those that only a newer version knows."""
+    return tuple(Signal(row.name, row.bits, row.stops) for row in found.series if row.name in MEANINGS)
+
+
 def past_meta(
     meta: RecordingMeta, events: Iterable[Event], jobs: Iterable[JobRecord], begin_ns: int, end_ns: int
 ) -> RecordingMeta:
@@ -179,7 +249,7 @@ def _iterate_samples(
             break
         with connection.named(WINDOW):
             piece = samples.read(window)
-        yield piece
+        yield with_signals(connection, piece)
         begin_ns = piece.end_ns
 
 
@@ -211,7 +281,8 @@ def ask_meta(connection: DaemonConnection) -> RecordingMeta:
     node = platform.node() if named in LOOPBACK else named
     jobs = tuple(record for record in ask_jobs(connection) if record.ended_ns is None)
     reason = f"from {connection.place}"
-    return RecordingMeta(node, answer.interval_ns, ports, MADE_BY, reason, simulated=answer.simulated, jobs=jobs)
+    meta = RecordingMeta(node, answer.interval_ns, ports, MADE_BY, reason, simulated=answer.simulated, jobs=jobs)
+    return name_signals(meta, ask_signals(connection))
 
 
 @asynccontextmanager
@@ -248,9 +319,17 @@ class DaemonFollower:
             piece = self._cut(window) if window else None
             if window is None or piece is None:
                 return
-            yield piece
+            yield self._with_signals(piece)
             if window.newest_ns - piece.end_ns < self._samples.settle_ns + SECOND_NS:
                 return
+
+    def _with_signals(self, piece: Recording) -> Recording:
+        """The piece with its signals; a daemon that does not answer just now loses them."""
+        try:
+            return with_signals(self._connection, piece)
+        except DaemonError as error:
+            log.debug("%s; its signals are left out", error)
+            return piece
 
     def _ask(self) -> NodeArray | None:
         try:
