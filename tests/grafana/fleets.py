@@ -26,7 +26,6 @@ SHORT = {
     "step_memory": "1m",
     "step_for": "10s",
     "job_silent": "5",
-    "stall_for": "5s",
     "keep_for": "1s",
     "keep_cause_for": "15s",
     # samples really are missed where eight daemons share two processors

@@ -25,7 +25,7 @@ from tests.grafana.rule_fleet import (
 
 P = "ibpulse_port_"
 MOE = "ibpulse_job_moe_saturated"
-UNRELIABLE = "ibpulse_unreliable"
+UNRELIABLE, STALL = "ibpulse_unreliable", "ibpulse_job_stall"
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ def _job(name: str, size: int, **courses: Course) -> tuple[Node, ...]:
 def _silent(early: float) -> dict[str, Course]:
     """A node whose job has no traffic, and no steps any more."""
     return {
+        STALL: during(1),
         "ibpulse_job_last_traffic_timestamp_seconds": stopped(early),
         "ibpulse_job_step_period_seconds": during(float("nan"), 0.8),
     }
 
 
-FROM_12 = (12 * 60, float("inf"))
 FORTY = (END - BEGIN) / 60
 PORT0 = {"device": "mlx5_0", "port": "1"}
 FAULTS = (
@@ -102,33 +102,24 @@ FAULTS = (
     _one("moe-half", {MOE: lambda second: float(second % 600 < 420) if BEGIN < second <= END else 0.0}),
     Fault(
         "stalled",
-        tuple(
-            Node(f"stalled-{n}", _silent(early), job="stalled", job_span=FROM_12) for n, early in enumerate((2, 0, 0))
-        ),
-        (Fires("IBPulseTrafficStalled", "warning", 6, 42, job="stalled"),),
+        tuple(Node(f"stalled-{n}", _silent(early), job="stalled") for n, early in enumerate((2, 0, 0))),
+        (Fires("IBPulseTrafficStalled", "warning", 1, 41, job="stalled"),),
     ),
-    Fault("few-steps", (Node("few-steps-0", _silent(0), job="few-steps", job_span=(23 * 60, float("inf"))),)),
+    # a node that is lost at the same moment was not silent before, and has no job afterwards
     Fault(
-        "pauses",
-        tuple(
-            Node(f"pauses-{n}", {"ibpulse_job_last_traffic_timestamp_seconds": stopped(0.0, 3)}, job="pauses")
-            for n in range(2)
+        "stalled-lost",
+        (
+            *(Node(f"stalled-lost-{n}", {STALL: during(1)}, job="stalled-lost") for n in range(2)),
+            Node("stalled-lost-2", {"up": during(0, 1, 9), STALL: during(None, 0, 1000)}, job="stalled-lost"),
         ),
+        (Fires("IBPulseTrafficStalled", "warning", 1, 41, job="stalled-lost"),),
     ),
     Fault(
-        "no-steps",
-        tuple(
-            Node(
-                f"no-steps-{n}",
-                {
-                    "ibpulse_job_last_traffic_timestamp_seconds": stopped(),
-                    "ibpulse_job_step_period_seconds": always(float("nan")),
-                },
-                job="no-steps",
-            )
-            for n in range(2)
-        ),
+        "stalled-ends",
+        (Node("stalled-ends-0", {STALL: during(1)}, job="ends-soon", job_span=(0, BEGIN + 300)),),
+        (Fires("IBPulseTrafficStalled", "warning", 1, 5, job="ends-soon"),),
     ),
+    Fault("silent-but-one", tuple(Node(f"but-one-{n}", {STALL: during(n and 1)}, job="but-one") for n in range(3))),
     Fault(
         "step",
         _job("step", 1, step_period_seconds=during(0.96, 0.8)),

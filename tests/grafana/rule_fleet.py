@@ -53,6 +53,7 @@ OF_JOB = {
     "ibpulse_job_active_bandwidth_bytes_per_second": 80e9,
     "ibpulse_job_duty_cycle_ratio": 0.7,
     "ibpulse_job_moe_saturated": 0.0,
+    "ibpulse_job_stall": 0.0,
 }
 OWN_JOB, NO_JOB = "own", "-"
 """A job of its own, and none although the jobs of the node are known."""

@@ -11,6 +11,7 @@ import promql_parser as promql
 import pytest
 import yaml
 
+from ibpulse.gateway.push import SEVERITY, STALLED, PushedAlert
 from tests.grafana.documents import parse, walk
 from tools.grafana import alerts, recording_rules
 from tools.grafana.__main__ import main
@@ -77,13 +78,24 @@ def test_every_alert_has_texts_runbook_and_dashboard() -> None:
         for rule in group["rules"]:
             notes = rule["annotations"]
             assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-            assert rule["labels"]["component"] in {"job", "fabric", "instrument"}
+            # the gateway pushes it, and Alertmanager merges alerts with the same labels
+            names = {"severity"} if rule["alert"] == STALLED else {"severity", "component"}
+            assert rule["labels"].keys() == names
+            assert rule["labels"].get("component", "job") in {"job", "fabric", "instrument"}
             assert notes["summary"].endswith(".")
             assert "$" not in notes["summary"]
             assert "First step: " in notes["description"]
             assert "{{ $" in notes["description"]
             assert notes["runbook_url"] == f"/runbooks/{rule['alert']}.md"
             assert re.match(r"/d/ibpulse-(fleet|node|job)\?var-cluster=", notes["dashboard_url"])
+
+
+def test_the_rule_about_stalls_has_the_labels_of_the_alert_that_the_gateway_pushes() -> None:
+    (rule,) = [rule for group in alert_groups(FILL) for rule in group["rules"] if rule["alert"] == STALLED]
+    assert rule["labels"] == {"severity": SEVERITY}
+    assert rule["expr"].startswith("min by (cluster, job_id) (")
+    document = PushedAlert("7", {}, 0).document({"cluster": "a"}, 0)
+    assert document["labels"] == {"alertname": STALLED, **rule["labels"], "cluster": "a", "job_id": "7"}
 
 
 def test_every_threshold_is_used_and_has_a_reason() -> None:

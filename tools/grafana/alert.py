@@ -42,7 +42,8 @@ class Alert:
 
     With `when`, the right side of `and`, the alert has its severity only where that holds, and `otherwise` elsewhere.
     `keep` says that it keeps firing for a while, which only expressions over a window of counters alone do not need;
-    `of_node` that it is silent about a node in maintenance.
+    `of_node` that it is silent about a node in maintenance, `pushed` that the gateway pushes it as well, with the same
+    labels.
     """
 
     name: str
@@ -57,3 +58,4 @@ class Alert:
     otherwise: str = ""
     keep: bool = True
     of_node: bool = True
+    pushed: bool = False

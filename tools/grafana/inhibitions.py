@@ -51,7 +51,7 @@ INHIBITIONS = (
     Inhibition(
         ("IBPulseTrafficStalled",),
         ("IBPulseStepTimeRegressed", "IBPulseSustainedMoESaturation"),
-        ("cluster", "job", "job_id"),
+        ("cluster", "job_id"),
         "The job does not run.",
     ),
 )

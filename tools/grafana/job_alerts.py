@@ -5,10 +5,10 @@ The signature is a guess from the shape of the traffic, so its alert never pages
 
 from __future__ import annotations
 
-from tools.grafana.alert import INSTANCE, Alert
-from tools.grafana.job_recordings import JOB_SILENT
+from ibpulse.gateway.push import SEVERITY, STALLED
+from tools.grafana.alert import AT_ONCE, INSTANCE, Alert
 from tools.grafana.node_recordings import MOE_WINDOW
-from tools.grafana.rule_levels import JOB, NODE
+from tools.grafana.rule_levels import EXPORTERS, JOB, NODE, NODE_OF_JOB, PUSHED_JOB
 from tools.grafana.rule_numbers import Threshold, fixed
 
 STEP = "job_id:ibpulse_step_period_seconds:median"
@@ -22,27 +22,22 @@ EARLY = "query (printf \"topk(3, instance_job_id:ibpulse_stopped_early:seconds{j
 
 JOBS = (
     Alert(
-        "IBPulseTrafficStalled",
-        "warning",
-        f"job_id:ibpulse_silent:seconds > <job_silent>\n"
-        f"and on ({JOB}) count_over_time({STEP}[<stepped_memory>]) > <stall_steps>",
-        Threshold(
-            "stall_for",
-            "3m",
-            "NCCL's watchdog waits ten minutes by default: this alert fires earlier, but not during a checkpoint.",
-        ),
-        "A job's regular training traffic has stopped, and the job is still there.",
-        "No node of job <$labels.job_id> has carried its traffic for <$value | humanizeDuration>, after regular steps."
+        STALLED,
+        SEVERITY,
+        # a node that does not answer may still have the job, and be as silent as it was
+        f"min by ({PUSHED_JOB}) (\n  max by ({NODE_OF_JOB}) (ibpulse_job_stall)\n"
+        f"  or max by ({NODE_OF_JOB}) (last_over_time(ibpulse_job_stall[<stall_memory>]) == 1)\n"
+        f"  unless on ({NODE}) ({EXPORTERS} == 1)\n) == 1",
+        AT_ONCE,
+        "A job's traffic has stopped, and the job is still there.",
+        "No node of job <$labels.job_id> moves its traffic."
         f"<range {EARLY}> <.Labels.instance> stopped <.Value | humanizeDuration> before the last node.<end> "
         "First step: open the job's page at the gateway, then the log of the node that stopped first.",
-        (
-            JOB_SILENT,
-            fixed("stepped_memory", "6h", "A job that hangs is known as one with regular steps for as long."),
-            fixed("stall_steps", "3", "Minutes with a clear period within that time: a job rather than a test."),
-        ),
+        (fixed("stall_memory", "4m", "Longer than scrapes fail while a Prometheus restarts."),),
         board="ibpulse-job",
         keep=False,
         of_node=False,
+        pushed=True,
     ),
     Alert(
         "IBPulseSustainedMoESaturation",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tools.grafana.rule_levels import EXPORTERS, JOB, NODE, NODE_OF_JOB, PORT, PORT_OF_JOB, Recording
+from tools.grafana.rule_levels import JOB, NODE_OF_JOB, PORT, PORT_OF_JOB, Recording
 from tools.grafana.rule_numbers import fixed
 
 JOB_SILENT = fixed(
     "job_silent", "60", "By then, the last traffic of every node is known, at scrape intervals of up to a minute."
 )
-STALL_MEMORY = fixed("stall_memory", "4m", "Longer than scrapes fail while a Prometheus restarts.")
-THRESHOLDS = (JOB_SILENT, STALL_MEMORY)
+THRESHOLDS = (JOB_SILENT,)
 
 # a port that two jobs share, or that another job owned within the window, has bytes of both; ids belong to a scheduler
 OWNED = (
@@ -79,13 +78,6 @@ JOBS = (
         "job_id:ibpulse_last_traffic_timestamp_seconds:max",
         f"max by ({JOB}) ({LAST_TRAFFIC})",
         "Time of the job's last traffic on any node.",
-    ),
-    Recording(
-        "job_id:ibpulse_silent:seconds",
-        f"time() - max by ({JOB}) (\n  max by ({NODE_OF_JOB}) (last_over_time({LAST_TRAFFIC}[<stall_memory>]))\n"
-        # a node that answers without a job has lost it; one that does not answer may still have it
-        f"  unless on ({NODE}) ({EXPORTERS} == 1 unless on ({NODE}) count by ({NODE}) ({LAST_TRAFFIC}))\n)",
-        "Time since the job's last traffic on any node that may still have it.",
     ),
     Recording(
         "instance_job_id:ibpulse_stopped_early:seconds",

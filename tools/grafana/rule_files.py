@@ -164,7 +164,7 @@ def _rule(alert: Alert, severity: str, condition: str, component: str, fill_text
     expr += f"\n{checked(condition)}" * bool(condition) + "<unless>" * alert.of_node
     chosen = "?var-cluster=<$labels.cluster>"
     # an alert about the fleet may have no scrape job, one about a job no instance
-    chosen += "&var-job=<$labels.job>" * (alert.board == JOB_BOARD or alert.of_node)
+    chosen += "&var-job=<$labels.job>" * ((alert.board == JOB_BOARD or alert.of_node) and not alert.pushed)
     chosen += "&var-job_id=<$labels.job_id>" * (alert.board == JOB_BOARD)
     chosen += f"&var-instance={INSTANCE}" * alert.of_node
     time = fill_text(f"<{kept_for(alert).name}>")
@@ -175,7 +175,8 @@ def _rule(alert: Alert, severity: str, condition: str, component: str, fill_text
         "expr": fill_text(expr),
         "for": fill_text(f"<{alert.hold.name}>"),
         **keep,
-        "labels": {"severity": severity, "component": component},
+        # Alertmanager merges alerts whose labels are the same
+        "labels": {"severity": severity} | ({} if alert.pushed else {"component": component}),
         "annotations": {
             "summary": fill_text(alert.summary),
             "description": fill_text(checked(alert.description)),

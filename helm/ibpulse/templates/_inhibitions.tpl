@@ -78,6 +78,5 @@ inhibitRules:
     value: IBPulseStepTimeRegressed|IBPulseSustainedMoESaturation
   equal:
   - cluster
-  - job
   - job_id
 {{- end }}

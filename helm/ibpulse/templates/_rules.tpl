@@ -311,12 +311,6 @@
   - record: job_id:ibpulse_last_traffic_timestamp_seconds:max
     expr: |-
       max by (cluster, job, job_id) (ibpulse_job_last_traffic_timestamp_seconds)
-  - record: job_id:ibpulse_silent:seconds
-    expr: |-
-      time() - max by (cluster, job, job_id) (
-        max by (cluster, job, instance, node, job_id) (last_over_time(ibpulse_job_last_traffic_timestamp_seconds[4m]))
-        unless on (cluster, job, instance, node) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 1 unless on (cluster, job, instance, node) count by (cluster, job, instance, node) (ibpulse_job_last_traffic_timestamp_seconds))
-      )
   - record: instance_job_id:ibpulse_stopped_early:seconds
     expr: |-
       (job_id:ibpulse_last_traffic_timestamp_seconds:max
@@ -346,24 +340,25 @@
   {{- if $rule.alerts.IBPulseTrafficStalled.enabled }}
   - alert: IBPulseTrafficStalled
     expr: |-
-      job_id:ibpulse_silent:seconds > 60
-      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[6h]) > 3
-    for: |-
-      {{ $rule.thresholds.stallFor }}
+      min by (cluster, job_id) (
+        max by (cluster, job, instance, node, job_id) (ibpulse_job_stall)
+        or max by (cluster, job, instance, node, job_id) (last_over_time(ibpulse_job_stall[4m]) == 1)
+        unless on (cluster, job, instance, node) (max by (cluster, job, instance, node) (up{job=~"{{ $jobs }}", job!~".*-gateway"}) == 1)
+      ) == 1
+    for: 0s
     labels:
       severity: |-
         {{ $rule.alerts.IBPulseTrafficStalled.severity }}
-      component: job
       {{- with $rule.additionalRuleLabels }}{{ toYaml . | nindent 6 }}{{- end }}
     annotations:
       summary: |-
-        A job's regular training traffic has stopped, and the job is still there.
+        A job's traffic has stopped, and the job is still there.
       description: |-
-        No node of job {{`{{ $labels.job_id }}`}} has carried its traffic for {{`{{ $value | humanizeDuration }}`}}, after regular steps.{{`{{ range query (printf "topk(3, instance_job_id:ibpulse_stopped_early:seconds{job_id='%s'} != 0)" $labels.job_id) }}`}} {{`{{ .Labels.instance }}`}} stopped {{`{{ .Value | humanizeDuration }}`}} before the last node.{{`{{ end }}`}} First step: open the job's page at the gateway, then the log of the node that stopped first.
+        No node of job {{`{{ $labels.job_id }}`}} moves its traffic.{{`{{ range query (printf "topk(3, instance_job_id:ibpulse_stopped_early:seconds{job_id='%s'} != 0)" $labels.job_id) }}`}} {{`{{ .Labels.instance }}`}} stopped {{`{{ .Value | humanizeDuration }}`}} before the last node.{{`{{ end }}`}} First step: open the job's page at the gateway, then the log of the node that stopped first.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseTrafficStalled.md
       dashboard_url: |-
-        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job={{`{{ $labels.job }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
+        {{ $rule.grafana | trimSuffix "/" }}/d/ibpulse-job?var-cluster={{`{{ $labels.cluster }}`}}&var-job_id={{`{{ $labels.job_id }}`}}
       {{- with $rule.additionalRuleAnnotations }}{{ toYaml . | nindent 6 }}{{- end }}
   {{- end }}
   {{- if $rule.alerts.IBPulseSustainedMoESaturation.enabled }}

@@ -26,7 +26,7 @@ HEALTHY_SECONDS = 45
 SHORT = {
     **dict.fromkeys(("down_window", "drop_window", "ack_window", "symbol_window", "symbol_recent"), "15s"),
     **dict.fromkeys(("moe_window", "step_recent"), "10s"),
-    **dict.fromkeys(("moe_for", "stall_for", "step_for", "behind_for", "symbol_for", "pcie_for"), "2s"),
+    **dict.fromkeys(("moe_for", "step_for", "behind_for", "symbol_for", "pcie_for"), "2s"),
     **dict.fromkeys(("rail_idle_for", "rail_slow_for", "rail_missing_for", "trained_down_for"), "2s"),
     "unreliable_for": "2s",
     "step_memory": "30s",
@@ -75,6 +75,7 @@ def lines(node: int, seconds: float) -> Iterator[str]:
     yield from job("even", 80e9 - 30e9 * (bad and node == 5), 0.8, time.time())
     if node == 2:
         yield from job("hung", 80e9, 0.8, time.time() - since)
+        yield f'ibpulse_job_stall{{job_id="hung"}} {int(bad)}'
     elif node == 3:
         yield from job("slow", 80e9, 0.8 + 0.2 * bad, time.time())
     elif node == 4:
