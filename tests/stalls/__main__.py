@@ -57,6 +57,7 @@ def main() -> None:
             f"{each.case.lead():.3f}" if each.case.truth.nodes else "",
             each.kind,
             each.named,
+            each.told.verdicts[-1][1].evidence if each.told.verdicts else "",
         )
     if given.hours:
         with ProcessPoolExecutor(given.workers) as pool:

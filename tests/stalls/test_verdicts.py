@@ -8,7 +8,7 @@ from tests.tables import for_each
 KINDS = [(kind, variant) for kind, variants in VARIANTS.items() for variant in variants]
 PLANS = {
     f"{kind}: {variant}, {topology}, {clocks}": Plan(
-        kind, variant, Shape(8, topology, rails=2, ahead=ahead), clocks, lost_share=lost, quiet=40.0, decoys=True
+        kind, variant, Shape(8, topology, rails=2, ahead=ahead), clocks, lost_share=lost, quiet=20.0, decoys=True
     )
     for kind, variant in KINDS
     for topology, clocks, ahead, lost in (("ring", "ntp", 1, 0.01), ("all-to-all", "ptp", 2, 0.2))
