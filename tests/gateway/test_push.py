@@ -165,6 +165,13 @@ async def test_each_kind_of_receiver_gets_only_its_own_password(tmp_path: Path) 
         assert made.receivers[0].outcomes["accepted"] == 2
 
 
+async def test_without_receivers_it_waits_like_the_other_parts_of_the_gateway() -> None:
+    running = asyncio.create_task(AlertPush(PushOptions()).run())
+    await pause(100)
+    assert not running.done()
+    running.cancel()
+
+
 def test_a_file_without_a_password_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"am\.yml"):
         AlertPush(PushOptions((AM,), tmp_path / "am.yml"))

@@ -153,9 +153,9 @@ class AlertPush:
                 receiver.news.set()
 
     async def run(self) -> None:
-        """Tell the receivers, forever."""
+        """Tell the receivers, forever, even if there are none."""
         try:
-            await asyncio.gather(*map(self._run, self.receivers))
+            await asyncio.gather(asyncio.Event().wait(), *map(self._run, self.receivers))
         finally:
             await asyncio.gather(*(receiver.close() for receiver in self.receivers))
 
