@@ -51,6 +51,7 @@ NODE = (
     *_get(f"/api/v1/window?{SPAN}&format=npy&statistic=mean", f"/api/v1/window?{SPAN}&format=grafana&port=mlx5_1"),
     *_get("/api/v1/window?last=50ms&format=json&uncertainty=true&direction=transmit&port=mlx5_0:1"),
     *_get(f"/api/v1/window?{SPAN}&format=json&job=7", "/api/v1/summary?last=10s", "/api/v1/summary?last=5s&job=7"),
+    *_get("/api/v1/limits?last=10s", "/api/v1/limits?last=5s&job=7"),
     *_get("/api/v1/events", "/api/v1/events?last=1m&kind=port-state&port=mlx5_1&limit=1"),
     *_get("/api/v1/window?last=2x", "/api/v1/window?last=2h", "/api/v1/window?format=xml", "/api/v1/window?port=eth0"),
     *_get("/api/v1/window?last=1s&last=2s", "/api/v1/window?nonsense=1", "/api/v1/window?job=9999"),
@@ -90,7 +91,7 @@ GATEWAY = (
     *_get("/api/v1/nodes", "/api/v1/jobs", "/api/v1/verdicts"),
     *(
         ("GET", f"/node/node-0/api/v1/{path}", {})
-        for path in ("ports", "topology", "jobs", "events", "captures", "clock", "summary?last=5s")
+        for path in ("ports", "topology", "jobs", "events", "captures", "clock", "summary?last=5s", "limits?last=5s")
     ),
     *_get(f"/node/node-0/api/v1/window?{SPAN}&format=json", f"/node/node-0/api/v1/window?{SPAN}&format=npy"),
     *_get("/node/none/api/v1/ports", "/node/node-0/api/v1/window?last=2x", "/node/node-0/api/v1/captures/none"),

@@ -8,8 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
-from ibpulse.agent.aggregator.snapshot import JobSnapshot
-from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS
+from ibpulse.agent.aggregator.limits import COUNTED
+from ibpulse.agent.aggregator.snapshot import JobSnapshot, PortLimits
+from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS, USUAL_SIGNS
 from ibpulse.agent.sysfs.error_counters import CounterSet, choose_counters
 from ibpulse.base.internal_errors import PARTS
 from ibpulse.core.events import KINDS
@@ -115,6 +116,9 @@ def snapshot_of(path: Path, *ports: Port) -> Snapshot:
         expected_rails=9,
         job_statistics=(JobSnapshot("4711", 0.4, 60e9, 0.9, 0.5, 1_763_683_200_500_000_000),),
         job_stalls={"4711": False},
+        limits=tuple(
+            PortLimits(port.id, {sign: 1.5 * (sign in USUAL_SIGNS) for sign in COUNTED}, 40e9) for port in ports
+        ),
         jobs=(PlacedJob(Claim("4711", "slurm", "slurm-cgroup"), tuple(port.id for port in ports), "alone"),),
     )
 

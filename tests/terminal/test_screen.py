@@ -54,6 +54,12 @@ def test_whole_screen_of_two_rails() -> None:
     assert texts(lay_out(view(2), 80, 24, BLOCKS)) == WHOLE.splitlines()
 
 
+def test_signs_of_limits_are_named_if_any_is_known() -> None:
+    known = texts(lay_out(view(2, limits=(("path", 0.31), ("unknown", 0.69))), 80, 24, BLOCKS))
+    assert known[5] == "limits    path 31 %  unknown 69 %"
+    assert texts(lay_out(view(2, limits=(("unknown", 1.0),)), 80, 24, BLOCKS)) == WHOLE.splitlines()
+
+
 def test_narrow_screen_marks_idle_and_slow() -> None:
     lines = texts(lay_out(view(3, summary=summary(3, idle=(1,), slow=(2,))), MIN_COLUMNS, 24, BLOCKS))
     assert [line[:15].split() for line in lines if line.startswith("mlx5_")] == [

@@ -17,7 +17,8 @@ CONGESTION_WINDOW = fixed("congestion_window", "10m", "As long as the window of 
 CONGESTION_STALLED = Threshold(
     "congestion_stalled",
     "0.1",
-    "A sender that waits for a tenth of the time delays steps; less is normal in an all-to-all.",
+    "A sender that waits, or shows signs of the path, of the receiver or of loss, for a tenth of the time delays "
+    "steps; less is normal in an all-to-all.",
 )
 CONGESTION_MARKS = Threshold(
     "congestion_marks", "100", "Congestion notifications per second and port; a few are normal when flows begin."
@@ -111,11 +112,13 @@ TRAFFIC = (
     Recording(
         "instance_device_port:ibpulse_congested:bool",
         f"group by ({PORT}) (\n"
-        "  avg_over_time(ibpulse_port_transmit_stalled_ratio[<congestion_window>]) > <congestion_stalled>\n"
+        f"  sum by ({PORT}) (rate(ibpulse_port_transmit_limit_seconds_total"
+        '{sign=~"path|receiver|loss"}[<congestion_window>])) > <congestion_stalled>\n'
+        "  or avg_over_time(ibpulse_port_transmit_stalled_ratio[<congestion_window>]) > <congestion_stalled>\n"
         "  or rate(ibpulse_rp_cnp_packets_handled_total[<congestion_window>]) > <congestion_marks>\n"
         "  or rate(ibpulse_np_ecn_marked_roce_packets_received_total[<congestion_window>]) > <congestion_marks>\n"
         "  or rate(ibpulse_packet_sequence_errors_total[<congestion_window>]) > <congestion_sequence>\n)",
-        "1 for a port whose traffic waits, is marked or gets lost; absent for others. "
+        "1 for a port whose traffic waits, is marked, refused or gets lost; absent for others. "
         "Packets out of order alone do not count, because adaptive routing reorders them.",
     ),
 )

@@ -1,17 +1,22 @@
-"""The signs of limits of ports as sentences, and what they cannot tell."""
+"""The signs of limits of ports: read from a ring, and as sentences, with what they cannot tell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ibpulse.base.text import duration_text, names_text, rate_text, sentence_list
+from ibpulse.base.text import duration_text, group_remarks, names_text, rate_text, sentence_list
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Counts, Floats
+from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.events import PortHistory
+from ibpulse.core.events.port_history import StateSpan
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.ring.signals import read_signals
+from ibpulse.core.ring.spans import RingPort, read_rates
 from ibpulse.core.statistics.gains import SignalReadings
-from ibpulse.core.statistics.limits import row_of
+from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, row_of
 from ibpulse.core.statistics.signs import (
     BLIND,
     ERRORS,
@@ -32,10 +37,104 @@ from ibpulse.core.statistics.signs import (
     TIMEOUTS,
     WAITED_SECONDS,
     WEAK,
+    Signs,
 )
 
 TRANSMIT = 0
 INFINIBAND = "InfiniBand"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOptions:
+    """The active threshold, and the bytes that a port sends per count of its waiting counter, None if unknown."""
+
+    active_bytes_per_second: float
+    tick_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PortSigns:
+    """The signs of a port, and the readings that they come from."""
+
+    name: str
+    signs: Signs
+    signals: SignalReadings
+    infiniband: bool
+
+    def remarks(self) -> list[str]:
+        """Why its counters can leave most of its intervals unknown."""
+        return find_remarks(self.signals, self.infiniband)
+
+
+def read_limits(
+    reader: RingReader,
+    ports: Sequence[RingPort],
+    history: PortHistory,
+    ticks: range,
+    options: LimitOptions,
+    peaks: Mapping[str, float] | None = None,
+) -> list[PortSigns]:
+    """The signs of each port at consecutive ticks.
+
+    The ports are rails, which are of one make: none is whole that is slower than the fastest. `peaks` are the usual
+    peaks by port name, where they are known from more samples than these.
+    """
+    slots, strides = [port.slot for port in ports], [port.stride for port in ports]
+    whole = max((_fastest(port, history, ticks.stop) for port in ports), default=0.0) or np.nan
+    lines = [history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
+    rates = read_rates(reader, slots, strides, ticks[0], ticks[-1], lines)
+    start_ns = int(reader.wall_ns(np.array([ticks[0]]))[0])
+    found = []
+    for row, port in enumerate(ports):
+        line, up = _states(port, history, ticks)
+        infiniband = port.port.identity.link_layer == INFINIBAND
+        sent, seconds = rates.bytes_per_second[row, TRANSMIT], rates.seconds[row, TRANSMIT]
+        samples = RailSamples(start_ns, reader.interval_ns, sent, seconds, line, up, infiniband, whole)
+        signals, name = read_signals(reader, port.slot, ticks[0], ticks[-1]), str(port.port.id)
+        peak = None if peaks is None else peaks.get(name)
+        signs = find_rail_signs(samples, signals, options.active_bytes_per_second, options.tick_bytes, peak)
+        found.append(PortSigns(name, signs, signals, infiniband))
+    return found
+
+
+def _states(port: RingPort, history: PortHistory, ticks: range) -> tuple[Floats, Bools]:
+    spans = history.spans(str(port.port.id), ticks.start, ticks.stop)
+    return states_over(spans, len(ticks), ticks.start, (port.port.rate_bytes_per_second, port.port.active))
+
+
+def _fastest(port: RingPort, history: PortHistory, end: int) -> float:
+    """The highest line rate that is known of a port, 0 if none is."""
+    known = [span.state.rate_bytes_per_second or 0.0 for span in history.spans(str(port.port.id), 0, end) if span.state]
+    return max([port.port.rate_bytes_per_second or 0.0, *known])
+
+
+def states_over(
+    spans: Sequence[StateSpan], count: int, first: int = 0, otherwise: tuple[float | None, bool] = (None, False)
+) -> tuple[Floats, Bools]:
+    """The line rate, NaN if unknown, and whether the link is ACTIVE, at each of `count` samples from `first` on.
+
+    Samples without a state are as `otherwise`.
+    """
+    line, up = np.full(count, otherwise[0] or np.nan), np.full(count, otherwise[1])
+    for span in spans:
+        at = slice(span.first - first, span.end - first)
+        line[at] = (span.state and span.state.rate_bytes_per_second) or np.nan
+        up[at] = span.state is not None and span.state.active
+    return line, up
+
+
+def describe_signs(ports: Sequence[PortSigns], units: float = 1, unit: str = "") -> list[Limit]:
+    """The signs of ports together, as in `describe_limits`."""
+    if not ports:
+        return []
+    tallies = np.stack([port.signs.tally() for port in ports])
+    certain = all(port.signs.readings.tick_certain for port in ports)
+    return describe_limits(tallies, [port.name for port in ports], units, unit, certain)
+
+
+def group_limit_remarks(ports: Sequence[PortSigns]) -> list[str]:
+    """The remarks of ports, each once with its ports."""
+    return group_remarks((port.name, remark) for port in ports for remark in port.remarks())
 
 
 MIN_SHARE = 0.005
@@ -66,8 +165,8 @@ LEGEND = {
     "r": "receiver: the other end refuses requests",
     "l": "loss: packets are sent again",
     "k": "link: it went down, has errors, or trained down",
-    "=": "unknown: at its usual peak, nothing holds it back",
     "-": "unknown: a counter moved, but too little",
+    "=": "unknown: at its usual peak, nothing holds it back",
     "?": "unknown: no counter could tell",
 }
 """What the letters of a strip mean, in the order of the codes."""

@@ -19,6 +19,7 @@ from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import Occurrences, find_cause
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
+from ibpulse.core.answers.limits import LimitsAnswer
 from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.node import ClockAnswer, PortsAnswer, TopologyAnswer
 from ibpulse.core.answers.samples import NPY_TYPE, StreamBatch, StreamEvents, StreamPorts, StreamSummary
@@ -112,6 +113,11 @@ def _summary(answer: PeerAnswer, _: str) -> Response:
     return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
 
 
+def _limits(answer: PeerAnswer, _: str) -> Response:
+    found = read_answer(LimitsAnswer, answer)
+    return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
+
+
 def _captures(answer: PeerAnswer, _: str) -> Response:
     found = read_answer(CapturesAnswer, answer)
     # the addresses are those on the node itself
@@ -141,6 +147,7 @@ RESOURCES = (
         "events", "list_node_events", "What happened on the node and when.", _passes(EventsAnswer), ("kind", "port")
     ),
     NodeResource("summary", "get_node_summary", "All statistics of one span of whole seconds.", _summary),
+    NodeResource("limits", "get_node_limits", "Signs of what limited the rails of the node.", _limits),
     NodeResource("captures", "list_node_captures", "The captures of the node.", _captures),
     NodeResource("clock", "get_node_clock", "The wall clock of the node.", _passes(ClockAnswer)),
     NodeResource(

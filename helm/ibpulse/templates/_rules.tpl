@@ -128,7 +128,8 @@
   - record: instance_device_port:ibpulse_congested:bool
     expr: |-
       group by (cluster, job, instance, node, device, port) (
-        avg_over_time(ibpulse_port_transmit_stalled_ratio[10m]) > {{ $rule.thresholds.congestionStalled }}
+        sum by (cluster, job, instance, node, device, port) (rate(ibpulse_port_transmit_limit_seconds_total{sign=~"path|receiver|loss"}[10m])) > {{ $rule.thresholds.congestionStalled }}
+        or avg_over_time(ibpulse_port_transmit_stalled_ratio[10m]) > {{ $rule.thresholds.congestionStalled }}
         or rate(ibpulse_rp_cnp_packets_handled_total[10m]) > {{ $rule.thresholds.congestionMarks }}
         or rate(ibpulse_np_ecn_marked_roce_packets_received_total[10m]) > {{ $rule.thresholds.congestionMarks }}
         or rate(ibpulse_packet_sequence_errors_total[10m]) > 1

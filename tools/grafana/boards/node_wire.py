@@ -129,8 +129,21 @@ def _identity(scope: Scope) -> model.Panel:
 
 
 def wire_panels(scope: Scope) -> list[model.Panel]:
-    """Panels about congestion, loss, link errors and PCIe."""
+    """Panels about signs of limits, congestion, loss, link errors and PCIe."""
+    limited = scope.rate("ibpulse_port_transmit_limit_seconds_total")
     return [
+        lines(
+            PanelHead(
+                "What limited transmit, by its signs?",
+                "Share of the time in which the rails transmit, by sign: the source was slower than usual without "
+                "congestion; the path made the port wait or slowed it down; the receiver refused; packets were lost; "
+                "the link had faults. usual-peak: nothing held it back. unknown: a counter is full or absent, or "
+                "moved too little. A sign is no cause: a port sees neither switches nor other tenants.",
+                "percentunit",
+                "No rail has congestion counters, or sampler.signals is none",
+            ),
+            [Query(f"sum by (sign) ({limited})\n/ ignoring (sign) group_left () sum ({limited})", "{{sign}}")],
+        ),
         lines(
             PanelHead(
                 "How much does sending wait?",

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ibpulse.agent.aggregator.jobs import JobTotals
+from ibpulse.agent.aggregator.limits import LimitTotals
 from ibpulse.agent.aggregator.ports import CounterTotals
 from ibpulse.agent.aggregator.snapshot import CARRYING, DOWN, IDLE, QUIET, AggregatorOptions, Observation, Snapshot
 from ibpulse.agent.aggregator.steps import PhaseWatch, Resolutions, StepWatch, plan_search, search_next
@@ -107,6 +108,7 @@ class Aggregator:
         self._phases = PhaseWatch(options.active_bytes_per_second, reader.interval_ns)
         self._jobs = JobTotals(reader, options)
         self._totals = RunningTotals(reader, options, self._history, self._phases, self._jobs)
+        self.limits = LimitTotals(reader, self._history, options)
         self._step = StepWatch()
         self._resolutions = Resolutions(reader, options.active_bytes_per_second)
         self._counters = CounterTotals(options.xmit_wait_tick_bytes)
@@ -157,6 +159,7 @@ class Aggregator:
             last_traffic_ns=self._wall_ns(self._totals.last_traffic),
             jobs=None if jobs is None else tuple(jobs),
             job_statistics=self._jobs.snapshots(),
+            limits=self.limits.snapshots(),
         )
 
     def _aggregate(self, fabric: Fabric, now_tick: int, jobs: Sequence[PlacedJob]) -> list[RingPort]:
@@ -258,6 +261,7 @@ class Aggregator:
             concluded, rates = self._totals.conclude(ports, rows, resolutions, ends, counting=True)
             for end, second in zip(ends, concluded, strict=True):
                 self._observe(end, ports, rows, second, stop - end)
+        self.limits.count(placed, rows, self._totals.table, self._first_counted_second(), due.stop)
         quiet_ns = (due.stop * self._ticks_per_second - self._totals.last_traffic) * self._reader.interval_ns
         searches = [(self._step, plan_search(ports, resolutions, self._options.traffic_window_ns, quiet_ns))]
         searches += self._jobs.conclude(ports, rates, resolutions, due.stop, quiet_ns)

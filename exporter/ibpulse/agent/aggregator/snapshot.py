@@ -185,6 +185,15 @@ class JobSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class PortLimits:
+    """The seconds in which a rail transmitted, by what limited it, and the usual peak of transmit; NaN if unknown."""
+
+    port: PortId
+    seconds: Mapping[str, float]
+    usual_peak: float
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """The traffic of one second, which ended at `end_tick`.
 
@@ -251,6 +260,7 @@ class Snapshot:
     jobs_known: bool = True
     job_statistics: tuple[JobSnapshot, ...] = ()
     job_stalls: Mapping[str, bool] = field(default_factory=dict)
+    limits: tuple[PortLimits, ...] = ()
 
     def statistics_of(self, key: Key) -> JobSnapshot | None:
         """The statistics of a job; None if it has none, for example because it shares a port."""

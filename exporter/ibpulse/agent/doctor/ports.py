@@ -332,6 +332,9 @@ def _judge_unreadable(port: Port, unreadable: Mapping[str, str]) -> Finding:
     )
 
 
+WAIT_FILE = "port_xmit_wait"
+
+
 def _short(paths: Sequence[str]) -> str:
     """Files as folder and name, joined by plus signs."""
     return " + ".join("/".join(Path(path).parts[-2:]) for path in paths)
@@ -347,11 +350,13 @@ def check_saturation(facts: Facts) -> Iterator[Finding]:
     for port, counts in facts.counts.items():
         if counts.full:
             full = True
-            names = names_text([name.rpartition("/")[2] for name in counts.full])
+            files = [name.rpartition("/")[2] for name in counts.full]
+            unknown = " What limits traffic that is slower than usual is unknown." if WAIT_FILE in files else ""
             yield warned(
                 str(port),
-                f"has counters at their maximum: {names}.",
-                "They have stopped there: new errors are not counted, and their values are only lower bounds.",
+                f"has counters at their maximum: {names_text(files)}.",
+                "They have stopped there: new errors are not counted, and their values are only lower bounds."
+                + unknown,
                 "Clear the port's error counters (perfquery -R) if no other tool needs them; ibpulse never does that.",
             )
     read = sum(len(counts.end) for counts in facts.counts.values())

@@ -299,7 +299,19 @@ def _rails(snapshot: Snapshot) -> list[tuple[Labels, RailStatistics]]:
     return [(port_values(port.port.id), port.balance) for port in snapshot.ports if port.balance]
 
 
+# the others appear with their first second, to save series
+USUAL_SIGNS = ("source", "usual-peak", "unknown")
+
+
+def _limits(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
+    for port in snapshot.limits:
+        for sign, seconds in port.seconds.items():
+            if seconds or sign in USUAL_SIGNS:
+                yield (*port_values(port.port), sign), seconds
+
+
 RAIL = Subject(PORT_LABELS, _rails)
+LIMIT = Subject((*PORT_LABELS, "sign"), _limits)
 
 
 def _saturation_rows(way: int) -> tuple[Metric, ...]:
@@ -360,6 +372,14 @@ TRAFFIC_ROWS = (
     ),
     *_saturation_rows(0),
     *_saturation_rows(1),
+    LIMIT.counter(
+        "ibpulse_port_transmit_limit_seconds_total",
+        "Time in which the rail transmitted, by the sign of what limited it: source, path, receiver, loss, link, "
+        "usual-peak (nothing held it back) or unknown. A sign is no cause. Absent for a rail without congestion "
+        "counters; path, receiver, loss and link until they occur.",
+        lambda seconds: seconds,
+        "seconds",
+    ),
 )
 
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI
 from ibpulse.agent.web.captures import add_capture_writing, add_captures
 from ibpulse.agent.web.events import add_events
 from ibpulse.agent.web.jobs import add_jobs
+from ibpulse.agent.web.limits import add_limits
 from ibpulse.agent.web.node import add_clock, add_metrics, add_ports, add_summary
 from ibpulse.agent.web.pages import add_health, add_pages
 from ibpulse.agent.web.parts import WebParts
@@ -21,7 +22,17 @@ def create_app(parts: WebParts) -> FastAPI:
     """The application with all routes."""
     app = make_app("ibpulse", DESCRIPTION, parts, parts.node.clock.monotonic_ns)
     api, probes, captures = APIRouter(responses=REFUSALS), APIRouter(), APIRouter(responses=REFUSALS)
-    for add in (add_metrics, add_ports, add_window, add_summary, add_events, add_jobs, add_stream, add_clock):
+    for add in (
+        add_metrics,
+        add_ports,
+        add_window,
+        add_summary,
+        add_limits,
+        add_events,
+        add_jobs,
+        add_stream,
+        add_clock,
+    ):
         add(api, parts)
     add_health(probes, parts)
     add_captures(captures, parts)

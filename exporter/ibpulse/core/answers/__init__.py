@@ -10,5 +10,6 @@ events, jobs
             the answers of the paths with these names; captures are in `jobs`
 silence     until when each job moved bytes, for verdicts
 summary     the statistics of a node and of a port, which snapshot, summary and stream share
+limits      signs of what limited the rails
 samples     windows and streams
 """

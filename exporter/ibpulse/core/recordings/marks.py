@@ -10,13 +10,18 @@ import numpy as np
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
+from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.core.jobs import trace_jobs
-from ibpulse.core.recordings.recording import Recording, RecordingMeta
+from ibpulse.core.limits import LEGEND
+from ibpulse.core.recordings.limits import find_recorded_signs
+from ibpulse.core.recordings.recording import Recording, RecordingMeta, concatenate
 from ibpulse.core.statistics.nodes import shortest_stall
+from ibpulse.core.statistics.signs import LETTERS, NAMES, NOTHING
 from ibpulse.core.statistics.steps.edges import find_least_idle, find_step_edges
 from ibpulse.core.statistics.steps.runs import (
     MAX_BRIDGED,
     SILENT_BYTES_PER_SECOND,
+    find_equal_runs,
     find_pauses,
     find_row_runs,
     silence_level,
@@ -24,6 +29,9 @@ from ibpulse.core.statistics.steps.runs import (
 from ibpulse.core.statistics.sums import line_rate
 
 STEPS, BURSTS, STALLS, EVENTS, MISSING = "steps", "bursts", "stalls", "events", "missing data"
+SIGNS = "signs of limits,"
+SIGNS_AT_ONCE_NS = 60 * SECOND_NS
+"""So much of a recording is kept to find signs in; the usual peak of a rail is the highest so far."""
 MIN_STEPS = 3
 """Steps whose usual period says which silence is a stall."""
 
@@ -48,6 +56,9 @@ class NodeSamples:
         self._names = [str(meta.ports[row].id) for row in rows]
         self._sums: list[Floats] = []
         self._missing: list[Bools] = []
+        self._pending: list[Recording] = []
+        self._peaks: dict[str, float] = {}
+        self._signs: list[Mark] = []
         self.ticks = self._start_ns = 0
 
     @property
@@ -75,10 +86,16 @@ class NodeSamples:
         total[(missing & up).any(axis=0) | missing.all(axis=0)] = np.nan
         self._sums.append(total)
         self._missing.append(np.asarray(missing.any(axis=1)))
+        if piece.signals:
+            self._pending.append(piece)
+        if sum(each.ticks for each in self._pending) * self._meta.interval_ns >= SIGNS_AT_ONCE_NS:
+            self._find_signs()
         return np.asarray(total)
 
     def marks(self, active: float) -> Iterator[Mark]:
         """The marks of all samples, those of each track in order of time; bursts are above `active`."""
+        self._find_signs()
+        yield from self._signs
         rates = np.concatenate(self._sums, axis=1)
         yield from self._find_jobs()
         yield from self._find_steps(rates)
@@ -91,6 +108,20 @@ class NodeSamples:
                 details: dict[str, str | float] = {"subject": event.subject, "text": event.text}
                 port = event.subject if event.subject in self._names else ""
                 yield Mark(EVENTS, event.kind, event.time_ns, None, port, {**details, "uncertainty_ms": error_ms})
+
+    def _find_signs(self) -> None:
+        """Note the signs of what limited the ports in the pending pieces."""
+        if not self._pending:
+            return
+        part, self._pending = concatenate(self._pending), []
+        begin_ns, interval_ns = part.start_ns - part.meta.interval_ns, part.meta.interval_ns
+        for port in find_recorded_signs(part, self._rows, ACTIVE_BYTES_PER_SECOND, self._peaks):
+            codes = port.signs.of_samples()
+            for first, end in zip(*find_equal_runs(codes.astype(np.int64)), strict=True):
+                if codes[first] != NOTHING:
+                    details = {"sign": LEGEND[LETTERS[codes[first]]]}
+                    begin, stop = (begin_ns + int(at) * interval_ns for at in (first, end))
+                    self._signs.append(Mark(f"{SIGNS} {port.name}", NAMES[codes[first]], begin, stop, "", details))
 
     def _at(self, sample: float) -> int:
         """The beginning of a sample."""

@@ -20,9 +20,11 @@ import numpy as np
 
 from ibpulse.base import document
 from ibpulse.base.document import Section
-from ibpulse.base.text import NOT_KNOWN, count_text, percent, size_text, statistic_text, time_text
+from ibpulse.base.text import NOT_KNOWN, count_text, names_text, percent, size_text, statistic_text, time_text
+from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Floats, Rows
 from ibpulse.core.recordings import Recording
+from ibpulse.core.recordings.limits import SignalChange, signal_changes
 from ibpulse.core.statistics.steps.runs import find_runs
 from ibpulse.workbench.nccl.grades import GradedResult, KnownHardware, Suspect, find_suspects, grade
 from ibpulse.workbench.nccl.results import (
@@ -238,13 +240,17 @@ _HEADINGS = ("collective", "size", "placement", "time", "busbw", "bound", "achie
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkReport:
-    """A run with its result rows, the comparison with a recording if there is one, and suspects."""
+    """A run with its result rows, the comparison with a recording if there is one, and suspects.
+
+    `signals` is what the counters of congestion of the recorded node gained.
+    """
 
     run: BenchmarkRun
     rows: tuple[GradedResult, ...]
     hardware: KnownHardware
     wire: WireComparison | None = None
     suspects: tuple[Suspect, ...] = ()
+    signals: tuple[SignalChange, ...] = ()
 
 
 def describe_benchmark(
@@ -266,7 +272,19 @@ def describe_benchmark(
     good = {row.grade for row in rows} - {""} == {"good"}
     rails = [port for port in recording.meta.ports if port.rail]
     suspects = () if good else tuple(find_suspects(rails, [share for _, share in wire.rails]))
-    return BenchmarkReport(run, rows, hardware, wire, suspects)
+    signals = signal_changes(*_during(recording, wire.alignment))
+    return BenchmarkReport(run, rows, hardware, wire, suspects, tuple(signals))
+
+
+def _during(recording: Recording, alignment: Alignment) -> tuple[Recording, list[int]]:
+    """The recording from the first to the last train, or all of it without any, and the rows of its rails."""
+    rails = [row for row, port in enumerate(recording.meta.ports) if port.rail]
+    if not alignment.found:
+        return recording, rails
+    first, end = min(found.first for found in alignment.found), max(found.end for found in alignment.found)
+    # a reading before and one after them
+    more = SECOND_NS // recording.meta.interval_ns
+    return recording.cut(max(0, first - more), min(recording.ticks, end + more)), rails
 
 
 def render_text(report: BenchmarkReport) -> str:
@@ -289,6 +307,8 @@ def render_text(report: BenchmarkReport) -> str:
         sections.append(Section(lines=[f"Unknown, so bounds are missing or uncertain: {', '.join(missing)}"]))
     if report.wire:
         sections.append(_wire_section(report.wire))
+    if report.signals:
+        sections.append(_signal_section(report.signals))
     if report.suspects:
         lines = [f"{one.rail}: {one.kind}: {one.evidence}" for one in report.suspects]
         sections.append(Section("suspects (guesses)", lines=lines))
@@ -358,6 +378,23 @@ def _wire_section(wire: WireComparison) -> Section:
     return Section(title, heads if rows else (), rows, lines, left=(1, 4))
 
 
+def _signal_section(changes: Sequence[SignalChange]) -> Section:
+    rows = [
+        (
+            change.name,
+            NOT_KNOWN if change.gained is None else f"{change.gained:,.0f}",
+            change.unit,
+            ", ".join(
+                f"{word} on {names_text(rails)}"
+                for word, rails in (("full", change.full), ("not known", change.unknown))
+                if rails
+            ),
+        )
+        for change in changes
+    ]
+    return Section("counters of congestion, all rails", ("counter", "change", "unit", ""), rows, left=(0, 2, 3))
+
+
 def render_json(reports: Sequence[BenchmarkReport]) -> str:
     """The reports as JSON: rates in bytes per second, times in seconds, null for what is unknown."""
     return document.render_json("nccl_report_version", {"runs": [_as_json(report) for report in reports]})
@@ -379,6 +416,7 @@ def _as_json(report: BenchmarkReport) -> dict[str, object]:
         "rows": [_row_as_json(row) for row in report.rows],
         "wire": None if report.wire is None else _wire_as_json(report.wire),
         "suspects": report.suspects,
+        "signals": report.signals,
     }
 
 

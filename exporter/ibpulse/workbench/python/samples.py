@@ -19,9 +19,12 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, parse_duration
 from ibpulse.base.values import INSTANT, MOMENT
 from ibpulse.core.arrays import Floats
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
+from ibpulse.core.limits import Limit, PortSigns, describe_signs
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.recordings import Recording, load
+from ibpulse.core.recordings.limits import find_recorded_signs
 from ibpulse.core.recordings.recording import meta_between, trace_holdings
+from ibpulse.core.statistics.signs import NAMES
 from ibpulse.workbench.pictures.options import Statistic, Theme, Unit
 from ibpulse.workbench.pictures.still import Picture, draw_runs, picture_run, sum_of_each
 from ibpulse.workbench.python.tables import Events, Jobs, import_arrow, import_pandas
@@ -230,6 +233,23 @@ class SampledRates:
     def jobs(self) -> Jobs:
         """The jobs that ran within these samples, each with the ports that it had."""
         return Jobs(trace_holdings(self.recording.meta.jobs, self.recording.meta.events))
+
+    @property
+    def signs(self) -> Mapping[str, npt.NDArray[np.str_]]:
+        """The sign of what limited transmit at each sample, by rail, as in docs/congestion.md; empty if none is sent.
+
+        Only rails are in it whose congestion counters were recorded.
+        """
+        names = np.array(NAMES)
+        return {port.name: names[port.signs.of_samples()] for port in self._port_signs()}
+
+    def limits(self) -> list[Limit]:
+        """Each sign with its share of the time in which the rails transmit, and a sentence with its evidence."""
+        return describe_signs(self._port_signs())
+
+    def _port_signs(self) -> list[PortSigns]:
+        rows = [row for row, port in enumerate(self.recording.meta.ports) if port.rail]
+        return find_recorded_signs(self.recording, rows, ACTIVE_BYTES_PER_SECOND)
 
     def __len__(self) -> int:
         return self.recording.ticks

@@ -110,6 +110,8 @@ def _recording(report: Report, name: str, run: Run) -> dict[str, Any]:
         "events_left_out": run.events_left_out,
         "merged_samples": run.merged_samples,
         "assumed_rates": list(run.assumed_rates),
+        "limits": run.limits.signs,
+        "limit_remarks": run.limits.remarks,
         "phases": [_phase(run, phase) for phase in run.phases.phases],
         "phase_remarks": list(run.phases.remarks),
     }

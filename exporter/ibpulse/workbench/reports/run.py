@@ -14,8 +14,10 @@ from ibpulse.base.document import finite
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.events import Event
 from ibpulse.core.jobs import JobRecord
+from ibpulse.core.limits import Limit, describe_signs, group_limit_remarks
 from ibpulse.core.model import STORAGE
 from ibpulse.core.recordings import Recording, RecordingMeta
+from ibpulse.core.recordings.limits import find_recorded_signs
 from ibpulse.core.recordings.recording import trace_holdings
 from ibpulse.core.statistics.recorded import (
     DURATION,
@@ -72,6 +74,28 @@ def describe_phases(chosen: ReportSpan, active_bytes_per_second: float) -> Recor
     if storage is None:
         remarks.append("No port for storage was recorded, so checkpoints are not shown.")
     return RecordedPhases(phases, tuple(filter(None, remarks)))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLimits:
+    """The signs of what limited the rails of a recorded span, and remarks on what their counters cannot tell."""
+
+    signs: tuple[Limit, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+NO_LIMITS: RecordedLimits = RecordedLimits()
+
+
+def describe_limits(chosen: ReportSpan, active_bytes_per_second: float, span: SpanStatistics) -> RecordedLimits:
+    """The signs of the covered part of a recording, per step if it has steps."""
+    names = chosen.series.rails.names
+    rows = [row for row, port in enumerate(chosen.recording.meta.ports) if str(port.id) in names]
+    found = find_recorded_signs(chosen.recording, rows, active_bytes_per_second)
+    step = float(span.steps.seconds)
+    units = chosen.recording.ticks * span.series.interval_seconds / step if step > 0 else 1.0
+    signs = describe_signs(found, *((units, "step") if step > 0 else ()))
+    return RecordedLimits(tuple(signs), tuple(group_limit_remarks(found)))
 
 
 def _sum_rails(series: RailSeries) -> Floats:
@@ -227,6 +251,7 @@ class Run:
     phases: RecordedPhases = NO_PHASES
     jobs: tuple[JobRecord, ...] = ()
     compared: tuple[ComparedPorts, ...] = ()
+    limits: RecordedLimits = NO_LIMITS
 
     @property
     def missing_ratio(self) -> float:
@@ -277,6 +302,7 @@ def describe_run(
         phases=describe_phases(chosen, options.active_bytes_per_second),
         jobs=jobs,
         compared=_compared(span),
+        limits=describe_limits(chosen, options.active_bytes_per_second, span),
     )
 
 

@@ -21,6 +21,7 @@ from ibpulse.base.text import (
 from ibpulse.base.units import SECOND_NS, format_duration, format_rate
 from ibpulse.core.events import Event
 from ibpulse.core.jobs import Holding, JobRecord
+from ibpulse.core.limits import CANNOT_KNOW
 from ibpulse.core.statistics.steps.phase import BARRIER, CHECKPOINT, FIRST_STEP, FIRST_TRAFFIC, Phase
 from ibpulse.workbench.reports.comparison import Change, Report, look_next, step_remarks, step_rows, verdict
 from ibpulse.workbench.reports.rows import ReportRow, Unit, Value
@@ -191,11 +192,16 @@ def _port_text(port: PortLine | None, with_jobs: bool) -> str:
 def moment_sections(report: Report) -> Iterator[Section]:
     """The jobs of each run that has any, its phases, and its first events with the number of those left out.
 
-    Each line is the time after the beginning, the wall time, and a sentence. A brief report has none.
+    Each line is the time after the beginning, the wall time, and a sentence. A brief report has only the signs of what
+    limited the rails, which come first.
     """
+    named = tuple(zip(report.names, report.runs, strict=True))
+    for name, run in named:
+        if run.limits.signs:
+            lines = [f"{text}." for text in (*(limit.text for limit in run.limits.signs), *run.limits.remarks)]
+            yield Section(f"What limited transmit of {name}", lines=[*lines, CANNOT_KNOW])
     if report.options.brief:
         return
-    named = tuple(zip(report.names, report.runs, strict=True))
     yield from (Section(f"Jobs of {name}", lines=_job_lines(run)) for name, run in named if run.jobs)
     yield from (Section(f"Phases of {name}", lines=_phase_lines(run)) for name, run in named)
     yield from (Section(f"Events of {name}", lines=_event_lines(run)) for name, run in named if run.events)

@@ -72,6 +72,10 @@ _FOLLOWERS = {
     "np_cnp_sent": _Follower(1, 4 * PACKET_BYTES, lambda faults: faults.carried * faults.congested),
     "rp_cnp_handled": _Follower(0, 4 * PACKET_BYTES, lambda faults: faults.carried * faults.congested),
 }
+# written as often as congestion is read
+SOON = tuple(name for name in SLOW if name in _FOLLOWERS)
+# the port has waited before; a counter that is 0 may be one that never counts
+START_WAITS = 1000
 _ROCE_ONLY = ("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled")
 
 
@@ -91,9 +95,9 @@ class SimulatedCounters:
     Between two changes of the faults, the value depends on the instant only and can be computed for any instant.
     """
 
-    def __init__(self, words: tuple[int, int], flowed: tuple[int, int] = (0, 0)) -> None:
+    def __init__(self, words: tuple[int, int], flowed: tuple[int, int] = (0, 0), waits: int = 0) -> None:
         self.link_downed = 0
-        self._anchor = _Anchor(flowed, words)
+        self._anchor = _Anchor(flowed, words, followers={"port_xmit_wait": waits})
 
     @property
     def faults(self) -> DeviceFaults:
@@ -156,7 +160,9 @@ class Nic:
         self.root = root
         self.device = device
         self.schedule, self.position = schedule, device.rail or 0
-        self.counters = SimulatedCounters((START_WORDS[0] + device.index, START_WORDS[1] + device.index))
+        self.counters = SimulatedCounters(
+            (START_WORDS[0] + device.index, START_WORDS[1] + device.index), waits=START_WAITS
+        )
         self._files: dict[str, SimulatedCounterFile] = {}
         self._watch = watch
         # retransmissions until the faults last changed, and when that was
@@ -188,16 +194,16 @@ class Nic:
         folder = self.root / self.device.port_path / "hw_counters"
         self._files |= {name: SimulatedCounterFile(folder / name) for name in (*self._other_hardware(), UNACKNOWLEDGED)}
 
-    def write(self, at_ns: int, flowed: tuple[int, int], slow: bool) -> None:
-        """Write the counters of an instant: bytes always, all others and the requests when `slow`."""
+    def write(self, at_ns: int, flowed: tuple[int, int], slow: bool, soon: bool = False) -> None:
+        """Write the counters of an instant: bytes always, those that follow them if `soon`, all when `slow`."""
         faults = self.counters.faults
         if faults.vanished:
             return
         if faults.refresh_ns:
             flowed = self.flowed(at_ns - at_ns % faults.refresh_ns)
-        for name in (*FAST, *SLOW) if slow else FAST:
+        for name in (*FAST, *(SLOW if slow else SOON if soon else ())):
             self._files[name].write(NO_PMA if faults.unreadable else str(self.counters.value(name, flowed)))
-        for name in self._other_hardware() if slow else ():
+        for name in self._other_hardware() if slow or soon else ():
             self._files[name].write(str(self.counters.follow(name, flowed)))
         if slow:
             self._files[UNACKNOWLEDGED].write(str(self.retransmitted(at_ns)))
@@ -236,6 +242,7 @@ FAULTS_FILE = "faults.json"
 MAX_FAULTS_BYTES = 1_000_000
 FAULTS_EVERY_NS = 250_000_000
 SLOW_EVERY_NS = 1_000_000_000
+SOON_EVERY_NS = 100_000_000
 MANAGEMENT_BYTES_PER_SECOND = 12e6
 
 
@@ -338,7 +345,7 @@ class SimulatedFabric:
         """The schedule of devices without a job; None while no jobs are simulated."""
         self._begun_ns = 0
         self._faults_seen: tuple[int, int] = (0, 0)
-        self._faults_due = self._slow_due = self._written_ns = 0
+        self._faults_due = self._slow_due = self._soon_due = self._written_ns = 0
 
     @property
     def faults_file(self) -> Path:
@@ -370,13 +377,16 @@ class SimulatedFabric:
         slow = at_ns >= self._slow_due
         if slow:
             self._slow_due = at_ns + SLOW_EVERY_NS
+        soon = at_ns >= self._soon_due
+        if soon:
+            self._soon_due = at_ns + SOON_EVERY_NS
         self._written_ns = at_ns
         flowed = {schedule: schedule.cumulative_bytes(at_ns).tolist() for schedule in self._schedules()}
         for nic in self._rails:
             transmitted, received = flowed[nic.schedule][nic.position]
-            nic.write(at_ns, (transmitted, received), slow)
+            nic.write(at_ns, (transmitted, received), slow, soon)
         for nic in self._others:
-            nic.write(at_ns, nic.flowed(at_ns), slow)
+            nic.write(at_ns, nic.flowed(at_ns), slow, soon)
 
     def advance(self, at_ns: int, line_ns: int) -> int:
         """Write the counters of an instant, or of the latest until which no port moves more than in `line_ns` at the

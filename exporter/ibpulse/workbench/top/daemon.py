@@ -10,6 +10,7 @@ import numpy as np
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.jobs import JobsAnswer
+from ibpulse.core.answers.limits import LimitsAnswer
 from ibpulse.core.answers.node import PortAnswer, PortsAnswer
 from ibpulse.core.answers.summary import Summary, SummaryAnswer
 from ibpulse.core.client.connection import DaemonConnection, ask_events, ask_metrics, ask_ports
@@ -57,6 +58,7 @@ class DaemonWatcher:
         self._owners: Mapping[str, tuple[str, ...]] = {}
         self._ports_due = self._summary_due = 0.0
         self._summary: Summary | None = None
+        self._limits: tuple[tuple[str, float], ...] = ()
         self._sampler: SamplerView | None = None
         self._events = RecentEvents()
 
@@ -85,6 +87,8 @@ class DaemonWatcher:
         if now >= self._summary_due:
             last = [("last", f"{SUMMARY_WINDOW_SECONDS}s")]
             self._summary = self._connection.ask(SummaryAnswer, "/api/v1/summary", last)
+            limits = self._connection.ask(LimitsAnswer, "/api/v1/limits", last).limits
+            self._limits = tuple((limit.sign, limit.share) for limit in limits)
             self._sampler = _sampler(ask_metrics(self._connection, METRICS))
             self._summary_due = now + SUMMARY_EVERY_SECONDS
         return self._view(self._ports, points, wanted_ns)
@@ -111,6 +115,7 @@ class DaemonWatcher:
             summary=self._summary,
             sampler=self._sampler,
             events=newest_events(self._events.events, peaks.newest_ns),
+            limits=self._limits,
             simulated=ports.simulated,
         )
 

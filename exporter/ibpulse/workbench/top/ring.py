@@ -13,6 +13,7 @@ from ibpulse.core.answers.summary import Summary
 from ibpulse.core.arrays import Singles
 from ibpulse.core.events import EventLog
 from ibpulse.core.events.watch import KnownPort
+from ibpulse.core.limits import LimitOptions, describe_signs, read_limits
 from ibpulse.core.model import Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import RingReader
@@ -61,6 +62,7 @@ class RingWatcher:
         self._bins = BinCache()
         self._summed_second = 0
         self._summary: Summary | None = None
+        self._limits: tuple[tuple[str, float], ...] = ()
         self.prepare()
 
     def prepare(self) -> None:
@@ -103,6 +105,7 @@ class RingWatcher:
             summary=self._summary,
             sampler=self._sampler(placed),
             events=newest_events(self._events, wall_ns),
+            limits=self._limits,
             simulated=self._simulated,
         )
 
@@ -130,6 +133,17 @@ class RingWatcher:
         summary = summarize(self._reader, ports, self._history, self._options, SUMMARY_WINDOW_SECONDS, None)
         if self._summary or any(port.observed_seconds for port in summary.ports):
             self._summary, self._summed_second = summary, second
+            self._limits = self._find_limits(
+                placed, range((second - SUMMARY_WINDOW_SECONDS) * ticks + 1, second * ticks + 1)
+            )
+
+    def _find_limits(self, placed: Sequence[RingPort], ticks: range) -> tuple[tuple[str, float], ...]:
+        rails = [port for port in placed if port.port.rail]
+        if not rails or ticks.start < 1:
+            return ()
+        options = LimitOptions(self._options.active_bytes_per_second, self._options.xmit_wait_tick_bytes)
+        found = describe_signs(read_limits(self._reader, rails, self._history, ticks, options))
+        return tuple((limit.sign, limit.share) for limit in found)
 
     def _rates(
         self, ports: list[RingPort], width: int, end: int, points: int

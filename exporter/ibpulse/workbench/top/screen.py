@@ -320,7 +320,14 @@ def _node_lines(view: View, columns: int) -> list[Line]:
         _labelled("", fit(room, *([active, f"{peak}{share}", duty] for share in _shares_of_line(node)))),
         _labelled("CV", fit(room, scales or ["-"])),
         _labelled("step", _step(node, room)),
+        *([_labelled("limits", fit(room, limits))] if (limits := _limit_words(view)) else []),
     ]
+
+
+def _limit_words(view: View) -> list[str]:
+    """The signs of what limited transmit, with their shares, if any is known."""
+    known = any(sign != "unknown" for sign, _ in view.limits)
+    return [f"{sign} {share * 100:.0f} %" for sign, share in view.limits] if known else []
 
 
 def _shares_of_line(node: NodeSummary) -> tuple[str, ...]:

@@ -75,7 +75,8 @@ class View:
     """The content of the screen: `summary` covers the last ten whole seconds, None before there are any.
 
     `wall_ns` is the time of the newest bin, `bin_ns` the width of each, `others` counts the ports that are not rails.
-    `events` are the newest events of the node by time. `simulated`: the ports are those of a simulator or a replay.
+    `events` are the newest events of the node by time. `limits` are signs of what limited transmit in those seconds,
+    with their shares. `simulated`: the ports are those of a simulator or a replay.
     """
 
     place: str
@@ -87,6 +88,7 @@ class View:
     summary: Summary | None
     sampler: SamplerView | None
     events: tuple[Event, ...] = ()
+    limits: tuple[tuple[str, float], ...] = ()
     simulated: bool = False
 
 

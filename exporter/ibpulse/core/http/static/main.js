@@ -3,8 +3,10 @@
 import { Controls } from "./controls.js";
 import { Happenings } from "./happenings.js";
 import { showHealth } from "./health.js";
+import { Limits } from "./limits.js";
 import { LivePage } from "./live_page.js";
 import { Numbers } from "./numbers.js";
+import { placeStrips } from "./picture.js";
 import { showTable } from "./table.js";
 import { View } from "./view.js";
 
@@ -16,12 +18,24 @@ class NodePage extends LivePage {
     this.statistics = new Numbers(this);
     this.controls = new Controls(this);
     this.happenings = new Happenings(this);
+    this.limits = new Limits(this);
     this.begin();
   }
 
   happen(events) {
     super.happen(events);
     this.happenings.add(events);
+  }
+
+  get strip() {
+    return this.limits?.height ?? 0;
+  }
+
+  paintSigns(context, box, rows, span, scale) {
+    this.limits?.ask(span, performance.now());
+    const names = rows.filter((row) => row.first).map((row) => row.port.port);
+    const places = placeStrips(rows, box.y, box.height, scale, this.strip * scale);
+    this.limits?.paint(context, names, places, span, box.width);
   }
 
   newSecond(second) {

@@ -197,7 +197,8 @@ export class Page {
     this.rails.arrange(this.store.layout, rows, this.view.unit);
     this.rails.standing(this.numbers, this.momentMs);
     this.nameJobs();
-    const read = paintRows(context, box, this.store, rows, span, this.colouring, scale);
+    const read = paintRows(context, box, this.store, rows, span, { ...this.colouring, strip: this.strip * scale }, scale);
+    this.paintSigns(context, box, rows, span, scale);
     const colours = palette();
     paintAxis(context, { ...box, y: box.height + 2 * scale }, span, colours, scale);
     const perColumnMs = Math.max(this.store.leastMs, (span.toMs - span.fromMs) / canvas.width);
@@ -213,6 +214,14 @@ export class Page {
     this.fetch(span, canvas.width);
     if (!this.view.held && !this.calm.matches) setTimeout(() => this.draw(), FRAME_MS - 16);
   }
+
+  /** Height of what is painted below each port, in CSS pixels. */
+  get strip() {
+    return 0;
+  }
+
+  /** Called when there is room below each port. */
+  paintSigns() {}
 
   /** Name the jobs of the rails; below a gateway each leads to its page, at the same time. */
   nameJobs() {

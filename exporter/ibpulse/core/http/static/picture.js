@@ -30,11 +30,11 @@ export function plannedRows(layout, ports, direction, unit, ms) {
   );
 }
 
-/** Top and height of each row: a gap between ports, a hairline between the two directions of one. */
-export function placeRows(rows, top, height, scale) {
+/** Top and height of each row: a gap between ports, of which `strip` is to be painted, a hairline between directions. */
+export function placeRows(rows, top, height, scale, strip = 0) {
   const ports = rows.filter((row) => row.first).length || 1;
   const each = height / ports;
-  const gap = Math.max(1, Math.round(Math.min(4 * scale, each * 0.12)));
+  const gap = Math.max(1, Math.round(Math.min(4 * scale, each * 0.12))) + stripHeight(strip, each);
   const ways = rows.length / ports;
   return rows.map((row, index) => {
     const begin = top + Math.floor(index / ways) * each;
@@ -48,11 +48,24 @@ export function placeRows(rows, top, height, scale) {
   });
 }
 
+/** At most a third of the height of a port. */
+function stripHeight(strip, each) {
+  return Math.round(Math.min(strip, each / 3));
+}
+
+/** The places of the strips below the ports, one per port. */
+export function placeStrips(rows, top, height, scale, strip) {
+  const each = height / (rows.filter((row) => row.first).length || 1);
+  const places = placeRows(rows, top, height, scale, strip);
+  const last = places.filter((_, index) => index + 1 === places.length || rows[index + 1].first);
+  return last.map(({ y, height: tall }) => ({ y: y + tall, height: stripHeight(strip, each) }));
+}
+
 /** Paint the rows into a rectangle of a canvas; returns what was read. All lengths are in canvas pixels. */
 export function paintRows(context, box, store, rows, span, look, scale, widthMs = 0) {
   const columns = Math.max(1, Math.round(box.width));
   const painted = paintHeat(store, rows, span.fromMs, span.toMs, columns, look, GROUND_WORD, widthMs);
-  drawRows(context, painted, box.x, placeRows(rows, box.y, box.height, scale), scale);
+  drawRows(context, painted, box.x, placeRows(rows, box.y, box.height, scale, look.strip ?? 0), scale);
   return painted.read;
 }
 
