@@ -18,9 +18,10 @@ from ibpulse.base.units import SECOND_NS
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 
-# A reading that took more than this part of an interval makes its port rest, for longer and longer.
+# A reading that took more than this part of an interval makes its port rest, for so many times as long at first: a
+# single one may only have waited for the processor.
 MAX_PART = 1 / 4
-SLOW_REST_NS = SECOND_NS
+RESTS = 20
 HUNG_REST_NS = 60 * SECOND_NS
 MAX_REST_NS = 600 * SECOND_NS
 # No tick reads the signals of two ports, unless the setting asks for shorter times than this.
@@ -46,7 +47,7 @@ class SignalPort:
         self.own = len(files) - (len(signals.files) - signals.asked)
         """Where the files of `counters/` begin."""
         self.device_number = 0
-        self.rest_until_ns = self.took_ns = self.slow = 0
+        self.took_ns = self.slow = 0
 
 
 class SignalLoop:
@@ -92,7 +93,7 @@ class SignalLoop:
             # the sampler before this one was killed while it read them
             words[head + at.N_READING] = 0
             words[head + at.N_HUNG] += 1
-            port.rest_until_ns = self._now() + _lengthen(HUNG_REST_NS, words[head + at.N_HUNG] - 1)
+            words[head + at.N_REST_UNTIL_NS] = self._now() + _lengthen(HUNG_REST_NS, words[head + at.N_HUNG] - 1)
         return port
 
     def due(self, tick: int) -> list[SignalPort]:
@@ -106,10 +107,9 @@ class SignalLoop:
         """
         now, words, turn = self._now(), self._ring.words, tick // len(self.turns)
         for port in ports:
-            left_out = (
-                turn % -(-port.planned.stride * FIRMWARE_SHARE // len(self.turns)) if port.planned.stride > 1 else 0
-            )
-            if left_out or now < port.rest_until_ns or now + port.took_ns > until_ns:
+            # in the ring, because another process may read the device from now on
+            rest_ns = words[port.head + at.N_REST_UNTIL_NS] - now
+            if 0 < rest_ns <= MAX_REST_NS or now + port.took_ns > until_ns or turn % self._rounds(port):
                 continue
             words[self._lane + at.L_DEVICE] = port.device_number
             words[port.head + at.N_READING] = 1
@@ -122,8 +122,8 @@ class SignalLoop:
             else:
                 words[port.head + at.N_SLOW] += 1
                 # after the rest, one is tried, however long the last one took
-                port.rest_until_ns, port.took_ns = now + _lengthen(SLOW_REST_NS, port.slow), 0
-                port.slow += 1
+                words[port.head + at.N_REST_UNTIL_NS] = now + _lengthen(RESTS * took, port.slow)
+                port.slow, port.took_ns = port.slow + 1, 0
         return now
 
     def _rounds(self, port: SignalPort) -> int:

@@ -298,5 +298,5 @@ class RingFile:
         """Drop the readings of the signals of a slot."""
         if self.signal_capacity and self.words[self.signals_at(slot) + at.N_SIGNALS]:
             head = self.signals_at(slot)
-            self.words[head + at.N_SIGNALS] = 0
+            self.words[head + at.N_SIGNALS] = self.words[head + at.N_REST_UNTIL_NS] = 0
             self.words[head + at.N_SET] = self.words[head + at.N_SET] + 1 & at.SET_MASK
