@@ -19,6 +19,8 @@ from ibpulse.core.ring.file import RingFile
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import MISSING
+from ibpulse.workbench.pictures.run import keep_direction
+from ibpulse.workbench.python.samples import SampledRates
 from tests.ring.writing import put, put_signals
 
 INTERVAL_NS = 10_000_000
@@ -123,3 +125,9 @@ def test_readings_of_another_width_do_not_fit(made: Recording) -> None:
     narrow = PortSignals(made.signals[0].samples, made.signals[0].seconds, made.signals[0].counters[:, :1])
     with pytest.raises(ValueError, match="signals do not fit"):
         replace(made, signals=(narrow, made.signals[1]))
+
+
+def test_a_choice_of_ports_or_of_a_direction_keeps_the_signals(made: Recording) -> None:
+    chosen = SampledRates(made, "made").select("mlx5_0").recording
+    assert chosen.signals == (made.signals[0],)
+    assert keep_direction(made, "transmit").signals == made.signals

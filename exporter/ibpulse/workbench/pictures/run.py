@@ -108,7 +108,7 @@ def keep_direction(recording: Recording, direction: str) -> Recording:
     if recording.merged is not None:
         merged = recording.merged.copy()
         merged[:, other] = False
-    return Recording(recording.meta, recording.start_ns, rates, seconds, recording.steps, merged)
+    return replace(recording, bytes_per_second=rates, seconds=seconds, merged=merged)
 
 
 def take_run(name: str, recording: Recording, ports: Sequence[str], node: PictureNode) -> PictureRun:

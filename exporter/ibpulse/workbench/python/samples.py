@@ -303,6 +303,7 @@ class SampledRates:
                 recording.seconds[rows],
                 None if recording.steps is None else recording.steps[rows],
                 None if recording.merged is None else recording.merged[rows],
+                tuple(recording.every_signals[row] for row in rows),
             ),
             self.name,
         )
