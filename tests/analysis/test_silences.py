@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ibpulse.core.statistics.silences import Pauses, SilenceWatch, StorageWatch, TickPause
+from ibpulse.core.statistics.nodes import SampleTimes
+from ibpulse.core.statistics.silences import Pauses, SilenceWatch, StorageWatch, TickPause, describe_rates
+from ibpulse.core.statistics.verdict import judge
 from tests.tables import for_each
 
 BURST = 400_000_000
@@ -132,6 +134,26 @@ def test_counters_that_change_every_few_ticks_have_wider_bounds() -> None:
     found = watch(moved, stride=5)
     assert (found.low[0, 0], found.high[0, 0]) == (1090, 1095)
     assert not found.pauses.newest(9, 0)
+
+
+def test_recorded_rates_say_the_same_as_counters() -> None:
+    rates = np.tile(steps([(20, 80)] * 5 + [(20, 400)]) / TICK, (2, 1, 1))
+    found = describe_rates(("a", "b"), rates, SampleTimes(100.0, TICK, 0.002), 10_000_000, {"b": (104.9, 105.0)})
+    assert (found.regular, found.longest, found.ordered) == (0.8, 0.8, True)
+    assert [each.begin for each in found.pauses] == pytest.approx([100.2 + step for step in range(5)])
+    assert [each.end for each in found.pauses] == pytest.approx([101.0 + step for step in range(5)])
+    for rail in found.rails.values():
+        assert rail.sent == rail.received == pytest.approx((105.188, 105.202))
+    assert found.known_until == pytest.approx(109.198)
+    verdict = judge({"n": found})
+    assert verdict is not None
+    # the rail moved bytes after its link was lost
+    assert (verdict.kind, verdict.seconds) == ("unknown", pytest.approx(3.996))
+    # a hole after the traffic widens the bounds, and one in the silence does not end it
+    rates[..., 520:530], rates[..., 700:740] = np.nan, np.nan
+    holed = describe_rates(("a", "b"), rates, SampleTimes(100.0, TICK, 0.002), 10_000_000)
+    assert holed.rails["a"].sent == pytest.approx((105.188, 105.312), abs=0.011)
+    assert (holed.known_until, holed.regular) == (found.known_until, 0.8)
 
 
 def pauses(*lengths: float, every: float = 2.0, settled: float = 0.0) -> Pauses:

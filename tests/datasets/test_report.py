@@ -82,12 +82,16 @@ def test_silence_at_the_first_steps_is_joining_late(steps: int, words: str) -> N
     assert behind.sentence == f"node4 joined late: it is silent during the first {words} of its peers."
 
 
-@pytest.mark.parametrize(("before_ms", "first"), [(110.0, [("node4",)]), (0.5, [()])])
-def test_first_silent_node_is_named_beyond_uncertainty(before_ms: float, first: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("before_ms", "first", "verdict"),
+    [(110.0, [("node4",)], "node, node4 sent its last byte "), (0.5, [()], "together, all 6 nodes sent their last ")],
+)
+def test_first_silent_node_is_named_beyond_uncertainty(before_ms: float, first: list[str], verdict: str) -> None:
     stops = dict.fromkeys(range(6), 5900.0) | {3: 5900.0 - before_ms}
     found = findings(f"stall{before_ms:g}", [plan(stop_ms=stops)])
     assert found[0].kind == "stall"
     assert found[0].sentence.startswith("All 6 nodes are silent")
+    assert f" Verdict at its end: {verdict}" in found[0].evidence
     assert named_by(found, "stall") == first
 
 

@@ -258,3 +258,21 @@ def test_many_events_are_counted_and_not_shown() -> None:
         assert rendered.count("link-down") == 20
         assert all(words in " ".join(rendered.replace("\\", "").split()) for words in more)
     assert len(json.loads(render_json(report))["recordings"][0]["events"]) == 50
+
+
+def ending(recording: Recording) -> list[str]:
+    return [text for text in run_of(recording).phases.remarks if text.startswith("It ends in a silence")]
+
+
+def test_a_silence_at_the_end_has_the_verdict_of_the_node() -> None:
+    silence = np.zeros((RAILS, 2, 900))
+    rates = np.concatenate((wave(10 * GB, 35, 15, 50, ports=RAILS), silence), axis=2)
+    assert ending(record(rates[..., :-830])) == []
+    (text,) = ending(record(rates))
+    assert text == "It ends in a silence of 9.2 s; verdict: unknown, the cause is not known."
+    (text,) = ending(record(rates, events=(change(25.0, UP, DOWN),)))
+    assert text.startswith("It ends in a silence of 9.2 s; verdict: link, ")
+    assert "mlx5_1:1 lost its link " in text
+    saving = np.concatenate((rates, np.zeros((1, *rates.shape[1:]))))
+    saving[RAILS, 0, -500:] = 8 * GB
+    assert ending(with_storage(saving)) == []

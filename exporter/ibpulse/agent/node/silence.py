@@ -21,14 +21,20 @@ from ibpulse.core.answers.silence import (
 )
 from ibpulse.core.arrays import Bools, Counts
 from ibpulse.core.events import Event, EventLog
-from ibpulse.core.events.event import JOB_RESUMED, JOB_STALLED
+from ibpulse.core.events.event import JOB_RESUMED, JOB_STALLED, LOST_LINKS
 from ibpulse.core.jobs import Key, PlacedJob
 from ibpulse.core.model import STORAGE, Fabric, Port
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import SETTLE_NS, RingPort, place_ports
 from ibpulse.core.signals import MEANINGS
-from ibpulse.core.statistics.silences import SilenceWatch, StorageWatch, TickPause
+from ibpulse.core.statistics.silences import (
+    LONGEST_PAUSES,
+    NEWEST_PAUSES,
+    SilenceWatch,
+    StorageWatch,
+    TickPause,
+)
 from ibpulse.core.statistics.verdict import (
     MIN_SILENCE_SECONDS,
     UNKNOWN_STEPS_SECONDS,
@@ -41,9 +47,6 @@ from ibpulse.core.statistics.verdict import (
 CHUNK_SECONDS, MAX_CHUNKS = 10, 3
 # of the active threshold of a node, whose traffic is spread over rails and directions
 LEAST_PART = 0.1
-# pauses in an answer
-NEWEST_PAUSES, LONGEST_PAUSES = 12, 8
-LOST = ("link-down", "link-flap", "disappeared")
 LOSSES = frozenset(
     f"ibpulse_{name}_total" for name, each in MEANINGS.items() if each.sign == "lost" and not each.of_peers
 )
@@ -239,7 +242,7 @@ class JobSilences:
         self._segments = self._reader.ring.segments() or [(0, 0)]
         if self._added != self._events.added:
             self._added = self._events.added
-            self._lost = {event.subject: event for event in self._events.events() if event.kind in LOST}
+            self._lost = {event.subject: event for event in self._events.events() if event.kind in LOST_LINKS}
 
     def _describe(self, job: _Job) -> SilenceAnswer:
         watch = job.watch

@@ -45,6 +45,7 @@ KINDS: Mapping[str, str] = {
 STARTED = "started"
 JOB_STALLED, JOB_RESUMED = "job-stalled", "job-resumed"
 JOB_BEGAN, JOB_CHANGED, JOB_ENDED = JOB_KINDS = ("job-began", "job-change", "job-ended")
+LOST_LINKS = frozenset({"link-down", "link-flap", "disappeared"})
 MAX_TEXT = 1000
 MAX_SUBJECT = 256
 MAX_DEPTH = 8

@@ -9,16 +9,22 @@ little and even: it counts as silence up to three times what it last was. Times 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ibpulse.core.arrays import Bools, Counts, Floats
-from ibpulse.core.statistics.steps.runs import mark_long_runs, silence_level
+from ibpulse.core.statistics.nodes import Moment, SampleTimes
+from ibpulse.core.statistics.steps.runs import SILENT_PART, mark_long_runs, silence_level
+from ibpulse.core.statistics.verdict import NodeSilence, Pause, RailSilence
 
 # shorter silences are those between collectives, of which every step has many
 MIN_PAUSE_SECONDS = 0.05
 MAX_PAUSES = 256
+# those that a node tells
+NEWEST_PAUSES, LONGEST_PAUSES = 12, 8
 # a sample after the last traffic with more than this part of the level has the end of it
 TAIL_PART = 1 / 64
 # a silence is regular if it came so often within this time, each time at least this part as long
@@ -238,3 +244,53 @@ class StorageWatch:
         if not silent:
             self._watched = min(self.KEPT_SECONDS, self._watched + seconds)
             self._usual += (rate - self._usual) * min(1.0, seconds / self._watched)
+
+
+def describe_rates(
+    rails: Sequence[str],
+    rates: npt.NDArray[np.floating],
+    times: SampleTimes,
+    least: float,
+    lost: Mapping[str, Moment] | None = None,
+) -> NodeSilence:
+    """What a node says of a job at the end of recorded rates (rails, 2, samples), NaN for missing data.
+
+    Rates up to `least` bytes per second are no traffic. Some rails were `lost`, which is known of none without it.
+    Counters across missing samples are not recorded: they count as silent between silent ones.
+    """
+    known = ~np.isnan(rates)
+    moved = np.where(known, rates, 0.0).astype(np.float64) * times.interval
+    # the end of the traffic before a hole may lie in it: the first sample after it has a tail of that traffic
+    late = known[..., 1:] & ~known[..., :-1]
+    moved[..., 1:] += np.where(late, SILENT_PART / 2 * moved.max(axis=2, initial=0.0)[..., None], 0.0)
+    found = SilenceWatch(len(rails), times.interval, least)
+    counters = np.concatenate([np.zeros((len(rails), 2, 1)), moved.cumsum(axis=2)], axis=2)
+    valid = np.concatenate([np.ones((len(rails), 2, 1), dtype=np.bool_), known], axis=2)
+    found.add(1, counters.astype(np.int64), valid, np.ones(len(rails), dtype=np.int64))
+
+    def at(tick: int) -> float:
+        return times.start + (tick - 1) * times.interval
+
+    def between(low: int, high: int) -> Moment:
+        moment = times.last_traffic(high - 2, high - 1)
+        return min(moment[0], at(low) - (times.bound or 0.0)), moment[1]
+
+    def last(rail: int, way: int) -> Moment | None:
+        low, high = int(found.low[rail, way]), int(found.high[rail, way])
+        return between(low, high) if high else None
+
+    regular = found.pauses.regular()
+    return NodeSilence(
+        rails={
+            name: RailSilence(last(rail, 0), last(rail, 1), lost=(lost or {}).get(name))
+            for rail, name in enumerate(rails)
+        },
+        known_until=at(found.known) - (times.bound or 0.0),
+        regular=None if regular is None else regular * times.interval,
+        longest=found.pauses.longest * times.interval,
+        pauses=tuple(
+            Pause(between(each.sent - 1, each.sent), at(each.begin), at(each.end))
+            for each in found.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
+        ),
+        ordered=times.bound is not None,
+    )

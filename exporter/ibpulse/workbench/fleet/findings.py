@@ -14,7 +14,8 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
 from ibpulse.core.statistics.nodes import HOT_FACTOR, FleetStall, RailSplit
-from ibpulse.workbench.fleet.report import LEVEL, FleetReport, PlaceRow, StepRow
+from ibpulse.core.statistics.verdict import Verdict
+from ibpulse.workbench.fleet.report import LEVEL, MAX_JUDGED, FleetReport, PlaceRow, StepRow
 
 Kind = Literal[
     "stall", "late", "fewer-steps", "failover", "idle-port", "different-port", "hot-rail", "different-node", "place",
@@ -22,7 +23,7 @@ Kind = Literal[
     "nobody-late", "clocks",
 ]  # fmt: skip
 """The kinds of findings, the most severe first; negative results and the limits of a report come last."""
-MAX_STALLS, MAX_NAMED = 3, 8
+MAX_STALLS, MAX_NAMED = MAX_JUDGED, 8
 RING_LIMIT = (
     "Inside one ring nobody can run ahead of a late node by more than its buffers, so all bursts look late together; "
     "take the name as a hint at who computes longer, and not as proof"
@@ -89,14 +90,14 @@ def _shorten(found: Sequence[Finding]) -> Findings:
 
 def _stalls(report: FleetReport) -> Findings:
     """Nodes that fell silent, and the first of them."""
-    for stall in report.stalls[:MAX_STALLS]:
-        yield _describe_stall(report, stall)
+    for place, stall in enumerate(report.stalls[:MAX_STALLS]):
+        yield _describe_stall(report, stall, report.verdicts[place])
     more = len(report.stalls) - MAX_STALLS
     if more > 0:
         yield Finding("stall", f"There are {more} more and shorter silences of several steps.")
 
 
-def _describe_stall(report: FleetReport, stall: FleetStall) -> Finding:
+def _describe_stall(report: FleetReport, stall: FleetStall, verdict: Verdict | None) -> Finding:
     count = len(stall.silent)
     lasts = math.isinf(stall.until)
     end = report.seconds if lasts else stall.until
@@ -119,10 +120,15 @@ def _describe_stall(report: FleetReport, stall: FleetStall) -> Finding:
         "stall",
         f"{who} {'is' if count == 1 else 'are'} silent from +{stall.since:.2f} s for {end - stall.since:.2f} s, "
         f"{'up to the end' if lasts else 'and then continue'}. {first}",
-        f"No traffic for more than three steps{moving}; {clocks}.",
+        f"No traffic for more than three steps{moving}; {clocks}.{_verdict_text(verdict)}",
         f"{limit}. Moments are known to one sample and the clock bound.",
         stall.first,
     )
+
+
+def _verdict_text(verdict: Verdict | None) -> str:
+    """The verdict, as it would have been told during the silence; a dataset has no counters of lost packets."""
+    return "" if verdict is None else f" Verdict at its end: {verdict.kind}, {verdict.sentence}."
 
 
 def _first_text(stall: FleetStall, clocks: bool) -> str:

@@ -29,6 +29,7 @@ from ibpulse.core.statistics.nodes import (
     split_rates,
 )
 from ibpulse.core.statistics.recorded import find_interval, resample
+from ibpulse.core.statistics.silences import describe_rates
 from ibpulse.core.statistics.steps.edges import MAX_MISSING, EdgeTimes, StepTimes
 from ibpulse.core.statistics.steps.runs import (
     SILENT_BYTES_PER_SECOND,
@@ -37,6 +38,7 @@ from ibpulse.core.statistics.steps.runs import (
     mark_long_runs,
     silence_level,
 )
+from ibpulse.core.statistics.verdict import NodeSilence, Verdict, judge
 from ibpulse.workbench.fleet.source import DatasetChoice, FleetNode, GroupSteps, NodeSums, ReportSource
 
 # groups of ports of two nodes are the same if they share this part of all their ports
@@ -46,6 +48,9 @@ SAME_RHYTHM = 1.25
 NAMED_PORTS = 4
 # steps of either half without which a change of the lateness is not reported
 MIN_STEPS_OF_HALF = 8
+MAX_JUDGED = 3
+"""Stalls with a verdict, the longest ones."""
+ALL_RAILS = "all rails"
 RESAMPLES, LEVEL, SEED = 2000, 0.95, 0
 # the sums of a step: nodes, seconds of them, bytes, silent seconds
 NODES, SECONDS, BYTES, SILENT = range(4)
@@ -380,6 +385,7 @@ class FleetReport:
     rails: tuple[NodeRails, ...]
     splits: tuple[RailSplit, ...]
     stalls: tuple[FleetStall, ...]
+    verdicts: tuple[Verdict | None, ...]
     places: tuple[PlaceRow, ...]
     missing: tuple[tuple[str, int, int, str], ...]
     changes: FleetChanges | None
@@ -415,10 +421,11 @@ def describe_dataset(path: Path, choice: DatasetChoice, against: DatasetChoice |
         }
         rails = [_describe_rails(name, *source.rail_seconds(name)) for name in nodes]
         missing = tuple(source.missing())
+        silences = {name: each.silences for name, each in numbers.items()}
+        stalls = find_stalls(silences, {name: each.observed for name, each in numbers.items()}, shortest)
+        verdicts = _judge_stalls(source, stalls[:MAX_JUDGED])
     # those whose ends are apart may belong to another stage, which begins and ends at other times
     apart = {row.node for row in rows if row.lateness is not None and row.lateness.ends_apart}
-    silences = {name: each.silences for name, each in numbers.items()}
-    stalls = find_stalls(silences, {name: each.observed for name, each in numbers.items()}, shortest)
     return FleetReport(
         *(path, choice, source.origin_ns, source.end_ns, nodes, numbers),
         tuple(sorted(rows, key=lambda row: (natural_key(row.node), row.ports))),
@@ -426,10 +433,35 @@ def describe_dataset(path: Path, choice: DatasetChoice, against: DatasetChoice |
         tuple(rails),
         _split(rails),
         tuple(stalls),
+        verdicts,
         tuple(_group_places(nodes, numbers, rows)),
         missing,
         changes,
     )
+
+
+def _judge_stalls(source: ReportSource, stalls: Sequence[FleetStall]) -> tuple[Verdict | None, ...]:
+    """The verdicts on stalls, as a gateway judges them at their ends; None where it would not yet."""
+    told: list[dict[str, NodeSilence]] = [{} for _ in stalls]
+    for name, node in source.nodes.items() if stalls else ():
+        if (samples := source.samples(name)) is None:
+            continue
+        times = _times_of(node, samples, source.origin_ns)
+        for stall, found in zip(stalls, told, strict=True):
+            # up to the last sample before any node goes on
+            count = (
+                len(samples.partial) if math.isinf(stall.until) else int((stall.until - times.start) / times.interval)
+            )
+            if count > 1:
+                rates = samples.rates[np.newaxis, :, : count - 1]
+                found[name] = describe_rates((ALL_RAILS,), rates, times, SILENT_BYTES_PER_SECOND)
+    return tuple(map(judge, told))
+
+
+def _times_of(node: FleetNode, samples: NodeSums, origin_ns: int) -> SampleTimes:
+    start = (samples.start_ns - node.interval_ns - origin_ns - node.offset_ns) / SECOND_NS
+    bound = None if node.bound_ns is None else node.bound_ns / SECOND_NS
+    return SampleTimes(start, node.interval_ns / SECOND_NS, bound, node.resolution_ns / SECOND_NS)
 
 
 def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: float) -> NodeNumbers:
@@ -440,10 +472,8 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
     threshold = float(silence_level(known.max(initial=0.0), SILENT_BYTES_PER_SECOND))
     active = known[known > threshold]
     mean = float(active.mean()) if active.size else None
-    interval = node.interval_ns / SECOND_NS
-    start = (samples.start_ns - node.interval_ns - origin_ns - node.offset_ns) / SECOND_NS
-    bound = None if node.bound_ns is None else node.bound_ns / SECOND_NS
-    times = SampleTimes(start, interval, bound, node.resolution_ns / SECOND_NS)
+    times = _times_of(node, samples, origin_ns)
+    start, interval = times.start, times.interval
 
     def spans(first: Counts, end: Counts) -> tuple[Span, ...]:
         return tuple(zip((start + first * interval).tolist(), (start + end * interval).tolist(), strict=True))

@@ -11,14 +11,17 @@ from typing import TypeVar
 import numpy as np
 
 from ibpulse.base.document import finite
+from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.events import Event
+from ibpulse.core.events.event import LOST_LINKS
 from ibpulse.core.jobs import JobRecord
 from ibpulse.core.limits import Limit, describe_signs, group_limit_remarks
 from ibpulse.core.model import STORAGE
 from ibpulse.core.recordings import Recording, RecordingMeta
 from ibpulse.core.recordings.limits import find_recorded_signs
 from ibpulse.core.recordings.recording import trace_holdings
+from ibpulse.core.statistics.nodes import Moment, SampleTimes
 from ibpulse.core.statistics.recorded import (
     DURATION,
     RailSeries,
@@ -30,11 +33,13 @@ from ibpulse.core.statistics.recorded import (
     lag_correlation,
     resample,
 )
+from ibpulse.core.statistics.silences import describe_rates
 from ibpulse.core.statistics.span import SpanStatistics, describe_span, find_period_between
 from ibpulse.core.statistics.steps.phase import FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
 from ibpulse.core.statistics.steps.phases import find_phases
 from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
 from ibpulse.core.statistics.sums import OBSERVED, RECEIVE, TRANSMIT, are_assumed
+from ibpulse.core.statistics.verdict import judge
 from ibpulse.workbench.reports.rows import STEPS, ReportRow, Value, rows
 from ibpulse.workbench.reports.span import Outside, ReportOptions, ReportSpan, choose_window, series_of
 
@@ -73,6 +78,7 @@ def describe_phases(chosen: ReportSpan, active_bytes_per_second: float) -> Recor
     remarks = [_on_start(traffic.rails[: active[0]], phases) if len(active) else "The rails carry no traffic."]
     if storage is None:
         remarks.append("No port for storage was recorded, so checkpoints are not shown.")
+    remarks.append(_judge_end(recording, series, storage, active_bytes_per_second))
     return RecordedPhases(phases, tuple(filter(None, remarks)))
 
 
@@ -96,6 +102,29 @@ def describe_limits(chosen: ReportSpan, active_bytes_per_second: float, span: Sp
     units = chosen.recording.ticks * span.series.interval_seconds / step if step > 0 else 1.0
     signs = describe_signs(found, *((units, "step") if step > 0 else ()))
     return RecordedLimits(tuple(signs), tuple(group_limit_remarks(found)))
+
+
+def _judge_end(recording: Recording, series: RailSeries, storage: Floats | None, active: float) -> str:
+    """A sentence on the silence in which it ends, as the node judges it alone; empty if there is none."""
+    names, interval = series.rails.names, series.interval_seconds
+    row_of = {str(port.id): row for row, port in enumerate(recording.meta.ports)}
+    lost: dict[str, Moment] = {}
+    for event in recording.meta.events:
+        if event.kind in LOST_LINKS and event.subject in names:
+            at = (event.time_ns - recording.start_ns) / SECOND_NS
+            lost[event.subject] = at - event.uncertainty_ns / SECOND_NS, at
+    # the first sample ends at the start
+    times = SampleTimes(-interval, interval, 0.0, series.resolution_ticks * interval)
+    rates = recording.bytes_per_second[[row_of[name] for name in names]]
+    found = describe_rates(names, rates, times, active / 10, lost)
+    if storage is not None and (busy := np.flatnonzero(storage.sum(axis=0) > active)).size:
+        end = int(busy[-1]) * interval
+        found = replace(found, storage=(end - interval, end))
+    node = recording.meta.host or "the node"
+    verdict = judge({node: found})
+    if verdict is None:
+        return ""
+    return f"It ends in a silence of {verdict.seconds:.1f} s; verdict: {verdict.kind}, {verdict.sentence}."
 
 
 def _sum_rails(series: RailSeries) -> Floats:
