@@ -27,6 +27,7 @@ WINDOW_HEADER = "X-Ibpulse-Window"
 # of the head of an answer, these are written anew
 OWN_HEADERS = ("content-length", WINDOW_HEADER.lower())
 MILLISECOND_NS = 1_000_000
+PATHS = ("/api/v1/ports", "/api/v1/clock", "/api/v1/jobs", "/api/v1/silences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class RecordedNode:
 
 def record(port: int, seconds: int) -> RecordedNode:
     """The answers of a daemon with one job, which has samples of so many seconds."""
-    answers = {path: _ask(port, path) for path in ("/api/v1/ports", "/api/v1/clock", "/api/v1/jobs")}
+    answers = {path: _ask(port, path) for path in PATHS}
     job = RecordedNode(answers, 0).job
     names = "&".join(
         f"name[]=ibpulse_{name}"
