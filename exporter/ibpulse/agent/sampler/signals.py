@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from ibpulse.agent.sampler.plan import Plan, PlannedPort
-from ibpulse.agent.sampler.source import CounterFile, CounterMessage, Pread, Source
+from ibpulse.agent.sampler.source import READ_BYTES, CounterFile, CounterMessage, Pread, Source
 from ibpulse.agent.sysfs.netlink import Link
 from ibpulse.base.clocks import Clock
 from ibpulse.base.units import SECOND_NS
@@ -48,6 +48,16 @@ class SignalPort:
         """Where the files of `counters/` begin."""
         self.device_number = 0
         self.took_ns = self.slow = 0
+        self.whole = False
+        """Whether all is open and nothing fails."""
+        self.asked_files: list[int] = []
+        self.own_files: list[int] = []
+
+    def find_whole(self) -> None:
+        """Note the descriptors of a port of which nothing fails."""
+        self.whole = all(source.is_open() and not source.failures for source in self.sources)
+        descriptors = [descriptor for file in self.files for descriptor in file.descriptors] if self.whole else []
+        self.asked_files, self.own_files = descriptors[: self.own], descriptors[self.own :]
 
 
 class SignalLoop:
@@ -81,6 +91,7 @@ class SignalLoop:
             if port.message is not None:
                 # its device may have another index
                 port.message.close()
+                port.whole = False
         ticks = plan.signal_ticks
         if ticks * self._ring.interval_ns >= USUAL_NS:
             ticks = max(ticks, len(ports))
@@ -133,6 +144,11 @@ class SignalLoop:
 
     def _read(self, port: SignalPort, tick: int) -> int:
         """Read the signals of a port into the ring; returns the time after it."""
+        if port.whole:
+            try:
+                return self._read_whole(port, tick)
+            except (OSError, ValueError, struct.error):
+                pass
         for source in port.sources:
             if not source.is_open():
                 self._open(source)
@@ -143,12 +159,31 @@ class SignalLoop:
         values += self._read_files(port.files[port.own :])
         after = self._now()
         if min(values) != at.ABSENT:
-            words, head = self._ring.words, port.head
-            count, unused = words[head + at.N_READINGS], [0] * (at.SIGNAL_COUNT - len(values))
-            place = head + at.SIGNAL_HEAD_WORDS + count % self._ring.signal_capacity * at.SIGNAL_WORDS
-            self._pack(self._buffer, place * at.WORD, before, between, after, *values, *unused, tick | port.mark)
-            words[head + at.N_READINGS] = count + 1
+            self._store(port, before, between, after, values, tick)
+        port.find_whole()
         return after
+
+    def _read_whole(self, port: SignalPort, tick: int) -> int:
+        """The same where nothing fails; raises OSError, ValueError or struct.error otherwise."""
+        now, pread = self._now, self._pread
+        before = now()
+        values = []
+        if port.message is not None:
+            port.message.ask(before)
+            values = port.message.take_each()
+        values += [int(pread(descriptor, READ_BYTES, 0)) for descriptor in port.asked_files][port.refreshes :]
+        between = now()
+        values += [int(pread(descriptor, READ_BYTES, 0)) for descriptor in port.own_files]
+        after = now()
+        self._store(port, before, between, after, values, tick)
+        return after
+
+    def _store(self, port: SignalPort, before: int, between: int, after: int, values: list[int], tick: int) -> None:
+        words, head = self._ring.words, port.head
+        count, unused = words[head + at.N_READINGS], [0] * (at.SIGNAL_COUNT - len(values))
+        place = head + at.SIGNAL_HEAD_WORDS + count % self._ring.signal_capacity * at.SIGNAL_WORDS
+        self._pack(self._buffer, place * at.WORD, before, between, after, *values, *unused, tick | port.mark)
+        words[head + at.N_READINGS] = count + 1
 
     def _open(self, source: Source) -> None:
         try:
