@@ -306,7 +306,7 @@ def test_random_damage_gives_no_false_value() -> None:
         parse_port(memoryview(reply[:-4]))
 
 
-@for_each([errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES])
+@for_each([errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES, errno.ENOSYS])
 def test_a_refused_socket_is_explained(number: int) -> None:
     with pytest.raises(OSError, match=os.strerror(number)) as refused:
         read_port("rdmap0", 1, RdmaKernel(refuses=number).connect)

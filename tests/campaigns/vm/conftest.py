@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.campaigns.vm.build import Image, build_image
-from tests.campaigns.vm.daemon import OTHER_WEB_PORT, WEB_PORT, Daemon
+from tests.campaigns.vm.daemon import WEB_PORTS, Daemon
 from tests.campaigns.vm.errors import MissingPartError
 from tests.campaigns.vm.link import Link
 from tests.campaigns.vm.machine import Machine
@@ -31,7 +31,7 @@ def image() -> Image:
 
 @pytest.fixture(scope="session")
 def machine(image: Image) -> Iterator[Machine]:
-    with Machine(image, ports=[WEB_PORT, OTHER_WEB_PORT]) as booted:
+    with Machine(image, ports=WEB_PORTS) as booted:
         yield booted
 
 

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.campaigns.vm.machine import Machine, Program
 
-# Of the daemon that all tests share, and of another one beside it.
-WEB_PORT, OTHER_WEB_PORT = 10055, 10056
+# Of the daemon that all tests share, of another one beside it, and of a pod's.
+WEB_PORTS = WEB_PORT, OTHER_WEB_PORT, POD_WEB_PORT = 10055, 10056, 10057
 # The machine's one emulated processor computes the traffic too: a sampler without precedence misses many ticks.
 MAY_USE_FIFO = ("prlimit", "--rtprio=10")
 # nobody, without capabilities and without a way to get any
@@ -32,17 +32,19 @@ class Daemon:
         """Start it on this port, by the command `within` if there is one, and wait until it is ready."""
         self.machine, self.port = machine, port
         serve = ["ibpulse", "serve", f"--web.listen-address=:{port}", *options]
-        self.program: Program = machine.start(
-            [*within, *MAY_USE_FIFO, *UNPRIVILEGED, *serve], f"/tmp/ibpulse-{port}.log"
-        )
-        machine.wait_until(self.is_ready, "ibpulse is ready", 90)
+        self.start([*within, *MAY_USE_FIFO, *UNPRIVILEGED, *serve], f"/tmp/ibpulse-{port}.log")
+
+    def start(self, command: Sequence[str], log_path: str) -> None:
+        """Start it by this command, and wait until it is ready."""
+        self.program: Program = self.machine.start(command, log_path)
+        self.machine.wait_until(self.is_ready, "ibpulse is ready")
 
     def is_ready(self) -> bool:
         """Whether it runs and says that it is ready."""
         assert self.program.is_running(), self.program.output()
         try:
             self.fetch("/-/ready")
-        except (OSError, urllib.error.HTTPError):
+        except OSError:
             return False
         return True
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from tests.campaigns.vm.archive import Archive
 from tests.campaigns.vm.errors import MissingPartError, call
-from tests.campaigns.vm.packages import KEYRING, read_mirror
+from tests.campaigns.vm.packages import KEYRING, Suite, read_mirror, read_package
 
 SUITE = "trixie"
 PYTHON_VERSION = "3.13"
-PACKAGES = ("python3", "rdma-core", "ibverbs-providers", "perftest", "iproute2", "kmod", "busybox-static")
+PACKAGES = ("python3", "rdma-core", "ibverbs-providers", "perftest", "iproute2", "kmod", "busybox-static", "runc")
+# System calls that container engines allow by default. Of its package the file alone: the rest is an engine.
+SECCOMP_PACKAGE, SECCOMP_PROFILE = "golang-github-containers-common", "usr/share/containers/seccomp.json"
 # What no test needs; every megabyte costs time at each boot. The machine mounts its own dev, proc, run, sys and tmp.
 UNWANTED = (
     *("boot", "dev", "proc", "run", "sys", "tmp", "var/cache", "var/lib/apt", "var/lib/dpkg", "var/log"),
@@ -39,6 +41,9 @@ def build_root(folder: Path, archive: Path) -> None:
         root = Path(scratch) / "root"
         call(["debootstrap", *options, SUITE, root, read_mirror()], "build the machine's Debian")
         _prune(root)
+        profile = dict(read_package(Suite(SUITE, Path(scratch) / "apt").fetch(SECCOMP_PACKAGE)))[SECCOMP_PROFILE]
+        (root / SECCOMP_PROFILE).parent.mkdir()
+        (root / SECCOMP_PROFILE).write_bytes(profile)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.move(root, folder)
     with archive.open("wb") as file:

@@ -44,6 +44,25 @@ def wait_for_interval(daemon: Daemon, seconds: float, device: str = SENDER) -> N
     daemon.machine.wait_until(lambda: daemon.read_metric(name, device=device) == seconds, f"{device} every {seconds} s")
 
 
+def count_bytes(link: Link, *daemons: Daemon) -> list[list[float]]:
+    """Bytes of some traffic, transmitted and received, as counted by the kernel and by each of the daemons."""
+    machine = daemons[0].machine
+    files = [f"/sys/class/infiniband/{SENDER}/ports/1/hw_counters/{name}" for name in ("sent_bytes", "rcvd_bytes")]
+
+    def read() -> list[list[float]]:
+        totals = [[daemon.read_total(way, SENDER) for way in ("transmit", "receive")] for daemon in daemons]
+        return [[float(text) for text in machine.run(f"cat {' '.join(files)}").stdout.split()], *totals]
+
+    before = read()
+    traffic = Traffic(messages=300, message_bytes=65536)
+    link.send(traffic)
+    for daemon in daemons:
+        daemon.wait_for_totals(SENDER)
+    moved = [[new - old for new, old in zip(*pair, strict=True)] for pair in zip(read(), before, strict=True)]
+    assert moved[0][0] >= traffic.data_bytes()
+    return moved
+
+
 @dataclass(frozen=True, slots=True)
 class Wave:
     """What samples of 10 ms show of a square wave."""

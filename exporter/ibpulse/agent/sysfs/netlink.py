@@ -48,6 +48,7 @@ EXPLAINED = {
     errno.EAFNOSUPPORT: "netlink sockets are not allowed here: allow AF_NETLINK (RestrictAddressFamilies, seccomp)",
     errno.EPERM: "netlink sockets are not allowed here: check seccomp and AppArmor",
     errno.EACCES: "netlink sockets are not allowed here: check seccomp and AppArmor",
+    errno.ENOSYS: "netlink sockets are not allowed here: check seccomp",
     errno.EMSGSIZE: "its counters do not fit into one reply",
     errno.EINVAL: "this kernel does not answer for it",
     errno.EOPNOTSUPP: "this kernel or its driver does not answer",
