@@ -63,7 +63,7 @@ class ServerCollector(Collector):
             "ibpulse_internal_errors",
             "Failed attempts of a part of the exporter, which are repeated; the log and the page at / give the reason. "
             "Parts: aggregation, captures, counters, events, fabric, jobs, plan, web; "
-            "of a gateway: discovery, nodes, web.",
+            "of a gateway: discovery, nodes, push, stalls, web.",
             labels=["part"],
         )
         for number, part in enumerate(
