@@ -14,6 +14,7 @@ import pytest
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.node.node import BATCH_SECONDS, STALE_SECONDS, CurrentSnapshot
+from ibpulse.agent.node.silence import JobSilences
 from ibpulse.base.deadline import BEAT_SECONDS
 from ibpulse.base.internal_errors import InternalErrors
 from ibpulse.core.events import EventLog
@@ -40,11 +41,14 @@ class Asked:
         self.fabric, self.jobs, self.whole = Fabric((A,)), JOBS, True
         self.errors = InternalErrors()
         self._aggregator = Aggregator(self.ring.reader, AggregatorOptions())
+        events = EventLog()
         node: Any = SimpleNamespace(
+            name="node",
             reader=self.ring.reader,
             clock=self.clock,
             errors=self.errors,
-            events=EventLog(),
+            events=events,
+            silences=JobSilences(self.ring.reader, events, 1.0),
             aggregator=self,
             supervisor=SimpleNamespace(fabric=None, health=SamplerHealth, known_ports=tuple),
             expected_rails=SimpleNamespace(update=lambda fabric: None),
