@@ -31,7 +31,7 @@ NAMED = {
     "einval": ("rails", "FAIL", "is not sampled: counters/port_xmit_data"),
 }
 # the fabric causes these
-OF_THE_FABRIC = {"congested"}
+OF_THE_FABRIC = {"congested", "unanswered"}
 # a fault has consequences that are findings too
 CONSEQUENCES = {"trained-down": [("balance", "WARN")]}
 

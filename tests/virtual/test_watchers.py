@@ -90,6 +90,7 @@ def test_the_costly_questions_are_asked_now_and_then(folder: Path) -> None:
         "/api/v1/jobs": 5,
         "/api/v1/events": 5,
         "/api/v1/summary": 5,
+        "/api/v1/limits": 5,
         "/metrics": 5,
         "/api/v1/window": 40,
     }

@@ -293,9 +293,7 @@ class NodesPage {
   }
 }
 
-function sinceCell(ms) {
-  return { text: sinceWords(ms ?? null), title: ms ? fullTime(ms) : "" };
-}
+const sinceCell = (ms) => ({ text: sinceWords(ms ?? null), title: ms ? fullTime(ms) : "" });
 
 document.documentElement.dataset.script = "yes";
 window.ibpulse = new NodesPage();
