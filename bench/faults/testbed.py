@@ -99,7 +99,7 @@ class Testbed:
         """The ring that a daemon has open, whose file may have been deleted, or that of its last life."""
         try:
             open_files = [*Path(f"/proc/{service.pid}/fd").iterdir()]
-            mine = (file for file in open_files if str(file.readlink()).removesuffix(" (deleted)") == str(path))
+            mine = (file for file in open_files if _target(file).removesuffix(" (deleted)") == str(path))
             found = next(mine, path)
             inode = found.stat().st_ino
             if inode not in self._rings:
@@ -143,6 +143,13 @@ class Testbed:
         # in place, because its processes have mapped it
         with (self.place / OFFSET).open("r+b", buffering=0) as file:
             file.write(round(seconds * 1e9).to_bytes(8, sys.byteorder, signed=True))
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:
+        return ""  # closed since it was listed
 
 
 @contextmanager

@@ -192,6 +192,11 @@ QUIET = tally(peak=(1.0, {}))
              "waiting nor notifications explain it",
              "30 % of the communication of a step shows signs of the link on b: at what the link is trained down to"],
         ),
+        "little of each reason": (
+            [tally(link=(0.992, {}), peak=(0.004, {}), blind=(0.004, {})), tally()],
+            ["99 % of the communication of a step shows signs of the link on a: at what the link is trained down to",
+             "1 % is unknown"],
+        ),
         "no traffic": ([tally(), tally()], []),
     }
 )  # fmt: skip

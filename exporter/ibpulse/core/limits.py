@@ -212,7 +212,7 @@ def describe_limits(
     unknown = sum(parts.values())
     if unknown >= MIN_SHARE * busy:
         reasons = [f"{_percent(part / busy)} {WORDS[code]}" for code, part in parts.items() if part >= MIN_SHARE * busy]
-        text = f"{_percent(unknown / busy)} is unknown: {sentence_list(reasons)}"
+        text = f"{_percent(unknown / busy)} is unknown{': ' * bool(reasons)}{sentence_list(reasons)}"
         found.append(Limit(SIGNS[-1], unknown / busy, unknown, text))
     return found
 
