@@ -22,7 +22,9 @@ from ibpulse.core.client.transport import HttpPeer
 from ibpulse.gateway import push
 from ibpulse.gateway.push import LASTING_NS, RENEW_SECONDS, AlertPush, PushedAlert, PushOptions
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, now_ns
+from tests.gateway.gateways import Gateway
 from tests.loop_clock import pause
+from tests.running import Metrics
 
 AM, OTHER, HOOK = "http://am1:9093/prefix", "http://am2", "http://hook:1/secret?x=1"
 URLS = (f"{AM}/api/v2/alerts", f"{OTHER}/api/v2/alerts", HOOK)
@@ -148,6 +150,18 @@ async def test_a_webhook_that_answers_204_has_accepted() -> None:
         made.fire([STALL])
         await pause(5)
         assert (len(servers.got), made.receivers[0].problem, made.receivers[0].name) == (1, "", "hook:1")
+
+
+async def test_receivers_on_one_host_count_as_one(tmp_path: Path) -> None:
+    one, two = f"{HOOK}&a", f"{HOOK}&b"
+    async with pushing(PushOptions(webhooks=(one, two))) as (made, servers):
+        servers.answers[two] = lambda: 500
+        made.fire([STALL])
+        await pause(1)
+        gateway = Gateway(tmp_path, push=made)
+        counts = Metrics.parse((await gateway.client.get("/metrics")).text).find("ibpulse_gateway_pushes_total")
+        assert {dict(labels)["outcome"]: count for labels, count in counts.items()} == {"accepted": 1, "failed": 1}
+        await gateway.close()
 
 
 async def test_each_kind_of_receiver_gets_only_its_own_password(tmp_path: Path) -> None:

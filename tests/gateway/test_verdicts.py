@@ -12,6 +12,7 @@ from ibpulse.core.statistics.lateness import ClockOffset, MeasuredOffset
 from ibpulse.core.statistics.verdict import NodeSilence, Verdict
 from ibpulse.gateway import verdicts
 from ibpulse.gateway.verdicts import Verdicts, WatchedJob
+from tests.tables import for_each
 
 KEY = ("slurm", "42")
 FIRST_MS = 1_763_683_200_000
@@ -130,6 +131,30 @@ def test_traffic_refutes_a_verdict_and_the_end_of_the_job_does_not(judge: Judge,
         "since_uncertainty_ms": 10, "silent_ms": 2000, "push_after_ms": 0, "pushed": True, "ended_ms": 0,
         "resumed": bool(left), "evidence": ["node after 2.0"], "against": [], "not_known": [],
     }  # fmt: skip
+
+
+@for_each(
+    {
+        "no node answers": ([],),
+        "new samples, the same last byte": ([("a", FIRST_MS)],),
+        "a daemon without samples": ([("a", None)],),
+    }
+)
+def test_a_silence_in_which_no_byte_was_seen_keeps_its_verdict(
+    said: list[tuple[str, int | None]], judge: Judge
+) -> None:
+    job = watched("a")
+    judge.verdict = verdict("together", FIRST_MS / 1000)
+    job.review(0, 60.0)
+    judge.verdict = None
+    job.nodes["a"].problem = "no answer"
+    for name, sent_ms in said:
+        job.hear(name, answer(sent_ms, FIRST_MS + 9000), None)
+    assert job.review(7, 60.0) == (None, None)
+    assert job.stall is job.stalls[0]
+    job.hear("a", answer(FIRST_MS + 9000, FIRST_MS + 9000), None)
+    assert job.review(8, 60.0) == (None, job.stalls[0])
+    assert job.stalls[0].resumed
 
 
 def test_traffic_between_two_judgements_makes_two_stalls_of_a_silence(judge: Judge) -> None:

@@ -32,6 +32,15 @@ def _clocks(parts: GatewayParts) -> list[tuple[Labels, ClockOffset]]:
     return [((row.name,), row.offset) for row in parts.table.rows() if row.offset]
 
 
+def _pushes(parts: GatewayParts) -> list[tuple[Labels, int]]:
+    """By the host of the receiver: several may be at one."""
+    found: Counter[Labels] = Counter()
+    for receiver in parts.push.receivers:
+        for outcome in OUTCOMES_OF_PUSHES:
+            found[receiver.name, outcome] += receiver.outcomes[outcome]
+    return list(found.items())
+
+
 VERSION: Subject[GatewayParts, None] = Subject(("version",), lambda parts: [((parts.version,), None)])
 STATE = Subject(("state",), _states)
 OUTCOME: Subject[GatewayParts, int] = Subject(
@@ -41,14 +50,7 @@ NODE_CLOCK = Subject(("node",), _clocks)
 SOURCE: Subject[GatewayParts, SourceState] = Subject(
     ("source",), lambda parts: [((source.name,), source) for source in parts.discovery.sources()]
 )
-PUSHED: Subject[GatewayParts, int] = Subject(
-    ("receiver", "outcome"),
-    lambda parts: [
-        ((receiver.name, outcome), receiver.outcomes[outcome])
-        for receiver in parts.push.receivers
-        for outcome in OUTCOMES_OF_PUSHES
-    ],
-)
+PUSHED = Subject(("receiver", "outcome"), _pushes)
 GIVEN: Subject[GatewayParts, int] = Subject(
     ("verdict",), lambda parts: [((kind,), count) for kind, count in parts.verdicts.given.items()]
 )

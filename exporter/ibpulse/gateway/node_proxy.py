@@ -107,15 +107,13 @@ def _window(answer: PeerAnswer, wanted: str) -> Response:
     return Response(read_window(answer).model_dump_json(exclude_unset=True), media_type=JSON_TYPE)
 
 
-def _summary(answer: PeerAnswer, _: str) -> Response:
-    found = read_answer(SummaryAnswer, answer)
-    # only a query that names a job has one in its answer
-    return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
+def _passes_job(model: type[SummaryAnswer | LimitsAnswer]) -> Callable[[PeerAnswer, str], Response]:
+    def read(answer: PeerAnswer, _: str) -> Response:
+        found = read_answer(model, answer)
+        # only a query that names a job has one in its answer
+        return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
 
-
-def _limits(answer: PeerAnswer, _: str) -> Response:
-    found = read_answer(LimitsAnswer, answer)
-    return Response(found.model_dump_json(exclude=None if found.job else {"job"}), media_type=JSON_TYPE)
+    return read
 
 
 def _captures(answer: PeerAnswer, _: str) -> Response:
@@ -146,8 +144,12 @@ RESOURCES = (
     NodeResource(
         "events", "list_node_events", "What happened on the node and when.", _passes(EventsAnswer), ("kind", "port")
     ),
-    NodeResource("summary", "get_node_summary", "All statistics of one span of whole seconds.", _summary),
-    NodeResource("limits", "get_node_limits", "Signs of what limited the rails of the node.", _limits),
+    NodeResource(
+        "summary", "get_node_summary", "All statistics of one span of whole seconds.", _passes_job(SummaryAnswer)
+    ),
+    NodeResource(
+        "limits", "get_node_limits", "Signs of what limited the rails of the node.", _passes_job(LimitsAnswer)
+    ),
     NodeResource("captures", "list_node_captures", "The captures of the node.", _captures),
     NodeResource("clock", "get_node_clock", "The wall clock of the node.", _passes(ClockAnswer)),
     NodeResource(

@@ -12,7 +12,7 @@ from ibpulse.core.answers.silence import MomentAnswer, SilenceAnswer
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
 from ibpulse.core.statistics.nodes import Moment
-from ibpulse.core.statistics.verdict import KINDS, NodeSilence, Verdict, judge
+from ibpulse.core.statistics.verdict import KINDS, NodeSilence, Verdict, judge, latest
 from ibpulse.gateway.push import PushedAlert
 
 # of a job, the last one first
@@ -131,6 +131,10 @@ class WatchedJob:
         silences = {name: silence for name, each in self.nodes.items() if (silence := each.silence())}
         silences |= {name: NodeSilence({}, 0.0, problem=problem) for name, problem in strangers.items()}
         verdict, old, ended = judge(silences, unexplained_seconds), self.stall, None
+        last = latest(each.last for each in silences.values())
+        if old and not verdict and self.nodes and not (last and last[1] > old.verdict.since[1] + SAME_SECONDS):
+            # nobody answers, or storage explains it: no traffic has refuted it
+            return None, None
         if old and not (verdict and verdict.since[0] <= old.verdict.since[1] + SAME_SECONDS):
             old.ended_ns, old.resumed, ended = now_ns, bool(self.nodes), old
         if verdict is None:

@@ -37,8 +37,8 @@ MAX_GROUPS = 40
 MISSED_POLLS = 2
 # for all nodes of a job that may have fallen silent
 ASK_SECONDS = 0.7
-# between two judgements of a job, before it has a verdict and afterwards
-SOON_SECONDS, LATER_SECONDS = 0.25, 1.0
+# between two judgements of a job, before it has a verdict and afterwards; the first waits for all its nodes
+SOON_SECONDS, LATER_SECONDS = ASK_SECONDS, 1.0
 # the newest samples of a node are older
 SAMPLED_SECONDS = 0.4
 # captures begin within this time of their verdict
@@ -58,7 +58,7 @@ class StallWatch:
         self._missed: dict[str, list[str]] = {}
         self._heard: set[str] = set()
         self._complete = False
-        self._planned: set[Key] = set()
+        self._planned: dict[Key, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # a node waits for no other
         self._parallel = asyncio.Semaphore(MAX_TARGETS)
@@ -75,6 +75,8 @@ class StallWatch:
                 await asyncio.sleep(max(0.0, begin + POLL_SECONDS - loop.time()))
         finally:
             tasks = [*self._running.values(), *self._tasks]
+            for handle in self._planned.values():
+                handle.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -107,6 +109,7 @@ class StallWatch:
             self._consider(job)
         self._missed = {name: problems for name, problems in self._missed.items() if name in running}
         self._heard &= running
+        self._parts.push.fire(verdicts.alerts())
         return self._parts.nodes.choose(sorted(running))[0]
 
     async def _poll(self, node: Node) -> None:
@@ -153,6 +156,7 @@ class StallWatch:
             job.asked = False
         elif not job.asked:
             job.asked = True
+            job.judged_at = self._parts.clock.monotonic()
             self._start(self._examine(job))
         elif self._parts.clock.monotonic() - job.judged_at >= (LATER_SECONDS if job.stall else SOON_SECONDS):
             self._judge(job)
@@ -177,16 +181,17 @@ class StallWatch:
             # a gateway that has just started does not know all nodes yet
             return
         strangers = {name: each[-1] for name, each in problems.items()}
+        before = job.stall and job.stall.verdict.kind
         begun, ended = job.review(self._parts.clock.time_ns(), self._unexplained, strangers)
         verdicts, name = self._parts.verdicts, ":".join(job.key)
         if ended:
             verdicts.withdrawn[ended.verdict.kind] += ended.resumed
             log.info("job %s: %s", name, "traffic returned" if ended.resumed else "it ended in its stall")
-        if begun:
-            verdicts.given[begun.verdict.kind] += 1
-            log.warning("job %s: %s", name, begun.verdict.sentence)
-            if job.key in self._jobs:
-                self._start(self._capture(self._jobs[job.key], begun))
+        if job.stall and (begun or job.stall.verdict.kind != before):
+            verdicts.given[job.stall.verdict.kind] += 1
+            log.warning("job %s: %s", name, job.stall.verdict.sentence)
+        if begun and job.key in self._jobs:
+            self._start(self._capture(self._jobs[job.key], begun))
         self._parts.push.fire(verdicts.alerts())
         self._plan(job)
 
@@ -197,12 +202,13 @@ class StallWatch:
             return
         left = stall.verdict.since[1] + stall.verdict.push_after + SAMPLED_SECONDS - self._parts.clock.time()
         if left < POLL_SECONDS:
-            self._planned.add(job.key)
-            asyncio.get_running_loop().call_later(max(SOON_SECONDS, left), self._examine_now, job)
+            loop = asyncio.get_running_loop()
+            self._planned[job.key] = loop.call_later(max(SOON_SECONDS, left), self._examine_now, job)
 
     def _examine_now(self, job: WatchedJob) -> None:
-        self._planned.discard(job.key)
-        self._start(self._examine(job))
+        del self._planned[job.key]
+        if self._parts.verdicts.jobs.get(job.key) is job:
+            self._start(self._examine(job))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         async def run() -> None:
@@ -235,7 +241,7 @@ class StallWatch:
         async def ask(node: Node) -> CapturesAnswer:
             return await ask_node(node, CapturesAnswer, CAPTURES)
 
-        nodes, _ = self._parts.nodes.choose(sorted(job.nodes)[:1])
+        nodes, _ = self._parts.nodes.choose(sorted(name for name in job.nodes if name not in self._missed)[:1])
         found = await self._parts.nodes.ask_all(nodes, ask)
         listed: list[StoredAnswer | PendingAnswer] = []
         for answer in found.answers.values():
