@@ -172,9 +172,9 @@ QUIET = tally(peak=(1.0, {}))
 @for_each(
     {
         "a step": (
-            [QUIET, tally(path=(1.3, {WAITED_SECONDS: 0.41, NOTIFIED: 276}), peak=(0.3, {}))],
+            [QUIET, tally(path=(1.3, {WAITED_SECONDS: 0.41, NOTIFIED: 5356}), peak=(0.3, {}))],
             ["50 % of the communication of a step shows signs of the path on b: waiting about 4.1 ms of 13 ms, "
-             "212 notifications a second", "50 % is unknown: 50 % at the usual peak"],
+             "4,120 notifications a second", "50 % is unknown: 50 % at the usual peak"],
         ),
         "all rails": (
             [tally(receiver=(1.0, {REFUSED: 30})), tally(receiver=(0.9, {REFUSED: 27}), blind=(0.1, {}))],

@@ -114,6 +114,14 @@ def test_of_nested_names_of_steps_the_longest_count(tmp_path: Path) -> None:
     assert trace.notes == ("steps are the ranges named like 'iteration 0'",)
 
 
+def test_steps_that_are_too_many_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "MAX_STEPS", 2)
+    steps = [step(number, number * MS, MS) for number in range(5)]
+    [trace] = read(write_nsight(tmp_path / "node.sqlite", [compute(0, 5 * MS), *steps]))
+    assert len(trace.steps) == 2
+    assert trace.notes[-1] == "3 steps left out: only the first 2 count"
+
+
 def test_graphs_that_are_recorded_as_a_whole_are_named(tmp_path: Path) -> None:
     path = write_nsight(tmp_path / "node.sqlite", EVENTS)
     with closing(sqlite3.connect(path)) as base, base:

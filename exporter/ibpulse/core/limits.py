@@ -247,7 +247,7 @@ def _evidence(code: int, tally: Floats, units: float, tick_certain: bool) -> str
     seconds, gained = float(tally[0]), tally[1:]
 
     def often(row: int, what: str) -> str:
-        return f"{gained[row] / seconds:,.3g} {what} a second" if gained[row] else ""
+        return f"{float(f'{gained[row] / seconds:.3g}'):,.10g} {what} a second" if gained[row] else ""
 
     def times(row: int, one: str, many: str) -> str:
         return f"{gained[row]:,.0f} {one if gained[row] == 1 else many}" if gained[row] else ""

@@ -296,13 +296,8 @@ class NodeSource(DaemonSamples):
             raise DaemonError(f"its samples are not as expected: {error}; {NOT_OURS}", kind="bad-answer") from error
 
     async def _ask_signals(self, piece: Recording | None = None) -> list[SignalsAnswer]:
-        """The signals of the ports; none of a node of an older version."""
-        try:
-            return (await self._attempt(signals_query(piece), read_window)).signals or []
-        except DaemonError as error:
-            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                return []
-            raise
+        """The signals of the ports."""
+        return (await self._attempt(signals_query(piece), read_window)).signals or []
 
     async def _ask(self, query: Query) -> NodeArray:
         return await self._attempt([*query, ("format", "npy")], read_array)

@@ -62,6 +62,7 @@ class TraceDatabase:
         self._file = ForeignFile(path, TraceError, "trace")
         self._graphs = 0
         self._step = ""
+        self._left_out = 0
 
     def notes(self) -> Iterator[str]:
         """Sentences about what is missing, once all events were read."""
@@ -72,13 +73,16 @@ class TraceDatabase:
             )
         if self._step:
             yield f"steps are the ranges named like {show(self._step)}"
+        if self._left_out:
+            yield f"{count_text(self._left_out, 'step')} left out: only the first {MAX_STEPS:,} count"
 
     def events(self) -> Iterator[tuple[int, Event]]:
         """Kernels, copies, and the steps of each process with the name that the profiler of PyTorch gives them."""
         with self._opened() as tables:
             for process, kind, device, stream, start, end, name in tables.work():
                 yield process, _event(kind, name, start, end, device, stream)
-            for process, name, steps in _find_steps(tables.ranges(only_steps=True)):
+            found, self._left_out = _find_steps(tables.ranges(only_steps=True))
+            for process, name, steps in found:
                 self._step = self._step or f"{name}{steps[0][0]}"
                 for number, start, end in steps:
                     yield process, _event("user_annotation", f"ProfilerStep#{number}", start, end, process, 0)
@@ -255,8 +259,8 @@ def _process(identifier: object) -> int:
     return _whole(identifier) >> 24 & 0xFFFFFF
 
 
-def _find_steps(ranges: Iterable[Row]) -> Iterator[tuple[int, str, list[Row]]]:
-    """Each process with the name of its steps, and number, begin and end of each.
+def _find_steps(ranges: Iterable[Row]) -> tuple[list[tuple[int, str, list[Row]]], int]:
+    """Each process with the name of its steps, and number, begin and end of each; and how many ranges are too many.
 
     Ranges that are named step, iteration or iter, and a number, are steps. Of several such names, and of several
     threads, those that last longest count.
@@ -265,15 +269,18 @@ def _find_steps(ranges: Iterable[Row]) -> Iterator[tuple[int, str, list[Row]]]:
     count = 0
     for process, thread, start, end, name in ranges:
         step = STEP.fullmatch(name.strip()) if isinstance(name, str) else None
-        if step and type(start) is int and type(end) is int and count < MAX_STEPS:
+        if step and type(start) is int and type(end) is int:
             count += 1
+            if count > MAX_STEPS:
+                continue
             found.setdefault((process, thread, step[1]), []).append((int(step[2]), start, end))
     longest: dict[int, tuple[int, str, list[Row]]] = {}
     for (process, _, name), steps in found.items():
         lasts = sum(end - start for _, start, end in steps)
         if process not in longest or lasts > longest[process][0]:
             longest[process] = lasts, name, steps
-    return ((process, name, steps) for process, (_, name, steps) in longest.items())
+    chosen = [(process, name, steps) for process, (_, name, steps) in longest.items()]
+    return chosen, max(0, count - MAX_STEPS)
 
 
 def _event(kind: object, name: object, start: object, end: object, pid: object, tid: object) -> Event:

@@ -12,7 +12,6 @@ import platform
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -139,17 +138,12 @@ def signals_query(piece: Recording | None = None) -> Query:
 
 
 def ask_signals(connection: DaemonConnection, piece: Recording | None = None) -> list[SignalsAnswer]:
-    """The signals of the ports, as `signals_query`; none of a daemon of an older version.
+    """The signals of the ports, as `signals_query`.
 
     Raises:
         DaemonError: there is no answer, or it is not one of an ibpulse daemon.
     """
-    try:
-        answer = connection.get(WINDOW, signals_query(piece))
-    except DaemonError as error:
-        if error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
-            return []
-        raise
+    answer = connection.get(WINDOW, signals_query(piece))
     with connection.named(WINDOW):
         return read_window(answer).signals or []
 
