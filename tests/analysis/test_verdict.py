@@ -12,7 +12,6 @@ from ibpulse.core.statistics.verdict import (
     Pause,
     RailSilence,
     Verdict,
-    is_notable,
     judge,
     notable_seconds,
 )
@@ -278,5 +277,3 @@ def test_evidence_and_doubts_are_sentences_about_what_is_known() -> None:
 @for_each([(None, 60.0), (0.0, 1.0), (0.3, 1.0), (0.5, 1.5), (40.0, 120.0)])
 def test_the_shortest_silence_that_is_judged(regular: float | None, seconds: float) -> None:
     assert notable_seconds(regular) == seconds
-    for more, notable in ((-0.1, False), (0.1, True)):
-        assert is_notable(node(regular=regular, known_until=STOP + 0.008 + seconds + more)) is notable

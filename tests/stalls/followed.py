@@ -13,7 +13,6 @@ from ibpulse.core.statistics.verdict import (
     Pause,
     RailSilence,
     Verdict,
-    is_notable,
     judge,
     latest,
     notable_seconds,
@@ -210,7 +209,8 @@ class FollowedJob:
     def judge(self, now: float) -> Verdict | None:
         """The verdict at an instant, if a node has a notable silence."""
         said = self.silences(now)
-        return judge(said) if any(is_notable(each) for each in said.values()) else None
+        silent = ((each.known_until - each.last[1], each.regular) for each in said.values() if each.last)
+        return judge(said) if any(seconds > notable_seconds(regular) for seconds, regular in silent) else None
 
     def threshold(self, now: float) -> float:
         """The shortest silence of which a node would say that it is notable."""

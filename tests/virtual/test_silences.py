@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ibpulse.core.events import Event
+from ibpulse.agent.jobs.watch import JobsView
+from ibpulse.agent.node.silence import JobSilences
+from ibpulse.core.events import Event, EventLog
+from ibpulse.core.model import STORAGE, Fabric
+from tests.aggregator.rings import Ring, constant, port
+from tests.clocks import GivenClock
 from tests.tables import for_each
 from tests.virtual.fleet import Fleet
 from tests.virtual.node import Node
@@ -16,9 +23,10 @@ from tests.virtual.node import Node
 JOB = "1001"
 
 
-def alone(path: Path) -> Fleet:
+def alone(path: Path, *flags: str, rails: int = 2) -> Fleet:
     """A node of two rails with one job in regular steps."""
-    made = Fleet(path, 1, "--slow.interval=5s", straggler=0, rails=2, workload="dense")
+    path.mkdir(exist_ok=True)
+    made = Fleet(path, 1, "--slow.interval=5s", *flags, straggler=0, rails=rails, workload="dense")
     made.run(24)
     return made
 
@@ -92,8 +100,22 @@ def lose_packets(node: Node) -> None:
     node.put("mlx5_1", "local_ack_timeout_err", "7")
 
 
+def lose_device(node: Node) -> None:
+    node.vanish("mlx5_1")
+
+
+def lose_packets_after_a_step_back(node: Node) -> None:
+    node.play("dense")
+    node.clock.step(-3600)
+    node.run(3)
+    node.play("idle")
+    lose_packets(node)
+
+
 @for_each(
     [
+        (lose_device, "link", "mlx5_1:1 lost its link"),
+        (lose_packets_after_a_step_back, "loss", "mlx5_1:1 counted lost packets"),
         (lose_link, "link", "mlx5_1:1 lost its link"),
         (lose_packets, "loss", "mlx5_1:1 counted lost packets"),
     ]
@@ -101,8 +123,7 @@ def lose_packets(node: Node) -> None:
 def test_a_cause_that_the_node_sees_is_a_stall_at_once(
     cause: Callable[[Node], None], kind: str, text: str, folder: Path
 ) -> None:
-    (path := folder / kind).mkdir()
-    with alone(path) as fleet:
+    with alone(folder / cause.__name__) as fleet:
         (node,) = fleet.nodes
         node.play("idle")
         cause(node)
@@ -111,6 +132,75 @@ def test_a_cause_that_the_node_sees_is_a_stall_at_once(
         assert (event.details["kind"], event.details["rails"]) == (kind, ["mlx5_1:1"])
         assert text in event.text
         assert stall(node) == [1]
+        assert [rail["port"] for rail in silence(node)["rails"]] == ["mlx5_0:1", "mlx5_1:1"]
+
+
+def lose_some_before(node: Node) -> None:
+    node.run(3)
+    node.put("mlx5_1", "local_ack_timeout_err", "100")
+    node.run(6)
+    node.play("idle")
+    node.run(3)
+
+
+def fail_once(node: Node) -> None:
+    node.put("mlx5_1", "packet_seq_err", "5")
+    lose_some_before(node)
+    node.fail("mlx5_1", errno.EIO, "local_ack_timeout_err")
+    node.run(2)
+    node.answer()
+
+
+def step_forward(node: Node) -> None:
+    lose_some_before(node)
+    node.clock.step(20)
+
+
+@for_each([(fail_once,), (step_forward,)])
+def test_packets_that_were_lost_before_the_silence_are_no_cause(happen: Callable[[Node], None], folder: Path) -> None:
+    with alone(folder / happen.__name__) as fleet:
+        (node,) = fleet.nodes
+        happen(node)
+        node.run(4)
+        assert {event.details["kind"] for event in stalls(node)} == {"unknown"}
+        assert stall(node) == [0]
+
+
+def test_a_silence_that_a_checkpoint_explains_for_a_while_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with alone(tmp_path) as fleet:
+        (node,) = fleet.nodes
+        node.play("idle")
+        node.run(3)
+        with monkeypatch.context() as busy:
+            busy.setattr("ibpulse.agent.node.silence.judge", lambda nodes: None)
+            node.run(3)
+        node.run(3)
+        assert len(stalls(node)) == 1
+        node.play("dense")
+        node.run(3)
+        assert len(node.events("job-resumed")) == 1
+
+
+def test_silences_are_not_none_after_an_internal_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with alone(tmp_path) as fleet:
+        (node,) = fleet.nodes
+        monkeypatch.delattr(JobSilences, "describe")
+        assert node.ask("/api/v1/silences").status_code == 503
+
+
+def test_a_storage_port_that_comes_back_did_not_carry_its_whole_counter(tmp_path: Path) -> None:
+    one, other = (replace(port(f"mlx5_{number}", rail=False), role=STORAGE) for number in range(2))
+    ring, now = Ring.create(tmp_path, one, other), 0
+    ring.file.clock = GivenClock(lambda: now / 1e9, lambda: now)
+    for each in (one, other):
+        ring.write(str(each.id), (constant(0), constant(0)), 1, 1000, start=(10**12, 0))
+    silences = JobSilences(ring.reader, EventLog(), 1.0)
+    for second, ports in enumerate([(one,), (one, other), (one,), (one, other), (one, other)], 1):
+        now = second * 10**9
+        silences.update(JobsView(), Fabric(ports))
+    assert silences._storage.last is None
 
 
 def test_a_daemon_that_starts_during_a_silence_knows_its_begin(tmp_path: Path) -> None:

@@ -137,23 +137,20 @@ class CurrentSnapshot:
             return self._node.aggregator.with_counters_now(snapshot, self._reader.newest_tick())
         return snapshot
 
-    def silences(self) -> list[SilenceAnswer]:
-        """The silences of the jobs, up to now."""
-        self._follow_silences()
+    def silences(self) -> list[SilenceAnswer] | None:
+        """The silences of the jobs, up to now; None after an internal error."""
         with self._errors.boundary("jobs", "silences"):
+            self._node.silences.update(self._node.jobs.view, self._node.supervisor.fabric)
             return self._node.silences.describe()
-        return []
+        return None
 
     def _judge_silences(self) -> None:
-        self._follow_silences()
+        with self._errors.boundary("jobs", "silences"):
+            self._node.silences.update(self._node.jobs.view, self._node.supervisor.fabric)
         with self._errors.boundary("jobs", "verdicts"):
             self._node.silences.judge(self._node.name)
             if self._node.silences.wants_counters():
                 self._node.supervisor.rescan()
-
-    def _follow_silences(self) -> None:
-        with self._errors.boundary("jobs", "silences"):
-            self._node.silences.update(self._node.jobs.view, self._node.supervisor.fabric)
 
     def begin(self) -> None:
         """Aggregate what the ring has, for the first time."""

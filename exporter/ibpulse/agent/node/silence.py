@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from ibpulse.core.arrays import Bools, Counts
 from ibpulse.core.events import Event, EventLog
 from ibpulse.core.events.event import JOB_RESUMED, JOB_STALLED, LOST_LINKS
 from ibpulse.core.jobs import Key, PlacedJob
-from ibpulse.core.model import STORAGE, Fabric, Port
+from ibpulse.core.model import STORAGE, CounterReading, Fabric, Port, PortId
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.ring.reader import RingReader
 from ibpulse.core.ring.spans import SETTLE_NS, RingPort, place_ports
@@ -55,21 +55,32 @@ LOSSES = frozenset(
 
 @dataclass(slots=True)
 class _Losses:
-    """The last reading of the counters of lost packets of a port in wall time, and between which two they last grew."""
+    """The last readings of the counters of lost packets of a port, and between which two of one it last grew.
 
-    value: int
-    taken_ns: int
+    Times are monotonic.
+    """
+
+    readings: dict[str, CounterReading] = field(default_factory=dict)
     grew: tuple[int, int] | None = None
 
-    def add(self, value: int, taken_ns: int) -> None:
-        if taken_ns > self.taken_ns:
-            self.grew = (self.taken_ns, taken_ns) if value > self.value else self.grew
-            self.value, self.taken_ns = value, taken_ns
+    @property
+    def taken_ns(self) -> int:
+        return max(each.taken_ns for each in self.readings.values())
+
+    def add(self, readings: dict[str, CounterReading]) -> None:
+        for name, each in readings.items():
+            before = self.readings.get(name, each)
+            if each.value > before.value:
+                self.grew = before.taken_ns, each.taken_ns
+        self.readings = readings
 
 
 @dataclass(slots=True)
 class _Job:
-    """A job: its rails, the watch over them, the next tick to read, and since when it is followed."""
+    """A job: its rails, the watch over them, the next tick to read, and since when it is followed.
+
+    The verdict that was `told` last is kept until bytes move.
+    """
 
     placed: PlacedJob
     rails: list[Port]
@@ -78,6 +89,7 @@ class _Job:
     since_tick: int
     losses: dict[str, _Losses] = field(default_factory=dict)
     verdict: Verdict | None = None
+    told: Verdict | None = None
 
 
 class JobSilences:
@@ -89,10 +101,12 @@ class JobSilences:
         self._interval = reader.interval_ns / SECOND_NS
         self._jobs: dict[Key, _Job] = {}
         self._storage = StorageWatch(self._interval, self._least)
-        self._stored: tuple[int, int] | None = None
+        self._stored: tuple[list[int], int, int] | None = None
         self._lost: dict[str, Event] = {}
         self._added = -1
         self._segments = [(0, 0)]
+        # the newest tick, and the monotonic time of it
+        self._newest = 0, 0
 
     def update(self, view: JobsView, fabric: Fabric) -> None:
         """Follow the jobs that run up to the newest samples that are settled."""
@@ -108,10 +122,10 @@ class JobSilences:
         owners, ports = count_owners(jobs), {port.id: port for port in fabric.ports}
         kept: dict[Key, _Job] = {}
         for placed in jobs:
-            rails = [ports[name] for name in placed.ports if name in ports and ports[name].rail]
+            known = self._jobs.get(placed.claim.key)
+            rails = _find_rails(placed, ports, known.rails if known else [])
             if not rails or len(kept) >= MAX_JOBS or any(owners[rail.id] > 1 for rail in rails):
                 continue
-            known = self._jobs.get(placed.claim.key)
             if known is None or [rail.id for rail in known.rails] != [rail.id for rail in rails]:
                 watch, since = SilenceWatch(len(rails), self._interval, self._least), self._begin(view, placed, newest)
                 known = _Job(placed, rails, watch, since, since)
@@ -162,37 +176,37 @@ class JobSilences:
             return
         last = valid.shape[2] - 1 - valid[..., ::-1].argmax(axis=2)
         total = int(np.take_along_axis(counters, last[..., None], axis=2).sum())
-        if self._stored is not None and total >= self._stored[1]:
+        slots, before, stored = self._stored or ([], 0, 0)
+        self._stored = [port.slot for port in placed], newest, total
+        if slots == self._stored[0] and total >= stored:
             silent = not self._jobs or all(
                 job.watch.known - job.watch.last > 0.5 / self._interval for job in self._jobs.values()
             )
-            self._storage.add(self._stored[0], newest, total - self._stored[1], silent)
-        self._stored = newest, total
+            self._storage.add(before, newest, total - stored, silent)
 
     def _note_losses(self, job: _Job, fabric: Fabric) -> None:
-        clock = self._reader.ring.clock
-        shift_ns = clock.time_ns() - clock.monotonic_ns()
         mine = {rail.id for rail in job.rails}
         for port in fabric.counters:
-            counts = [each for each in port.readings if each.name in LOSSES and not each.saturated]
-            if port.port not in mine or not counts:
-                continue
-            value, taken_ns = sum(each.value for each in counts), max(each.taken_ns for each in counts) + shift_ns
-            job.losses.setdefault(str(port.port), _Losses(value, taken_ns)).add(value, taken_ns)
+            readings = {each.name: each for each in port.readings if each.name in LOSSES and not each.saturated}
+            if port.port in mine and readings:
+                job.losses.setdefault(str(port.port), _Losses()).add(readings)
 
     def judge(self, name: str) -> None:
         """Judge the silences by what this node, which has a name, knows alone; a new verdict and its end are events."""
         self._refresh()
         for job in self._jobs.values():
-            before = job.verdict
-            if before is None and self._silent_seconds(job.watch) < MIN_SILENCE_SECONDS:
+            told = job.told
+            if told is None and self._silent_seconds(job.watch) < MIN_SILENCE_SECONDS:
                 continue
             silence = self._describe(job).on(lambda low_ms, high_ms: (low_ms / 1000, high_ms / 1000))
             found = job.verdict = judge({name: silence}) if silence else None
-            if found is not None and (before is None or (before.kind, before.rails) != (found.kind, found.rails)):
-                self._note(job, JOB_STALLED, f"is silent: {found.sentence}", found)
-            elif found is None and before is not None and silence and silence.last and silence.last > before.since:
-                self._note(job, JOB_RESUMED, "moves bytes again", before)
+            if found is not None:
+                job.told = found
+                if told is None or (told.kind, told.rails) != (found.kind, found.rails):
+                    self._note(job, JOB_STALLED, f"is silent: {found.sentence}", found)
+            elif told is not None and silence and silence.last and silence.last > told.since:
+                job.told = None
+                self._note(job, JOB_RESUMED, "moves bytes again", told)
 
     def _note(self, job: _Job, kind: str, text: str, verdict: Verdict) -> None:
         reader, now_ns, claim = self._reader, self._reader.ring.clock.time_ns(), job.placed.claim
@@ -219,7 +233,10 @@ class JobSilences:
         }
 
     def wants_counters(self) -> bool:
-        """Whether a job has just fallen silent, so that lost packets are worth counting every second."""
+        """Whether a job has been silent for a second to a minute, and longer than usual.
+
+        Lost packets are then worth a scan of the devices every second.
+        """
         return any(self._is_suspicious(job.watch) for job in self._jobs.values())
 
     def _is_suspicious(self, watch: SilenceWatch) -> bool:
@@ -239,7 +256,10 @@ class JobSilences:
 
     def _refresh(self) -> None:
         """Read what descriptions need: the segments of the wall clock, and the last event of each lost link."""
-        self._segments = self._reader.ring.segments() or [(0, 0)]
+        reader, clock = self._reader, self._reader.ring.clock
+        self._segments = reader.ring.segments() or [(0, 0)]
+        now_ns, wall_ns = clock.monotonic_ns(), clock.time_ns()
+        self._newest = reader.tick_at(wall_ns), now_ns - wall_ns % reader.interval_ns
         if self._added != self._events.added:
             self._added = self._events.added
             self._lost = {event.subject: event for event in self._events.events() if event.kind in LOST_LINKS}
@@ -280,8 +300,8 @@ class JobSilences:
             sent=sent,
             received=received,
             lost=None if event is None else _between(event.time_ns - event.uncertainty_ns, event.time_ns),
-            retried=None if losses is None or losses.grew is None else _between(*losses.grew),
-            counted_until_ms=None if losses is None else losses.taken_ns // MILLISECOND_NS,
+            retried=None if losses is None or losses.grew is None else _between(*map(self._wall_of, losses.grew)),
+            counted_until_ms=None if losses is None else self._wall_of(losses.taken_ns) // MILLISECOND_NS,
         )
 
     def _moment(self, low: int, high: int) -> MomentAnswer:
@@ -295,6 +315,21 @@ class JobSilences:
         """The wall time of a tick, as that of the reader, but without its arrays for each of many ticks."""
         _, shift = self._segments[max(0, bisect.bisect_right(self._segments, (tick, math.inf)) - 1)]
         return (tick - shift) * self._reader.interval_ns
+
+    def _wall_of(self, monotonic_ns: int) -> int:
+        """The wall time of a monotonic one by the clock of then, like that of samples."""
+        newest, newest_ns = self._newest
+        ticks, rest_ns = divmod(monotonic_ns - newest_ns, self._reader.interval_ns)
+        return self._wall_ns(newest + ticks) + rest_ns
+
+
+def _find_rails(placed: PlacedJob, ports: Mapping[PortId, Port], before: Sequence[Port]) -> list[Port]:
+    """The rails of a job; those of `before` whose devices are gone stay, without a link, as that may be the cause."""
+    rails = {name: ports[name] for name in placed.ports if name in ports and ports[name].rail}
+    gone = {rail.id: replace(rail, active=False) for rail in before if rail.id not in ports}
+    names = [rail.id for rail in before]
+    every = rails | gone
+    return [every[name] for name in names] if every.keys() == set(names) else list(rails.values())
 
 
 def _between(low_ns: int, high_ns: int) -> MomentAnswer:

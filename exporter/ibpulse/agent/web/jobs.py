@@ -13,12 +13,13 @@ from starlette.responses import Response
 
 from ibpulse.agent.aggregator.snapshot import LastTraffic
 from ibpulse.agent.web.parts import WebParts
+from ibpulse.base.errors import RequestError
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer, JobTrafficAnswer
 from ibpulse.core.answers.silence import SilencesAnswer
-from ibpulse.core.http.problems import ProblemError, bad_parameter, operation
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems
 from ibpulse.core.jobs import MAX_TEXT, ChosenJob, Holding, JobPorts, JobRecord, Key, list_jobs
 from ibpulse.core.ring import layout as at
 
@@ -115,7 +116,10 @@ def add_jobs(router: APIRouter, parts: WebParts) -> None:
     @router.get(
         "/api/v1/silences",
         **operation("list_silences"),
-        responses={200: {"model": SilencesAnswer, "description": "The silences of the jobs that run."}},
+        responses={
+            200: {"model": SilencesAnswer, "description": "The silences of the jobs that run."},
+            **problems(503, reasons={503: "They are unknown after an internal error."}),
+        },
     )
     async def silences() -> Response:
         """Until when each running job moved bytes, by rail, with lost links and lost packets."""
@@ -123,13 +127,17 @@ def add_jobs(router: APIRouter, parts: WebParts) -> None:
 
 
 def describe_silences(parts: WebParts) -> SilencesAnswer:
-    """The answer of the route."""
-    state = parts.clock_state()
+    """The answer of the route; a node that cannot tell has not lost its jobs."""
+    jobs, state = parts.current.silences(), parts.clock_state()
+    if jobs is None:
+        raise RequestError(
+            503, "Internal error", "The silences of jobs are unknown after an internal error; see the log."
+        )
     known = state is not None and state.synchronised
     return SilencesAnswer.model_construct(
         time_ms=parts.node.clock.time_ns() // MILLISECOND_NS,
         clock_error_ms=math.ceil(1000 * state.max_error_seconds) if state and known else None,
-        jobs=parts.current.silences(),
+        jobs=jobs,
     )
 
 

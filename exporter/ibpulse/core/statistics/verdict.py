@@ -30,7 +30,7 @@ FIRST_STEPS_SECONDS = 600.0
 """The same before there are steps: the first ones compile for minutes, and PyTorch itself waits so long."""
 HICCUP_SECONDS, HICCUP_FACTOR = 7.0, 1.5
 """Silence that is worth telling because one node stopped first, and of that for which it once did so by itself."""
-# a node that stops to answer within this time of the last byte has to do with it
+# a node that stops answering within this time of the last byte is part of the cause
 GONE_SECONDS = 5.0
 # no checkpoint is longer, unless the job has already had longer pauses
 SAVING_SECONDS = 600.0
@@ -159,12 +159,6 @@ def notable_seconds(regular: float | None) -> float:
     return UNKNOWN_STEPS_SECONDS if regular is None else max(MIN_SILENCE_SECONDS, REGULAR_SILENCES * regular)
 
 
-def is_notable(node: NodeSilence) -> bool:
-    """Whether the silence of a node is a reason to judge its jobs."""
-    last = node.last
-    return last is not None and node.known_until - last[1] > notable_seconds(node.regular)
-
-
 def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN_STEPS_SECONDS) -> Verdict | None:
     """The verdict on the silence of a job by its nodes; None if there is none, or its steps or a checkpoint explain it.
 
@@ -286,7 +280,7 @@ def _judge_losses(case: _Case) -> Verdict | None:
 
 
 def _judge_gone(case: _Case) -> Verdict | None:
-    """Nodes that stopped to answer when the job fell silent, and said nothing of silence before.
+    """Nodes that stopped answering when the job fell silent, and said nothing of silence before.
 
     What the others do then, such as to send again what such a node does not receive, follows from that. A node may be
     late for some seconds only, and until then nothing is known.
