@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from ibpulse.core.limits import describe_limits, find_remarks
+from ibpulse.core.events import PortHistory
+from ibpulse.core.limits import LimitOptions, describe_limits, find_remarks, read_limits
+from ibpulse.core.model import ByteSource, Port, PortId, PortIdentity
+from ibpulse.core.ring.file import RingFile
+from ibpulse.core.ring.reader import RingReader
+from ibpulse.core.ring.spans import RingPort
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import MISSING, SignalReadings
 from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, place_readings
@@ -29,6 +35,7 @@ from ibpulse.core.statistics.signs import (
     TIMEOUTS,
     WAITED_SECONDS,
 )
+from tests.ring.writing import put, put_signals
 from tests.tables import for_each
 
 LINE, TICK = 50e9, 10_000_000
@@ -204,3 +211,32 @@ def test_sentences(tallies: list[np.ndarray], sentences: list[str]) -> None:
     found = describe_limits(np.stack(tallies), ["a", "b"], units=100, unit="step")
     assert [limit.text for limit in found] == sentences
     assert not found or abs(sum(limit.share for limit in found) - 1) < 1e-9
+
+
+@for_each([0, 50, -50, 20_000])
+def test_signs_are_the_same_when_the_wall_clock_is_set(back: int, tmp_path: Path) -> None:
+    """A port that waits for half of the time from tick 200 on; the clock is set by so many ticks at tick 250."""
+    ring = RingFile.create(tmp_path / f"ring{back}", TICK, 1000, signal_capacity=100)
+    ring.begin_segment(1, -(10**9))
+    slot, line = ring.assign("mlx5_0:1", 4, 1), 1e9
+    ring.assign_signals(slot, (WAIT,), 0)
+    sent = waited = 0
+    for tick in range(1, 401):
+        if tick == 250:
+            ring.begin_segment(tick, back - 10**9)
+        sent += round(line * 0.01 / 4 * (0.5 if tick > 200 else 0.95))
+        waited += round(line * 0.01 / 8 * 0.5) if tick > 200 else 0
+        put(ring, slot, tick, (tick * TICK,) * 3 + (sent, sent))
+        if tick % 10 == 5:
+            put_signals(ring, slot, tick, (1 + waited,), (tick * TICK,) * 3)
+    source = ByteSource("words", ("/transmit",), ("/receive",), 4)
+    port = Port(PortId("mlx5_0", 1), PortIdentity(link_layer="InfiniBand"), True, "ACTIVE", line, source, rail=True)
+    (found,) = read_limits(
+        RingReader(ring),
+        [RingPort(port, slot, 1)],
+        PortHistory(),
+        range(101, 396),
+        LimitOptions(1e6),
+        {"mlx5_0:1": 1e9},
+    )
+    assert found.signs.strip(10) == "=" * 9 + "p" * 21

@@ -23,7 +23,7 @@ from ibpulse.agent.config.settings import (
 )
 from ibpulse.agent.flightrecorder.store import CaptureOptions
 from ibpulse.agent.flightrecorder.triggers import RULES
-from ibpulse.agent.node.wiring import aggregator_options
+from ibpulse.agent.node.wiring import aggregator_options, supervisor_options
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.units import GRID_NS, MILLISECOND_NS, SECOND_NS, format_duration
 from ibpulse.core.statistics.signature import MoeSaturationOptions, SignatureOptions
@@ -269,3 +269,9 @@ def test_only_the_environment_that_is_handed_over_is_read(monkeypatch: pytest.Mo
 def test_the_room_offers_nothing_else_by_name() -> None:
     with pytest.raises(AttributeError, match=r"module 'ibpulse\.agent\.config' has no attribute 'secrets'"):
         _ = ibpulse.agent.config.secrets
+
+
+@for_each([("10ms", 10), ("8ms", 13), ("40ms", 3), ("200ms", 1)])
+def test_signals_are_not_read_more_often_than_set(interval: str, ticks: int) -> None:
+    options = {"sampler.interval": [interval], "sampler.signals": ["100ms"]}
+    assert supervisor_options(load(options, {})).signal_ticks == ticks

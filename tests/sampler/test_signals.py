@@ -219,6 +219,18 @@ def test_a_reading_that_would_not_fit_into_the_tick_is_left_out(make: Make) -> N
     assert len(sampled.ticks_of()) == before + 1
 
 
+def test_a_port_whose_last_reading_took_too_long_is_tried_again(make: Make) -> None:
+    sampled = make(ports=1)
+    sampled.takes_ns = {"port_xmit_wait": 2_400_000}
+    sampled.run(20)
+    sampled.takes_ns.clear()
+    before = len(sampled.ticks_of())
+    port = sampled.loop.signals.turns[sampled.ports[0].slot][0]
+    for turn in range(10):
+        sampled.loop.signals.read([port], turn, sampled.clock.monotonic_ns() + 1_900_000)
+    assert len(sampled.ticks_of()) - before == 8
+
+
 def test_a_file_that_fails_is_missing_in_its_readings(make: Make) -> None:
     sampled = make()
     sampled.errors = {"port_xmit_wait": errno.EINVAL}

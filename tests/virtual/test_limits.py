@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ibpulse.agent.aggregator import AggregatorOptions
+from ibpulse.agent.aggregator.limits import LimitTotals
+from ibpulse.agent.aggregator.ports import PortTable
+from ibpulse.core.events import PortHistory
 from ibpulse.core.recordings import load
 from ibpulse.core.recordings.limits import find_recorded_signs
 from ibpulse.core.recordings.perfetto import TracedNode, write_trace
@@ -71,6 +76,22 @@ def test_counted_seconds_are_those_of_the_spans(node: Node) -> None:
     # a sign that has not occurred has no series
     assert not metrics.find(f"ibpulse_port_{METRIC}", device="mlx5_0", port="1", sign="link")
     assert metrics.port(METRIC, "mlx5_0", sign="usual-peak") > 25
+
+
+def test_a_port_that_vanished_has_no_seconds(node: Node) -> None:
+    node.vanish("mlx5_3")
+    node.run(6)
+    assert not node.metrics().find(f"ibpulse_port_{METRIC}", device="mlx5_3")
+    totals = LimitTotals(node.daemon.node.reader, PortHistory(), AggregatorOptions())
+    totals.peaks["mlx5_9:1"] = 1e9
+    totals.count([], np.zeros(0, dtype=np.intp), PortTable(1, 1), 0, 15)
+    assert not totals.peaks
+
+
+def test_bins_of_a_long_interval_are_not_shorter(tmp_path: Path) -> None:
+    with Node(tmp_path, rails=1, interval="40ms") as node:
+        node.run(5)
+        assert node.get("/api/v1/limits", last="2s")["bin_ms"] == 120
 
 
 def test_a_capture_has_the_signs_of_the_node(node: Node, tmp_path: Path) -> None:

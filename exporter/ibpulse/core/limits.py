@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ibpulse.core.arrays import Bools, Counts, Floats
 from ibpulse.core.events import PortHistory
 from ibpulse.core.events.port_history import StateSpan
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.signals import read_signals
+from ibpulse.core.ring.signals import read_ticks
 from ibpulse.core.ring.spans import RingPort, read_rates
 from ibpulse.core.statistics.gains import SignalReadings
 from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, row_of
@@ -90,7 +90,10 @@ def read_limits(
         infiniband = port.port.identity.link_layer == INFINIBAND
         sent, seconds = rates.bytes_per_second[row, TRANSMIT], rates.seconds[row, TRANSMIT]
         samples = RailSamples(start_ns, reader.interval_ns, sent, seconds, line, up, infiniband, whole)
-        signals, name = read_signals(reader, port.slot, ticks[0], ticks[-1]), str(port.port.id)
+        at, signals = read_ticks(reader, port.slot, ticks[0], ticks[-1])
+        # the wall clock may have been set in between
+        signals = replace(signals, wall_ns=start_ns + (at - ticks[0]) * reader.interval_ns)
+        name = str(port.port.id)
         peak = None if peaks is None else peaks.get(name)
         signs = find_rail_signs(samples, signals, options.active_bytes_per_second, options.tick_bytes, peak)
         found.append(PortSigns(name, signs, signals, infiniband))

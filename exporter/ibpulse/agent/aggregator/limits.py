@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class LimitTotals:
         self._counted = end_second
         first_tick, last_tick = first_second * self._ticks + 1, end_second * self._ticks
         ring = self._reader.ring
+        self._forget_others(ring.slots())
         chosen = [index for index, port in enumerate(placed) if port.port.rail and ring.signals(port.slot)]
         if not chosen or last_tick < first_tick:
             return
@@ -81,6 +82,11 @@ class LimitTotals:
             name = port.port.id
             self._seconds[name] = self._seconds.get(name, np.zeros(CODES)) + tally[:, 0]
             self._until[name] = end - 1
+
+    def _forget_others(self, slots: Mapping[str, int]) -> None:
+        self._until = {port: until for port, until in self._until.items() if str(port) in slots}
+        self._seconds = {port: seconds for port, seconds in self._seconds.items() if str(port) in slots}
+        self.peaks = {name: peak for name, peak in self.peaks.items() if name in slots}
 
     def read(self, ports: Sequence[RingPort], ticks: range) -> list[PortSigns]:
         """The signs of ports at consecutive ticks, by the usual peaks of now; may run in another thread."""

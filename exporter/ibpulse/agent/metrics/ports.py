@@ -304,7 +304,8 @@ USUAL_SIGNS = ("source", "usual-peak", "unknown")
 
 
 def _limits(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
-    for port in snapshot.limits:
+    there = {port.port.id for port in snapshot.ports}
+    for port in filter(lambda port: port.port in there, snapshot.limits):
         for sign, seconds in port.seconds.items():
             if seconds or sign in USUAL_SIGNS:
                 yield (*port_values(port.port), sign), seconds

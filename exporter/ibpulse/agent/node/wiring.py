@@ -75,7 +75,7 @@ def supervisor_options(settings: Settings) -> SupervisorOptions:
         scheduler=sampler.scheduler,
         cpu=sampler.cpu,
         scan_seconds=settings.slow.interval / SECOND_NS,
-        signal_ticks=max(1, sampler.signals // sampler.interval) if sampler.signals else 0,
+        signal_ticks=-(-sampler.signals // sampler.interval),
     )
 
 

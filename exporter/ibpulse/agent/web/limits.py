@@ -50,7 +50,7 @@ def answer_limits(parts: WebParts, seconds: int, end_ns: int | None, job: Chosen
     reader, peaks = parts.node.reader, parts.node.aggregator.limits.peaks
     ticks = _choose_ticks(parts, seconds, end_ns)
     rails = _read(parts, ticks, job)
-    width = max(1, EVERY_NS // reader.interval_ns)
+    width = -(-EVERY_NS // reader.interval_ns)
     # a sample ends at its tick
     start_ns = int(reader.wall_ns(np.array([ticks.start - 1]))[0])
     length_ns = len(ticks) * reader.interval_ns
@@ -94,7 +94,8 @@ def _read(parts: WebParts, ticks: range, job: ChosenJob | None) -> list[PortSign
     rails = [known.port for known in node.supervisor.known_ports() if known.port.rail]
     placed = place_ports(reader, rails, reader.ring.slots())
     if job is not None:
-        placed = [port for port in placed if str(port.port.id) in job.ports.within(ticks.start, ticks.stop).spans]
+        had = job.ports.within(ticks.start, ticks.stop).spans
+        placed = [port for port in placed if str(port.port.id) in had]
     if not ticks or not placed:
         return []
     # the first and the last sample lie between two readings
