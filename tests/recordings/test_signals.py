@@ -12,6 +12,7 @@ import pytest
 
 from ibpulse.core.model import PortIdentity
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta, concatenate, load, save
+from ibpulse.core.recordings.file_format import read_header, write_header
 from ibpulse.core.recordings.from_ring import read_pieces
 from ibpulse.core.recordings.signals import PortSignals
 from ibpulse.core.recordings.writing import RecordingWriter
@@ -48,6 +49,12 @@ def made(tmp_path: Path) -> Recording:
     )
     meta = RecordingMeta("node7", INTERVAL_NS, ports, "record")
     return concatenate(list(read_pieces(RingReader(ring), meta, 101, 200, 101 * INTERVAL_NS, 30)))
+
+
+def test_a_signal_is_read_once(made: Recording) -> None:
+    ports = (replace(made.meta.ports[0], signals=ROCE * 1000),)
+    read = read_header(write_header(replace(made.meta, ports=ports)))
+    assert read.ports[0].signals == ROCE
 
 
 def test_a_recording_has_the_readings_of_its_samples(made: Recording) -> None:

@@ -108,3 +108,11 @@ def test_names_widths_and_readings_fit_into_their_words() -> None:
     assert at.N_NAMES + MAX_SIGNALS * at.NAME_WORDS <= at.SIGNAL_HEAD_WORDS
     assert at.SIGNAL_VALUES + MAX_SIGNALS + 1 == at.N_MARK + 1 == at.SIGNAL_WORDS
     assert max(map(len, MEANINGS)) <= at.SIGNAL_NAME_BYTES
+
+
+def test_damaged_names_are_no_error(ring: RingFile) -> None:
+    head = ring.signals_at(1)
+    ring.words[head + at.N_NAMES] = ring.words[head + at.N_SIGNALS] = 2**62 + 255
+    assert len(ring.signals(1)) == at.SIGNAL_COUNT
+    assert ring.assign_signals(1, SIGNALS, 1) > 0
+    assert ring.signals(1) == SIGNALS

@@ -28,6 +28,7 @@ from ibpulse.agent.doctor.facts import (
 )
 from ibpulse.agent.doctor.tree import find_mount
 from ibpulse.agent.sampler.kernel import quota_cpus
+from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.base.clocks import read_clock_state
 from ibpulse.base.deadline import call_all
 from ibpulse.base.owned_files import find_directories
@@ -68,7 +69,7 @@ def read_machine(options: DoctorOptions, ports: int) -> Machine:
 def ring_bytes(options: DoctorOptions, ports: int) -> int:
     """Bytes that the ring needs for this number of ports; the rest of the file is sparse."""
     capacity = (options.history_ns + SPARE_NS) // options.interval_ns
-    readings = capacity // options.signal_ticks if options.signal_ticks else 0
+    readings = SupervisorOptions(signal_ticks=options.signal_ticks).count_readings(capacity)
     return at.RECORD_TABLE * at.WORD + ports * at.port_bytes(capacity, readings)
 
 

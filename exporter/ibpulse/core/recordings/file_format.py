@@ -113,8 +113,9 @@ def _read_members(members: dict[str, Any]) -> RecordingMeta:
 
 
 def _know_signals(port: RecordedPort) -> RecordedPort:
-    """The port without signals of a newer version."""
-    known = tuple(signal for signal in port.signals if signal.name in MEANINGS and 0 < signal.bits <= MAX_BITS)
+    """The port with each signal once, without those of a newer version."""
+    usable = (signal for signal in port.signals if signal.name in MEANINGS and 0 < signal.bits <= MAX_BITS)
+    known = tuple({signal.name: signal for signal in usable}.values())
     return port if known == port.signals else dataclasses.replace(port, signals=known)
 
 

@@ -31,7 +31,7 @@ from ibpulse.core.statistics.sums import line_rate
 STEPS, BURSTS, STALLS, EVENTS, MISSING = "steps", "bursts", "stalls", "events", "missing data"
 SIGNS = "signs of limits,"
 SIGNS_AT_ONCE_NS = 60 * SECOND_NS
-"""So much of a recording is kept to find signs in; the usual peak of a rail is the highest so far."""
+"""Signs are found in parts of this length; the usual peak of a rail is the highest so far."""
 MIN_STEPS = 3
 """Steps whose usual period says which silence is a stall."""
 

@@ -174,7 +174,8 @@ def _open_parquet(path: Path, file: Any) -> _Opened:
     parquet = pq.ParquetFile(
         file, metadata=about, read_dictionary=["device"], thrift_string_size_limit=limit, pre_buffer=False
     )
-    known = [name for name in names if name in columns(meta)]
+    wanted = columns(meta)
+    known = [name for name in names if name in wanted]
     tables = (parquet.read_row_group(group, columns=known) for group in groups)
     batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
     return _Opened(meta, batches, sum(rows))

@@ -268,13 +268,13 @@ class RingFile:
         if not self.signal_capacity:
             return ()
         head = self.signals_at(slot)
-        return tuple(
-            self._signal(head + at.N_NAMES + n * at.NAME_WORDS) for n in range(self.words[head + at.N_SIGNALS])
-        )
+        # the file may be damaged
+        count = min(self.words[head + at.N_SIGNALS], at.SIGNAL_COUNT)
+        return tuple(self._signal(head + at.N_NAMES + n * at.NAME_WORDS) for n in range(count))
 
     def _signal(self, begin: int) -> Signal:
         width = self.words[begin + at.N_WIDTH]
-        name = self.words[begin : begin + at.N_WIDTH].tobytes().rstrip(b"\0").decode()
+        name = self.words[begin : begin + at.N_WIDTH].tobytes().rstrip(b"\0").decode(errors="replace")
         return Signal(name, width % at.STOPS, width >= at.STOPS)
 
     def assign_signals(self, slot: int, signals: Sequence[Signal], asked: int) -> int:

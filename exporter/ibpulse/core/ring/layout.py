@@ -132,14 +132,16 @@ def records_at(slot: int, capacity: int) -> int:
 
 def port_bytes(capacity: int, signal_capacity: int) -> int:
     """Bytes that the samples and signals of a port take."""
-    signals = SIGNAL_HEAD_WORDS + signal_capacity * SIGNAL_WORDS if signal_capacity else 0
-    return (capacity * RECORD_WORDS + signals) * WORD
+    return (capacity * RECORD_WORDS + _signals_size(signal_capacity)) * WORD
+
+
+def _signals_size(signal_capacity: int) -> int:
+    return SIGNAL_HEAD_WORDS + signal_capacity * SIGNAL_WORDS if signal_capacity else 0
 
 
 def signals_at(slot: int, capacity: int, signal_capacity: int) -> int:
     """Word index of the head of a slot's signals; its readings follow."""
-    size = SIGNAL_HEAD_WORDS + signal_capacity * SIGNAL_WORDS if signal_capacity else 0
-    return records_at(SLOT_COUNT, capacity) + slot * size
+    return records_at(SLOT_COUNT, capacity) + slot * _signals_size(signal_capacity)
 
 
 def file_bytes(capacity: int, signal_capacity: int = 0) -> int:
