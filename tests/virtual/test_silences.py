@@ -166,6 +166,19 @@ def test_packets_that_were_lost_before_the_silence_are_no_cause(happen: Callable
         assert stall(node) == [0]
 
 
+@for_each([3600.0, -3600.0])
+def test_a_step_of_the_clock_does_not_change_the_length_of_a_silence(seconds: float, folder: Path) -> None:
+    with alone(folder / f"{seconds:g}") as fleet:
+        (node,) = fleet.nodes
+        node.play("idle")
+        node.run(3)
+        node.clock.step(seconds)
+        node.run(3)
+        assert stall(node) == [0]
+        (rail, _) = silence(node)["rails"]
+        assert abs(node.clock.time_ns() / 1e6 - rail["sent"]["ms"] - 6000) < 400
+
+
 def test_a_silence_that_a_checkpoint_explains_for_a_while_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

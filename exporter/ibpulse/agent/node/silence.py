@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -104,7 +102,7 @@ class JobSilences:
         self._stored: tuple[list[int], int, int] | None = None
         self._lost: dict[str, Event] = {}
         self._added = -1
-        self._segments = [(0, 0)]
+        self._shift = 0
         # the newest tick, and the monotonic time of it
         self._newest = 0, 0
 
@@ -255,9 +253,9 @@ class JobSilences:
         return [self._describe(job) for job in self._jobs.values()]
 
     def _refresh(self) -> None:
-        """Read what descriptions need: the segments of the wall clock, and the last event of each lost link."""
+        """Read what descriptions need: the wall clock as it is now, and the last event of each lost link."""
         reader, clock = self._reader, self._reader.ring.clock
-        self._segments = reader.ring.segments() or [(0, 0)]
+        self._shift = reader.ring.last_shift() or 0
         now_ns, wall_ns = clock.monotonic_ns(), clock.time_ns()
         self._newest = reader.tick_at(wall_ns), now_ns - wall_ns % reader.interval_ns
         if self._added != self._events.added:
@@ -299,10 +297,16 @@ class JobSilences:
             active=rail.active,
             sent=sent,
             received=received,
-            lost=None if event is None else _between(event.time_ns - event.uncertainty_ns, event.time_ns),
+            lost=None if event is None else self._lost_at(event),
             retried=None if losses is None or losses.grew is None else _between(*map(self._wall_of, losses.grew)),
             counted_until_ms=None if losses is None else self._wall_of(losses.taken_ns) // MILLISECOND_NS,
         )
+
+    def _lost_at(self, event: Event) -> MomentAnswer:
+        if event.ring != self._reader.ring.words[H_CREATED_WALL_NS]:
+            return _between(event.time_ns - event.uncertainty_ns, event.time_ns)
+        high_ns = self._wall_ns(event.tick + 1)
+        return _between(high_ns - event.uncertainty_ns - self._reader.interval_ns, high_ns)
 
     def _moment(self, low: int, high: int) -> MomentAnswer:
         """A moment between two ticks; a sample is read up to half an interval after its tick."""
@@ -312,12 +316,11 @@ class JobSilences:
         return self._wall_ns(tick) // MILLISECOND_NS
 
     def _wall_ns(self, tick: int) -> int:
-        """The wall time of a tick, as that of the reader, but without its arrays for each of many ticks."""
-        _, shift = self._segments[max(0, bisect.bisect_right(self._segments, (tick, math.inf)) - 1)]
-        return (tick - shift) * self._reader.interval_ns
+        """The time of a tick on the wall clock as it is now: a step during a silence does not change its length."""
+        return (tick - self._shift) * self._reader.interval_ns
 
     def _wall_of(self, monotonic_ns: int) -> int:
-        """The wall time of a monotonic one by the clock of then, like that of samples."""
+        """A monotonic time on the wall clock as it is now, like that of samples."""
         newest, newest_ns = self._newest
         ticks, rest_ns = divmod(monotonic_ns - newest_ns, self._reader.interval_ns)
         return self._wall_ns(newest + ticks) + rest_ns
