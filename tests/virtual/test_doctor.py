@@ -28,10 +28,11 @@ NAMED = {
     "stuck": ("balance", "FAIL", "has stuck byte counters"),
     "refresh": ("resolution", "WARN", "refreshed only every 100 ms"),
     "bit-errors": ("saturation", "WARN", "has counters at their maximum: symbol_error"),
+    "unanswered": ("balance", "WARN", "is idle: it carries 0 GB/s"),
     "einval": ("rails", "FAIL", "is not sampled: counters/port_xmit_data"),
 }
 # the fabric causes these
-OF_THE_FABRIC = {"congested", "unanswered"}
+OF_THE_FABRIC = {"congested"}
 # a fault has consequences that are findings too
 CONSEQUENCES = {"trained-down": [("balance", "WARN")]}
 
