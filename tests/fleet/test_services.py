@@ -45,9 +45,11 @@ def name_server(answer: bytes) -> Iterator[int]:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield server.getsockname()[1]
-        server.sendto(b"end", server.getsockname())
-        thread.join()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.sendto(b"end", server.getsockname())
+            thread.join()
 
 
 @pytest.fixture

@@ -97,6 +97,8 @@ def _read_lines(file: BinaryIO) -> Iterator[bytes]:
     """The remaining lines without their ends; of a line that is too long, only the beginning."""
     while line := file.readline(MAX_LINE_BYTES):
         yield line.rstrip(b"\n")
+        if len(line) < MAX_LINE_BYTES and not line.endswith(b"\n"):
+            return  # the last one, which is being written
         while line and not line.endswith(b"\n"):
             line = file.readline(MAX_LINE_BYTES)
 
