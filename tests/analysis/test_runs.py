@@ -14,7 +14,6 @@ from ibpulse.core.statistics.steps.runs import (
     RunLengths,
     Runs,
     RunState,
-    Thresholds,
     describe_runs,
     find_bursts,
     find_equal_runs,
@@ -103,17 +102,16 @@ def test_silent_is_a_hundredth_of_the_highest_rate() -> None:
 
 
 TICK = 0.01
-PLAIN = Thresholds(1.0, 1.0)
-HYSTERESIS = Thresholds(2.0, 1.0)
+ACTIVE = 1.0
 NAN = float("nan")
 
 levels = st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0, NAN])
 series = st.lists(levels, min_size=1, max_size=60)
 
 
-def split(values: list[float], thresholds: Thresholds = PLAIN) -> Runs:
+def split(values: list[float], active: float = ACTIVE) -> Runs:
     rates = np.array([values])
-    return split_runs(start_runs(1), rates, np.full(rates.shape, TICK), thresholds)[1]
+    return split_runs(start_runs(1), rates, np.full(rates.shape, TICK), active)[1]
 
 
 def bridge(values: list[float]) -> list[float]:
@@ -129,17 +127,14 @@ def bridge(values: list[float]) -> list[float]:
     return found
 
 
-def in_turn(values: list[float], thresholds: Thresholds) -> list[tuple[bool, bool, int, float]]:
+def in_turn(values: list[float]) -> list[tuple[bool, bool, int, float]]:
     """Burst or gap, whole or not, ticks and bytes of the runs that ended, one tick after the other."""
-    filled, on = bridge(values), False
+    filled = bridge(values)
     # short holes at the end may still be filled
     if not np.isnan(filled[-3:]).all():
         while np.isnan(filled[-1]):
             filled.pop()
-    labels: list[str] = []
-    for value in filled:
-        on = value > thresholds.high or (on and value > thresholds.low)
-        labels.append("hole" if np.isnan(value) else "burst" if on else "gap")
+    labels = ["hole" if np.isnan(value) else "burst" if value > ACTIVE else "gap" for value in filled]
     runs = [(label, list(group)) for label, group in itertools.groupby(range(len(labels)), key=lambda at: labels[at])]
     found = []
     for place, (label, ticks) in enumerate(runs[:-1]):
@@ -149,11 +144,9 @@ def in_turn(values: list[float], thresholds: Thresholds) -> list[tuple[bool, boo
     return found
 
 
-@pytest.mark.parametrize("thresholds", [PLAIN, HYSTERESIS])
 @given(values=series)
-def test_runs_are_those_that_a_walk_tick_by_tick_finds(thresholds: Thresholds, values: list[float]) -> None:
-    runs = split(values, thresholds)
-    expected = in_turn(values, thresholds)
+def test_runs_are_those_that_a_walk_tick_by_tick_finds(values: list[float]) -> None:
+    runs, expected = split(values), in_turn(values)
     assert [(bool(b), bool(w)) for b, w in zip(runs.burst, runs.whole, strict=True)] == [one[:2] for one in expected]
     np.testing.assert_allclose(runs.seconds, [one[2] * TICK for one in expected], rtol=1e-9)
     np.testing.assert_allclose(runs.moved_bytes, [one[3] for one in expected], rtol=1e-9)
@@ -165,11 +158,11 @@ def test_runs_are_those_that_a_walk_tick_by_tick_finds(thresholds: Thresholds, v
 def test_how_the_ticks_are_cut_into_calls_changes_nothing(rows: list[list[float]], cuts: set[int]) -> None:
     rates = np.array(rows)
     seconds = np.full(rates.shape, TICK)
-    end, whole = split_runs(start_runs(len(rows)), rates, seconds, HYSTERESIS)
+    end, whole = split_runs(start_runs(len(rows)), rates, seconds, ACTIVE)
     state = start_runs(len(rows))
     parts = []
     for first, last in itertools.pairwise([0, *sorted(cuts), 40]):
-        state, runs = split_runs(state, rates[:, first:last], seconds[:, first:last], HYSTERESIS)
+        state, runs = split_runs(state, rates[:, first:last], seconds[:, first:last], ACTIVE)
         parts.append(runs)
     for row in range(len(rows)):
         for name in ("burst", "whole", "seconds", "moved_bytes"):
@@ -192,7 +185,7 @@ def assert_same_state(one: RunState, other: RunState) -> None:
 
 @given(values=series)
 def test_busy_and_idle_time_is_the_observed_time(values: list[float]) -> None:
-    runs = split(values, HYSTERESIS)
+    runs = split(values)
     observed = TICK * np.count_nonzero(~np.isnan(values))
     assert runs.busy_seconds[0] + runs.idle_seconds[0] == pytest.approx(observed)
 
@@ -200,14 +193,14 @@ def test_busy_and_idle_time_is_the_observed_time(values: list[float]) -> None:
 @given(values=series)
 def test_runs_last_for_the_observed_and_the_bridged_time(values: list[float]) -> None:
     rates = np.array([values])
-    state, runs = split_runs(start_runs(1), rates, np.full(rates.shape, TICK), PLAIN)
+    state, runs = split_runs(start_runs(1), rates, np.full(rates.shape, TICK), ACTIVE)
     bridged = TICK * np.count_nonzero(~np.isnan(bridge(values)))
     assert runs.seconds.sum() + state.seconds[0] == pytest.approx(bridged)
 
 
 @given(values=series, factor=st.floats(0.1, 1e9))
-def test_scaling_rates_and_thresholds_scales_only_the_bytes(values: list[float], factor: float) -> None:
-    one, many = split(values), split([value * factor for value in values], Thresholds(factor, factor))
+def test_scaling_rates_and_threshold_scales_only_the_bytes(values: list[float], factor: float) -> None:
+    one, many = split(values), split([value * factor for value in values], factor)
     np.testing.assert_array_equal(one.seconds, many.seconds)
     np.testing.assert_allclose(one.moved_bytes * factor, many.moved_bytes, rtol=1e-9)
 
@@ -221,30 +214,22 @@ def test_three_missing_samples_cut_off_a_run() -> None:
 
 
 def test_the_last_run_of_a_series_is_cut_off_by_its_end() -> None:
-    runs = find_bursts(np.array([0.0, 5, 0, 5, 5]), np.full(5, TICK), PLAIN)
+    runs = find_bursts(np.array([0.0, 5, 0, 5, 5]), np.full(5, TICK), ACTIVE)
     lengths = runs.lengths(burst=True)
     assert (lengths.seconds.tolist(), lengths.ended.tolist()) == (pytest.approx([TICK, 2 * TICK]), [True, False])
 
 
 def test_bursts_after_a_gap_are_counted_immediately_and_per_row() -> None:
     rates = np.array([[0, 5, 0, 5], [5, 5, NAN, 5], [NAN, 0, NAN, 5]])
-    _, runs = split_runs(start_runs(3), rates, np.full(rates.shape, TICK), PLAIN)
+    _, runs = split_runs(start_runs(3), rates, np.full(rates.shape, TICK), ACTIVE)
     assert runs.began.tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize("shape", [(0, 10), (2, 0), (0, 0)])
 def test_no_rows_and_no_ticks_end_nothing(shape: tuple[int, int]) -> None:
-    state, runs = split_runs(start_runs(shape[0]), np.zeros(shape), np.zeros(shape), PLAIN)
+    state, runs = split_runs(start_runs(shape[0]), np.zeros(shape), np.zeros(shape), ACTIVE)
     assert len(runs.row) == 0
     assert state.label.tolist() == [HOLE] * shape[0]
-
-
-@pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (-1.0, 1.0)])
-def test_thresholds_the_wrong_way_round_are_refused(low: float, high: float) -> None:
-    with pytest.raises(
-        ValueError, match=f"burst thresholds low {low} and high {high}: low must lie between 0 and high"
-    ):
-        Thresholds(high, low)
 
 
 def test_runs_are_described_by_the_quantiles_of_their_lengths_and_their_mean_bytes() -> None:

@@ -13,12 +13,11 @@ from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.statistics.recorded import RailGroup, RailSeries, RailTraits, add_up
 from ibpulse.core.statistics.signature import Features, SignatureOptions
 from ibpulse.core.statistics.span import SpanOptions, SpanStatistics, describe_span, exposed_bounds
-from ibpulse.core.statistics.steps.runs import Thresholds
 
 GB = 1e9
 LINE = 50 * GB
 TICK_NS = 10 * MILLISECOND_NS
-OPTIONS = SpanOptions(Thresholds(0.1 * GB, 0.1 * GB), (TICK_NS, 5 * TICK_NS))
+OPTIONS = SpanOptions(0.1 * GB, (TICK_NS, 5 * TICK_NS))
 
 
 def whole_group(count: int, ticks: int) -> RailGroup:

@@ -2,12 +2,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ibpulse.core.statistics.steps.runs import Thresholds
 from ibpulse.workbench.pictures import render
 from ibpulse.workbench.pictures.distribution import draw_distribution, find_lengths
 from tests.pictures.runs import STILL, take
 
-THRESHOLDS = Thresholds(0.1e9, 0.1e9)
+ACTIVE = 0.1e9
 
 
 def wave(high: float, busy: int, silent: int, times: int) -> np.ndarray:
@@ -15,7 +14,7 @@ def wave(high: float, busy: int, silent: int, times: int) -> np.ndarray:
 
 
 def test_bursts_and_gaps_of_a_wave() -> None:
-    bursts, gaps = find_lengths(take(wave(10e9, 3, 2, 5)), THRESHOLDS)
+    bursts, gaps = find_lengths(take(wave(10e9, 3, 2, 5)), ACTIVE)
     np.testing.assert_allclose(bursts.seconds, [0.03] * 4)
     np.testing.assert_allclose(gaps.seconds, [0.02] * 5)
     assert gaps.ended.tolist() == [True] * 4 + [False]

@@ -220,8 +220,7 @@ def _read_options(
         frames_per_second=arguments.fps,
         speed=arguments.speed,
         window_ns=arguments.window,
-        active_bytes_per_second=chosen.thresholds().high,
-        burst_low_bytes_per_second=chosen.thresholds().low,
+        active_bytes_per_second=settings.analysis.active_threshold,
     )
     faults += size_faults(width, dpi)
     if count > KINDS[kind].most_runs:

@@ -33,7 +33,7 @@ from ibpulse.core.statistics.balance import (
 )
 from ibpulse.core.statistics.moments import or_none
 from ibpulse.core.statistics.rates import coarsest_ticks
-from ibpulse.core.statistics.steps.runs import HOLE, MAX_BRIDGED, Thresholds, join_states, split_runs, start_runs
+from ibpulse.core.statistics.steps.runs import HOLE, MAX_BRIDGED, join_states, split_runs, start_runs
 from ibpulse.core.statistics.sums import COVERED, MOVED, NodeTicks, Seconds, line_rate
 
 
@@ -59,7 +59,7 @@ class Bursts:
     """Bursts and gaps of the node's bandwidth, with their lengths, and burst counts and time of each port."""
 
     def __init__(self, active_bytes_per_second: float) -> None:
-        self._thresholds = Thresholds(active_bytes_per_second, active_bytes_per_second)
+        self._active = active_bytes_per_second
         self._node = start_runs(1)
         self._ports = start_runs(0)
         self.durations, self.gaps = Distribution(DURATION_BUCKETS), Distribution(DURATION_BUCKETS)
@@ -85,7 +85,7 @@ class Bursts:
     def add_node(self, node: NodeTicks, counting: bool) -> None:
         """Add the ticks of the sum over the rails."""
         rates = np.where(node.good, node.bandwidth, np.nan).reshape(1, -1)
-        self._node, runs = split_runs(self._node, rates, node.measured.reshape(1, -1), self._thresholds)
+        self._node, runs = split_runs(self._node, rates, node.measured.reshape(1, -1), self._active)
         watched = self._watch(node.good.ravel(), node.measured.ravel())
         if counting:
             self.watched_seconds += watched
@@ -114,7 +114,7 @@ class Bursts:
         both = seconds.bytes_per_second.sum(axis=1).reshape(good.shape)
         rates[rows] = np.where(good, both, np.nan)
         measured[rows] = seconds.seconds.mean(axis=1).reshape(good.shape)
-        self._ports, runs = split_runs(self._ports, rates, measured, self._thresholds)
+        self._ports, runs = split_runs(self._ports, rates, measured, self._active)
         if counting:
             self.port_began += runs.began
             self.port_seconds += runs.busy_seconds

@@ -35,7 +35,6 @@ from ibpulse.core.statistics.steps.period import StepPeriod, find_sampled_period
 from ibpulse.core.statistics.steps.runs import (
     MAX_BRIDGED,
     RunStatistics,
-    Thresholds,
     describe_runs,
     find_bursts,
     find_runs,
@@ -98,12 +97,9 @@ MIN_WHOLE_BINS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
-    """Parameters of the statistics; samples above the upper threshold are active.
+    """Parameters of the statistics; `computing_ratio` is the share of the time in which the GPUs compute, or NaN."""
 
-    `computing_ratio` is the share of the time in which the GPUs compute, NaN if unknown.
-    """
-
-    thresholds: Thresholds
+    active_bytes_per_second: float
     timescales_ns: tuple[int, ...]
     signature: SignatureOptions = field(default_factory=SignatureOptions)
     computing_ratio: float = math.nan
@@ -181,7 +177,7 @@ class SpanStatistics:
 
 def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     """All statistics of a span."""
-    active = options.thresholds.high
+    active = options.active_bytes_per_second
     sums = Sums(series, active, options.timescales_ns)
     rails = sum_over_span(series, active)
     means = rails.mean_rates()
@@ -191,7 +187,7 @@ def describe_span(series: RailSeries, options: SpanOptions) -> SpanStatistics:
     whole = _with_peak(describe_units(sums.whole(), series, sums.timescales_ns), series)
     line = _mean_line(series, lines)
     step_total, computing = step_sums.sum(axis=0), options.computing_ratio
-    runs = find_bursts(series.bandwidth, series.measured, options.thresholds)
+    runs = find_bursts(series.bandwidth, series.measured, active)
     active_p50, active_p95 = _active_quantiles(series, active)
     return SpanStatistics(
         series=series,

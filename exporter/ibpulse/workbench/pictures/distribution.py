@@ -9,7 +9,7 @@ import numpy as np
 
 from ibpulse.base.text import duration_text, threshold_text
 from ibpulse.core.arrays import Floats
-from ibpulse.core.statistics.steps.runs import RunLengths, Thresholds, find_bursts, find_survival
+from ibpulse.core.statistics.steps.runs import RunLengths, find_bursts, find_survival
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import (
     LARGE,
@@ -39,7 +39,8 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Fi
     """The picture of up to four runs: histogram, cumulative share, burst lengths, gap lengths."""
     scale, colours = choose_scale(runs, options), THEMES[options.theme]
     with matplotlib.rc_context(settings(colours)):
-        summaries = [_summary(run, _thresholds(options), options.width_inches - LEFT - RIGHT) for run in runs]
+        active = options.active_bytes_per_second
+        summaries = [_summary(run, active, options.width_inches - LEFT - RIGHT) for run in runs]
         tops = np.cumsum([0.12, *(LINE + LINE_STEP * (len(lines) - 1) for lines in summaries)]).tolist()
         heads = tops[-1] + 0.03
         height = heads + 2 * (TITLE + HEIGHT + AXIS) + 0.25
@@ -52,21 +53,17 @@ def draw_distribution(runs: Sequence[PictureRun], options: PictureOptions) -> Fi
         for place, (run, lines) in enumerate(zip(runs, summaries, strict=True)):
             _draw_head(page, tops[place], place, run, lines)
         _draw_samples(first[0], first[1], runs, scale, options, colours)
-        _draw_lengths(second[0], second[1], runs, _thresholds(options), colours)
+        _draw_lengths(second[0], second[1], runs, active, colours)
         for axes in (*first, *second):
             plain(axes)
         foot = [
-            f"active: above {threshold_text(options.active_bytes_per_second)}",
+            f"active: above {threshold_text(active)}",
             options.directions_text,
             "1 GB = 10⁹ bytes",
             "missing data is excluded; runs cut off count as at least so long",
         ]
         page.write(0.15, height - 0.22, SEPARATOR.join(foot), SMALL, color=colours.faint)
     return page.figure
-
-
-def _thresholds(options: PictureOptions) -> Thresholds:
-    return Thresholds(options.active_bytes_per_second, options.burst_low_bytes_per_second)
 
 
 def _draw_head(page: Page, top: float, place: int, run: PictureRun, summary: Sequence[str]) -> None:
@@ -79,10 +76,10 @@ def _draw_head(page: Page, top: float, place: int, run: PictureRun, summary: Seq
         page.write(LEFT, top + 0.21 + LINE_STEP * number, text, SMALL, color=page.colours.faint)
 
 
-def _summary(run: PictureRun, thresholds: Thresholds, width: float) -> list[str]:
+def _summary(run: PictureRun, active: float, width: float) -> list[str]:
     """Description, key numbers and silence of a run, in lines that fit the width."""
     chosen = [f"{label} {text}" for label, text in run.node.facts if label in ("mean", "peak", "duty cycle")]
-    bursts, gaps = (int(lengths.ended.sum()) for lengths in find_lengths(run, thresholds))
+    bursts, gaps = (int(lengths.ended.sum()) for lengths in find_lengths(run, active))
     least = "at least " if np.isnan(run.node.bandwidth).any() else ""
     values, seconds = _known(run.node.bandwidth, run.node.seconds)
     silent = 100 * seconds[values == 0].sum() / max(seconds.sum(), 1e-300)
@@ -130,11 +127,9 @@ def _known(values: Floats, seconds: Floats) -> tuple[Floats, Floats]:
     return values[known], seconds[known]
 
 
-def _draw_lengths(
-    left: Axes, right: Axes, runs: Sequence[PictureRun], thresholds: Thresholds, colours: Colours
-) -> None:
+def _draw_lengths(left: Axes, right: Axes, runs: Sequence[PictureRun], active: float, colours: Colours) -> None:
     """The share of bursts, and of gaps, by minimum length; without runs that miss too many samples."""
-    drawn = [(place, find_lengths(run, thresholds)) for place, run in enumerate(runs) if not run.too_much_missing]
+    drawn = [(place, find_lengths(run, active)) for place, run in enumerate(runs) if not run.too_much_missing]
     omitted = [f"not drawn: too much of {run.name} is missing" for run in runs if run.too_much_missing]
     for kind, (axes, what) in enumerate(zip((left, right), ("bursts", "gaps"), strict=True)):
         curves = [(place, *_curve(lengths[kind])) for place, lengths in drawn]
@@ -169,7 +164,7 @@ def _curve(lengths: RunLengths) -> tuple[Floats, Floats]:
     return times, 100 * np.concatenate(([1.0, 1.0], longer))
 
 
-def find_lengths(run: PictureRun, thresholds: Thresholds) -> tuple[RunLengths, RunLengths]:
+def find_lengths(run: PictureRun, active: float) -> tuple[RunLengths, RunLengths]:
     """Lengths of the bursts and gaps of the sum whose beginning is there."""
-    runs = find_bursts(run.node.bandwidth, run.node.seconds, thresholds)
+    runs = find_bursts(run.node.bandwidth, run.node.seconds, active)
     return runs.lengths(burst=True), runs.lengths(burst=False)

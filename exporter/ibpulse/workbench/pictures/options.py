@@ -43,9 +43,8 @@ class PictureOptions:
     """The look of a picture.
 
     `statistic` selects the panels of a heatmap whose columns cover several samples. An animation shows the last
-    `window_ns` and runs `speed` times as fast as the recording. A burst begins above
-    `active_bytes_per_second` and ends at `burst_low_bytes_per_second`. `row` and `total` name what a row of a heatmap
-    and the sum of all rows are.
+    `window_ns` and runs `speed` times as fast as the recording. `row` and `total` name what a row of a heatmap and the
+    sum of all rows are.
     """
 
     width_pixels: int
@@ -58,7 +57,6 @@ class PictureOptions:
     speed: float = 1.0
     window_ns: int = 2_000_000_000
     active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
-    burst_low_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
     row: str = "rail"
     total: str = "node"
 

@@ -198,12 +198,4 @@ def _draw_page(report: Report, recordings: Sequence[tuple[Recording, Outside]], 
         picture_run(run.path, name, recording, report.options, outside=outside)
         for name, run, (recording, outside) in named
     ]
-    levels = report.options.thresholds()
-    return draw_runs(
-        runs,
-        "heatmap",
-        theme=theme,
-        width_pixels=PAGE_PIXELS,
-        active_bytes_per_second=levels.high,
-        burst_low_bytes_per_second=levels.low,
-    ).png()
+    return draw_runs(runs, "heatmap", theme=theme, width_pixels=PAGE_PIXELS).png()

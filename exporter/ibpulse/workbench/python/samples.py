@@ -363,11 +363,7 @@ class SampledRates:
         """
         chosen = ReportOptions(trim=trim, resamples=1, ports=self._chosen_ports())
         runs = [picture_run(Path(each.name), each.name, each.recording, chosen, direction) for each in (self, *others)]
-        levels = {
-            "active_bytes_per_second": chosen.thresholds().high,
-            "burst_low_bytes_per_second": chosen.thresholds().low,
-        }
-        return draw_runs(runs, kind, unit=unit, theme=theme, direction=direction, statistic=statistic, **levels)
+        return draw_runs(runs, kind, unit=unit, theme=theme, direction=direction, statistic=statistic)
 
     def report(
         self,

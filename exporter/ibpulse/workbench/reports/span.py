@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +21,7 @@ from ibpulse.core.recordings.recording import SampleTimes, trace_holdings, trace
 from ibpulse.core.statistics.balance import group_rails
 from ibpulse.core.statistics.rates import finest_ticks
 from ibpulse.core.statistics.recorded import RailGroup, RailSeries, RailTraits, add_up
-from ibpulse.core.statistics.signature import SignatureOptions
 from ibpulse.core.statistics.span import SpanOptions
-from ibpulse.core.statistics.steps.runs import Thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +42,12 @@ class ReportOptions:
     end: Moment | None = None
     trim: bool = False
     active_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
-    burst_low_bytes_per_second: float | None = None
     timescales_ns: tuple[int, ...] = (
         10 * MILLISECOND_NS,
         50 * MILLISECOND_NS,
         100 * MILLISECOND_NS,
         1000 * MILLISECOND_NS,
     )
-    signature: SignatureOptions = field(default_factory=SignatureOptions)
     least_change: float = 0.01
     level: float = 0.95
     resamples: int = 4000
@@ -60,15 +56,10 @@ class ReportOptions:
     claim_seconds: float = 0.0
     brief: bool = False
 
-    def thresholds(self) -> Thresholds:
-        """The levels at which bursts begin and end."""
-        low, high = self.burst_low_bytes_per_second, self.active_bytes_per_second
-        return Thresholds(high, high if low is None else min(low, high))
-
     def span_options(self, place: int = 0) -> SpanOptions:
         """The parameters of the statistics of the recording at a position in the report."""
         computing = self.gpu_active[min(place, len(self.gpu_active) - 1)] if self.gpu_active else math.nan
-        return SpanOptions(self.thresholds(), self.timescales_ns, self.signature, computing)
+        return SpanOptions(self.active_bytes_per_second, self.timescales_ns, computing_ratio=computing)
 
 
 Outside = tuple[int, int]

@@ -113,18 +113,6 @@ def find_pauses(rates: Floats, active_bytes_per_second: float) -> Pauses:
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
-    """A burst begins above `high` and ends at or below `low`, in bytes per second; no hysteresis if they are equal."""
-
-    high: float
-    low: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.low <= self.high:
-            raise ValueError(f"burst thresholds low {self.low} and high {self.high}: low must lie between 0 and high")
-
-
-@dataclass(frozen=True, slots=True)
 class RunState:
     """The current run of each row: its label, time and bytes so far, and whether its beginning was seen.
 
@@ -262,21 +250,20 @@ def join_states(one: RunState, other: RunState) -> RunState:
     return RunState(*(np.concatenate([getattr(each, field.name) for each in (one, other)]) for field in fields(one)))
 
 
-def find_bursts(rates: Floats, seconds: Floats, thresholds: Thresholds) -> Runs:
+def find_bursts(rates: Floats, seconds: Floats, active_bytes_per_second: float) -> Runs:
     """The bursts and gaps of a single row (samples,), including the last one, which is censored."""
     end = MAX_BRIDGED + 1
     padded = np.pad(rates, (0, end), constant_values=np.nan), np.pad(seconds, (0, end))
-    return split_runs(start_runs(1), padded[0][None], padded[1][None], thresholds)[1]
+    return split_runs(start_runs(1), padded[0][None], padded[1][None], active_bytes_per_second)[1]
 
 
-def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thresholds) -> tuple[RunState, Runs]:
+def split_runs(
+    state: RunState, rates: Floats, seconds: Floats, active_bytes_per_second: float
+) -> tuple[RunState, Runs]:
     """Process more samples of every row: rates (rows, samples), NaN where data is missing, and seconds of each.
 
-    A sample above `high` belongs to a burst, one at or below `low` to a gap. A sample in between continues the previous
-    run; after a longer hole it belongs to a gap.
-
     Laws: `busy_seconds + idle_seconds` is the observed time. The result does not depend on how samples are split into
-    calls. Scaling rates and thresholds scales only the bytes.
+    calls. Scaling rates and threshold scales only the bytes.
     """
     # the newest samples of the current run precede the new ones; all its time is in the first of them
     head = MAX_BRIDGED + 1
@@ -287,7 +274,8 @@ def split_runs(state: RunState, rates: Floats, seconds: Floats, thresholds: Thre
     last = np.where(known, np.arange(values.shape[1]), -1).max(axis=1)
     rate, sample_seconds = (np.take_along_axis(each, last[:, None], axis=1)[:, 0] for each in (values, time))
     _bridge(values, time, known)
-    labels = _label(values, state.label == BURST, thresholds)
+    labels = np.where(values > active_bytes_per_second, np.int8(BURST), np.int8(GAP))
+    labels[np.isnan(values)] = HOLE
     observed = np.where(known[:, head:], seconds, 0.0)
     busy = labels[:, head:] == BURST
     time[:, :head][seen] = 0.0
@@ -334,16 +322,3 @@ def _bridge(values: Floats, time: Floats, known: Bools) -> None:
     for each in (values, time):
         each[row, column] = each[row, column - 1]
         each[later] = each[later[0], later[1] + 1]
-
-
-def _label(rates: Floats, inside: Bools, thresholds: Thresholds) -> Labels:
-    """The label of each sample; `inside` (rows,) is true for rows that are in a burst before the first sample."""
-    label = np.where(rates > thresholds.high, np.int8(BURST), np.int8(GAP))
-    label[np.isnan(rates)] = HOLE
-    if thresholds.low < thresholds.high:
-        decided = ~((rates > thresholds.low) & (rates <= thresholds.high))
-        place = np.maximum.accumulate(np.where(decided, np.arange(rates.shape[1]), -1), axis=1)
-        before = np.where(inside, np.int8(BURST), np.int8(GAP))[:, None]
-        kept = np.where(place < 0, before, np.take_along_axis(label, np.maximum(place, 0), axis=1))
-        label = np.where(decided, label, np.where(kept == BURST, np.int8(BURST), np.int8(GAP)))
-    return np.asarray(label, dtype=np.int8)
