@@ -12,14 +12,14 @@ from ibpulse.agent.web.events import MAX_IN_LOOP
 from ibpulse.agent.web.parts import WebLimits
 from ibpulse.base import limits
 from ibpulse.core.answers.events import MAX_EVENTS
-from ibpulse.core.http import access, admission, connection, passwords, server
+from ibpulse.core.http import access, admission, server
 from ibpulse.core.recordings.reading import MAX_GROUP_ROWS, ROW_BYTES, TICK_BYTES
 from ibpulse.workbench.recorder import counter_log
 from tests.docs.pages import ROOT
 
-HEAD = f"{connection.MAX_HEAD_BYTES >> 10} KiB, {connection.HEAD_SECONDS:g} s"
+HEAD = f"{server.MAX_HEAD_BYTES >> 10} KiB, {server.HEAD_SECONDS:g} s"
 BODY = f"{WebLimits().max_body_bytes >> 20} MiB, {access.BODY_SECONDS:g} s"
-UNREAD = f"{connection.UNREAD_SECONDS:g} s"
+UNREAD = f"{server.UNREAD_SECONDS:g} s"
 WIDE = str(WebLimits().max_wide_requests)
 OPEN, OWN = admission.MAX_CONNECTIONS, admission.MAX_CONNECTIONS_PER_CLIENT
 CROWDED = f"idle connection after a refused request, or while more than {admission.CROWD} are open"
@@ -29,11 +29,11 @@ BOUNDS = {
         "request body": BODY,
         "response or stream whose client takes no data": UNREAD,
         "idle connection": f"{server.KEEP_ALIVE_SECONDS} s",
-        CROWDED: f"{connection.SHORT_KEEP_ALIVE_SECONDS} s",
+        CROWDED: f"{server.SHORT_KEEP_ALIVE_SECONDS} s",
         "TLS handshake": f"{server.HANDSHAKE_SECONDS:g} s",
         "connections per address": str(OWN),
         "connections": str(OPEN),
-        "queued password checks": str(passwords.MAX_WAITING),
+        "queued password checks": str(access.MAX_WAITING),
         "queued wide requests of a kind": f"{admission.MAX_WAITING}, {admission.WAIT_SECONDS:g} s",
         "`report`, `render`": f"{ROW_BYTES} bytes per sample of a port, and {TICK_BYTES} per sampling time",
         "`replay`": f"one row group, at most {MAX_GROUP_ROWS:,} rows: up to 300 MB",

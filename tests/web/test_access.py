@@ -16,9 +16,15 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from ibpulse.agent.web.app import create_app
-from ibpulse.core.http import access, passwords
-from ibpulse.core.http.access import AccessControl, HostCheck, is_foreign_write
-from ibpulse.core.http.passwords import PasswordCheck, TooManyChecksError, parse_basic
+from ibpulse.core.http import access
+from ibpulse.core.http.access import (
+    AccessControl,
+    HostCheck,
+    PasswordCheck,
+    TooManyChecksError,
+    is_foreign_write,
+    parse_basic,
+)
 from ibpulse.core.http.reload import TokenBucket, WebConfigReloader
 from tests.names import forget_invalid_names
 from tests.turns import until
@@ -127,7 +133,7 @@ async def test_a_right_password_is_checked_once_and_again_after_a_time_unused(mo
     check = PasswordCheck(lambda: now[0])
     for _ in range(3):
         assert await check.is_right(USERS, ("alice", b"secret"), "10.0.0.1")
-        now[0] += passwords.REMEMBERED_SECONDS
+        now[0] += access.REMEMBERED_SECONDS
     assert len(checks) == 1
     now[0] += 1.0
     assert await check.is_right(USERS, ("alice", b"secret"), "10.0.0.1")
@@ -150,11 +156,11 @@ async def test_an_unknown_user_costs_as_much_as_the_dearest_known_one(monkeypatc
 
 
 def test_the_hash_of_an_unknown_user_is_one_that_bcrypt_works_on() -> None:
-    assert not bcrypt.checkpw(b"", passwords._unmatchable({"a": hashed("a")}).encode())
+    assert not bcrypt.checkpw(b"", access._unmatchable({"a": hashed("a")}).encode())
 
 
 async def test_remembered_logins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(access, "MAX_REMEMBERED", 2)
     monkeypatch.setattr(bcrypt, "checkpw", lambda *_: True)
     check = PasswordCheck()
     for password in (b"1", b"2", b"3"):
@@ -184,7 +190,7 @@ async def test_a_new_client_has_its_turn_before_the_queued_guesses_of_others(mon
     check = PasswordCheck()
     guesses = [
         asyncio.create_task(check.is_right(USERS, ("alice", b"%d" % number), f"10.0.0.{number % 4}"))
-        for number in range(passwords.MAX_WAITING + 1)
+        for number in range(access.MAX_WAITING + 1)
     ]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -196,7 +202,7 @@ async def test_a_new_client_has_its_turn_before_the_queued_guesses_of_others(mon
     results = await asyncio.gather(*guesses, return_exceptions=True)
     displaced = [result for result in results if isinstance(result, TooManyChecksError)]
     assert len(displaced) == 1
-    assert results.count(False) == passwords.MAX_WAITING
+    assert results.count(False) == access.MAX_WAITING
     assert not check._running
 
 
@@ -222,7 +228,7 @@ async def test_a_client_with_a_wrong_password_waits_behind_others(monkeypatch: p
     held.go.set()
     assert not await check.is_right(USERS, ("alice", b"x"), "guesser")
     assert await ask_all() == ["quiet", "guesser", "guesser"]
-    now[0] += passwords.WRONG_SECONDS
+    now[0] += access.WRONG_SECONDS
     assert await ask_all() == ["guesser", "quiet", "guesser"]
 
 
@@ -244,11 +250,11 @@ async def test_checks_run_in_a_thread_of_low_priority(monkeypatch: pytest.Monkey
     held.go.set()
     await PasswordCheck().is_right(USERS, ("alice", b"secret"), "10.0.0.1")
     lowest = 19
-    assert held.niceness == [min(os.nice(0) + passwords.NICENESS, lowest)]
+    assert held.niceness == [min(os.nice(0) + access.NICENESS, lowest)]
 
 
 async def test_a_full_queue_of_logins_gets_a_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "MAX_WAITING", 0)
+    monkeypatch.setattr(access, "MAX_WAITING", 0)
     held = Held(monkeypatch)
     async with controlled(write_web_config(tmp_path)) as client:
         running = asyncio.create_task(client.get("/", auth=("alice", "guess")))

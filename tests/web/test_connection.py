@@ -22,7 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.http import admission, connection
+from ibpulse.core.http import admission
+from ibpulse.core.http import server as server_module
 from ibpulse.core.http.access import PROBES, AccessControl, HostCheck
 from ibpulse.core.http.application import OuterMiddleware
 from ibpulse.core.http.reload import WebConfigReloader
@@ -156,7 +157,7 @@ async def test_the_spare_connections_are_not_held_either(monkeypatch: pytest.Mon
 async def test_after_a_refusal_and_in_a_crowd_a_connection_is_kept_only_shortly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: Node
 ) -> None:
-    monkeypatch.setattr(connection, "SHORT_KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(server_module, "SHORT_KEEP_ALIVE_SECONDS", 0.05)
     async with running(create_app(node.parts(web_config=with_users(tmp_path)))) as server:
         trusted, stranger = await Client.open(server), await Client.open(server)
         assert (await trusted.get("/metrics", LOGIN))[0] == 200
@@ -315,7 +316,7 @@ async def test_requests_that_are_sent_before_the_end_are_answered(node: Node, ca
 async def test_a_viewer_that_reads_nothing_is_disconnected(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     # five seconds from one look at the clock to the next
     times = itertools.count(step=5)
-    monkeypatch.setattr(connection, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
+    monkeypatch.setattr(server_module, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
     counts, loop = WebCounts(), asyncio.get_running_loop()
     known, rounds = node.parts().node.supervisor.known_ports, 0
 

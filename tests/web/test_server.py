@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ibpulse.agent.web.app import create_app
 from ibpulse.base.errors import ConfigError
-from ibpulse.core.http import access, connection
+from ibpulse.core.http import access
 from ibpulse.core.http import server as server_module
 from ibpulse.core.http.access import AccessControl
 from ibpulse.core.http.reload import WebConfigReloader
@@ -71,7 +71,7 @@ async def test_a_head_that_never_comes_is_given_up(node: Node) -> None:
 
 async def test_an_answer_may_take_longer_than_its_request() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-        await pause(connection.HEAD_SECONDS + 1)
+        await pause(server_module.HEAD_SECONDS + 1)
         await PlainTextResponse("late")(scope, receive, send)
 
     running = await serve(slow, "127.0.0.1", 0)
@@ -260,7 +260,7 @@ async def test_the_wait_for_hang_ups_goes_on_after_the_body() -> None:
 
 def use_loop_clock(patch: pytest.MonkeyPatch) -> None:
     """Connections have the clock of the loop."""
-    patch.setattr(connection, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
+    patch.setattr(server_module, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
 
 
 def unread(length: int) -> Callable[[Scope, Receive, Send], object]:
@@ -310,7 +310,7 @@ async def test_a_client_that_never_reads_is_broken_off_and_costs_little_memory(
 async def test_a_client_that_reads_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     use_loop_clock(monkeypatch)
     length = 256 * 65_536
-    most_seconds = connection.UNREAD_SECONDS / 4
+    most_seconds = server_module.UNREAD_SECONDS / 4
     async with serving(unread(length)) as server:
         client = await open_small(server)
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

@@ -21,7 +21,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from ibpulse.core.http import connection, server
+from ibpulse.core.http import server
 
 # Ours, and the parameters with which uvicorn itself calls the method or with which we call it.
 PROTOCOL_METHODS = {
@@ -92,7 +92,7 @@ def test_the_methods_that_we_override_or_call_are_there(
     assert found == parameters, f"uvicorn's {theirs.__name__}.{name} takes {found}; {ours} was written for {parameters}"
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(connection.Connection, HttpToolsProtocol), (server._Server, Server)])
+@pytest.mark.parametrize(("ours", "theirs"), [(server.Connection, HttpToolsProtocol), (server._Server, Server)])
 def test_every_method_that_overrides_one_of_uvicorn_is_listed_above(ours: type, theirs: type) -> None:
     listed = PROTOCOL_METHODS if theirs is HttpToolsProtocol else SERVER_METHODS
     overridden = {name for name in vars(ours) if callable(vars(ours)[name]) and hasattr(theirs, name)}
