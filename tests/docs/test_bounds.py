@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.flightrecorder.store import CaptureOptions
-from ibpulse.agent.web.events import MAX_IN_LOOP
+from ibpulse.agent.web.node import MAX_IN_LOOP
 from ibpulse.agent.web.parts import WebLimits
 from ibpulse.base import limits
 from ibpulse.core.answers.events import MAX_EVENTS

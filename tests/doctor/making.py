@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ibpulse.agent.doctor import DoctorOptions, Finding, Level, examine
-from ibpulse.agent.doctor.child_process import FactsRequest
+from ibpulse.agent.doctor.examination import FactsRequest
 from ibpulse.agent.doctor.facts import (
     Card,
     Counts,

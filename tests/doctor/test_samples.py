@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ibpulse.agent.doctor import DoctorOptions, samples
-from ibpulse.agent.doctor.child_process import find_facts
+from ibpulse.agent.doctor.examination import find_facts
 from ibpulse.agent.doctor.facts import PortSamples
 from ibpulse.agent.doctor.samples import (
     RingState,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ibpulse.agent.doctor.child_process import FactsRequest, find_facts
+from ibpulse.agent.doctor.examination import FactsRequest, find_facts
 from ibpulse.agent.doctor.facts import Facts
 from ibpulse.cli import main
 from ibpulse.commands import doctor

@@ -13,7 +13,7 @@ from pathlib import Path
 from ibpulse import __version__
 from ibpulse.agent.config import Settings
 from ibpulse.agent.doctor import CHECKS, DoctorOptions, Level, document, examine, page, worst_level
-from ibpulse.agent.doctor.child_process import FactsRequest, find_facts_in_child
+from ibpulse.agent.doctor.examination import FactsRequest, find_facts_in_child
 from ibpulse.agent.doctor.facts import Facts
 from ibpulse.agent.node.wiring import make_inventory, supervisor_options
 from ibpulse.base.document import json_text

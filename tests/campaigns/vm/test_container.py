@@ -15,9 +15,7 @@ from tests.campaigns.vm.machine import Machine
 pytestmark = [pytest.mark.timeout(900), pytest.mark.needs("helm")]
 
 # doctor gives the process that examines the devices 20 s, which an emulated processor of a busy host exceeds
-PATIENT = (
-    "from ibpulse.agent.doctor import child_process as c; c.MAX_SECONDS = 200; from ibpulse.cli import main; main()"
-)
+PATIENT = "from ibpulse.agent.doctor import examination as c; c.MAX_SECONDS = 200; from ibpulse.cli import main; main()"
 DOCTOR = ("doctor", "--config.file=/etc/ibpulse/config/ibpulse.yaml", "--no-look", "--check=resolution")
 
 

@@ -1,9 +1,12 @@
-"""Routes of the node's present state, `/metrics` and `/api/v1/{clock,ports,topology}`, and of `/api/v1/summary`."""
+"""Routes of the node as a whole: `/metrics`, `/api/v1/{clock,ports,topology}`, and its summary, limits and events."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Any
 
 import numpy as np
 import orjson
@@ -15,17 +18,31 @@ from ibpulse.agent.metrics.page import render
 from ibpulse.agent.web.jobs import JOB_HELP, OptionalJob, choose_job, describe_job_ports
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.instants import format_rfc3339
+from ibpulse.base.text import natural_key
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, format_duration
-from ibpulse.base.values import SOME_SECONDS
+from ibpulse.base.values import SOME_SECONDS, unknown_word
+from ibpulse.core.answers.events import EventsAnswer
+from ibpulse.core.answers.limits import LimitAnswer, LimitsAnswer, PortLimitsAnswer
 from ibpulse.core.answers.node import ClockAnswer, Identity, PortAnswer, PortsAnswer, Source, TopologyAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
+from ibpulse.core.events import KINDS, Event
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.http.problems import bad_parameter, operation, problems, text
-from ibpulse.core.http.requests import OptionalDuration, SpanQuery, TimeSpan, read_parameter, refuse_repeated
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems, text
+from ibpulse.core.http.requests import (
+    EventsQuery,
+    OptionalDuration,
+    SpanQuery,
+    TimeSpan,
+    read_parameter,
+    refuse_repeated,
+)
 from ibpulse.core.jobs import ChosenJob
+from ibpulse.core.limits import CANNOT_KNOW, LEGEND, PortSigns, describe_signs
 from ibpulse.core.metrics.text import accepts_gzip, compress
 from ibpulse.core.model import Port
 from ibpulse.core.ring.spans import place_ports, settled_tick, widest_stride
+from ibpulse.core.statistics.limits import EVERY_NS
+from ibpulse.core.statistics.moments import or_none
 
 
 def add_clock(router: APIRouter, parts: WebParts) -> None:
@@ -215,3 +232,169 @@ def _refuse_long(parameter: str, text: str, seconds: int, parts: WebParts) -> in
         held = format_duration(history * SECOND_NS)
         raise bad_parameter(parameter, f"{text} exceeds the history, {held}; shorten the span or raise sampler.history")
     return seconds
+
+
+def add_limits(router: APIRouter, parts: WebParts) -> None:
+    """The route of signs."""
+    wide = parts.limits.wide_requests("limits are already being computed", "a shorter span instead")
+
+    @router.get(
+        "/api/v1/limits",
+        **operation("get_limits"),
+        responses={200: {"model": LimitsAnswer, "description": "The signs."}, **problems(404, 422, 503)},
+        response_class=Response,
+        dependencies=[refuse_repeated()],
+    )
+    async def limits(request: Request, query: Annotated[SummaryQuery, Query()]) -> Response:
+        """Signs of what limited each rail while it transmitted: source, path, receiver, loss, link or unknown."""
+        job, snapshot = choose_job(parts, query.job), parts.current.get()
+        step = snapshot and job is None and snapshot.traffic.concluded.step_period_seconds
+        return await wide.run(request, answer_limits, parts, *choose_seconds(query, parts), job, step or 0.0)
+
+
+def answer_limits(parts: WebParts, seconds: int, end_ns: int | None, job: ChosenJob | None, steps: float) -> Response:
+    """The response for `seconds` that end at a wall time, None for now, of a job if one is given.
+
+    `steps` is the length of a step in seconds, 0 if it is unknown.
+    """
+    reader, peaks = parts.node.reader, parts.node.aggregator.limits.peaks
+    ticks = _choose_ticks(parts, seconds, end_ns)
+    rails = _read(parts, ticks, job)
+    width = -(-EVERY_NS // reader.interval_ns)
+    # a sample ends at its tick
+    start_ns = int(reader.wall_ns(np.array([ticks.start - 1]))[0])
+    length_ns = len(ticks) * reader.interval_ns
+    found = describe_signs(rails, *((length_ns / SECOND_NS / steps, "step") if steps else (1, "")))
+    answer = LimitsAnswer.model_construct(
+        start_ms=start_ns // MILLISECOND_NS,
+        bin_ms=width * reader.interval_ns // MILLISECOND_NS,
+        bins=-(-len(ticks) // width),
+        limits=[LimitAnswer.model_construct(**asdict(limit)) for limit in found],
+        ports=[
+            PortLimitsAnswer.model_construct(
+                port=rail.name,
+                usual_peak_bytes_per_second=or_none(peaks.get(rail.name, math.nan)),
+                strip=rail.signs.strip(width),
+                remarks=rail.remarks(),
+            )
+            for rail in rails
+        ],
+        legend=LEGEND,
+        cannot_know=CANNOT_KNOW,
+    )
+    if job is not None:
+        described = describe_job_ports(job, start_ns, start_ns + length_ns)
+        answer = LimitsAnswer.model_construct(**answer.given(), job=described)
+    return Response(answer.encode_given(), media_type="application/json")
+
+
+def _choose_ticks(parts: WebParts, seconds: int, end_ns: int | None) -> range:
+    """The ticks of whole seconds."""
+    node, reader = parts.node, parts.node.reader
+    per_second = SECOND_NS // reader.interval_ns
+    strides = (reader.stride(slot) for slot in node.supervisor.slots.values())
+    newest = settled_tick(reader, widest_stride(strides), node.clock.time_ns())
+    end = (newest if end_ns is None else min(newest, reader.tick_at(end_ns))) // per_second
+    return range(max(0, end - seconds) * per_second + 1, end * per_second + 1)
+
+
+def _read(parts: WebParts, ticks: range, job: ChosenJob | None) -> list[PortSigns]:
+    """The signs of the rails at ticks, of a job if one is given."""
+    node, reader = parts.node, parts.node.reader
+    rails = [known.port for known in node.supervisor.known_ports() if known.port.rail]
+    placed = place_ports(reader, rails, reader.ring.slots())
+    if job is not None:
+        had = job.ports.within(ticks.start, ticks.stop).spans
+        placed = [port for port in placed if str(port.port.id) in had]
+    if not ticks or not placed:
+        return []
+    # the first and the last sample lie between two readings
+    more = SECOND_NS // reader.interval_ns
+    around = range(max(1, ticks.start - more), max(ticks.stop, min(ticks.stop + more, reader.ring.latest_tick() + 1)))
+    found = node.aggregator.limits.read(placed, around)
+    inner = slice(ticks.start - around.start, ticks.stop - around.start)
+    found = [replace(rail, signs=rail.signs.cut(inner.start, inner.stop)) for rail in found]
+    if job is not None:
+        kept = job.ports.mask([rail.name for rail in found], ticks.start, len(ticks))
+        found = [replace(rail, signs=rail.signs.only(mine)) for rail, mine in zip(found, kept, strict=True)]
+    return found
+
+
+# encoding this many takes less than 10 ms; more are encoded in a thread
+MAX_IN_LOOP = 1000
+
+
+def add_events(router: APIRouter, parts: WebParts) -> None:
+    """The events route."""
+    wide = parts.limits.wide_requests(
+        f"queries with more than {MAX_IN_LOOP} events are already running", f"{MAX_IN_LOOP} events"
+    )
+
+    @router.get(
+        "/api/v1/events",
+        **operation("list_events"),
+        responses={200: {"model": EventsAnswer, "description": "Events by time."}, **problems(404, 422, 503)},
+        response_class=Response,
+        dependencies=[refuse_repeated("kind")],
+    )
+    async def events(request: Request, query: Annotated[EventsQuery, Query()]) -> Response:
+        """Links that went down, rates that changed, devices that disappeared, captures: what happened and when."""
+        about, chosen = choose_events(query, parts)
+        if len(chosen) > MAX_IN_LOOP:
+            return await wide.run(request, answer_events, about, chosen)
+        return answer_events(about, chosen)
+
+
+def choose_events(query: EventsQuery, parts: WebParts) -> tuple[dict[str, Any], Sequence[Event]]:
+    """The members that describe the answer of a query, and its events by time."""
+    for kind in query.kind:
+        if kind not in KINDS:
+            raise bad_parameter("kind", unknown_word(kind, KINDS))
+    span = query.span(parts.node.clock.time_ns())
+    if query.port is not None:
+        _refuse_unknown(query.port, parts)
+    found = parts.node.events.between(span.from_ns, span.to_ns, query.kind, query.port or "")
+    chosen = found[-query.limit :]
+    everything = (query.last, query.from_) == (None, None)
+    about = {
+        "from_ms": None if everything else span.from_ns // MILLISECOND_NS,
+        "to_ms": span.to_ns // MILLISECOND_NS,
+        "kinds": dict(Counter(event.kind for event in chosen)),
+        "left_out": len(found) - len(chosen),
+    }
+    return about, chosen
+
+
+def answer_events(about: dict[str, Any], chosen: Sequence[Event]) -> Response:
+    """The response with these events."""
+    body = orjson.dumps({**about, "events": [describe_event(event) for event in chosen]})
+    return Response(body, media_type="application/json")
+
+
+def describe_event(event: Event) -> dict[str, Any]:
+    """The members of an `EventAnswer` as plain values: 1000 of them take 2 ms to encode, 1000 models 15 ms."""
+    number = event.subject.partition(":")[2]
+    return {
+        "time_ms": event.time_ns // MILLISECOND_NS,
+        "time": format_rfc3339(event.time_ns),
+        "uncertainty_ms": -(-event.uncertainty_ns // MILLISECOND_NS),
+        "kind": event.kind,
+        "subject": event.subject,
+        "device": event.device,
+        "port": int(number) if number.isdecimal() and len(number) < 10 else None,
+        "text": event.text,
+        "before": event.before,
+        "after": event.after,
+        "details": event.details,
+    }
+
+
+def _refuse_unknown(name: str, parts: WebParts) -> None:
+    """Refuse a name that is neither a port or device of the node nor the subject of an event."""
+    ports = {str(known.port.id) for known in parts.node.supervisor.known_ports()}
+    subjects = ports | {event.subject for event in parts.node.events.events()}
+    devices = {subject.partition(":")[0] for subject in subjects}
+    if not name or name not in subjects | devices:
+        known = sorted(ports, key=natural_key)
+        reason = f"No such port or device: {name[:64]!r}. Known ports: {', '.join(known) or 'none'}."
+        raise ProblemError("unknown-port", 404, reason, known_ports=known)

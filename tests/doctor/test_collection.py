@@ -10,8 +10,8 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from ibpulse.agent.doctor import DoctorOptions, child_process
-from ibpulse.agent.doctor.child_process import find_facts_in_child
+from ibpulse.agent.doctor import DoctorOptions, examination
+from ibpulse.agent.doctor.examination import find_facts_in_child
 from ibpulse.agent.sampler import piped_process
 from ibpulse.agent.sampler.piped_process import PipedProcess
 from ibpulse.base.errors import FabricError
@@ -46,7 +46,7 @@ def test_a_process_without_an_answer_is_an_error_with_its_message(
         return begun[-1]
 
     monkeypatch.setattr(piped_process, "PipedProcess", run_instead)
-    monkeypatch.setattr(child_process, "MAX_SECONDS", 1.0)
+    monkeypatch.setattr(examination, "MAX_SECONDS", 1.0)
     with pytest.raises(FabricError, match="the process that examines the devices did not answer"):
         find_facts_in_child(make_request(DoctorOptions()))
     assert ("ZeroDivisionError" in caplog.text) == (program == "1 / 0")
