@@ -24,12 +24,12 @@ from ibpulse.core.defaults import HISTORY_NS
 from ibpulse.core.http.problems import ProblemError, operation
 from ibpulse.core.http.requests import (
     MAX_LABELS,
+    REFUSALS,
     Notification,
     check_writer,
     json_response,
     read_alerts,
     read_body,
-    refusals,
     request_schema,
 )
 from ibpulse.gateway.captures import (
@@ -222,11 +222,11 @@ def alert_router(parts: GatewayParts) -> APIRouter:
     """The route of Alertmanager's webhook."""
     router, captures = APIRouter(), AlertCaptures(parts)
 
+    accepted = {"description": "Notification accepted."}
+
     @router.post(
         PATH,
-        **operation("receive_alerts"),
-        responses={200: {"description": "Notification accepted."}, **refusals(403, 413, 422, 503)},
-        response_class=Response,
+        **operation("receive_alerts", accepted, 403, 413, 422, 503, reasons=REFUSALS),
         openapi_extra=request_schema(Notification, required=True),
     )
     async def take_notification(request: Request) -> Response:

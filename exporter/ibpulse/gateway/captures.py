@@ -31,14 +31,14 @@ from ibpulse.core.captures import MEDIA_TYPE as FILE_TYPE
 from ibpulse.core.client.transport import read_answer
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.application import HEAD
-from ibpulse.core.http.problems import ProblemError, operation
+from ibpulse.core.http.problems import ProblemError, operation, text
 from ibpulse.core.http.requests import (
+    REFUSALS,
     CaptureRequest,
     check_writer,
     json_response,
     read_body,
     read_parameter,
-    refusals,
     request_schema,
 )
 from ibpulse.gateway.jobs import FleetJob, choose_job, list_jobs
@@ -202,26 +202,18 @@ def captures_router(parts: GatewayParts) -> APIRouter:
     archives = asyncio.Semaphore(MAX_ARCHIVES)
     lists = ParallelRequests(MAX_LISTS, "lists of captures of jobs are already being read")
 
-    @router.get(
-        PATH,
-        **operation("list_job_captures"),
-        responses={200: {"description": "The captures of the job."}, **refusals(404, 503)},
-    )
+    listed = {"description": "The captures of the job.", "content": {"application/json": {"schema": {}}}}
+
+    @router.get(PATH, **operation("list_job_captures", listed, 404, 503, reasons=REFUSALS))
     async def list_captures(request: Request, job: str) -> Response:
         """The captures of a job: those of all its nodes together, and those of single nodes."""
         async with lists.place(request):
             found, missing = await _ask_captures(parts, job)
         return json_response(200, _describe(job, found, missing))
 
-    @router.get(
-        PATH + "/{group}",
-        **operation("download_job_capture"),
-        responses={
-            200: {"description": "A tar archive.", "content": {"application/x-tar": {"schema": {"type": "string"}}}},
-            **refusals(404, 503),
-        },
-        response_class=Response,
-    )
+    archive = text("A tar archive.", "application/x-tar")
+
+    @router.get(PATH + "/{group}", **operation("download_job_capture", archive, 404, 503, reasons=REFUSALS))
     async def download(request: Request, job: str, group: str) -> Response:
         """The files of all nodes of one capture as a tar archive."""
         async with lists.place(request):
@@ -234,12 +226,11 @@ def captures_router(parts: GatewayParts) -> APIRouter:
             raise ProblemError("unknown-capture", 404, f"No such finished capture of the job: {group[:100]!r}.")
         return send_archive(request, parts.nodes, group, members, missing, archives)
 
+    pending = {"description": "The pending captures."}
+
     @router.post(
         PATH,
-        **operation("take_job_capture"),
-        status_code=202,
-        responses={202: {"description": "The pending captures."}, **refusals(403, 404, 413, 422, 503)},
-        response_class=Response,
+        **operation("take_job_capture", pending, 403, 404, 413, 422, 503, reasons=REFUSALS, status=202),
         openapi_extra=request_schema(CaptureRequest, required=False),
     )
     async def take_captures(request: Request, job: str) -> Response:

@@ -27,7 +27,7 @@ from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import NodeArray, encode_npy
 from ibpulse.core.http.admission import ParallelRequests
-from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, text
 from ibpulse.core.http.requests import (
     INSTANT_FORMS,
     EventsQuery,
@@ -36,7 +36,6 @@ from ibpulse.core.http.requests import (
     SpanQuery,
     read_parameter,
 )
-from ibpulse.core.http.requests import refuse_repeated as once
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
 from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic, bins_between, newest_bins
 from ibpulse.gateway.captures import captures_router
@@ -453,23 +452,19 @@ def job_router(parts: GatewayParts) -> APIRouter:
     router = APIRouter()
     hub = JobHub(parts)
 
-    @router.get("/api/v1/jobs", **operation("list_jobs"), responses=_described("The jobs of all nodes.", JSON))
+    @router.get("/api/v1/jobs", **operation("list_jobs", _members("The jobs of all nodes.")))
     async def jobs() -> Response:
         """The jobs of all nodes: those that run, and those that ended within the history, with begin and end."""
         return _json(describe_jobs(parts.table.rows()))
 
-    @router.get("/api/v1/verdicts", **operation("list_verdicts"), responses=_described("The watched jobs.", JSON))
+    @router.get("/api/v1/verdicts", **operation("list_verdicts", _members("The watched jobs.")))
     async def verdicts() -> Response:
         """The jobs that are watched for silence, with the verdicts on their last stalls."""
         return _json({"jobs": [job.describe() for job in parts.verdicts]})
 
-    @router.get(
-        PATH + "/stream",
-        **operation("get_job_stream"),
-        responses={**_described("Events like those of a node's stream.", MEDIA_TYPE), **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[once("node")],
-    )
+    events = text("Events like those of a node's stream.", MEDIA_TYPE)
+
+    @router.get(PATH + "/stream", **operation("get_job_stream", events, 404, 422, 503, repeatable=("node",)))
     async def stream(
         job: str, query: Annotated[JobStreamQuery, Query()], last_event_id: LastEventId = None
     ) -> Response:
@@ -488,36 +483,21 @@ def _span_router(parts: GatewayParts) -> APIRouter:
     router, windows = APIRouter(), JobWindows(parts)
     spans = ParallelRequests(MAX_SPANS, "summaries or lists of events of jobs are already being read")
 
-    @router.get(
-        PATH + "/window",
-        **operation("get_job_window"),
-        responses={**_described("The window; missing samples are null.", JSON), **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[once("node")],
-    )
+    def described(name: str, answer: str, repeatable: str) -> dict[str, Any]:
+        return operation(name, _members(answer), 404, 422, 503, repeatable=(repeatable,))
+
+    @router.get(PATH + "/window", **described("get_job_window", "The window; missing samples are null.", "node"))
     async def window(request: Request, job: str, query: Annotated[JobWindowQuery, Query()]) -> Response:
         """Rates of all rows on a regular grid of wall time."""
         return await windows.answer(request, job, query, parts.clock.time_ns())
 
-    @router.get(
-        PATH + "/summary",
-        **operation("get_job_summary"),
-        responses={**_described("The numbers of the job and its rows.", JSON), **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[once("node")],
-    )
+    @router.get(PATH + "/summary", **described("get_job_summary", "The numbers of the job and its rows.", "node"))
     async def summary(request: Request, job: str, query: Annotated[JobSummaryQuery, Query()]) -> Response:
         """The numbers of the job and of its rows in a span of whole seconds."""
         async with spans.place(request):
             return _json(await summarize_job(parts, job, query))
 
-    @router.get(
-        PATH + "/events",
-        **operation("list_job_events"),
-        responses={**_described("The events of the nodes.", JSON), **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[once("kind")],
-    )
+    @router.get(PATH + "/events", **described("list_job_events", "The events of the nodes.", "kind"))
     async def events(request: Request, job: str, query: Annotated[EventsQuery, Query()]) -> Response:
         """The events of the nodes of the job, each by the clock of its node."""
         chosen = choose_job(list_jobs(parts.table.rows()), job)
@@ -527,9 +507,8 @@ def _span_router(parts: GatewayParts) -> APIRouter:
     return router
 
 
-def _described(description: str, media_type: str) -> dict[int | str, dict[str, Any]]:
-    schema = {"type": "string" if media_type == MEDIA_TYPE else "object"}
-    return {200: {"description": description, "content": {media_type: {"schema": schema}}}}
+def _members(description: str) -> dict[str, Any]:
+    return text(description, JSON, kind="object")
 
 
 def _json(members: dict[str, Any]) -> Response:

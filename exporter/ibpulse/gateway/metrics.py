@@ -107,12 +107,7 @@ def gateway_metrics_router(parts: GatewayParts) -> APIRouter:
     """The metrics route."""
     router = APIRouter()
 
-    @router.get(
-        "/metrics",
-        **operation("get_metrics"),
-        responses={200: text("The metrics of the gateway.")},
-        response_class=Response,
-    )
+    @router.get("/metrics", **operation("get_metrics", text("The metrics of the gateway.")))
     async def metrics(request: Request) -> Response:
         """Metrics for Prometheus."""
         body, media_type = render_page(ROWS, parts, parts.registry, parts.counts, request.headers.get("accept"))

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Header, Request
@@ -37,8 +37,7 @@ from ibpulse.core.client.transport import (
 )
 from ibpulse.core.http.admission import ParallelRequests, requesting_client
 from ibpulse.core.http.application import HEAD
-from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems
-from ibpulse.core.http.requests import refuse_repeated
+from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, text
 from ibpulse.core.http.stream import HEARTBEAT, MAX_LOG_EVENTS, RETRY, EventStream, Viewer, event
 from ibpulse.gateway.nodes.requests import PAGE_SECONDS, STREAM_TYPE, Node, read_events
 from ibpulse.gateway.parts import GatewayParts
@@ -52,7 +51,8 @@ MAX_LARGE = 4
 # of the batches of a minute, eight ports at 10 ms have half of it
 KEPT_BYTES = 1_000_000
 MAX_BATCHES = 600
-_ANSWER: dict[str, Any] = {"description": "The events.", "content": {STREAM_TYPE: {"schema": {"type": "string"}}}}
+_EVENTS = text("The events.", STREAM_TYPE)
+_REFUSED = (404, 422, 502, 503, 504)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +171,11 @@ def node_router(parts: GatewayParts) -> APIRouter:
         router.add_api_route(
             API + resource.path,
             _answer_with(parts, resource, large),
-            **operation(resource.operation),
+            **operation(resource.operation, None, *_REFUSED, repeatable=resource.repeatable),
             description=resource.sentence,
-            response_class=Response,
-            responses=problems(404, 422, 502, 503, 504),
-            dependencies=[refuse_repeated(*resource.repeatable)],
         )
 
-    @router.get(
-        API + "captures/{file}",
-        **operation("download_node_capture"),
-        responses=problems(404, 502, 503, 504),
-        response_class=Response,
-    )
+    @router.get(API + "captures/{file}", **operation("download_node_capture", None, 404, 502, 503, 504))
     async def download(request: Request, name: str, file: str) -> Response:
         """A finished capture, as Parquet or for Perfetto."""
         node, traced = find_node(parts, name), request.query_params.get("format") == "perfetto"
@@ -363,13 +355,7 @@ def node_stream_router(parts: GatewayParts) -> APIRouter:
     router = APIRouter()
     hub = NodeHub(parts)
 
-    @router.get(
-        API + "stream",
-        **operation("get_node_stream"),
-        responses={200: _ANSWER, **problems(404, 422, 502, 503, 504)},
-        response_class=Response,
-        dependencies=[refuse_repeated()],
-    )
+    @router.get(API + "stream", **operation("get_node_stream", _EVENTS, *_REFUSED, repeatable=()))
     async def stream(
         name: str, request: Request, last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None
     ) -> Response:

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.http.pages import LIVE_PAGE_POLICY, NODE_WORDS, PageFiles, links, live_document, page, reference_body
-from ibpulse.core.http.problems import ProblemError, operation, text
+from ibpulse.core.http.problems import ProblemError, operation, probe, text
 from ibpulse.core.http.requests import may_write
 from ibpulse.gateway.jobs import list_jobs
 from ibpulse.gateway.node_proxy import find_node
@@ -213,19 +213,13 @@ def _is_simulated_job(parts: GatewayParts, job: str) -> bool:
 def probe_router(parts: GatewayParts) -> APIRouter:
     """The routes of the probes, which need no password: they name neither nodes nor files."""
     router = APIRouter()
-    answers: dict[int | str, dict[str, Any]] = {
-        200: text("All is well."),
-        503: text("The check failed; the text gives the reason."),
-    }
 
-    @router.get(
-        "/-/healthy", **operation("check_health"), responses={200: answers[200]}, response_class=PlainTextResponse
-    )
+    @router.get("/-/healthy", **operation("check_health", text("All is well.")))
     async def healthy() -> PlainTextResponse:
         """Liveness: whether the gateway serves."""
         return PlainTextResponse("Healthy.\n")
 
-    @router.get("/-/ready", **operation("check_readiness"), responses=answers, response_class=PlainTextResponse)
+    @router.get("/-/ready", **probe("check_readiness", "All is well."))
     async def ready() -> PlainTextResponse:
         """Readiness: whether a source of nodes has answered."""
         if all(source.age_seconds is None for source in parts.discovery.sources()):
@@ -240,7 +234,7 @@ def node_list_router(parts: GatewayParts) -> APIRouter:
     """The route of all nodes."""
     router = APIRouter()
 
-    @router.get("/api/v1/nodes", **operation("list_nodes"), responses={200: _NODES_ANSWER}, response_class=Response)
+    @router.get("/api/v1/nodes", **operation("list_nodes", _NODES_ANSWER))
     async def nodes() -> Response:
         """All nodes, those with problems first."""
         document = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -20,7 +19,7 @@ from ibpulse.base.text import escape_controls
 from ibpulse.core.events.watch import KnownPort
 from ibpulse.core.http.application import REFUSALS, make_app
 from ibpulse.core.http.pages import NODE_WORDS, PageFiles, links, live_document, page, reference_body, table
-from ibpulse.core.http.problems import operation, text
+from ibpulse.core.http.problems import probe
 from ibpulse.core.model import UNKNOWN_ROLE
 
 _LINKS = (
@@ -41,15 +40,13 @@ _LINKS = (
 
 def add_health(router: APIRouter, parts: WebParts) -> None:
     """The routes of the probes."""
-    healthy_answers = _answers("The sampler's heartbeat is recent.")
-    ready_answers = _answers("The first sample has arrived.")
 
-    @router.get("/-/healthy", **operation("check_health"), responses=healthy_answers, response_class=PlainTextResponse)
+    @router.get("/-/healthy", **probe("check_health", "The sampler's heartbeat is recent."))
     async def healthy() -> PlainTextResponse:
         """Liveness: whether the sampler's heartbeat is recent."""
         return _answer(*check_health(parts))
 
-    @router.get("/-/ready", **operation("check_readiness"), responses=ready_answers, response_class=PlainTextResponse)
+    @router.get("/-/ready", **probe("check_readiness", "The first sample has arrived."))
     async def ready() -> PlainTextResponse:
         """Readiness: whether the first sample has arrived."""
         return _answer(*parts.node.readiness())
@@ -66,10 +63,6 @@ def check_health(parts: WebParts) -> tuple[bool, str]:
     if age <= bound:
         return True, f"Healthy: the sampler's last heartbeat is {age:.2f} s old (limit: {bound:g} s)."
     return False, (f"Not healthy: the sampler's last heartbeat is {age:.2f} s old (limit: {bound:g} s); see the log.")
-
-
-def _answers(good: str) -> dict[int | str, dict[str, Any]]:
-    return {200: text(good), 503: text("The check failed; the text gives the reason.")}
 
 
 def _answer(good: bool, sentence: str) -> PlainTextResponse:

@@ -29,8 +29,9 @@ from ibpulse.core.captures import MEDIA_TYPE, TRACE_TYPE, CaptureName, parse_nam
 from ibpulse.core.http.access import USER
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.application import HEAD
-from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problem_response
+from ibpulse.core.http.problems import ProblemError, bad_parameter, model, operation, problem_response, text
 from ibpulse.core.http.requests import (
+    REFUSALS,
     CaptureRequest,
     Notification,
     check_writer,
@@ -38,7 +39,6 @@ from ibpulse.core.http.requests import (
     read_alerts,
     read_body,
     read_parameter,
-    refusals,
     request_schema,
 )
 from ibpulse.core.jobs import JobRecord
@@ -240,12 +240,7 @@ def add_captures(router: APIRouter, parts: WebParts) -> None:
     recorder = captures.recorder
     conversions = ParallelRequests(1, "capture is already being converted", "the file itself with format=parquet")
 
-    @router.get(
-        PATH,
-        **operation("list_captures"),
-        responses={200: {"model": CapturesAnswer, "description": "The captures."}, **refusals(503)},
-        response_class=Response,
-    )
+    @router.get(PATH, **operation("list_captures", model(CapturesAnswer, "The captures."), 503, reasons=REFUSALS))
     async def captures_of_node() -> Response:
         """The captures of this node, finished and pending."""
         # before the directory is read, so that a capture that is completed meanwhile is in one of the two lists
@@ -256,19 +251,11 @@ def add_captures(router: APIRouter, parts: WebParts) -> None:
             raise unavailable(captures, error) from error
         return json_response(200, describe_captures(recorder, stored, pending))
 
-    @router.get(
-        PATH + "/{name}",
-        **operation("download_capture"),
-        responses={
-            200: {
-                "description": "The file.",
-                "content": {each: {"schema": {"type": "string"}} for each in (MEDIA_TYPE, TRACE_TYPE)},
-            },
-            206: {"description": "The requested range.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
-            **refusals(404, 416, 503),
-        },
-        response_class=Response,
-    )
+    download = operation("download_capture", None, 404, 416, 503, reasons=REFUSALS)
+    whole, part = text("The file.", MEDIA_TYPE, TRACE_TYPE), text("The requested range.", MEDIA_TYPE)
+    download["responses"] = {200: whole, 206: part, **download["responses"]}
+
+    @router.get(PATH + "/{name}", **download)
     async def download_capture(
         request: Request,
         name: str,
@@ -296,15 +283,11 @@ def add_capture_writing(router: APIRouter, parts: WebParts) -> None:
     """The routes that take and delete captures."""
     captures = parts.node.captures
 
+    pending_answer = model(PendingAnswer, "The pending capture.")
+
     @router.post(
         PATH,
-        **operation("take_capture"),
-        status_code=202,
-        responses={
-            202: {"model": PendingAnswer, "description": "The pending capture."},
-            **refusals(403, 413, 422, 503),
-        },
-        response_class=Response,
+        **operation("take_capture", pending_answer, 403, 413, 422, 503, reasons=REFUSALS, status=202),
         openapi_extra=request_schema(CaptureRequest, required=False),
     )
     async def take_capture(request: Request) -> Response:
@@ -316,14 +299,11 @@ def add_capture_writing(router: APIRouter, parts: WebParts) -> None:
         pending = _ask(captures, trigger)
         return json_response(202, describe_pending(pending), {"Location": f"{PATH}/{pending.name}"})
 
+    accepted = model(NotificationAnswer, "Notification accepted.")
+
     @router.post(
         f"{PATH}/alertmanager",
-        **operation("receive_alerts"),
-        responses={
-            200: {"model": NotificationAnswer, "description": "Notification accepted."},
-            **refusals(403, 413, 422, 503),
-        },
-        response_class=Response,
+        **operation("receive_alerts", accepted, 403, 413, 422, 503, reasons=REFUSALS),
         openapi_extra=request_schema(Notification, required=True),
     )
     async def take_notification(request: Request) -> Response:
@@ -331,13 +311,7 @@ def add_capture_writing(router: APIRouter, parts: WebParts) -> None:
         check_writer(request, allow_unauthenticated=captures.allow_unauthenticated)
         return _take_alerts(parts, captures, read_body(Notification, await request.body()))
 
-    @router.delete(
-        PATH + "/{name}",
-        **operation("delete_capture"),
-        status_code=204,
-        responses=refusals(403, 404, 503),
-        response_class=Response,
-    )
+    @router.delete(PATH + "/{name}", **operation("delete_capture", None, 403, 404, 503, reasons=REFUSALS, status=204))
     async def delete_capture(request: Request, name: str) -> Response:
         """Delete a finished capture."""
         check_writer(request, allow_unauthenticated=captures.allow_unauthenticated)

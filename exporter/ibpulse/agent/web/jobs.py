@@ -19,7 +19,7 @@ from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer, JobTrafficAnswer
 from ibpulse.core.answers.silence import SilencesAnswer
-from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems
+from ibpulse.core.http.problems import ProblemError, bad_parameter, model, operation
 from ibpulse.core.jobs import MAX_TEXT, ChosenJob, Holding, JobPorts, JobRecord, Key, list_jobs
 from ibpulse.core.ring import layout as at
 
@@ -101,26 +101,20 @@ def _names(record: JobRecord) -> tuple[str, str]:
     return claim.id, f"{claim.scheduler}:{claim.id}"
 
 
+UNKNOWN_SILENCES = "They are unknown after an internal error."
+
+
 def add_jobs(router: APIRouter, parts: WebParts) -> None:
     """The routes of jobs and of their silences."""
 
-    @router.get(
-        "/api/v1/jobs",
-        **operation("list_jobs"),
-        responses={200: {"model": JobsAnswer, "description": "Jobs of the node."}},
-    )
+    @router.get("/api/v1/jobs", **operation("list_jobs", model(JobsAnswer, "Jobs of the node.")))
     async def jobs() -> Response:
         """Jobs that run, and those that ended within the history, with their ports, begin and end."""
         return Response(describe_jobs(parts).encode(), media_type="application/json")
 
-    @router.get(
-        "/api/v1/silences",
-        **operation("list_silences"),
-        responses={
-            200: {"model": SilencesAnswer, "description": "The silences of the jobs that run."},
-            **problems(503, reasons={503: "They are unknown after an internal error."}),
-        },
-    )
+    answer, reasons = model(SilencesAnswer, "The silences of the jobs that run."), {503: UNKNOWN_SILENCES}
+
+    @router.get("/api/v1/silences", **operation("list_silences", answer, 503, reasons=reasons))
     async def silences() -> Response:
         """Until when each running job moved bytes, by rail, with lost links and lost packets."""
         return Response(describe_silences(parts).encode(), media_type="application/json")

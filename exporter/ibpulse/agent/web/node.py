@@ -27,14 +27,13 @@ from ibpulse.core.answers.node import ClockAnswer, Identity, PortAnswer, PortsAn
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.events import KINDS, Event
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, problems, text
+from ibpulse.core.http.problems import ProblemError, bad_parameter, model, operation, text
 from ibpulse.core.http.requests import (
     EventsQuery,
     OptionalDuration,
     SpanQuery,
     TimeSpan,
     read_parameter,
-    refuse_repeated,
 )
 from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.limits import CANNOT_KNOW, LEGEND, PortSigns, describe_signs
@@ -48,11 +47,7 @@ from ibpulse.core.statistics.moments import or_none
 def add_clock(router: APIRouter, parts: WebParts) -> None:
     """The clock route."""
 
-    @router.get(
-        "/api/v1/clock",
-        **operation("get_clock"),
-        responses={200: {"model": ClockAnswer, "description": "The clock of the node."}},
-    )
+    @router.get("/api/v1/clock", **operation("get_clock", model(ClockAnswer, "The clock of the node.")))
     async def clock() -> Response:
         """The time of this moment by the clock that the samples follow, and whether the clock is synchronised."""
         state, node = parts.clock_state(), parts.node
@@ -64,13 +59,11 @@ def add_clock(router: APIRouter, parts: WebParts) -> None:
 
 def add_metrics(router: APIRouter, parts: WebParts) -> None:
     """The metrics route, with and without a trailing slash; a redirect would double the cost of every scrape."""
-    answer = text("All metrics, or the named ones.", "text/plain; version=0.0.4; charset=utf-8")
-    answer["content"]["application/openmetrics-text; version=1.0.0; charset=utf-8"] = {"schema": {"type": "string"}}
+    forms = "text/plain; version=0.0.4; charset=utf-8", "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    answer = text("All metrics, or the named ones.", *forms)
 
     @router.get("/metrics/", include_in_schema=False)
-    @router.get(
-        "/metrics", **operation("get_metrics"), responses={200: answer, **problems(422)}, response_class=Response
-    )
+    @router.get("/metrics", **operation("get_metrics", answer, 422))
     async def metrics(
         name: Annotated[
             list[str], Query(alias="name[]", description="Only metrics with these names.", default_factory=list)
@@ -91,11 +84,7 @@ def add_metrics(router: APIRouter, parts: WebParts) -> None:
 def add_ports(router: APIRouter, parts: WebParts) -> None:
     """The routes of ports and topology."""
 
-    @router.get(
-        "/api/v1/ports",
-        **operation("list_ports"),
-        responses={200: {"model": PortsAnswer, "description": "All ports of the node."}},
-    )
+    @router.get("/api/v1/ports", **operation("list_ports", model(PortsAnswer, "All ports of the node.")))
     async def ports() -> Response:
         """Every port of the node: identity, state, and files of its byte counters."""
         fabric = parts.node.fabric()
@@ -108,11 +97,7 @@ def add_ports(router: APIRouter, parts: WebParts) -> None:
         )
         return Response(answer.encode(), media_type="application/json")
 
-    @router.get(
-        "/api/v1/topology",
-        **operation("get_topology"),
-        responses={200: {"model": TopologyAnswer, "description": "The node's topology."}},
-    )
+    @router.get("/api/v1/topology", **operation("get_topology", model(TopologyAnswer, "The node's topology.")))
     async def topology() -> Response:
         """Every RDMA device with its PCIe links, every GPU, and the distances between them."""
         found = parts.node.fabric().topology
@@ -173,13 +158,9 @@ def add_summary(router: APIRouter, parts: WebParts) -> None:
     """The summary route."""
     wide = parts.limits.wide_requests("summaries are already being computed", "a raw window instead")
 
-    @router.get(
-        "/api/v1/summary",
-        **operation("get_summary"),
-        responses={200: {"model": SummaryAnswer, "description": "The summary."}, **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[refuse_repeated()],
-    )
+    answer = model(SummaryAnswer, "The summary.")
+
+    @router.get("/api/v1/summary", **operation("get_summary", answer, 404, 422, 503, repeatable=()))
     async def summary(request: Request, query: Annotated[SummaryQuery, Query()]) -> Response:
         """Peak, mean, duty cycle, burstiness, bursts, rails, step period and signature of a span."""
         job = choose_job(parts, query.job)
@@ -238,13 +219,9 @@ def add_limits(router: APIRouter, parts: WebParts) -> None:
     """The route of signs."""
     wide = parts.limits.wide_requests("limits are already being computed", "a shorter span instead")
 
-    @router.get(
-        "/api/v1/limits",
-        **operation("get_limits"),
-        responses={200: {"model": LimitsAnswer, "description": "The signs."}, **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[refuse_repeated()],
-    )
+    answer = model(LimitsAnswer, "The signs.")
+
+    @router.get("/api/v1/limits", **operation("get_limits", answer, 404, 422, 503, repeatable=()))
     async def limits(request: Request, query: Annotated[SummaryQuery, Query()]) -> Response:
         """Signs of what limited each rail while it transmitted: source, path, receiver, loss, link or unknown."""
         job, snapshot = choose_job(parts, query.job), parts.current.get()
@@ -330,13 +307,9 @@ def add_events(router: APIRouter, parts: WebParts) -> None:
         f"queries with more than {MAX_IN_LOOP} events are already running", f"{MAX_IN_LOOP} events"
     )
 
-    @router.get(
-        "/api/v1/events",
-        **operation("list_events"),
-        responses={200: {"model": EventsAnswer, "description": "Events by time."}, **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[refuse_repeated("kind")],
-    )
+    answer = model(EventsAnswer, "Events by time.")
+
+    @router.get("/api/v1/events", **operation("list_events", answer, 404, 422, 503, repeatable=("kind",)))
     async def events(request: Request, query: Annotated[EventsQuery, Query()]) -> Response:
         """Links that went down, rates that changed, devices that disappeared, captures: what happened and when."""
         about, chosen = choose_events(query, parts)

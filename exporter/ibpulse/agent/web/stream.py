@@ -38,8 +38,8 @@ from ibpulse.core.answers.samples import (
 from ibpulse.core.answers.summary import NO_RAIL
 from ibpulse.core.events import Event
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.http.problems import bad_parameter, inline_parts, operation, problems
-from ibpulse.core.http.requests import INSTANT_FORMS, Duration, OptionalInstant, read_parameter, refuse_repeated
+from ibpulse.core.http.problems import bad_parameter, inline_parts, operation
+from ibpulse.core.http.requests import INSTANT_FORMS, Duration, OptionalInstant, read_parameter
 from ibpulse.core.http.stream import (
     HEARTBEAT,
     HEARTBEAT_SECONDS,
@@ -475,13 +475,7 @@ def add_stream(router: APIRouter, parts: WebParts) -> None:
     """The stream route."""
     hub = Hub(parts)
 
-    @router.get(
-        "/api/v1/stream",
-        **operation("get_stream"),
-        responses={200: _ANSWER, **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[refuse_repeated()],
-    )
+    @router.get("/api/v1/stream", **operation("get_stream", _ANSWER, 404, 422, 503, repeatable=()))
     async def stream(query: Annotated[StreamQuery, Query()], last_event_id: LastEventId = None) -> Response:
         """The rates of every sample, live, and the node's statistics once a second, as server-sent events."""
         period_ns = read_parameter("every", query.every, PERIOD)

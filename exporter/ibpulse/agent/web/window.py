@@ -29,8 +29,8 @@ from ibpulse.core.answers.samples import (
     WindowGrid,
     WindowHead,
 )
-from ibpulse.core.http.problems import GRAFANA_SCHEMA, ProblemError, bad_parameter, inline_parts, operation, problems
-from ibpulse.core.http.requests import OptionalDuration, SpanQuery, read_parameter, refuse_repeated
+from ibpulse.core.http.problems import GRAFANA_SCHEMA, ProblemError, bad_parameter, inline_parts, operation
+from ibpulse.core.http.requests import OptionalDuration, SpanQuery, read_parameter
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.spans import widest_stride
 from ibpulse.core.signals import MAX_SIGNALS
@@ -333,13 +333,7 @@ def add_window(router: APIRouter, parts: WebParts) -> None:
         f"at most {parts.limits.wide_values} values with max_points, fewer ports or a shorter span",
     )
 
-    @router.get(
-        "/api/v1/window",
-        **operation("get_window"),
-        responses={200: _ANSWER, **problems(404, 422, 503)},
-        response_class=Response,
-        dependencies=[refuse_repeated("port")],
-    )
+    @router.get("/api/v1/window", **operation("get_window", _ANSWER, 404, 422, 503, repeatable=("port",)))
     async def window(request: Request, query: Annotated[WindowQuery, Query()]) -> Response:
         """Rates of single samples, or of bins of samples, on a regular grid of wall time."""
         plan = plan_window(query, parts)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import http
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
@@ -18,6 +19,7 @@ from ibpulse.base.errors import RequestError
 from ibpulse.base.values import explain
 
 MEDIA_TYPE = "application/problem+json"
+TEXT = ("text/plain",)
 
 
 class ProblemDocument(BaseModel):
@@ -192,14 +194,59 @@ def problems(*statuses: int, reasons: Mapping[int, str] = _REASONS) -> dict[int 
     return {status: {"description": reasons[status], "content": content} for status in statuses}
 
 
-def operation(name: str) -> dict[str, Any]:
-    """The name of a route in the OpenAPI document, which clients are generated from; functions can be renamed."""
-    return {"operation_id": name, "name": name}
+def operation(
+    name: str,
+    answer: Mapping[str, Any] | None = None,
+    *refused: int,
+    repeatable: Sequence[str] | None = None,
+    reasons: Mapping[int, str] = _REASONS,
+    status: int = 200,
+) -> dict[str, Any]:
+    """A route as FastAPI takes it: its name in the OpenAPI document, its answer, and the statuses of its refusals.
+
+    Clients are generated from the name; functions can be renamed. With `repeatable`, no parameter but these may be
+    given more than once.
+    """
+    return {
+        "operation_id": name,
+        "name": name,
+        "status_code": status,
+        "responses": {**({status: answer} if answer else {}), **problems(*refused, reasons=reasons)},
+        "response_class": Response,
+        "dependencies": [] if repeatable is None else [refuse_repeated(*repeatable)],
+    }
 
 
-def text(description: str, media_type: str = "text/plain") -> dict[str, Any]:
-    """OpenAPI description of a plain-text response."""
-    return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
+def probe(name: str, good: str) -> dict[str, Any]:
+    """A probe as FastAPI takes it; `good` describes the answer when all is well."""
+    found = operation(name, text(good))
+    found["responses"][503] = text("The check failed; the text gives the reason.")
+    return found
+
+
+def model(part: type[BaseModel], description: str) -> dict[str, Any]:
+    """OpenAPI description of an answer."""
+    return {"model": part, "description": description}
+
+
+def text(description: str, *media_types: str, kind: str = "string") -> dict[str, Any]:
+    """OpenAPI description of a response as plain text, or of these types."""
+    return {"description": description, "content": {each: {"schema": {"type": kind}} for each in media_types or TEXT}}
+
+
+def refuse_repeated(*repeatable: str) -> Any:
+    """A dependency that refuses parameters given more than once, except the `repeatable` ones.
+
+    FastAPI would use the last value and ignore the others.
+    """
+
+    async def check(request: Request) -> None:
+        counts = Counter(name for name, _ in request.query_params.multi_items())
+        if any(count > 1 for name, count in counts.items() if name not in repeatable):
+            but = f"; only {', '.join(repeatable)} may be repeated" if repeatable else ""
+            raise bad_parameter("query", f"a parameter is given more than once{but}")
+
+    return Depends(check)
 
 
 def inline_parts(schema: dict[str, Any]) -> dict[str, Any]:

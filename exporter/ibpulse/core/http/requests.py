@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
-from fastapi import Depends, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from starlette.responses import Response
 
@@ -18,7 +17,7 @@ from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.captures import Alert, parse_start
 from ibpulse.core.events import KINDS
 from ibpulse.core.http.access import USER
-from ibpulse.core.http.problems import ProblemError, bad_parameter, inline_parts, invalid_parameters, problems
+from ibpulse.core.http.problems import ProblemError, bad_parameter, inline_parts, invalid_parameters
 
 T = TypeVar("T")
 
@@ -87,21 +86,6 @@ class SpanQuery(BaseModel):
         return TimeSpan(from_ns, to_ns)
 
 
-def refuse_repeated(*repeatable: str) -> Any:
-    """A dependency that refuses parameters given more than once, except the `repeatable` ones.
-
-    FastAPI would use the last value and ignore the others.
-    """
-
-    async def check(request: Request) -> None:
-        counts = Counter(name for name, _ in request.query_params.multi_items())
-        if any(count > 1 for name, count in counts.items() if name not in repeatable):
-            but = f"; only {', '.join(repeatable)} may be repeated" if repeatable else ""
-            raise bad_parameter("query", f"a parameter is given more than once{but}")
-
-    return Depends(check)
-
-
 def read_parameter(parameter: str, text: str, kind: Kind[T]) -> T:
     """The value of a parameter."""
     try:
@@ -123,7 +107,7 @@ class EventsQuery(SpanQuery):
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_EVENTS, description="Maximum number of events; the newest are kept.")
 
 
-_REASONS = {
+REFUSALS = {
     403: "Write access requires a user of the web configuration, or an explicit opt-in.",
     404: "No such capture.",
     413: "Body too long.",
@@ -131,13 +115,9 @@ _REASONS = {
     422: "Invalid body; the detail names the limit and how to fix the request.",
     503: "Captures are unavailable; the detail gives the reason.",
 }
+"""Of the routes of captures, by status."""
 MAX_LABELS, MAX_ALERTS = 64, 1000
 DEFAULT_REASON = "request"
-
-
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI descriptions of error responses with these statuses."""
-    return problems(*statuses, reasons=_REASONS)
 
 
 def json_response(
