@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse.base.errors import DaemonError
 from ibpulse.core.client import transport
-from ibpulse.core.client.transport import HttpPeer, NodeAccess
+from ibpulse.core.client.transport import KEY_USAGE, Advice, HttpPeer, NodeAccess, silence
 from ibpulse.gateway.nodes.discovery import NodeConfigFile
 from tests.clocks import GivenClock
 from tests.fleet.hostile import (
@@ -303,6 +303,13 @@ async def test_nobody_listens_and_no_such_host(monkeypatch: pytest.MonkeyPatch) 
         port = free.getsockname()[1]
     assert await reason(f"http://127.0.0.1:{port}") == "it refuses connections; is `ibpulse serve` running there?"
     assert await reason("http://no-such-host.invalid:1", seconds=5) == "its host name cannot be resolved"
+
+
+def test_an_authority_without_key_usage_has_its_own_advice() -> None:
+    error = ssl.SSLCertVerificationError(1, "")
+    error.verify_message = "CA cert does not include key usage extension"
+    said = str(silence(error, Advice(), encrypted=True))
+    assert said.endswith("(CA cert does not include key usage extension); " + KEY_USAGE)
 
 
 def access(directory: Path, text: str) -> NodeAccess:

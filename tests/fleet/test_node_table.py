@@ -300,6 +300,32 @@ async def test_polls_are_spread_and_hung_nodes_asked_once(
     assert [task for task in asyncio.all_tasks() if "NodeTable._poll" in repr(task.get_coro())] == []
 
 
+async def test_a_replaced_pod_has_its_name_as_soon_as_the_old_one_is_silent(fleet: Fleet) -> None:
+    loop, seen = asyncio.get_running_loop(), set()
+
+    def shows(url: str) -> bool:
+        rows = fleet.table.rows()
+        seen.update(row.name for row in rows)
+        return [(row.target.url, row.state) for row in rows] == [(url, "up")]
+
+    async with hostile() as new, AsyncExitStack() as life:
+        old = await life.enter_async_context(hostile())
+        for server in (old, new):
+            answer_node(server, "")
+        fleet.path.write_text(json.dumps([{"targets": [old.url]}]))
+        tasks = [asyncio.create_task(each.run()) for each in (fleet.discovery, fleet.table)]
+        await until(lambda: shows(old.url))
+        await life.aclose()
+        fleet.path.write_text(json.dumps([{"targets": [new.url]}]))
+        began = loop.time()
+        await until(lambda: shows(new.url))
+        assert loop.time() - began <= table.POLL_SECONDS + table.MEET_SECONDS
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert seen == {"gpu-1"}
+
+
 async def test_internal_errors_end_neither_polls_nor_table(
     fleet: Fleet, server: Hostile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,12 @@ import sys
 from urllib.parse import urlsplit
 
 address, only_connect = urlsplit(sys.argv[1]), "--only-connect" in sys.argv
-pods = sorted({found[4][0] for found in socket.getaddrinfo(address.hostname, address.port, proto=socket.IPPROTO_TCP)})
+try:
+    found = socket.getaddrinfo(address.hostname, address.port, proto=socket.IPPROTO_TCP)
+except OSError as error:
+    print(f"{address.hostname}: {error}")
+    sys.exit("no pods: see why with `kubectl describe daemonset`; does the namespace allow them (Pod Security)?")
+pods = sorted({each[4][0] for each in found})
 expected = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--expect=")), 0)
 bad = 0
 for pod in pods:

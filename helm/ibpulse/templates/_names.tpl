@@ -32,6 +32,12 @@ app.kubernetes.io/name: {{ include "ibpulse.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* Another name than the DaemonSet's pods have: the Service is not meant for the pod of `helm test`. */}}
+{{- define "ibpulse.testLabels" -}}
+app.kubernetes.io/name: {{ include "ibpulse.nameWith" (list . "test") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{- define "ibpulse.labels" -}}
 {{- $own := dict
   "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")

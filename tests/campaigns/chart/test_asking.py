@@ -97,6 +97,14 @@ def test_it_fails_when_nobody_listens() -> None:
     assert "Connection refused" in said
 
 
+def test_it_says_that_there_are_no_pods() -> None:
+    # a headless Service without pods has no address
+    code, said = ask("http://nobody.invalid:1/-/ready")
+    assert code == 1
+    assert "\nno pods: " in said
+    assert "Traceback" not in said
+
+
 @pytest.mark.needs("openssl")
 def test_it_fails_unless_every_expected_pod_is_there(secret_address: str) -> None:
     assert ask(f"{secret_address}/-/ready", "--expect=1")[0] == 0

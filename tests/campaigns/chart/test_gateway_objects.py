@@ -150,10 +150,14 @@ def test_the_policies_take_further_peers_and_the_daemons_always_let_the_gateway_
     assert (own["ingress"][0]["from"], own["egress"][2:]) == ([peer], [outside])
     pod = named(documents, "Deployment")["spec"]["selector"]
     theirs = named(documents, "NetworkPolicy", "r-ibpulse")["spec"]["ingress"][0]
-    assert theirs["from"] == [peer, {"podSelector": pod}]
+    tester = theirs["from"][1]
+    assert theirs["from"] == [peer, tester, {"podSelector": pod}]
+    asking = one(documents, "Pod")["metadata"]["labels"]
+    assert tester["podSelector"]["matchLabels"].items() <= asking.items()
     # without the list everyone may come, also the gateway
     assert "from" not in named(render(on()), "NetworkPolicy", "r-ibpulse")["spec"]["ingress"][0]
-    assert one(render({"networkPolicy": {"from": [peer]}}), "NetworkPolicy")["spec"]["ingress"][0]["from"] == [peer]
+    alone = {"networkPolicy": {"from": [peer]}, "helmTest": {"enabled": False}}
+    assert one(render(alone), "NetworkPolicy")["spec"]["ingress"][0]["from"] == [peer]
 
 
 def test_probes_ask_whether_it_serves_and_whether_a_source_has_answered() -> None:

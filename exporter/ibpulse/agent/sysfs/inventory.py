@@ -62,7 +62,9 @@ EXCLUSIVE = (
     "ib_core: a device belongs to one network namespace here, so ibpulse loses a device that is moved into a pod;"
     " `rdma system set netns shared` keeps all devices in view."
 )
-NO_CLASS = "{folder} does not exist: load an RDMA driver, or set path.sysfs to the host's /sys."
+NO_CLASS = (
+    "{folder} does not exist: load an RDMA driver, or, in a container, mount the host's /sys and set path.sysfs to it."
+)
 NO_DEVICES = "No device in {folder}: load the driver of your RDMA devices."
 ALL_EXCLUDED = "ports.include and ports.exclude exclude all {count} devices in {folder}: change these settings."
 NOT_SUPPORTED = "{network}: ibpulse does not support it, so {adapters} of this node cannot be sampled."

@@ -31,6 +31,7 @@ from ibpulse.core.model import DIRECTIONS
 
 MAX_REASON = 300
 MAX_CAUSES = 20
+KEY_USAGE = "make its authority again with -addext keyUsage=critical,keyCertSign, as RFC 5280 wants it"
 PROBLEM_TYPE = "application/problem+json"
 
 
@@ -61,7 +62,9 @@ def _say_silent(error: Exception, causes: list[BaseException], advice: Advice, *
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = escape_controls(cause.verify_message)[:MAX_REASON]
-            return f"its certificate is not trusted ({reason}); {advice.authority}"
+            # Python 3.13 verifies strictly, and `openssl req -x509` of OpenSSL 3.0 makes such authorities
+            wanted = KEY_USAGE if "key usage" in reason else advice.authority
+            return f"its certificate is not trusted ({reason}); {wanted}"
         if isinstance(cause, ssl.SSLError):
             reason = escape_controls(cause.reason or "failed").replace("_", " ").lower()[:MAX_REASON]
             return f"TLS failed ({reason}); does it want a certificate of ours, or does it not use TLS? then use http"

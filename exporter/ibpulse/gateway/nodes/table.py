@@ -13,7 +13,7 @@ from ibpulse.base.clocks import Clock
 from ibpulse.base.errors import DaemonError, DaemonFault
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.text import names_text, natural_key
-from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
 from ibpulse.core.answers.node import ClockAnswer, PortsAnswer
 from ibpulse.core.client.transport import read_answer
@@ -24,6 +24,10 @@ from ibpulse.gateway.nodes.requests import MAX_PARALLEL, Node, NodeFigures, Node
 from ibpulse.gateway.nodes.targets import Target
 
 POLL_SECONDS = 5.0
+# how long a source is asked again after a node fell silent: a pod that is replaced gets another address
+REPLACED_NS = 60 * SECOND_NS
+# for the names of new nodes, and between two readings of the sources
+MEET_SECONDS = 1.0
 # they change seldom
 FIGURES_EVERY = 6
 # exchanges with the clock of a node in a poll, until it is known well enough
@@ -88,6 +92,15 @@ class PolledNode:
         other = await self._poll_others(node)
         problem = "; ".join(filter(None, (_find_problem(ports), "" if other is None else str(other))))
         self._settle("degraded" if problem else "up", problem, None if other is None else other.kind)
+
+    def is_newly_silent(self) -> bool:
+        """Whether it answered until a moment ago."""
+        state = self.state
+        return (
+            state.kind == "no-answer"
+            and state.since_ns is not None
+            and self._clock.time_ns() - state.since_ns < REPLACED_NS
+        )
 
     def fail(self) -> None:
         """Say that the gateway itself failed with this node."""
@@ -207,6 +220,7 @@ class NodeTable:
         self._parallel = asyncio.Semaphore(MAX_PARALLEL)
         self._polled: dict[str, PolledNode] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
         # by the keys of nodes that their source does not name: the name that each has, and why not its own one
         self._names: dict[str, str] = {}
         self._unnamed: dict[str, str] = {}
@@ -278,9 +292,10 @@ class NodeTable:
                     await self._start_all(begin)
                 await asyncio.sleep(max(0.0, begin + POLL_SECONDS - loop.time()))
         finally:
-            for task in self._running.values():
+            tasks = [*self._running.values(), *filter(None, [self._looking])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._running.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def poll_all(self) -> None:
         """Poll every node once, without spreading."""
@@ -289,20 +304,37 @@ class NodeTable:
 
     async def _start_all(self, begin: float) -> None:
         """Begin a poll of every node that is listed now, one after the other, from this time of the loop on."""
-        self.update()
+        await self._meet()
         loop, nodes = asyncio.get_running_loop(), self._nodes.all()
         for place, node in enumerate(nodes):
             await asyncio.sleep(max(0.0, begin + place * POLL_SECONDS / len(nodes) - loop.time()))
             self._start(node)
 
-    def _start(self, node: Node) -> None:
+    async def _meet(self) -> None:
+        """Take over the nodes that are listed now, and ask new ones at once whose names only their daemons know."""
+        self.update()
+        unknown = [node for node in self._nodes.all() if not node.target.named]
+        new = [self._start(node) for node in unknown if self._polled[node.name].state.state == "waiting"]
+        if running := [task for task in new if task]:
+            await asyncio.wait(running, timeout=MEET_SECONDS)
+            self.update()
+
+    async def _look_again(self) -> None:
+        """Read the sources before their time."""
+        with self._errors.boundary("nodes"):
+            await self._discovery.refresh()
+            await self._meet()
+        await asyncio.sleep(MEET_SECONDS)
+
+    def _start(self, node: Node) -> asyncio.Task[None] | None:
         """Begin a poll, unless the last one of this node still runs or the node is gone."""
         polled = self._polled.get(node.name)
         if polled is None or node.name in self._running or self._nodes.get(node.name) is not node:
-            return
+            return None
         task = asyncio.create_task(self._poll(polled, node))
         self._running[node.name] = task
         task.add_done_callback(partial(self._end, node.name))
+        return task
 
     def _end(self, name: str, _: asyncio.Task[None]) -> None:
         del self._running[name]
@@ -310,5 +342,7 @@ class NodeTable:
     async def _poll(self, polled: PolledNode, node: Node) -> None:
         with self._errors.boundary("nodes", node.name):
             await polled.poll(node.limited_by(self._parallel))
+            if polled.is_newly_silent() and (self._looking is None or self._looking.done()):
+                self._looking = asyncio.create_task(self._look_again())
             return
         polled.fail()
