@@ -6,7 +6,7 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run stack test contract coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart generated format lock clean
+.PHONY: help setup run workbench stack test contract coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart generated format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,7 +16,9 @@ setup: $(VENV)/dev.stamp ## Install what the tests need
 run: $(VENV)/run.stamp ## Serve this node's fabric, or a simulated one where there is none (ARGS="--web.listen-address=:9000")
 	@if ls /sys/class/infiniband/* >/dev/null 2>&1; then exec $(IBPULSE) serve $(ARGS); else exec $(IBPULSE) demo $(ARGS); fi
 
-stack: $(VENV)/run.stamp ## Run the demo of docker/compose.yaml without containers; needs Prometheus and Alertmanager (ARGS=--faults)
+workbench: $(VENV)/workbench.stamp ## Install what recordings, reports, pictures and fleets need
+
+stack: $(VENV)/workbench.stamp ## Run the demo of docker/compose.yaml without containers; needs Prometheus and Alertmanager (ARGS=--faults)
 	@exec $(BIN)/python docker/stack.py $(ARGS)
 
 test: ## Check everything that needs no hardware, in ten minutes (ARGS="tests/ring -k overwrite" runs some tests)
@@ -95,6 +97,7 @@ format: $(VENV)/dev.stamp ## Format the code
 
 lock: $(VENV)/dev.stamp ## Pin the newest releases of all requirements
 	$(BIN)/uv pip compile pyproject.toml --extra recording $(LOCK) -o requirements/run.txt
+	$(BIN)/uv pip compile pyproject.toml $(LOCK) -c requirements/run.txt -o requirements/base.txt
 	$(BIN)/uv pip compile pyproject.toml --extra recording --extra pictures --extra fleet \
 	  $(LOCK) -c requirements/run.txt -o requirements/all.txt
 	$(BIN)/uv pip compile --group build $(LOCK) -o requirements/build.txt
@@ -111,9 +114,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("ibpulse needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/run.stamp: $(VENV)/bin/python requirements/all.txt requirements/build.txt pyproject.toml
-	$(PIP) --no-deps --require-hashes -r requirements/all.txt -r requirements/build.txt
+$(VENV)/run.stamp: $(VENV)/bin/python requirements/base.txt requirements/build.txt pyproject.toml
+	$(PIP) --no-deps --require-hashes -r requirements/base.txt -r requirements/build.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/workbench.stamp: $(VENV)/run.stamp requirements/all.txt
+	$(PIP) --no-deps --require-hashes -r requirements/all.txt
 	@touch $@
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.txt

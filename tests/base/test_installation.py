@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from ibpulse.base.installation import PIPX_FILE, UV_FILE, how_to_install, own_command
+from ibpulse.base.installation import MAKE_FILE, PINNED, PIPX_FILE, UV_FILE, how_to_install, own_command
 from ibpulse.cli import main
+from tests.docs.pages import ROOT
 
 
 @pytest.fixture
@@ -66,6 +69,20 @@ def test_a_path_with_a_space_can_be_pasted(prefix: Path, monkeypatch: pytest.Mon
 def test_pipx_and_uv_extend_their_environments(prefix: Path, name: str, command: str) -> None:
     (prefix / name).touch()
     assert how_to_install("pyarrow") == f"install with `{command.format(prefix)}`"
+
+
+def test_make_run_is_extended_by_make_workbench(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (prefix / MAKE_FILE).touch()
+    assert how_to_install("matplotlib", "pillow") == f"install with `make -C {prefix.parent} workbench`"
+    monkeypatch.chdir(prefix.parent)
+    assert how_to_install("pyarrow") == "install with `make workbench`"
+    assert "pip install pandas" in how_to_install("pandas")
+
+
+def test_the_packages_of_make_workbench_are_those_of_the_extras() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {word for extra in project["optional-dependencies"].values() for word in extra if "[" not in word}
+    assert {re.split(r"[<>=]", word)[0] for word in named} == PINNED
 
 
 def test_an_image_without_pip_is_not_extended(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:

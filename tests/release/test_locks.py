@@ -15,7 +15,7 @@ def locked(name: str) -> dict[str, str]:
     return dict(re.findall(r"(?ms)^([\w.-]+)==(.*?)(?=^[\w.-]+==|\Z)", text))
 
 
-@pytest.mark.parametrize("name", ["all", "dev", "docs"])
+@pytest.mark.parametrize("name", ["all", "base", "dev", "docs"])
 def test_packages_of_several_locks_are_of_one_version(name: str) -> None:
     others = {**locked("run"), **(locked("dev") if name == "docs" else {})}
     again = locked(name)
@@ -24,8 +24,9 @@ def test_packages_of_several_locks_are_of_one_version(name: str) -> None:
     } == set()
 
 
-def test_make_run_installs_what_a_node_has_and_pictures() -> None:
-    assert locked("all").keys() >= locked("run").keys() | {"matplotlib", "pillow"}
+def test_each_lock_has_all_of_the_smaller_ones() -> None:
+    assert locked("base").keys() < locked("run").keys() < locked("all").keys() < locked("dev").keys()
+    assert locked("all").keys() >= {"matplotlib", "pillow"}
 
 
 def test_no_lock_names_an_index() -> None:

@@ -17,7 +17,7 @@ from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import FabricError
 from ibpulse.commands import VERBS
 from ibpulse.commands.parser import parse
-from ibpulse.commands.simulate import describe
+from ibpulse.commands.replay import describe
 from ibpulse.core.events import Event
 from ibpulse.core.model import PortIdentity, PortState
 from ibpulse.core.recordings import RecordedPort, Recording

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ibpulse.commands.simulate import describe
+from ibpulse.commands.replay import describe
 from ibpulse.core.model import COMPUTE, STORAGE
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.workbench.simulate.replay import Player, Replay

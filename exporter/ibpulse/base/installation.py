@@ -14,6 +14,9 @@ from typing import Any
 
 PIPX_FILE, UV_FILE = "pipx_metadata.json", "uv-receipt.toml"
 """Files of the two in environments that they made."""
+MAKE_FILE = "run.stamp"
+"""File in the environment that `make run` made; the packages that `make workbench` adds to it are pinned."""
+PINNED = frozenset(("distributed", "duckdb", "jinja2", "matplotlib", "pillow", "pyarrow"))
 NO_PIP = "this installation has no pip, so open the file where ibpulse is installed from its wheel, with {}"
 
 
@@ -40,6 +43,9 @@ def how_to_install(*packages: str) -> str:
         return f"install with `{shlex.join(('pipx', 'inject', 'ibpulse', *packages))}`"
     if (prefix / UV_FILE).exists():
         return f"install with `{shlex.join(('uv', 'pip', 'install', '--python', str(python), *packages))}`"
+    if (prefix / MAKE_FILE).exists() and PINNED.issuperset(packages):
+        elsewhere = () if prefix.parent == Path.cwd() else ("-C", str(prefix.parent))
+        return f"install with `{shlex.join(('make', *elsewhere, 'workbench'))}`"
     if importlib.util.find_spec("pip") is None:
         return NO_PIP.format(" and ".join(packages))
     if python.is_relative_to(Path.cwd()):

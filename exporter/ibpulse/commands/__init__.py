@@ -129,7 +129,7 @@ VERBS = {
             "ibpulse replay run.parquet /tmp/fabric --speed=10",
             settings=("log",),
             options="record",
-            runs="simulate.run_replay",
+            runs="replay.run_replay",
             reads_files=True,
         ),
         Verb(

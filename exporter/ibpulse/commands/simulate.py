@@ -1,4 +1,4 @@
-"""`ibpulse simulate DIR` and `ibpulse replay FILE DIR`: a sysfs tree whose counters advance, until stopped."""
+"""`ibpulse simulate DIR`: a sysfs tree whose counters advance, until stopped."""
 
 from __future__ import annotations
 
@@ -9,26 +9,20 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from ibpulse.agent.config import Settings
 from ibpulse.agent.sampler.kernel import die_with_parent
-from ibpulse.agent.sysfs.inventory import Inventory
 from ibpulse.base.errors import ConfigError
-from ibpulse.base.text import escape_controls
-from ibpulse.base.units import GRID_NS, SECOND_NS, format_duration
+from ibpulse.base.units import SECOND_NS, format_duration
 from ibpulse.base.values import RATE, RATIO, TIME, Kind
-from ibpulse.core.defaults import SAMPLING_INTERVAL_NS
-from ibpulse.core.model import ROLES
-from ibpulse.core.recordings import RecordingMeta, read_meta, scan
 from ibpulse.workbench.simulate.fabric import FAULTS_FILE, SimulatedFabric
 from ibpulse.workbench.simulate.faults import FAULTS, parse_faults
 from ibpulse.workbench.simulate.fleet import SimulatedFleet, SimulatedNode, different_clocks, plan_nodes
 from ibpulse.workbench.simulate.jobs import JOBS_EXAMPLE, JOBS_FOLDER
-from ibpulse.workbench.simulate.replay import Player, Replay
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import make_devices
 from ibpulse.workbench.simulate.workloads import make_workload
@@ -171,46 +165,3 @@ def stop_on_signals() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
-
-
-def run_replay(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Replay until the end of the recording, or SIGINT or SIGTERM."""
-    path: Path = arguments.file
-    meta = read_meta(path)
-    interval_ns = arguments.interval or (meta.interval_ns if meta.interval_ns in GRID_NS else SAMPLING_INTERVAL_NS)
-    ticks_per_step = arguments.speed * interval_ns / meta.interval_ns
-    player = Player(lambda: scan(path), len(meta.ports), ticks_per_step, arguments.loop)
-    try:
-        replay = Replay(
-            arguments.directory, meta, player, interval_ns, time.time_ns() + arguments.delay, arguments.speed
-        )
-        replay.build()
-        print(escape_controls(describe(path, meta, arguments, interval_ns), keep="\n"), flush=True)
-        try:
-            replay.run(stop_on_signals())
-        finally:
-            replay.close()
-    finally:
-        player.close()
-    print("end of the recording; the counters no longer change" if player.over else "stopped")
-    return 0
-
-
-def describe(path: Path, meta: RecordingMeta, arguments: argparse.Namespace, interval_ns: int) -> str:
-    """The message at the start, with the daemon's command; it has the roles if the daemon would decide otherwise."""
-    directory = arguments.directory
-    flags = [f"--path.sysfs={directory}", f"--sampler.interval={format_duration(interval_ns)}"]
-    found = {port.id: port.role for port in Inventory(directory).scan().ports}
-    if found != {port.id: port.role for port in meta.ports}:
-        flags.append(f"--ports.roles={','.join(_name_by_role(meta))}")
-    host = escape_controls(meta.host) or "an unnamed node"
-    what = f"{len(meta.ports)} ports, at {arguments.speed:g}x speed, in {directory}"
-    return f"{path} of {host}: {what}\nread it with: ibpulse serve {' '.join(flags)}"
-
-
-def _name_by_role(meta: RecordingMeta) -> Iterator[str]:
-    """The recorded ports of each role, as `ports.roles` takes them."""
-    for role in ROLES:
-        ports = [str(port.id) for port in meta.ports if port.role == role]
-        if ports:
-            yield f"{role}={','.join(ports)}"

@@ -1,7 +1,7 @@
 """Every command of README.md runs as it is written, in order, in a new clone with a home directory of its own.
 
-The clone is that of the last commit. The network is there while `make run` installs; then the commands run in a network
-namespace of their own, so that all ports are free and nothing is fetched. Two commands are not run here.
+The clone is that of the last commit. The network is there while `make workbench` installs; then the commands run in a
+network namespace of their own, so that all ports are free and nothing is fetched. Two commands are not run here.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ class Shell:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Iterator[Shell]:
-    """A shell in a new clone, whose virtual environment `make run` has made."""
+    """A shell in a new clone, whose virtual environment `make workbench` has made."""
     clean = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     clean |= {name: text for name, text in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "ibpulse")], check=True)
-    install = ["make", "--quiet", "--directory", str(tmp_path / "ibpulse"), ".venv/run.stamp"]
+    install = ["make", "--quiet", "--directory", str(tmp_path / "ibpulse"), ".venv/workbench.stamp"]
     subprocess.run(install, check=True, env=clean)
     shell = Shell(tmp_path / "ibpulse", clean)
     try:
