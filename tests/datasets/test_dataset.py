@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ibpulse.base.errors import DatasetError
-from ibpulse.workbench.fleet.collection import (
-    HOUR_NS,
-    NOTE,
-    CoveredSpans,
-    UnfinishedSpan,
-    continue_span,
-    cut_span,
-    max_samples,
-)
+from ibpulse.workbench.fleet.collection import HOUR_NS, CoveredSpans, cut_span, max_samples
 from ibpulse.workbench.fleet.dataset import (
     MARK,
     MAX_ROWS,
@@ -154,18 +146,3 @@ def test_uncovered_spans_are_left() -> None:
     assert list(covered.left("a", 30, 35)) == [(30, 35)]
     assert list(covered.left("b", 1, 2)) == [(1, 2)]
     assert [part.start_ns for part in covered.within("a", 20, 41)] == [20, 40]
-
-
-def test_unfinished_spans_are_continued_by_the_same_arguments(tmp_path: Path) -> None:
-    store = DatasetStore(str(tmp_path))
-    store.begin()
-    now_ns = 1_763_683_200 * 10**9
-    killed, later = UnfinishedSpan("5m", "7", 1, 2), UnfinishedSpan("5m", "7", now_ns, now_ns + 1)
-    assert continue_span(store, killed) == (1, 2)
-    assert continue_span(store, later) == (1, 2)
-    assert continue_span(store, UnfinishedSpan("5m", "8", 3, 4)) == (3, 4)
-    store.remove(NOTE)
-    assert continue_span(store, later) == (now_ns, now_ns + 1)
-    for damaged in (b"", b"[]", b'{"last": 5}', b'{"last":"5m","job":"7","begin_ns":9,"end_ns":3}'):
-        store.write_note(NOTE, damaged)
-        assert continue_span(store, later) == (now_ns, now_ns + 1)

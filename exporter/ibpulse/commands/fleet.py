@@ -13,16 +13,13 @@ from pathlib import Path
 from ibpulse.agent.config import Settings
 from ibpulse.base.errors import ConfigError, PictureError
 from ibpulse.base.text import escape_controls, kilobytes
-from ibpulse.base.units import format_duration, parse_duration
+from ibpulse.base.units import parse_duration
 from ibpulse.commands.options.explain import LAST
 from ibpulse.gateway.nodes.discovery import Discovery, NodeConfigFile, make_discovery
 from ibpulse.workbench.fleet.collection import (
-    NOTE,
     CollectionResult,
-    UnfinishedSpan,
     choose_span,
     collect_files,
-    continue_span,
     open_scheduler,
     open_workers,
     read_labels,
@@ -104,7 +101,10 @@ def run_collect(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.files:
             result = _collect_files(arguments, settings, store, span, (here, there))
         else:
-            result = _collect_nodes(arguments, settings, store, _span_of_nodes(arguments, store, span), there)
+            span = span or settled_span(parse_duration(LAST), time.time_ns())
+            parallel = GATEWAY_PARALLEL if arguments.url else PARALLEL
+            wanted = NodeCollection(*span, arguments.job, parallel)
+            result = asyncio.run(collect_nodes(store, _discovery(arguments, settings), wanted, there))
     print(escape_controls(result.describe(), keep="\n"))
     return 0 if result.written or result.kept else 1
 
@@ -141,15 +141,6 @@ def _find_contradictions(arguments: argparse.Namespace, settings: Settings) -> I
         yield "no source of samples; give nodes.sources, the --url of a gateway, or files"
 
 
-def _span_of_nodes(arguments: argparse.Namespace, store: DatasetStore, span: tuple[int, int] | None) -> tuple[int, int]:
-    """The span to ask nodes for; that of the last run_collect if it was the same one and did not end."""
-    last_ns: int = arguments.last or parse_duration(LAST)
-    span = span or settled_span(last_ns, time.time_ns())
-    if arguments.begin is not None:
-        return span
-    return continue_span(store, UnfinishedSpan(format_duration(last_ns), arguments.job, *span))
-
-
 def _collect_files(
     arguments: argparse.Namespace,
     settings: Settings,
@@ -159,20 +150,6 @@ def _collect_files(
 ) -> CollectionResult:
     labels = asyncio.run(read_labels(_discovery(arguments, settings))) if settings.nodes.sources else {}
     return collect_files(store, arguments.files, *workers, job=arguments.job, span=span, labels=labels)
-
-
-def _collect_nodes(
-    arguments: argparse.Namespace,
-    settings: Settings,
-    store: DatasetStore,
-    span: tuple[int, int],
-    computing: Executor,
-) -> CollectionResult:
-    parallel = GATEWAY_PARALLEL if arguments.url else PARALLEL
-    wanted = NodeCollection(*span, arguments.job, parallel)
-    result = asyncio.run(collect_nodes(store, _discovery(arguments, settings), wanted, computing))
-    store.remove(NOTE)
-    return result
 
 
 def _discovery(arguments: argparse.Namespace, settings: Settings) -> Discovery:

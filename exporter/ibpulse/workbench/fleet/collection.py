@@ -1,19 +1,17 @@
-"""Collects files into a dataset; spans, the note of an unfinished run, the result, and workers of every collection."""
+"""Collects files into a dataset; spans, the result, and workers of every collection."""
 
 from __future__ import annotations
 
-import json
 import logging
 import multiprocessing
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pydantic import TypeAdapter, ValidationError
 
 from ibpulse.base.errors import ConfigError, DatasetError, RecordingError
 from ibpulse.base.installation import how_to_install
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 HOUR_NS = 3_600_000_000_000
 MAX_REASON = 500
-NOTE = "unfinished.json"
 # the newest samples of a node are not settled yet, and its clock may be behind
 SETTLE_NS = 2 * SECOND_NS
 CONNECT_SECONDS = 10
@@ -91,16 +88,6 @@ class CoveredSpans:
             yield begin_ns, end_ns
 
 
-@dataclass(frozen=True, slots=True)
-class UnfinishedSpan:
-    """The arguments `--last` and `--job` of a run, and the wall times in ns between which it collects."""
-
-    last: str
-    job: str
-    begin_ns: int
-    end_ns: int
-
-
 def settled_span(last_ns: int, now_ns: int) -> tuple[int, int]:
     """The last `last_ns` of the samples that are settled, up to a whole second."""
     end_ns = (now_ns - SETTLE_NS) // SECOND_NS * SECOND_NS
@@ -115,23 +102,6 @@ def choose_span(last_ns: int | None, begin_ns: int | None, end_ns: int | None, n
         return None
     end = settled_span(0, now_ns)[1] if end_ns is None else -(-end_ns // SECOND_NS) * SECOND_NS
     return (begin_ns or 0) // SECOND_NS * SECOND_NS, end
-
-
-def continue_span(store: DatasetStore, wanted: UnfinishedSpan) -> tuple[int, int]:
-    """The span to collect: that of the last run if it had the same arguments and did not end, else the one wanted.
-
-    It is noted in the dataset; `store.remove(NOTE)` ends it.
-    """
-    try:
-        found = TypeAdapter(UnfinishedSpan).validate_json(store.read_note(NOTE) or b"", strict=True)
-    except ValidationError:
-        found = wanted
-    same = (found.last, found.job) == (wanted.last, wanted.job) and 0 <= found.begin_ns < found.end_ns < 2**63
-    if same and found is not wanted:
-        log.info("continuing with the time before %s, which was not finished", moment_text(found.end_ns))
-        return found.begin_ns, found.end_ns
-    store.write_note(NOTE, json.dumps(asdict(wanted)).encode())
-    return wanted.begin_ns, wanted.end_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,34 +328,22 @@ def _import_file(place: str, path: Path, parts: Sequence[FilePart]) -> None:
     if indices == [0, extent.ticks] and path.is_file() and path.open("rb").read(4) == b"PAR1":
         store.copy_in(RAW, part, path)
         return
-    pieces = _Pieces(path)
     with tempfile.TemporaryDirectory(prefix="ibpulse-") as folder:
-        for part, first, end in parts:
-            file = Path(folder) / "part.parquet"
+        file = Path(folder) / "part.parquet"
+        for (part, first, end), numbered in groupby(_cut_pieces(path, extent, parts), lambda one: one[0]):
             begin_ns, end_ns = (extent.start_ns + tick * extent.meta.interval_ns for tick in (first, end))
-            meta = meta_between(extent.meta, begin_ns, end_ns)
-            save_pieces(file, meta, pieces.between(first, end, ticks_per_group(meta)))
+            save_pieces(file, meta_between(extent.meta, begin_ns, end_ns), (piece for _, piece in numbered))
             store.copy_in(RAW, part, file)
 
 
-class _Pieces:
-    """Contiguous pieces, cut at other samples; what was passed cannot be read again."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._pieces = path, scan(path)
-        self._held: Recording | None = None
-        self._place = 0
-
-    def between(self, first: int, end: int, most: int) -> Iterator[Recording]:
-        """The samples from `first` to before `end`, in pieces of at most `most` samples, which become row groups."""
-        while self._place < end:
-            piece = next(self._pieces, None) if self._held is None else self._held
-            if piece is None:
-                text = f"recording {self._path} has fewer samples than it says; copy it again from its origin"
-                raise RecordingError(text)
-            wanted = self._place >= first
-            count = min(piece.ticks, most if wanted else first - self._place, end - self._place)
-            self._held = piece.cut(count, piece.ticks) if count < piece.ticks else None
-            self._place += count
-            if wanted:
-                yield piece.cut(0, count)
+def _cut_pieces(path: Path, extent: RecordingExtent, parts: Sequence[FilePart]) -> Iterator[tuple[FilePart, Recording]]:
+    """The samples of the parts, each with its part, in pieces that become row groups."""
+    place, most = 0, ticks_per_group(extent.meta)
+    for piece in scan(path):
+        for part in parts:
+            begin, end = max(0, part[1] - place), min(piece.ticks, part[2] - place)
+            yield from ((part, piece.cut(first, min(first + most, end))) for first in range(begin, end, most))
+        place += piece.ticks
+        if place >= parts[-1][2]:
+            return
+    raise RecordingError(f"recording {path} has fewer samples than it says; copy it again from its origin")

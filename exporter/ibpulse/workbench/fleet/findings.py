@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -65,11 +65,6 @@ def milliseconds_text(ms: float) -> str:
     return f"{ms:.0f} ms" if abs(ms) >= 100 else f"{ms:.1f} ms" if abs(ms) >= 1 else f"{ms:.2f} ms"
 
 
-def _names(names: Iterable[str]) -> str:
-    """Names of unknown origin, safe to print."""
-    return names_text(names)
-
-
 def _clock_text(report: FleetReport, node: str) -> str:
     bound_ns = report.nodes[node].bound_ns
     known = "not known" if bound_ns is None else f"known to ± {milliseconds_text(bound_ns / MILLISECOND_NS)}"
@@ -85,7 +80,7 @@ def _shorten(found: Sequence[Finding]) -> Findings:
     """The first findings, and the names of the others in one sentence."""
     yield from found[:MAX_NAMED]
     if more := tuple(one for each in found[MAX_NAMED:] for one in each.subjects):
-        yield Finding(found[0].kind, f"The same holds for {_names(more)}.", subjects=more)
+        yield Finding(found[0].kind, f"The same holds for {names_text(more)}.", subjects=more)
 
 
 def _stalls(report: FleetReport) -> Findings:
@@ -113,8 +108,8 @@ def _describe_stall(report: FleetReport, stall: FleetStall, verdict: Verdict | N
     receiving = stall.receiving
     if len(receiving.nodes) == 1 < count:
         gap = milliseconds_text(1e3 * receiving.gap)
-        clocks = f"{_names(receiving.nodes)} stopped receiving first, at least {gap} before the next; {clocks}"
-    moving = f"; {_names(stall.moving)} kept moving bytes and did not stop first" if stall.moving else ""
+        clocks = f"{names_text(receiving.nodes)} stopped receiving first, at least {gap} before the next; {clocks}"
+    moving = f"; {names_text(stall.moving)} kept moving bytes and did not stop first" if stall.moving else ""
     limit = "A job that ended looks the same" if lasts else "A checkpoint or an evaluation looks the same"
     return Finding(
         "stall",
@@ -136,7 +131,7 @@ def _first_text(stall: FleetStall, clocks: bool) -> str:
         gap = milliseconds_text(1e3 * stall.sending.gap)
         return f"{stall.first[0]} stopped sending first, at least {gap} before the next one."
     if stall.first:
-        return f"The first to stop sending is one of {_names(stall.first)}; their order is not known."
+        return f"The first to stop sending is one of {names_text(stall.first)}; their order is not known."
     reason = (
         "they stopped closer together than the clocks and samples resolve" if clocks else "their clocks are not known"
     )
@@ -154,7 +149,7 @@ def _late(report: FleetReport) -> Findings:
     for row, each in late[:MAX_NAMED]:
         yield _describe_late(report, row, each)
     if more := [row.node for row, _ in late[MAX_NAMED:]]:
-        yield Finding("late", f"{len(more)} more nodes are late: {_names(more)}.", limit=f"{RING_LIMIT}.")
+        yield Finding("late", f"{len(more)} more nodes are late: {names_text(more)}.", limit=f"{RING_LIMIT}.")
     doubtful = [(row, each) for row, each in compared if each.start.stands_out and row.late is None]
     if not late and len(compared) > len(doubtful):
         yield _nobody_late([one for one in compared if one not in doubtful])
@@ -232,7 +227,7 @@ def _rhythms(report: FleetReport) -> Findings:
     if len(rhythms) < 2:
         return
     order = sorted(rhythms.items(), key=lambda one: -len(one[1]))
-    parts = [f"{milliseconds_text(rhythm)} on {_names(nodes)}" for rhythm, nodes in order[:MAX_NAMED]]
+    parts = [f"{milliseconds_text(rhythm)} on {names_text(nodes)}" for rhythm, nodes in order[:MAX_NAMED]]
     yield Finding(
         "rhythm",
         f"Nodes have different rhythms, and only equal ones are compared: {'; '.join(parts)}.",
@@ -300,7 +295,7 @@ def _coarse(report: FleetReport) -> Findings:
     if coarse:
         yield Finding(
             "coarse",
-            f"The steps of {_names(coarse)} are not compared: their counters change every "
+            f"The steps of {names_text(coarse)} are not compared: their counters change every "
             f"{milliseconds_text(max(coarse.values()))} only.",
             "The stride and the resolution of the counters in the recordings.",
             "An edge of theirs may lie anywhere in that time.",
@@ -429,7 +424,7 @@ def _different_ports(report: FleetReport) -> Findings:
             (node, port),
         )
     if more := [f"{node} {port}" for node, port in list(ways)[MAX_NAMED:]]:
-        yield Finding("different-port", f"{count_text(len(more), 'more port')} differ: {_names(more)}.")
+        yield Finding("different-port", f"{count_text(len(more), 'more port')} differ: {names_text(more)}.")
 
 
 def _places(report: FleetReport) -> Findings:
@@ -444,7 +439,7 @@ def _places(report: FleetReport) -> Findings:
             (place,) = late
             yield Finding(
                 "place",
-                f"All late nodes are at {kind} {place.name}: {_names(place.late)}.",
+                f"All late nodes are at {kind} {place.name}: {names_text(place.late)}.",
                 f"{len(place.late)} of its {len(place.nodes)} nodes are late, none elsewhere.",
                 subjects=(place.name,),
             )
@@ -452,7 +447,7 @@ def _places(report: FleetReport) -> Findings:
         if place.kind == "leaf" and len(place.jobs) > 1:
             yield Finding(
                 "shared-leaf",
-                f"{count_text(len(place.jobs), 'job')} share {place.name}: {_names(place.jobs)}.",
+                f"{count_text(len(place.jobs), 'job')} share {place.name}: {names_text(place.jobs)}.",
                 f"{count_text(len(place.nodes), 'node')} below it.",
                 "That they share it does not show that one slows the other.",
                 (place.name,),
@@ -514,13 +509,13 @@ def _missing(report: FleetReport) -> Findings:
         )
     partial = tuple(one.node for one in report.numbers.values() if one.partial_ratio >= MIN_MISSING)
     if partial:
-        text = f"Some rails were not read at times on {_names(partial)}, so sums of the node are too low there."
+        text = f"Some rails were not read at times on {names_text(partial)}, so sums of the node are too low there."
         yield Finding("missing", text, "Sums of fewer rails than the node has.", subjects=partial)
     if report.missing:
         nodes = tuple(dict.fromkeys(node for node, *_ in report.missing))
         seconds = sum(end - begin for _, begin, end, _ in report.missing) / 1e9
         reasons = first_names(list(dict.fromkeys(one[3] for one in report.missing)), 3)
-        text = f"{seconds:.0f} s of node time were not collected, on {_names(nodes)}."
+        text = f"{seconds:.0f} s of node time were not collected, on {names_text(nodes)}."
         yield Finding("not-collected", text, f"Reasons: {reasons}.", subjects=nodes)
 
 
@@ -534,7 +529,7 @@ def _clocks(report: FleetReport) -> Findings:
             f"The clocks of {len(known)} of {len(report.nodes)} nodes are known, to ± "
             f"{milliseconds_text(max(known) / MILLISECOND_NS)} or better."
         )
-    parts = [f"Unknown: {_names(unknown)}."] if unknown and known else []
-    parts += [f"Not synchronised by their own word: {_names(loose)}."] if loose else []
+    parts = [f"Unknown: {names_text(unknown)}."] if unknown and known else []
+    parts += [f"Not synchronised by their own word: {names_text(loose)}."] if loose else []
     limit = "Order between two nodes is claimed only beyond the sum of their bounds. Only ends show a wrong bound."
     yield Finding("clocks", text, " ".join(parts), limit)

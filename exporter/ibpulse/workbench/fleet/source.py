@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,6 @@ from ibpulse.workbench.fleet.dataset import (
     DatasetStore,
     Part,
     check_rows,
-    parse_path,
 )
 
 SETTINGS: Mapping[str, Any] = {
@@ -146,8 +145,8 @@ class ReportSource:
         except ImportError as error:
             reason = f"reports of datasets need duckdb, which is not installed; {how_to_install('duckdb')}"
             raise DatasetError(reason) from error
-        DatasetStore(str(path)).check()
-        self.path, self.choice = path, choice
+        self.path, self.choice, self._store = path, choice, DatasetStore(str(path))
+        self._store.check()
         self._errors: type[Exception] = duckdb.Error
         self._database = duckdb.connect(config=dict(SETTINGS))
         columns = "start_ns, end_ns, interval_ns, resolution_ns, line_rate_bytes_per_second, simulated, "
@@ -158,7 +157,7 @@ class ReportSource:
             by_node.setdefault(part.node, []).append((part, row))
         self.nodes = {name: _make_node(name, of_node) for name, of_node in by_node.items()}
         if not rows:
-            jobs = sorted({part.job for part, _ in self._files(FILES) if part.job}, key=natural_key)
+            jobs = sorted({part.job for part in self._store.parts(FILES) if part.job}, key=natural_key)
             if choice.job and choice.job not in jobs:
                 had = f"the jobs {names_text(jobs)}" if jobs else "parts of no job"
                 raise DatasetError(f"{path} has no job {choice.job!r}; it has {had}")
@@ -227,7 +226,7 @@ class ReportSource:
             SELECT floor((time - $begin) / $seconds) AS place, avg(rate) AS mean
             FROM samples WHERE rate IS NOT NULL GROUP BY place HAVING place BETWEEN 0 AND {columns - 1}
         """
-        with self._run(NODE_SUMS, self._paths(NODE_SUMS, node), query, begin=begin, seconds=seconds) as result:
+        with self._run(NODE_SUMS, self._paths(NODE_SUMS, node.parts), query, begin=begin, seconds=seconds) as result:
             means = result.fetchnumpy()
         found[means["place"].astype(np.intp)] = means["mean"]
         return found
@@ -247,17 +246,13 @@ class ReportSource:
         rows = self._rows(MISSING, "from_ns, to_ns, reason", self.choice.condition("from_ns", "to_ns - 1"))
         return [(part.node, *row.values()) for part, row in rows]
 
-    def _files(self, tier: str) -> Iterator[tuple[Part, str]]:
-        for path in sorted((self.path / f"tier={tier}").glob("job=*/date=*/hour=*/node=*/part-*.parquet")):
-            if (parsed := parse_path(str(path.relative_to(self.path)))) is not None:
-                yield parsed[1], str(path)
-
-    def _paths(self, tier: str, node: FleetNode) -> list[str]:
-        return [str(self.path / part.path(tier)) for part in node.parts]
+    def _paths(self, tier: str, parts: Iterable[Part]) -> list[str]:
+        return [str(self.path / part.path(tier)) for part in parts]
 
     def _rows(self, tier: str, columns: str, condition: str) -> list[tuple[Part, dict[str, Any]]]:
         """Rows of all parts of the chosen job, in order of their paths and then of the first column."""
-        parts = {path: part for part, path in self._files(tier) if part.job == self.choice.job or not self.choice.job}
+        chosen = [part for part in self._store.parts(tier) if self.choice.job in ("", part.job)]
+        parts = dict(zip(self._paths(tier, chosen), chosen, strict=True))
         if not parts:
             return []
         query = f"SELECT filename, {columns} FROM FILES WHERE {condition} ORDER BY ALL"
@@ -271,7 +266,7 @@ class ReportSource:
         """Columns of a tier of a node in order of time, without nulls."""
         condition = self.choice.condition(time, time, node.offset_ns)
         query = f"SELECT {columns} FROM FILES WHERE {time} IS NOT NULL AND {condition} ORDER BY {order or time}"
-        with self._run(tier, self._paths(tier, node), query) as result:
+        with self._run(tier, self._paths(tier, node.parts), query) as result:
             return dict(result.fetchnumpy())
 
     @contextmanager
@@ -282,7 +277,7 @@ class ReportSource:
             most, total = self._database.execute(counted, {"files": files}).fetchall()[0]
             check_rows(self.path, tier, int(most))
             self._check_memory(int(total) * ROW_BYTES[tier])
-            # `parse_path` reads the keys of the paths; all files have one schema; union_by_name takes 50 kB for each
+            # the keys of the paths are known; all files have one schema; union_by_name takes 50 kB for each
             table = "read_parquet($files, hive_partitioning = false, filename = true)"
             yield self._database.execute(query.replace("FILES", table), {"files": files, **parameters})
         except self._errors as error:

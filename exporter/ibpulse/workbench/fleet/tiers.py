@@ -62,7 +62,6 @@ class PartSummary:
     raw_bytes: int
     tier_bytes: int
     seconds: float
-    ports: int
     observed_ratio: float
     steps: int
 
@@ -103,7 +102,7 @@ def finish_part(place: str, part: Part, origin: PartOrigin) -> PartSummary:
     written = sum(store.write_table(tier, part, table) for tier, table in tables.items())
     seconds = extent.ticks * meta.interval_ns / SECOND_NS
     steps = tables[STEPS].num_rows
-    return PartSummary(part, raw_bytes, written, seconds, len(meta.ports), numbers["observed_ratio"], steps)
+    return PartSummary(part, raw_bytes, written, seconds, numbers["observed_ratio"], steps)
 
 
 @contextmanager
