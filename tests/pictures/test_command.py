@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,11 +144,7 @@ def test_an_existing_picture_is_only_replaced_on_request(
     assert "2 titles for 1 recordings" in refused(capsys, dense, "-o", other, "--title=B", "--title=C")
 
 
-def test_gif_size_is_announced_before_writing(tmp_path: Path, moe: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_suffix_of_a_gif_makes_an_animation(tmp_path: Path, moe: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.gif"
     assert render(moe, "-o", str(out), "--last=2s", "--fps=10", "--width=700") == 0
-    first, second = capsys.readouterr().out.splitlines()
-    told = re.fullmatch(rf"{out}: 20 frames, about ([0-9.]+) kB", first)
-    assert told, first
-    assert float(told[1]) * 1e3 == pytest.approx(out.stat().st_size, rel=0.25)
-    assert second.startswith(f"{out}: animation of run")
+    assert capsys.readouterr().out.startswith(f"{out}: animation of run")

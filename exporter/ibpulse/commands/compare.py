@@ -165,10 +165,7 @@ def run_render(arguments: argparse.Namespace, settings: Settings) -> int:
         part, outside = load_source(source, chosen, last_ns)
         runs.append(picture_run(source_path(source), name, part, chosen, options.direction, outside))
 
-    def announce(text: str) -> None:
-        print(escape_controls(f"{arguments.output}: {text}"), flush=True)
-
-    render(kind, runs, arguments.output, options, announce)
+    render(kind, runs, arguments.output, options)
     size_bytes = arguments.output.stat().st_size
     print(escape_controls(f"{arguments.output}: {kind} of {', '.join(names)}, {kilobytes(size_bytes)}"))
     return 0

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from ibpulse.base.errors import PictureError
 from ibpulse.base.files import write_whole
-from ibpulse.base.text import size_text, split_lines
+from ibpulse.base.text import split_lines
 from ibpulse.core.arrays import Counts, Floats, Pixels
 from ibpulse.workbench.pictures.layout import (
     BACKGROUND,
@@ -44,7 +42,6 @@ HATCH_PIXELS = 6
 WINDOW_PIXELS = 4
 # between the lines of two events, and from one dash of such a line to the next
 EVENT_PIXELS, DASH_PIXELS = 16, 6
-SAMPLED_FRAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +167,10 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def draw_frames(
-    layout: Layout, motions: Sequence[Motion], first: int = 0, count: int | None = None
-) -> Iterator[Pixels]:
-    """The frames in order, `count` of them from `first` on: (height, width), indices into the layout's palette."""
-    every = len(motions[0].texts)
-    end = every if count is None else min(every, first + count)
+def draw_frames(layout: Layout, motions: Sequence[Motion]) -> Iterator[Pixels]:
+    """The frames in order: (height, width), indices into the layout's palette."""
     font = ImageFont.truetype(font_manager.findfont(FONT), layout.letter_pixels)
-    for frame in range(first, end):
+    for frame in range(len(motions[0].texts)):
         picture = layout.base.copy()
         for band, motion in zip(layout.bands, motions, strict=True):
             _draw_rails(_part(picture, band.rails), band, motion, frame)
@@ -251,7 +244,7 @@ def _write(part: Pixels, text: str, font: ImageFont.FreeTypeFont) -> None:
     part[:] = np.where(ink > 0, ink + INK, part)
 
 
-def write_gif(path: Path | BinaryIO, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
+def write_gif(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_second: int) -> None:
     """Write the frames as a GIF that repeats forever."""
     colours = palette.tobytes()
 
@@ -272,24 +265,6 @@ def write_gif(path: Path | BinaryIO, frames: Iterator[Pixels], palette: Pixels, 
         loop=0,
         optimize=False,
     )
-
-
-def estimate_gif_bytes(layout: Layout, motions: Sequence[Motion], options: PictureOptions) -> int:
-    """The size of the GIF, from a few frames in the middle of each quarter."""
-    frames, sizes, first_bytes = len(motions[0].texts), [], 0
-    for quarter in range(4):
-        some = list(draw_frames(layout, motions, frames * (2 * quarter + 1) // 8, SAMPLED_FRAMES))
-        one, all_of_them = (_gif_bytes(part, layout, options) for part in (some[:1], some))
-        first_bytes = max(first_bytes, one)
-        if len(some) > 1:
-            sizes.append((all_of_them - one) / (len(some) - 1))
-    return first_bytes + round((frames - 1) * sum(sizes) / max(1, len(sizes)))
-
-
-def _gif_bytes(frames: Sequence[Pixels], layout: Layout, options: PictureOptions) -> int:
-    buffer = io.BytesIO()
-    write_gif(buffer, iter(frames), layout.palette, options.frames_per_second)
-    return buffer.getbuffer().nbytes
 
 
 def find_ffmpeg() -> str:
@@ -327,13 +302,8 @@ def write_mp4(path: Path, frames: Iterator[Pixels], palette: Pixels, frames_per_
         raise PictureError(f"ffmpeg failed: {lines[0][:200]}; write a .gif")
 
 
-def save_animation(
-    runs: Sequence[PictureRun], output: Path, options: PictureOptions, announce: Callable[[str], None]
-) -> None:
-    """Write an animation of one or two runs as GIF or MP4, depending on the suffix.
-
-    `announce` gets a sentence about the size of a GIF before it is written.
-    """
+def save_animation(runs: Sequence[PictureRun], output: Path, options: PictureOptions) -> None:
+    """Write an animation of one or two runs as GIF or MP4, depending on the suffix."""
     kind = output.suffix.removeprefix(".").lower()
     if kind == "mp4":
         find_ffmpeg()
@@ -341,8 +311,6 @@ def save_animation(
     scale = choose_scale(runs, options)
     layout = lay_out_animation(runs, scale, options)
     motions = [build_motion(run, band, scale, frames, options) for run, band in zip(runs, layout.bands, strict=True)]
-    if kind == "gif":
-        announce(f"{frames} frames, about {size_text(estimate_gif_bytes(layout, motions, options))}")
     write = {"gif": write_gif, "mp4": write_mp4}[kind]
     write_whole(
         output,

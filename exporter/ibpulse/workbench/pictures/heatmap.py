@@ -19,9 +19,9 @@ from ibpulse.workbench.pictures.panels import (
     Figure,
     Page,
     draw_colour_bar,
-    draw_legend,
     draw_node,
     draw_rows,
+    explain_runs,
     facts_inches,
     gather_marks,
     hatch_missing,
@@ -98,7 +98,7 @@ def draw_heatmap(runs: Sequence[PictureRun], options: PictureOptions) -> Figure:
         bar = len(plan.maps) * (TITLE + plan.rows) - TITLE
         where = page.axes(options.width_inches - RIGHT + 0.15, plan.maps_top + TITLE, 0.14, bar)
         draw_colour_bar(where, scale, f"{scale.label}\nper {options.row}, {options.directions_text}")
-        draw_legend(page, MARGIN, below, runs)
+        explain_runs(page, MARGIN, below, runs)
         for line, text in enumerate(foot):
             page.write(MARGIN, below + LEGEND_INCHES + LINE_STEP * line, text, SMALL, color=colours.faint)
     return page.figure

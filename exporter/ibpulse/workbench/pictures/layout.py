@@ -31,8 +31,8 @@ from ibpulse.workbench.pictures.panels import (
     Image,
     Page,
     draw_arrow,
-    draw_legend,
     draw_node,
+    explain_runs,
     gather_marks,
     label_inches,
     matplotlib,
@@ -114,7 +114,7 @@ def lay_out_animation(runs: Sequence[PictureRun], scale: Scale, options: Picture
             _draw_band(page, band, run, scale, top, options)
             _draw_timeline(page, band.timeline, run, scale, found)
             bars.append(_draw_scale(page, band, scale, options))
-        draw_legend(page, MARGIN, tops[-1], runs)
+        explain_runs(page, MARGIN, tops[-1], runs)
         for line, text in enumerate(foot):
             page.write(MARGIN, tops[-1] + LEGEND_INCHES + LINE_STEP * line, text, SMALL, color=colours.faint)
         picture = _rasterize(page)

@@ -342,17 +342,22 @@ def draw_arrow(axes: Axes) -> None:
     axes.add_patch(Polygon(arrow, transform=axes.transAxes, facecolor=brightest, edgecolor="none", clip_on=False))
 
 
-def draw_legend(page: Page, left: float, top: float, runs: Sequence[PictureRun]) -> None:
-    """Samples of no traffic, missing data, a link that is down, and an event."""
-    shown = [name for name in _SWATCHES if name != EVENT or any(run.events for run in runs)]
-    for name in shown:
+def explain_runs(page: Page, left: float, top: float, runs: Sequence[PictureRun]) -> None:
+    """Samples of no traffic, missing data, a link that is down, and an event if there are any."""
+    events = any(run.events for run in runs)
+    draw_legend(page, left, top, {name: paint for name, paint in _SWATCHES.items() if events or name != EVENT})
+
+
+def draw_legend(page: Page, left: float, top: float, swatches: Mapping[str, Swatch]) -> None:
+    """Samples of colours, each with its name."""
+    for name, paint in swatches.items():
         axes = page.axes(left, top + 0.015, SWATCH_INCHES, 0.12)
         axes.set_xlim(0.0, 1.0)
         axes.set_ylim(1.0, 0.0)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.spines[:].set_linewidth(0.4)
-        _SWATCHES[name](axes, page.colours)
+        paint(axes, page.colours)
         page.write(left + SWATCH_INCHES + 0.07, top, name, SMALL, color=page.colours.faint)
         left += SWATCH_INCHES + 0.07 + len(name) * SMALL * LETTER + 0.2
 
@@ -364,7 +369,8 @@ def _draw_event(axes: Axes, colours: Colours) -> None:
     axes.text(0.88, 1.0, "1", fontsize=TINY, weight="bold", color=colours.text, va="bottom", clip_on=False)
 
 
-_SWATCHES: Mapping[str, Callable[[Axes, Colours], None]] = {
+Swatch = Callable[[Axes, Colours], None]
+_SWATCHES: Mapping[str, Swatch] = {
     "no traffic": lambda axes, _: axes.set_facecolor(matplotlib.colormaps[COLOUR_MAP](0.0)),
     "missing data": hatch_missing,
     "link down": lambda axes, colours: _draw_down(axes, np.array([True]), 1.0, 0, colours),

@@ -24,7 +24,7 @@ from ibpulse.workbench.reports.span import Outside, ReportOptions, choose_window
 from ibpulse.workbench.reports.table import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
 
@@ -149,20 +149,14 @@ class Picture:
         return f"<ibpulse.Picture of {width:.1f} x {height:.1f} inches; notebooks show it, save() writes it>"
 
 
-def render(
-    kind: str,
-    runs: Sequence[PictureRun],
-    output: Path,
-    options: PictureOptions,
-    announce: Callable[[str], None] = lambda _: None,
-) -> None:
-    """Draw the runs as a picture of that kind into the file; `announce` gets a sentence if that takes long."""
+def render(kind: str, runs: Sequence[PictureRun], output: Path, options: PictureOptions) -> None:
+    """Draw the runs as a picture of that kind into the file."""
     # matplotlib is optional
     from ibpulse.workbench.pictures.animation import save_animation
     from ibpulse.workbench.pictures.panels import save_figure
 
     if kind == "animation":
-        save_animation(runs, output, options, announce)
+        save_animation(runs, output, options)
     else:
         save_figure(_draw(kind, runs, options), output, options.theme)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from ibpulse.workbench.pictures.panels import (
     Colours,
     Figure,
     Page,
+    draw_legend,
     hatch_missing,
     matplotlib,
     plain,
@@ -73,7 +75,7 @@ def draw_trace(report: TraceOverlap, wire: WireActivity | None, theme: str, step
             axes.append(page.axes(LEFT, top, width, TALL))
             _draw_wire(axes[2], wire, report.wire.match.lag_ns, begin, end, colours)
         _finish(axes, report, begin, end, colours)
-        _draw_legend(page, layers, height - LEGEND)
+        draw_legend(page, LEFT, height - LEGEND, {label: partial(_fill, colour) for label, _, colour in layers})
     return page.figure
 
 
@@ -158,13 +160,5 @@ def _finish(axes: Sequence[Axes], report: TraceOverlap, begin: int, end: int, co
     axes[-1].set_xlabel(f"{sign} from the beginning" + (", dotted: steps of the profiler" if begins else ""))
 
 
-def _draw_legend(page: Page, layers: Sequence[Layer], top: float) -> None:
-    left = LEFT
-    for label, _, colour in layers:
-        axes = page.axes(left, top + 0.03, 0.22, 0.12)
-        axes.set_facecolor(colour)
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.spines[:].set_linewidth(0.4)
-        page.write(left + 0.29, top, label, SMALL, color=page.colours.faint)
-        left += 0.29 + len(label) * SMALL * 0.0082 + 0.25
+def _fill(colour: str, axes: Axes, colours: Colours) -> None:
+    axes.set_facecolor(colour)
