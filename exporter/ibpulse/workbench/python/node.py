@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 
 from ibpulse.base.errors import CaptureError, DaemonError
 from ibpulse.base.instants import format_rfc3339
@@ -245,9 +244,7 @@ class NodeConnection:
     def __enter__(self) -> NodeConnection:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -305,9 +302,7 @@ class JobNodes(Mapping[str, NodeConnection]):
     def __enter__(self) -> JobNodes:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ from ibpulse.core.recordings.recording import meta_between, trace_holdings
 from ibpulse.core.statistics.signs import NAMES
 from ibpulse.workbench.pictures.options import Statistic, Theme, Unit
 from ibpulse.workbench.pictures.still import Picture, draw_runs, picture_run, sum_of_each
-from ibpulse.workbench.python.tables import Events, Jobs, import_arrow, import_pandas
+from ibpulse.workbench.python.tables import Events, Jobs, import_pandas
 from ibpulse.workbench.reports.comparison import Report, assemble
 from ibpulse.workbench.reports.formats import render_json, render_page, render_text
 from ibpulse.workbench.reports.run import describe_run
@@ -317,10 +317,9 @@ class SampledRates:
         Raises:
             RecordingError: pyarrow is not installed.
         """
-        arrow = import_arrow()
-        from ibpulse.core.recordings.file_format import encode, schema  # pyarrow is optional
+        from ibpulse.core.recordings.file_format import encode, pa, schema  # pyarrow is optional
 
-        return arrow.Table.from_batches([encode(self.recording, schema(self.recording.meta))])
+        return pa.Table.from_batches([encode(self.recording, schema(self.recording.meta))])
 
     def to_pandas(self, *, wide: bool = False) -> pandas.DataFrame:
         """The table of `to_arrow`, or with `wide` a row per sample and a column per port and direction.
@@ -510,18 +509,20 @@ class Dataset(Mapping[str, SampledRates]):
         Raises:
             RecordingError: pyarrow is not installed, or a file cannot be read.
         """
-        arrow, tables = import_arrow(), []
+        from ibpulse.core.recordings.file_format import pa  # pyarrow is optional
+
+        tables = []
         keys = dict.fromkeys(key for name in self for key in self.partition(name))
         for name, samples in self.items():
             table = samples.to_arrow().replace_schema_metadata(None)
             values = {**dict.fromkeys(keys, ""), NODE: samples.node, **self.partition(name)}
             for key, value in values.items():
-                column = arrow.DictionaryArray.from_arrays(
-                    arrow.repeat(arrow.scalar(0, arrow.int32()), len(table)), arrow.array([value], arrow.string())
+                column = pa.DictionaryArray.from_arrays(
+                    pa.repeat(pa.scalar(0, pa.int32()), len(table)), pa.array([value], pa.string())
                 )
                 table = table.append_column(key, column)
             tables.append(table)
-        return arrow.concat_tables(tables).unify_dictionaries()
+        return pa.concat_tables(tables).unify_dictionaries()
 
     def to_pandas(self, *, wide: bool = False) -> pandas.DataFrame:
         """The table of `to_arrow`; with `wide` a row per time and a column per recording, port and direction.

@@ -34,12 +34,13 @@ class _Table:
         Raises:
             RecordingError: pyarrow is not installed.
         """
-        arrow = import_arrow()
+        from ibpulse.core.recordings.file_format import pa  # pyarrow is optional
+
         columns = {
-            name: arrow.array(values, arrow.timestamp("ns", "UTC") if name in TIMES else None)
+            name: pa.array(values, pa.timestamp("ns", "UTC") if name in TIMES else None)
             for name, values in self._columns().items()
         }
-        return arrow.table(columns)
+        return pa.table(columns)
 
     def to_pandas(self) -> pandas.DataFrame:
         """The table of `to_arrow`.
@@ -203,14 +204,3 @@ def import_pandas() -> Any:
     except ImportError as error:
         raise IbpulseError(f"to_pandas() needs pandas; {how_to_install('pandas')}, or use to_arrow()") from error
     return pandas
-
-
-def import_arrow() -> Any:
-    """The module pyarrow.
-
-    Raises:
-        RecordingError: it is not installed; the message says how to install it.
-    """
-    from ibpulse.core.recordings.file_format import pa
-
-    return pa
