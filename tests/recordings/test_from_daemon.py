@@ -23,7 +23,7 @@ from ibpulse.core.recordings.from_ring import LogEvents, RecordedTicks, ports_at
 from ibpulse.core.ring.layout import H_CREATED_WALL_NS
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import MISSING
-from ibpulse.workbench.recorder.from_daemon import DaemonEvents, DaemonFollower, ask_meta, describe_answer, fetch_recent
+from ibpulse.workbench.recorder.from_daemon import DaemonSource, ask_meta, describe_answer, fetch_recent
 from ibpulse.workbench.recorder.sampler_source import follow_sampler
 from tests.aggregator.rings import MS, Ring, constant, port
 from tests.client.servers import WINDOW, Canned, canned
@@ -40,10 +40,10 @@ def server() -> Iterator[Canned]:
 
 
 @pytest.fixture
-def follower(server: Canned) -> Iterator[DaemonFollower]:
+def follower(server: Canned) -> Iterator[DaemonSource]:
     """A follower that has asked once, when the newest tick was at 1.04 s: it begins after 0.8 s."""
     connection = DaemonConnection(server.url)
-    follower = DaemonFollower(connection, META)
+    follower = DaemonSource(connection, META)
     answer(server, 500, 1040, 54)
     assert list(follower.read()) == []
     yield follower
@@ -58,7 +58,7 @@ def answer(server: Canned, start_ms: int, newest_ms: int, points: int, interval_
     server.answer_window(np.stack([ticks, np.where(ticks % 7, ticks, np.nan)]), **grid)
 
 
-def test_what_is_not_certain_yet_is_waited_for(server: Canned, follower: DaemonFollower) -> None:
+def test_what_is_not_certain_yet_is_waited_for(server: Canned, follower: DaemonSource) -> None:
     answer(server, 810, 1140, 30)
     (piece,) = follower.read()
     assert server.asked[-1][0].startswith("/api/v1/window?statistic=mean&from=810&to=")
@@ -74,7 +74,7 @@ def test_what_is_not_certain_yet_is_waited_for(server: Canned, follower: DaemonF
     assert [piece.ticks for piece in follower.read()] == [1]
 
 
-def test_whoever_is_far_behind_asks_until_it_is_not(server: Canned, follower: DaemonFollower) -> None:
+def test_whoever_is_far_behind_asks_until_it_is_not(server: Canned, follower: DaemonSource) -> None:
     answer(server, 810, 4040, 100)
     pieces = follower.read()
     assert next(pieces).ticks == 100
@@ -86,7 +86,7 @@ def test_whoever_is_far_behind_asks_until_it_is_not(server: Canned, follower: Da
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_daemon_that_cannot_answer_now_is_asked_again(
-    server: Canned, follower: DaemonFollower, status: int, caplog: pytest.LogCaptureFixture
+    server: Canned, follower: DaemonSource, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     server.answer("/api/v1/window", b"", status)
@@ -97,7 +97,7 @@ def test_a_daemon_that_cannot_answer_now_is_asked_again(
     assert caplog.text.count("answers again") == 1
 
 
-def test_a_daemon_that_refuses_is_believed(server: Canned, follower: DaemonFollower) -> None:
+def test_a_daemon_that_refuses_is_believed(server: Canned, follower: DaemonSource) -> None:
     server.answer("/api/v1/window", b'{"detail": "no such user"}', 401)
     with pytest.raises(DaemonError, match="it asks for a password"):
         list(follower.read())
@@ -107,11 +107,11 @@ def test_a_daemon_that_never_answered_is_not_waited_for(server: Canned) -> None:
     connection = DaemonConnection(server.url)
     server.answer("/api/v1/window", b"", 503)
     with pytest.raises(DaemonError, match="it refuses with 503"):
-        list(DaemonFollower(connection, META).read())
+        list(DaemonSource(connection, META).read())
     connection.close()
 
 
-def test_a_daemon_with_another_interval_ends_the_recording(server: Canned, follower: DaemonFollower) -> None:
+def test_a_daemon_with_another_interval_ends_the_recording(server: Canned, follower: DaemonSource) -> None:
     answer(server, 810, 1100, 30, interval_ms=1)
     sentence = "now samples every 1 ms, but the recording has 10 ms; begin another recording"
     with pytest.raises(DaemonError, match=sentence):
@@ -266,28 +266,27 @@ def answer_events(server: Canned, *times_ms: int, **changes: Any) -> None:
 async def test_a_daemon_gives_the_events_since_the_first_sample_once(
     server: Canned, connection: DaemonConnection
 ) -> None:
-    follower: Any = SimpleNamespace(begin_ns=None)
-    source = DaemonEvents(connection, follower, PORTS)
+    source = DaemonSource(connection, META)
     answer_events(server, 100_000)
-    assert await source.read() == []
-    follower.begin_ns = 90_000 * MS
-    (event,) = await source.read()
+    assert await source.read_events() == []
+    source.begin_ns = 90_000 * MS
+    (event,) = await source.read_events()
     assert (event.time_ns, event.uncertainty_ns, event.kind) == (100_000 * MS, 1000 * MS, "link-down")
     assert (event.before, event.after) == (PortState("ACTIVE", active=True), PortState("DOWN"))
     assert "from=30000" in server.asked[-1][0]
     answer_events(server, 99_000, 100_000, 200_000)
-    assert [event.time_ns // MS for event in await source.read()] == [99_000, 200_000]
-    assert await source.read() == []
+    assert [event.time_ns // MS for event in await source.read_events()] == [99_000, 200_000]
+    assert await source.read_events() == []
     assert "from=140000" in server.asked[-1][0]
 
 
 async def test_a_daemon_that_does_not_answer_is_asked_again(server: Canned, connection: DaemonConnection) -> None:
-    follower: Any = SimpleNamespace(begin_ns=1)
-    source = DaemonEvents(connection, follower, PORTS)
+    source = DaemonSource(connection, META)
+    source.begin_ns = 1
     server.answer("/api/v1/events", b"", 503)
-    assert await source.read() == []
+    assert await source.read_events() == []
     answer_events(server, 100_000, kind="appeared", subject="mlx5_7:1")
-    assert [event.text for event in await source.read()] == ["down; it is not recorded"]
+    assert [event.text for event in await source.read_events()] == ["down; it is not recorded"]
 
 
 def test_a_port_of_a_daemon_that_cannot_be_read_has_a_problem_and_one_that_disappeared_is_not_recorded() -> None:

@@ -24,8 +24,8 @@ from ibpulse.workbench.pictures.still import Picture, draw_runs, sum_of_each
 from ibpulse.workbench.python.samples import SampledRates, Time, read_span, span_query
 from ibpulse.workbench.python.tables import Events, Jobs, SpanSummary
 from ibpulse.workbench.recorder.from_daemon import (
-    DaemonFollower,
     DaemonSamples,
+    DaemonSource,
     ask_jobs,
     ask_meta,
     ask_samples,
@@ -183,9 +183,9 @@ class NodeConnection:
         Raises:
             FabricError: the node has no ports.
         """
-        follower = DaemonFollower(self._connection, self._meta())
+        source = DaemonSource(self._connection, self._meta())
         while True:
-            for piece in follower.read():
+            for piece in source.read():
                 yield SampledRates(piece, self.place)
             time.sleep(POLL_SECONDS)
 

@@ -287,23 +287,29 @@ async def daemon_source(url: str) -> AsyncIterator[DaemonSource]:
         yield DaemonSource(connection, meta)
 
 
-class DaemonFollower:
-    """Follows a daemon, each sample once and in order.
+class DaemonSource(SampleSource):
+    """The samples and events of a daemon from now on, each once and in order.
 
-    The first call finds the newest settled sample, and begins after it. `begin_ns` is the time of the first sample,
-    None before the first call.
+    `begin_ns` is the time of the first sample, None before the first call.
     """
 
     def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
+        self.meta = meta
         self._connection, self._samples = connection, DaemonSamples(meta)
         self.begin_ns: int | None = None
         self._next_ns: int | None = None
         self._silent = False
+        self._newest_event_ns = 0
+        self._seen: set[tuple[int, str, str, str]] = set()
+
+    def check(self) -> None:
+        """A daemon that fails is asked again; `read` raises what is permanent."""
 
     def read(self) -> Iterator[Recording]:
         """The samples settled since the last call; those that the daemon did not measure are missing (NaN).
 
-        If the daemon does not answer, the next call tries again and gets everything that is still in its ring.
+        The first call finds the newest settled sample, after which the samples begin. If the daemon does not answer,
+        the next call tries again and gets everything that is still in its ring.
 
         Raises:
             DaemonError: it has never answered, refuses the request, or has changed its interval.
@@ -355,33 +361,20 @@ class DaemonFollower:
         self._next_ns = window.start_ns + count * interval_ns
         return samples.read(window).cut(0, count)
 
+    async def read_events(self) -> Sequence[Event]:
+        """The events since the beginning that were not listed at the last call; none while it does not answer."""
+        return await asyncio.to_thread(self._ask_events)
 
-class DaemonEvents:
-    """The events of a daemon's node since the beginning of a recording, each once.
-
-    The recording begins with the first sample of `follower`.
-    """
-
-    def __init__(self, connection: DaemonConnection, follower: DaemonFollower, ports: Iterable[RecordedPort]) -> None:
-        self._connection, self._follower = connection, follower
-        self._newest_ns = 0
-        self._names = {str(port.id) for port in ports}
-        self._seen: set[tuple[int, str, str, str]] = set()
-
-    async def read(self) -> Sequence[Event]:
-        """The events that the daemon lists since the last call; none while it does not answer."""
-        return await asyncio.to_thread(self._ask)
-
-    def _ask(self) -> Sequence[Event]:
-        first_ns = self._follower.begin_ns
+    def _ask_events(self) -> Sequence[Event]:
+        first_ns = self.begin_ns
         if first_ns is None:
             return []
         # what happened to jobs since they were asked for is followed
-        begin_ns = max(0, max(first_ns, self._newest_ns) - LATE_NS)
+        begin_ns = max(0, max(first_ns, self._newest_event_ns) - LATE_NS)
         try:
             events = ask_events(self._connection, begin_ns).values
         except DaemonError as error:
-            # the source of samples reports it if it lasts
+            # `read` reports it if it lasts
             log.debug("%s; retrying", error)
             return []
         fresh = [
@@ -390,28 +383,8 @@ class DaemonEvents:
             if _key(event) not in self._seen and (event.time_ns >= first_ns or event.kind in JOB_KINDS)
         ]
         self._seen = {_key(event) for event in events}
-        self._newest_ns = max([self._newest_ns, *(event.time_ns for event in events)])
-        return mark_others(fresh, self._names)
-
-
-class DaemonSource(SampleSource):
-    """The samples and events of a daemon from now on."""
-
-    def __init__(self, connection: DaemonConnection, meta: RecordingMeta) -> None:
-        self.meta = meta
-        self._follower = DaemonFollower(connection, meta)
-        self._events = DaemonEvents(connection, self._follower, meta.ports)
-
-    def read(self) -> Iterator[Recording]:
-        """The pieces since the last call, as those of `DaemonFollower`."""
-        return self._follower.read()
-
-    async def read_events(self) -> Sequence[Event]:
-        """The events since the last call."""
-        return await self._events.read()
-
-    def check(self) -> None:
-        """A daemon that fails is asked again; `read` raises what is permanent."""
+        self._newest_event_ns = max([self._newest_event_ns, *(event.time_ns for event in events)])
+        return mark_others(fresh, {str(port.id) for port in self.meta.ports})
 
 
 def _key(event: Event) -> tuple[int, str, str, str]:
