@@ -28,6 +28,7 @@ from ibpulse.core.statistics.signature import (
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Step, Workload, even_weights
 from ibpulse.workbench.simulate.workloads import DENSE, MOE, Constant, ExpertParallel, Fsdp, Idle, Square, Unit
 from tests.tables import for_each
+from tests.truth import truth_of
 
 NAN = float("nan")
 # what a reader may still call a low confidence
@@ -41,7 +42,7 @@ def features_of(workload: Workload, seconds: int = 60, seed: int = 0) -> Feature
     """The statistics of a window of the workload by definition, not by the code under test."""
     schedule = Schedule(workload, seed=seed)
     begin, end = 3_000_000_000, (3 + seconds) * 1_000_000_000
-    ticks, fifty, hundred = (schedule.truth(begin, end, width * 1_000_000) for width in (10, 50, 100))
+    ticks, fifty, hundred = (truth_of(schedule, begin, end, width * 1_000_000) for width in (10, 50, 100))
     line = float(np.count_nonzero(schedule.weights)) * LINE_BYTES_PER_SECOND
     return Features(ticks.duty, ticks.cv, fifty.cv, hundred.cv, ticks.peak / line, ticks.active_mean / line)
 

@@ -8,13 +8,14 @@ import pytest
 from ibpulse.core.statistics import moments
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import ExpertParallel, Square
+from tests.truth import truth_of
 
 THRESHOLD = 0.1e9
 
 
 def variation_at(schedule: Schedule, timescale_ms: int, seconds: int = 60) -> float:
     """CV of the active bins of a time scale, from samples of one millisecond."""
-    fine = schedule.truth(3_000_000_000, (3 + seconds) * 1_000_000_000, 1_000_000).bytes_per_second
+    fine = truth_of(schedule, 3_000_000_000, (3 + seconds) * 1_000_000_000, 1_000_000).bytes_per_second
     values, weights = moments.rebin(fine, np.full(fine.shape, 1e-3), timescale_ms)
     return float(moments.variation(moments.weighted_sums(values, weights, values > THRESHOLD)))
 

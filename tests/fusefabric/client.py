@@ -14,11 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ibpulse.workbench.simulate.timeline import Schedule, Truth
+from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.tree import Device, make_devices
 from ibpulse.workbench.simulate.workloads import make_workload
 from tests import ROOT
 from tests.fusefabric.rule import Rule
+from tests.truth import Truth, truth_of
 
 
 def why_not() -> str:
@@ -129,8 +130,8 @@ class FuseFabric:
         return self.root / "class/infiniband" / device / "ports/1/counters" / name
 
     def truth(self, begin_ns: int, end_ns: int, bin_ns: int = 10_000_000, **chosen: Any) -> Truth:
-        """The truth of a healthy fabric between two monotonic instants; see `Schedule.truth`."""
-        return self.schedule.truth(begin_ns, end_ns, bin_ns, **chosen)
+        """The truth of a healthy fabric between two monotonic instants; see `truth_of`."""
+        return truth_of(self.schedule, begin_ns, end_ns, bin_ns, **chosen)
 
     def _ask(self, document: dict[str, Any]) -> int:
         return int(self._exchange(document)["at_ns"])

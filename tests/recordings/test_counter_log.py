@@ -23,6 +23,7 @@ from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import DENSE
 from tests.recordings.recordings import make_recording
 from tests.tables import for_each
+from tests.truth import truth_of
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_763_683_200 * SECOND_NS
@@ -170,7 +171,7 @@ def test_uneven_samples_are_laid_on_a_regular_grid_and_no_byte_is_lost(path: Pat
     end_ns = recording.ticks * 10_000_000
     expected = [[np.interp(end_ns, times, moved[:, rail, way]) for way in range(2)] for rail in range(2)]
     np.testing.assert_allclose(total(recording), expected, rtol=1e-9)
-    exact = schedule.truth(0, end_ns)
+    exact = truth_of(schedule, 0, end_ns)
     assert recording.bytes_per_second.sum(axis=(0, 1)).max() == pytest.approx(exact.peak, rel=0.1)
 
 

@@ -13,6 +13,7 @@ from ibpulse.workbench.reports.span import ReportOptions
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import CAPTURED_RAILS, DENSE, MOE, Fsdp
 from tests.reports.recordings import LINE, SECOND_NS, play, record, report_of, run_of, wave
+from tests.truth import truth_of
 
 SECONDS = 60
 GB = 1e9
@@ -44,7 +45,7 @@ def value(run: Run, key: str) -> float:
 
 
 def test_throughput_is_that_of_the_schedule(run: Run, schedule: Schedule) -> None:
-    truth = schedule.truth(0, SECONDS * SECOND_NS)
+    truth = truth_of(schedule, 0, SECONDS * SECOND_NS)
     # counters count words, so each of 16 may lack one at either end of a tick
     word = {"rel": 1e-6, "abs": 16 * 4 / 0.01}
     assert value(run, "mean_bytes_per_second") == pytest.approx(truth.mean, **word)
@@ -52,12 +53,12 @@ def test_throughput_is_that_of_the_schedule(run: Run, schedule: Schedule) -> Non
     assert value(run, "peak_bytes_per_second") == pytest.approx(truth.peak, **word)
     assert value(run, "peak_to_mean_ratio") == pytest.approx(truth.peak / truth.mean, rel=1e-6)
     assert value(run, "duty_cycle_ratio") == pytest.approx(truth.duty, abs=1e-9)
-    transmit = schedule.truth(0, SECONDS * SECOND_NS, directions=(0,))
+    transmit = truth_of(schedule, 0, SECONDS * SECOND_NS, directions=(0,))
     assert value(run, "transmit_bytes_per_second") == pytest.approx(transmit.mean, **word)
 
 
 def test_utilisation_uses_all_rails(run: Run, schedule: Schedule) -> None:
-    truth = schedule.truth(0, SECONDS * SECOND_NS)
+    truth = truth_of(schedule, 0, SECONDS * SECOND_NS)
     # also of the one that is idle
     assert value(run, "line_bytes_per_second") == 2 * 8 * LINE
     assert value(run, "utilization_ratio") == pytest.approx(truth.mean / (16 * LINE), rel=1e-6)
@@ -75,14 +76,14 @@ def test_step_time_and_bytes_equal_the_schedules(run: Run, schedule: Schedule, w
 
 
 def test_step_gap_is_its_silent_time(run: Run, schedule: Schedule) -> None:
-    truth = schedule.truth(0, SECONDS * SECOND_NS)
+    truth = truth_of(schedule, 0, SECONDS * SECOND_NS)
     step = np.diff(schedule.step_starts_ns(0, SECONDS * SECOND_NS)).mean() / SECOND_NS
     assert value(run, "step_gap_seconds") == pytest.approx((1 - truth.duty) * step, rel=0.01)
 
 
 def test_intervals_cover_a_longer_run(run: Run, workload: Fsdp) -> None:
     starts = np.diff(Schedule(workload, seed=99).step_starts_ns(0, 600 * SECOND_NS)) / SECOND_NS
-    truth = Schedule(workload, seed=99).truth(0, 600 * SECOND_NS)
+    truth = truth_of(Schedule(workload, seed=99), 0, 600 * SECOND_NS)
     for key, exact in {
         "step_seconds": starts.mean(),
         "step_bytes": 2 * workload.step_bytes * 8 / CAPTURED_RAILS,

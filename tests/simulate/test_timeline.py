@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ibpulse.workbench.simulate import timeline as module
 from ibpulse.workbench.simulate.timeline import Schedule
 from ibpulse.workbench.simulate.workloads import WORKLOADS, Constant, Square, make_workload
+from tests.truth import truth_of
 
 HOUR_NS = 3_600_000_000_000
 NAMES = st.sampled_from(list(WORKLOADS))
@@ -43,16 +44,6 @@ def test_the_order_of_the_questions_does_not_matter(name: str, times: list[int])
     assert [asked[time] for time in sorted(times)] == fresh
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_the_truth_sums_to_what_the_counters_count(name: str) -> None:
-    schedule = Schedule(make_workload(name), 3, start_ns=100)
-    begin, end = 1_234_567_890, 11_234_567_890
-    counted = schedule.cumulative_bytes(end) - schedule.cumulative_bytes(begin)
-    assert schedule.truth(begin, end).total_bytes == pytest.approx(counted.sum(), rel=1e-9, abs=100)
-    port = schedule.truth(begin, end, rails=[2], directions=(1,)).total_bytes
-    assert port == pytest.approx(counted[2, 1], rel=1e-9, abs=100)
-
-
 def test_truth_equals_concatenated_steps() -> None:
     """The segments of the first block, spread over microseconds by hand, and summed per bin."""
     workload = make_workload("dense")
@@ -64,7 +55,7 @@ def test_truth_equals_concatenated_steps() -> None:
     middle = np.arange(500, 800_000_000, 1000)
     rate = rates[np.searchsorted(edges, middle, side="right") - 1] * 16
     by_hand = rate.reshape(80, 10_000).mean(axis=1)
-    truth = Schedule(workload, 9).truth(0, 800_000_000)
+    truth = truth_of(Schedule(workload, 9), 0, 800_000_000)
     assert truth.bytes_per_second == pytest.approx(by_hand, rel=0.001, abs=1e8)
 
 

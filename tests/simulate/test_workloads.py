@@ -25,6 +25,7 @@ from ibpulse.workbench.simulate.workloads import (
     make_workload,
 )
 from tests.tables import for_each
+from tests.truth import truth_of
 
 MINUTE_NS = 60_000_000_000
 BEGIN_NS = 3_000_000_000
@@ -38,7 +39,7 @@ ARTICLE = {"dense": (270.0, 463.0, 0.747, 0.20, 0.315), "moe": (363.0, 659.0, 0.
 @pytest.mark.parametrize("name", ["dense", "moe"])
 def test_a_minute_shows_what_the_article_measured(name: str, seed: int) -> None:
     schedule = Schedule(make_workload(name), seed, CAPTURED_RAILS)
-    truth = schedule.truth(BEGIN_NS, BEGIN_NS + MINUTE_NS)
+    truth = truth_of(schedule, BEGIN_NS, BEGIN_NS + MINUTE_NS)
     mean, peak, duty, cv, step = ARTICLE[name]
     assert truth.active_mean / 1e9 == pytest.approx(mean, rel=0.05)
     assert truth.peak / 1e9 == pytest.approx(peak, rel=0.10)
@@ -118,14 +119,14 @@ def test_one_unit_is_gathered_computed_scattered() -> None:
 
 
 def test_expert_parallel_looks_dense_at_ten_milliseconds() -> None:
-    truth = Schedule(ExpertParallel(), seed=3).truth(BEGIN_NS, BEGIN_NS + MINUTE_NS)
+    truth = truth_of(Schedule(ExpertParallel(), seed=3), BEGIN_NS, BEGIN_NS + MINUTE_NS)
     assert truth.duty == 1.0
     assert truth.cv == pytest.approx(0.19, abs=0.05)
 
 
 @pytest.mark.parametrize(("bin_ms", "cv", "duty"), [(1, 0.36, 0.74), (2, 0.45, None), (5, 0.41, None), (50, 0.05, 1)])
 def test_expert_parallel_matches_profile_at_all_scales(bin_ms: int, cv: float, duty: float | None) -> None:
-    truth = Schedule(ExpertParallel(), seed=3).truth(BEGIN_NS, BEGIN_NS + MINUTE_NS, bin_ms * MS)
+    truth = truth_of(Schedule(ExpertParallel(), seed=3), BEGIN_NS, BEGIN_NS + MINUTE_NS, bin_ms * MS)
     assert truth.cv == pytest.approx(cv, abs=0.05)
     assert duty is None or truth.duty == pytest.approx(duty, abs=0.03)
 
@@ -139,7 +140,7 @@ def test_dispatch_and_combine_take_published_times() -> None:
 
 
 def test_square_wave_on_grid_matches_closed_form() -> None:
-    truth = Schedule(Square(100 * MS, 0.3, 20e9), rails=2).truth(0, 10_000_000_000)
+    truth = truth_of(Schedule(Square(100 * MS, 0.3, 20e9), rails=2), 0, 10_000_000_000)
     assert truth.mean == pytest.approx(4 * 20e9 * 0.3)
     assert truth.active_mean == truth.peak == pytest.approx(4 * 20e9)
     assert truth.duty == pytest.approx(0.3)
@@ -149,7 +150,7 @@ def test_square_wave_on_grid_matches_closed_form() -> None:
 
 def test_square_wave_off_grid_matches_closed_form() -> None:
     """Busy 3.5 bins of 10, from the edge of a bin: three full bins and a half one."""
-    truth = Schedule(Square(100 * MS, 0.35, 20e9), rails=1).truth(0, 10_000_000_000, directions=(0,))
+    truth = truth_of(Schedule(Square(100 * MS, 0.35, 20e9), rails=1), 0, 10_000_000_000, directions=(0,))
     values = [1, 1, 1, 0.5]
     mean = sum(values) / 4
     assert truth.duty == pytest.approx(0.4)
@@ -158,7 +159,7 @@ def test_square_wave_off_grid_matches_closed_form() -> None:
 
 
 def test_constant_is_its_rate_in_every_bin() -> None:
-    truth = Schedule(Constant(7e9), rails=3).truth(12345, 12345 + MINUTE_NS)
+    truth = truth_of(Schedule(Constant(7e9), rails=3), 12345, 12345 + MINUTE_NS)
     assert truth.bytes_per_second == pytest.approx(np.full(6000, 42e9), rel=1e-9)
     assert truth.duty == 1.0
 
@@ -184,7 +185,7 @@ SECOND_NS = 1_000_000_000
 )
 def test_a_predicted_job_shows_the_published_run(job: str, rate: float, gigabytes: float, cv: float) -> None:
     workload = PredictedJob.of(job)
-    truth = Schedule(workload).truth(SECOND_NS, 61 * SECOND_NS)
+    truth = truth_of(Schedule(workload), SECOND_NS, 61 * SECOND_NS)
     assert truth.mean / 1e9 == pytest.approx(rate, rel=2e-3)
     assert truth.mean * workload.period_seconds / 1e9 == pytest.approx(gigabytes, rel=2e-3)
     assert truth.cv == pytest.approx(cv, abs=0.1)

@@ -25,7 +25,7 @@ from ibpulse.workbench.recorder.session import RecorderOptions, record
 from ibpulse.workbench.reports.run import Run, describe_run
 from ibpulse.workbench.reports.span import Moment, ReportOptions
 from ibpulse.workbench.simulate.replay import Player, Replay
-from ibpulse.workbench.simulate.timeline import Truth
+from tests.truth import Truth
 from tests.virtual.clock import WAKE_NS
 from tests.virtual.node import Node
 from tests.virtual.samplers import Samplers

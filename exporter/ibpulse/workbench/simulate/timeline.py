@@ -1,18 +1,15 @@
-"""Steps of a job, the exact bytes of a workload at every instant, and their true statistics."""
+"""Steps of a job, and the exact bytes of a workload at every instant."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 
 NODE_RAILS = 8
 LINE_BYTES_PER_SECOND = 50e9  # 400 Gb/s, one direction
@@ -77,53 +74,6 @@ def build_step(spans: list[tuple[float, float, float]], length_seconds: float) -
     durations = instants[1:] - instants[:-1]
     keep = durations > 0
     return Step(durations[keep], np.array(rates)[keep])
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """Rates in equal bins and the statistics that follow from them.
-
-    A bin is active above the threshold; sigma is the population's.
-    """
-
-    bytes_per_second: npt.NDArray[np.float64]
-    bin_seconds: float
-    threshold_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND
-
-    @property
-    def active(self) -> npt.NDArray[np.bool_]:
-        """True in each bin above the threshold."""
-        return self.bytes_per_second > self.threshold_bytes_per_second
-
-    @property
-    def total_bytes(self) -> float:
-        """All bytes of the bins."""
-        return float(self.bytes_per_second.sum()) * self.bin_seconds
-
-    @property
-    def mean(self) -> float:
-        """Bytes per second over all bins."""
-        return float(self.bytes_per_second.mean())
-
-    @property
-    def active_mean(self) -> float:
-        """Bytes per second over the active bins; NaN without any."""
-        return float(self.bytes_per_second[self.active].mean()) if self.active.any() else float("nan")
-
-    @property
-    def peak(self) -> float:
-        """The highest bin, in bytes per second."""
-        return float(self.bytes_per_second.max())
-
-    @property
-    def duty(self) -> float:
-        """Active bins ÷ all bins."""
-        return float(self.active.mean())
-
-    @property
-    def cv(self) -> float:
-        """Sigma ÷ mean of the active bins; NaN without any."""
-        return float(self.bytes_per_second[self.active].std()) / self.active_mean if self.active.any() else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,29 +144,6 @@ class Schedule:
         """The instants in [begin, end) at which a step starts."""
         starts = np.concatenate([block.step_starts_ns for block in self._span(begin_ns, end_ns)])
         return starts[(starts >= begin_ns) & (starts < end_ns)]
-
-    def truth(
-        self,
-        begin_ns: int,
-        end_ns: int,
-        bin_ns: int = 10_000_000,
-        rails: Sequence[int] | None = None,
-        directions: Sequence[int] = (0, 1),
-        threshold_bytes_per_second: float = ACTIVE_BYTES_PER_SECOND,
-    ) -> Truth:
-        """The statistics of the bytes in whole bins from `begin_ns` on, summed over rails (all) and directions (both).
-
-        The schedule is piecewise linear, so interpolating its edges is the exact integral.
-        """
-        count = (end_ns - begin_ns) // bin_ns
-        blocks = self._span(begin_ns, begin_ns + count * bin_ns)
-        first_ns, first_words = blocks[0].edges_ns[0], blocks[0].words[0]
-        edges = np.concatenate([block.edges_ns - first_ns for block in blocks])
-        words = np.concatenate([block.words - first_words for block in blocks])
-        grid = begin_ns + bin_ns * np.arange(count + 1) - first_ns
-        chosen = self.weights[list(range(self.rails) if rails is None else rails)][:, list(directions)]
-        flowed = np.interp(grid, edges, words) * (WORD_BYTES * float(chosen.sum()))
-        return Truth(np.diff(flowed) * (1e9 / bin_ns), bin_ns / 1e9, threshold_bytes_per_second)
 
     def _unit_words(self, time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         if time_ns.size == 0:
