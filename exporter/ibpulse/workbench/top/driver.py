@@ -9,10 +9,10 @@ import os
 import select
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError, IbpulseError
 from ibpulse.workbench.top.screen import (
     ASCII,
@@ -219,6 +219,8 @@ class Terminal:
         self._heard = 0.0
         self._over = asyncio.Event()
         self._wanted = asyncio.Event()
+        # a fetch may hang in the network
+        self._threads = DaemonThreads(1, "fetch")
 
     async def run(self) -> None:
         """Show views until q, Ctrl-C, SIGTERM, or until the terminal is gone."""
@@ -266,7 +268,7 @@ class Terminal:
         scale_ns = SCALES_NS[self._scale]
         try:
             self._watcher.prepare()
-            self._view = await in_thread(lambda: self._watcher.fetch(points, scale_ns))
+            self._view = await loop.run_in_executor(self._threads, self._watcher.fetch, points, scale_ns)
             self._fault, self._heard = "", loop.time()
         except DaemonError as error:
             age = f"{loop.time() - self._heard:.0f} s old: " if self._view else ""
@@ -314,30 +316,3 @@ class Terminal:
 
     def _status_note(self) -> str:
         return self._fault or self._note()
-
-
-async def in_thread(work: Callable[[], View]) -> View:
-    """The result of the work, done in a daemon thread because it may hang in the network."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[View] = loop.create_future()
-
-    def deliver(found: View | BaseException) -> None:
-        if done.cancelled():
-            return
-        if isinstance(found, BaseException):
-            done.set_exception(found)
-        else:
-            done.set_result(found)
-
-    def run() -> None:
-        found: View | BaseException
-        try:
-            found = work()
-        except Exception as error:
-            found = error
-        # the loop may have ended
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(deliver, found)
-
-    threading.Thread(target=run, daemon=True, name="fetch").start()
-    return await done
