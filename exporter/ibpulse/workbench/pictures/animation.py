@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ibpulse.base.errors import PictureError
 from ibpulse.base.files import write_whole
 from ibpulse.base.text import split_lines
-from ibpulse.core.arrays import Counts, Floats, Pixels
+from ibpulse.core.arrays import Bools, Counts, Floats, Pixels
 from ibpulse.workbench.pictures.layout import (
     BACKGROUND,
     BAR,
@@ -204,13 +204,13 @@ def _draw_event(pixels: Pixels) -> None:
     pixels[dashes == DASH_PIXELS // 2] = BACKGROUND
 
 
-def _middle(band: Band, height: int) -> npt.NDArray[np.bool_]:
+def _middle(band: Band, height: int) -> Bools:
     """The rows of pixels that the line of a link that is down takes: (height,)."""
     place = np.arange(height) % band.row - band.line_top
     return np.asarray((place >= 0) & (place < band.line))
 
 
-def _hatch(shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+def _hatch(shape: tuple[int, ...]) -> Bools:
     rows, columns = np.ogrid[: shape[0], : shape[1]]
     return np.asarray((rows + columns) % HATCH_PIXELS == 0)
 

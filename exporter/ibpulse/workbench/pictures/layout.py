@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.base.text import duration_text
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Pixels
+from ibpulse.core.arrays import Counts, Pixels
 from ibpulse.workbench.pictures.options import PictureOptions
 from ibpulse.workbench.pictures.panels import (
     COLOUR_MAP,
@@ -255,5 +254,5 @@ def _quantize(picture: Pixels, colours: Colours) -> tuple[Pixels, Pixels]:
     return palette, base
 
 
-def _rgb(colour: str) -> npt.NDArray[np.int64]:
+def _rgb(colour: str) -> Counts:
     return np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)])

@@ -6,7 +6,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from ibpulse.base.errors import PictureError
 from ibpulse.base.files import write_whole
 from ibpulse.base.installation import how_to_install
-from ibpulse.base.text import count_text, duration_text, first_names, natural_key
+from ibpulse.base.text import count_text, duration_text, first_names, moment_text, natural_key
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Floats
 from ibpulse.core.events import Event
@@ -185,10 +184,9 @@ def time_unit(span_seconds: float) -> tuple[int, str]:
 
 def run_parts(run: PictureRun) -> list[str]:
     """Host, date, span and interval of a run, and the shares of missing data and of links that were down."""
-    begin = datetime.fromtimestamp(run.begin_ns // SECOND_NS, UTC)
     size, sign = time_unit(run.span_seconds)
     span = f"{run.span_seconds / size:.4g} {sign}"
-    parts = [f"{begin:%Y-%m-%d %H:%M:%S} UTC", f"{span} at {duration_text(run.interval_ns)}"]
+    parts = [moment_text(run.begin_ns), f"{span} at {duration_text(run.interval_ns)}"]
     if run.host:
         parts.insert(0, run.host)
     if run.simulated:

@@ -21,9 +21,9 @@ import numpy.typing as npt
 from ibpulse.base import limits
 from ibpulse.base.errors import RecordingError
 from ibpulse.base.files import ForeignFile
-from ibpulse.base.text import elapsed_text, size_text, split_lines
+from ibpulse.base.text import count_text, elapsed_text, size_text, split_lines
 from ibpulse.base.units import AMOUNT_UNITS, DURATION_UNITS, RATE_UNITS, SECOND_NS, format_duration
-from ibpulse.core.arrays import Floats
+from ibpulse.core.arrays import Bools, Counts, Floats, Rows
 from ibpulse.core.recordings.file_format import KEY, MAX_HEADER_BYTES, pa, pq
 from ibpulse.core.recordings.recording import MAX_INTERVAL_NS, RecordedPort, Recording, RecordingMeta
 
@@ -80,7 +80,7 @@ class PortLog:
     """
 
     name: str
-    time_ns: npt.NDArray[np.int64]
+    time_ns: Counts
     values: tuple[npt.NDArray[Any] | None, npt.NDArray[Any] | None]
 
 
@@ -217,13 +217,13 @@ def _collect(path: Path, batches: Any) -> Any:
     return pa.Table.from_batches(found)
 
 
-def _times(path: Path, table: Any, columns: LogColumns) -> npt.NDArray[np.int64]:
+def _times(path: Path, table: Any, columns: LogColumns) -> Counts:
     """The times of all rows in ns since 1970: int64."""
     column = table.column(columns.time).combine_chunks()
     if column.null_count:
         _refuse(path, f"has rows without a time in the column {columns.time}", "remove them")
     if pa.types.is_timestamp(column.type):
-        times: npt.NDArray[np.int64] = np.asarray(column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64()))
+        times: Counts = np.asarray(column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64()))
         return times
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         text = str(column[0])[:40]
@@ -239,11 +239,11 @@ def _times(path: Path, table: Any, columns: LogColumns) -> npt.NDArray[np.int64]
     if values.dtype.kind == "f":
         values = np.rint(values * size)
         size = 1
-    found: npt.NDArray[np.int64] = values.astype(np.int64) * size
+    found: Counts = values.astype(np.int64) * size
     return found
 
 
-def _rows_of_ports(path: Path, table: Any, columns: LogColumns) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
+def _rows_of_ports(path: Path, table: Any, columns: LogColumns) -> Iterator[tuple[str, Rows]]:
     """The name of each port of a long log with its rows; an empty name and all rows for any other log."""
     if not columns.port:
         yield "", np.arange(table.num_rows)
@@ -262,8 +262,8 @@ def _rows_of_ports(path: Path, table: Any, columns: LogColumns) -> Iterator[tupl
 def _port_log(
     path: Path,
     name: str,
-    rows: npt.NDArray[np.intp],
-    time_ns: npt.NDArray[np.int64],
+    rows: Rows,
+    time_ns: Counts,
     table: Any,
     pair: tuple[str, str],
 ) -> PortLog:
@@ -349,9 +349,9 @@ class GridOptions:
 class _Spans:
     """Bytes of one direction of a port between each two instants; `known` marks the spans with data."""
 
-    time_ns: npt.NDArray[np.int64]
+    time_ns: Counts
     moved: Floats
-    known: npt.NDArray[np.bool_]
+    known: Bools
 
 
 def resample(logs: Sequence[PortLog], columns: LogColumns, options: GridOptions) -> Recording:
@@ -445,7 +445,7 @@ def _spans(log: PortLog, values: npt.NDArray[np.generic], columns: LogColumns, l
     return _Spans(time_ns, np.where(known, moved, 0.0) * columns.scale, known)
 
 
-def _on_grid(spans: _Spans, start_ns: int, edges: npt.NDArray[np.int64]) -> Floats:
+def _on_grid(spans: _Spans, start_ns: int, edges: Counts) -> Floats:
     """Bytes between each two edges (ns after the start); NaN if any part of that time is missing."""
     if len(spans.time_ns) < 2:
         return np.full(len(edges) - 1, np.nan)
@@ -476,7 +476,5 @@ def describe_import(recording: Recording) -> str:
     """Its size in words, and how much is missing of the directions that have data."""
     ways = ~np.isnan(recording.bytes_per_second).all(axis=(0, 2))
     missing = np.isnan(recording.bytes_per_second[:, ways]).mean() if ways.any() else 1.0
-    ports = len(recording.meta.ports)
-    what = f"{ports} port" if ports == 1 else f"{ports} ports"
-    interval = format_duration(recording.meta.interval_ns)
-    return f"{what}, {recording.ticks} samples of {interval}, {100 * missing:.1f} % missing"
+    ports, interval = count_text(len(recording.meta.ports), "port"), format_duration(recording.meta.interval_ns)
+    return f"{ports}, {recording.ticks} samples of {interval}, {100 * missing:.1f} % missing"

@@ -80,10 +80,7 @@ class DaemonSamples:
 
     def query(self, begin_ns: int | None = None, end_ns: int = 0) -> Query:
         """The parameters of `/api/v1/window` for each sample of a span, or of the newest second."""
-        span: list[tuple[str, str | int]] = [("last", "1s")]
-        if begin_ns is not None:
-            span = [("from", begin_ns // MILLISECOND_NS), ("to", -(-end_ns // MILLISECOND_NS))]
-        return [("statistic", "mean"), *span, ("uncertainty", "true")]
+        return [("statistic", "mean"), *_span_query(begin_ns, end_ns), ("uncertainty", "true")]
 
     def cut(self, begin_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
         """The spans of the answers that together have the samples of a span."""
@@ -129,11 +126,16 @@ class DaemonSamples:
         return Recording(self.meta, window.start_ns, rates, seconds, steps, merged)
 
 
+def _span_query(begin_ns: int | None, end_ns: int) -> Query:
+    """The parameters for a span, or for the newest second."""
+    if begin_ns is None:
+        return [("last", "1s")]
+    return [("from", begin_ns // MILLISECOND_NS), ("to", -(-end_ns // MILLISECOND_NS))]
+
+
 def signals_query(piece: Recording | None = None) -> Query:
     """The parameters of `/api/v1/window` for the signals of a piece, or of the newest second."""
-    span: list[tuple[str, str | int]] = [("last", "1s")]
-    if piece is not None:
-        span = [("from", piece.start_ns // MILLISECOND_NS), ("to", piece.end_ns // MILLISECOND_NS)]
+    span = _span_query(*((None, 0) if piece is None else (piece.start_ns, piece.end_ns)))
     return [*span, ("signals", "true"), ("direction", "transmit")]
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TextIO
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.base.errors import IbpulseError, RecordingError
 from ibpulse.base.text import elapsed_text, file_size_text, percent
 from ibpulse.base.units import SECOND_NS
+from ibpulse.core.arrays import Floats
 from ibpulse.core.defaults import ACTIVE_BYTES_PER_SECOND
 from ibpulse.core.events import Event
 from ibpulse.core.recordings import Recording, RecordingMeta
@@ -112,13 +112,13 @@ class Recorder:
         self._watch(self._bandwidth_of(piece), self._writer.ticks - piece.ticks)
         self._good += int(np.count_nonzero(~np.isnan(piece.bytes_per_second)))
 
-    def _bandwidth_of(self, piece: Recording) -> npt.NDArray[np.float64]:
+    def _bandwidth_of(self, piece: Recording) -> Floats:
         """Sum over the rails and both directions, without missing samples: (samples,), NaN if all are missing."""
         rates = piece.bytes_per_second[self._rails]
         known = ~np.isnan(rates).all(axis=(0, 1))
         return np.where(known, np.nansum(rates, axis=(0, 1)), np.nan)
 
-    def _watch(self, bandwidth: npt.NDArray[np.float64], first_tick: int) -> None:
+    def _watch(self, bandwidth: Floats, first_tick: int) -> None:
         known = ~np.isnan(bandwidth)
         self._bandwidth = float(bandwidth[known].mean()) if known.any() else None
         active = np.flatnonzero(known & (np.nan_to_num(bandwidth) > self._options.active_bytes_per_second))

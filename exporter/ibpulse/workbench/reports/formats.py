@@ -21,7 +21,7 @@ from ibpulse.core.jobs import JobRecord
 from ibpulse.core.recordings import Recording
 from ibpulse.core.recordings.perfetto import TracedNode, write_trace
 from ibpulse.core.statistics.steps.phase import Phase
-from ibpulse.workbench.reports.comparison import Changes, Report, look_next, steps_json
+from ibpulse.workbench.reports.comparison import Report, look_next, steps_json
 from ibpulse.workbench.reports.run import Run
 from ibpulse.workbench.reports.table import (
     Cell,
@@ -67,7 +67,7 @@ def render_json(report: Report) -> str:
         ],
         "recordings": [_recording(report, name, run) for name, run in zip(report.names, report.runs, strict=True)],
         "changes": [
-            _changes(report.names[0], name, changes)
+            {"base": report.names[0], "name": name, "level_of_each": changes.level, "values": changes.by_key}
             for name, changes in zip(report.names[1:], report.changes, strict=True)
         ],
         "steps": report.steps and steps_json(report.steps),
@@ -162,15 +162,6 @@ def _event(event: Event) -> dict[str, Any]:
         "before": event.before and state_to_json(event.before),
         "after": event.after and state_to_json(event.after),
         "details": dict(event.details),
-    }
-
-
-def _changes(base: str, name: str, changes: Changes) -> dict[str, Any]:
-    return {
-        "base": base,
-        "name": name,
-        "level_of_each": changes.level,
-        "values": changes.by_key,
     }
 
 

@@ -14,7 +14,9 @@ from ibpulse.base.text import (
     SCALES,
     find_scale,
     first_names,
+    moment_text,
     names_text,
+    sentence_list,
     significant,
     statistic_text,
 )
@@ -47,8 +49,8 @@ def missing_text(report: Report) -> str:
             if run.too_much_missing == too_much
         ]
         if shares:
-            listed = " and ".join(filter(None, (", ".join(shares[:-1]), shares[-1])))
-            sentences.append(f"{listed} {'is' if len(shares) == 1 else 'are'} missing: {consequence}.")
+            verb = "is" if len(shares) == 1 else "are"
+            sentences.append(f"{sentence_list(shares)} {verb} missing: {consequence}.")
     return " ".join(sentences)
 
 
@@ -313,12 +315,11 @@ def simulated_text(report: Report) -> str:
 def about(run: Run) -> str:
     """One line that identifies a run."""
     meta = run.meta
-    begin = datetime.fromtimestamp(run.start_ns / SECOND_NS, UTC)
     length = plain_text((run.end_ns - run.start_ns) / SECOND_NS, "seconds")
     made = f"{meta.source}: {meta.reason}" if meta.reason else meta.source
     return (
         f"{run.path}: node {meta.host or '-'}, {made}, every {format_duration(meta.interval_ns)}; "
-        f"{length} from {begin:%Y-%m-%d %H:%M:%S} UTC, {_cut(run)}"
+        f"{length} from {moment_text(run.start_ns)}, {_cut(run)}"
     )
 
 

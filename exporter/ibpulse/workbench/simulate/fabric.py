@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.files import ForeignFile
-from ibpulse.base.units import SECOND_NS
+from ibpulse.base.units import SECOND_NS, WORD_BYTES
 from ibpulse.workbench.simulate.faults import HEALTHY, DeviceFaults, parse_faults
 from ibpulse.workbench.simulate.jobs import (
     JOBS_FOLDER,
@@ -23,7 +23,7 @@ from ibpulse.workbench.simulate.jobs import (
     plan_jobs,
 )
 from ibpulse.workbench.simulate.pacing import Pace, Slips, Stop
-from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, WORD_BYTES, Schedule, Workload
+from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.workbench.simulate.tree import (
     COUNTERS,
     CounterReads,

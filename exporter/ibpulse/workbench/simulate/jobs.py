@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.jobs import is_job_id
 from ibpulse.workbench.simulate.timeline import NODE_RAILS, Schedule, Step, Workload
 from ibpulse.workbench.simulate.tree import Device
@@ -69,7 +69,7 @@ class RingMember:
             )
         )
 
-    def _wait(self, burst_ns: int, rate: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def _wait(self, burst_ns: int, rate: float) -> tuple[Counts, Floats]:
         """The first burst and the wait before its end: durations and rates, together equally long on all members."""
         if self.straggler:
             return np.array([STRAGGLER_DELAY_NS, burst_ns]), np.array([0.0, rate])
@@ -78,11 +78,11 @@ class RingMember:
         durations = np.array([ahead_ns, STRAGGLER_DELAY_NS - ahead_ns, burst_ns])
         return durations, np.array([rate, 0.0, rate * (burst_ns - ahead_ns) / burst_ns])
 
-    def weights(self, rails: int) -> npt.NDArray[np.float64]:
+    def weights(self, rails: int) -> Floats:
         """The shares of the workload, full on the hot rail and smaller on the others."""
         shares = np.full(rails, OTHER_RAILS_SHARE)
         shares[HOT_RAIL if rails > HOT_RAIL else 0] = 1.0
-        weights: npt.NDArray[np.float64] = self.workload.weights(rails) * shares[:, None]
+        weights: Floats = self.workload.weights(rails) * shares[:, None]
         return weights
 
     def _slowness(self) -> float:
@@ -102,7 +102,7 @@ class SharedTraffic:
         self.start_ns = transmit.start_ns + offset_ns
         self._directions = (transmit, receive)
 
-    def cumulative_bytes(self, time_ns: int) -> npt.NDArray[np.int64]:
+    def cumulative_bytes(self, time_ns: int) -> Counts:
         """Bytes of each rail since the start, (rails, 2): transmit, receive."""
         true_ns = time_ns - self.offset_ns
         transmit, receive = self._directions

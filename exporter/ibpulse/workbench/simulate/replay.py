@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.agent.sysfs.speed import find_data_rate
 from ibpulse.base.errors import FabricError
 from ibpulse.base.units import SECOND_NS, WORD_BYTES
-from ibpulse.core.arrays import Floats
+from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.recordings.recording import history_of
@@ -249,15 +248,15 @@ class _Sums:
     """
 
     first: int
-    moved: npt.NDArray[np.float64]
-    holes: npt.NDArray[np.int64]
+    moved: Floats
+    holes: Counts
 
     @property
     def ticks(self) -> int:
         """Samples of the piece."""
         return int(self.moved.shape[2]) - 1
 
-    def moved_until(self, at: float) -> npt.NDArray[np.float64]:
+    def moved_until(self, at: float) -> Floats:
         """Bytes until a position between two samples."""
         before = math.floor(at)
         share = at - before
@@ -420,7 +419,7 @@ class Replay:
         return self._player.over and not self._owed.any()
 
     @property
-    def _owed(self) -> npt.NDArray[np.int64]:
+    def _owed(self) -> Counts:
         """Words that the player has moved and that the counters do not show yet."""
         return self._player.words - self._shown
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
+
+from ibpulse.base.units import WORD_BYTES
+from ibpulse.core.arrays import Counts, Floats
 
 NODE_RAILS = 8
 LINE_BYTES_PER_SECOND = 50e9  # 400 Gb/s, one direction
-WORD_BYTES = 4
 BLOCK_NS = 1_000_000_000
 BLOCKS_IN_MEMORY = 128
 BLOCKS_REACHABLE = 100_000
@@ -27,8 +28,8 @@ class Step:
     full weight, in one direction.
     """
 
-    durations_ns: npt.NDArray[np.int64]
-    rates_bytes_per_second: npt.NDArray[np.float64]
+    durations_ns: Counts
+    rates_bytes_per_second: Floats
 
 
 class Workload(Protocol):
@@ -43,12 +44,12 @@ class Workload(Protocol):
         """The next step."""
         ...
 
-    def weights(self, rails: int) -> npt.NDArray[np.float64]:
+    def weights(self, rails: int) -> Floats:
         """The share of the step's rate that each rail carries, (rails, 2): transmit, receive."""
         ...
 
 
-def even_weights(rails: int, idle_rails: tuple[int, ...] = ()) -> npt.NDArray[np.float64]:
+def even_weights(rails: int, idle_rails: tuple[int, ...] = ()) -> Floats:
     """Full weight on every rail except the idle ones of each node of eight, (rails, 2).
 
     A fabric of more than eight rails repeats the node; a smaller one is cut from it.
@@ -70,7 +71,7 @@ def build_step(spans: list[tuple[float, float, float]], length_seconds: float) -
         rates += [0.0, rate]
     edges.append(round(length_seconds * 1e9))
     rates.append(0.0)
-    instants: npt.NDArray[np.int64] = np.array(edges, dtype=np.int64)
+    instants: Counts = np.array(edges, dtype=np.int64)
     durations = instants[1:] - instants[:-1]
     keep = durations > 0
     return Step(durations[keep], np.array(rates)[keep])
@@ -80,9 +81,9 @@ def build_step(spans: list[tuple[float, float, float]], length_seconds: float) -
 class ScheduleBlock:
     """Whole steps of at least one second together. `words` counts 4-octet words since the schedule began."""
 
-    edges_ns: npt.NDArray[np.int64]
-    words: npt.NDArray[np.int64]
-    step_starts_ns: npt.NDArray[np.int64]
+    edges_ns: Counts
+    words: Counts
+    step_starts_ns: Counts
     edge_list: list[int]
 
 
@@ -105,7 +106,7 @@ class Schedule:
         self._blocks: OrderedDict[int, ScheduleBlock] = OrderedDict()
         self._lock = threading.Lock()
 
-    def cumulative_bytes(self, time_ns: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def cumulative_bytes(self, time_ns: int | Counts) -> Counts:
         """Bytes since the start, shape of `time_ns` + (rails, 2): transmit, receive.
 
         Never decreases with time, always a multiple of four, 0 before the start. Raises ValueError for a time that is
@@ -140,12 +141,12 @@ class Schedule:
                 end_ns = middle
         return begin_ns
 
-    def step_starts_ns(self, begin_ns: int, end_ns: int) -> npt.NDArray[np.int64]:
+    def step_starts_ns(self, begin_ns: int, end_ns: int) -> Counts:
         """The instants in [begin, end) at which a step starts."""
         starts = np.concatenate([block.step_starts_ns for block in self._span(begin_ns, end_ns)])
         return starts[(starts >= begin_ns) & (starts < end_ns)]
 
-    def _unit_words(self, time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _unit_words(self, time_ns: Counts) -> Counts:
         if time_ns.size == 0:
             return np.zeros(time_ns.shape, dtype=np.int64)
         moment = np.maximum(time_ns, self.start_ns)
@@ -154,7 +155,7 @@ class Schedule:
         words = np.concatenate([block.words[:-1] for block in blocks] + [blocks[-1].words[-1:]])
         place = np.searchsorted(edges, moment, side="right") - 1
         part = (moment - edges[place]) / (edges[place + 1] - edges[place])
-        inside: npt.NDArray[np.int64] = ((words[place + 1] - words[place]) * part).astype(np.int64)
+        inside: Counts = ((words[place + 1] - words[place]) * part).astype(np.int64)
         return words[place] + inside
 
     def _span(self, begin_ns: int, end_ns: int) -> list[ScheduleBlock]:

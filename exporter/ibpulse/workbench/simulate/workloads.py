@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.base.errors import ConfigError
 from ibpulse.base.values import GivenText
+from ibpulse.core.arrays import Floats
 from ibpulse.workbench.models.catalogue import SAMPLED_JOBS
 from ibpulse.workbench.models.inputs import JobFile, read_inputs
 from ibpulse.workbench.models.prediction import predict
@@ -38,7 +38,7 @@ class _EqualRails:
 
     __slots__ = ()
 
-    def weights(self, rails: int) -> npt.NDArray[np.float64]:
+    def weights(self, rails: int) -> Floats:
         """The share of each rail, transmit and receive: (rails, 2)."""
         return even_weights(rails)
 
@@ -233,7 +233,7 @@ class PredictedJob:
         """One step, always the same."""
         return build_step(list(self.spans), self.period_seconds)
 
-    def weights(self, rails: int) -> npt.NDArray[np.float64]:
+    def weights(self, rails: int) -> Floats:
         """Equal shares on all rails except the idle ones."""
         return even_weights(rails, self.idle_rails)
 
@@ -359,7 +359,7 @@ class Stretched:
         durations = np.maximum(np.maximum(1, least), np.rint(step.durations_ns * self.factor)).astype(np.int64)
         return Step(durations, moved / durations)
 
-    def weights(self, rails: int) -> npt.NDArray[np.float64]:
+    def weights(self, rails: int) -> Floats:
         """The shares of the stretched workload."""
         return self.workload.weights(rails)
 
