@@ -115,6 +115,16 @@ def test_storage_that_always_runs_on_a_rail_is_silence_unless_it_is_much(storage
     assert (found.pauses.regular() or 0) <= 70
 
 
+@for_each([(0,), (1,), (7,), (100,)])
+def test_a_checkpoint_over_a_rail_is_written_and_not_sent_to_other_nodes(cut: int) -> None:
+    moved = np.concatenate([steps([(50, 50)] * 20), np.zeros((1, 2, 9000), dtype=np.int64)], axis=2)
+    moved[0, 0, 1950:10_500] = BURST // 8
+    found = watch(moved, cut=cut)
+    assert (found.high.tolist(), found.wrote) == ([[2949, 2949]], (11_498, 11_499))
+    # it is not taken for what is there all the time
+    assert found.pauses.longest == 50
+
+
 def test_a_rail_without_samples_does_not_hide_the_silence_of_the_others() -> None:
     moved = np.repeat(steps([(50, 300)]), 2, axis=0)
     counters, valid = moved.cumsum(axis=2), np.ones(moved.shape, dtype=np.bool_)

@@ -154,7 +154,7 @@ def test_kind_nodes_and_rails(
     found = certain(nodes)
     assert (case, found.kind, found.nodes) == (case, kind, names)
     assert rails is None or found.rails == rails
-    assert found.push_after == {"link": 0.0, "loss": 0.0, "node": 7.0}.get(kind, 60.0)
+    assert found.push_after == {"link": 0.0, "loss": 0.0, "node": 7.0}.get(kind, 600.0)
 
 
 @for_each(
@@ -211,9 +211,34 @@ def test_bytes_that_are_sent_again_and_received_by_nobody_are_no_traffic() -> No
     assert (found.kind, found.seconds > 10) == ("link", True)
 
 
-def test_the_own_longest_pause_delays_what_a_pause_looks_like() -> None:
-    assert certain({name: node(longest=45.0) for name in NAMES}).push_after == 90.0
-    assert certain(job(n10=node(STOP - 1.2, longest=45.0))).push_after == 7.0
+@for_each(
+    [
+        # traffic lasts for a second between two silences: it ended as in each step, or was cut off
+        (0.0, 0.0, 45.0, 600.0),
+        (0.0, 0.0, 400.0, 800.0),
+        (0.5, 0.5, 5.0, 60.0),
+        (0.5, 0.5, 45.0, 90.0),
+        (0.3, 0.3, 5.0, 600.0),
+        (0.5, 0.0, 5.0, 600.0),
+    ]
+)
+def test_what_looks_like_a_pause_is_worth_telling_later(first: float, second: float, longest: float, at: float) -> None:
+    nodes = {name: ending(cut, longest) for name, cut in zip(NAMES, (first, second, second), strict=True)}
+    assert certain(nodes).push_after == at
+    assert certain(job(n10=node(STOP - 1.2, longest=longest))).push_after == 7.0
+
+
+def ending(early: float, longest: float) -> NodeSilence:
+    """A node whose last traffic ended early, by so many seconds."""
+    found = node(longest=longest)
+    return replace(
+        found, pauses=tuple(replace(each, begin=each.begin + early, end=each.end + early) for each in found.pauses)
+    )
+
+
+def test_a_packet_sent_again_during_a_checkpoint_is_worth_telling_late() -> None:
+    nodes = job(n1=with_rail(node(storage=(NOW - 2, NOW - 1)), retried=(STOP + 4, STOP + 5)))
+    assert (certain(nodes).kind, certain(nodes).push_after) == ("loss", 600.0)
 
 
 def test_the_first_steps_may_take_minutes() -> None:
@@ -243,7 +268,11 @@ def test_a_node_that_ends_a_step_with_the_others_and_begins_none_may_evaluate_al
     # the others pause for a second after the step and send for 0.2 s in the next one
     nodes = {name: paused(node(), (STOP - 3.2, 1.0), (STOP - 1.2, 1.0)) for name in NAMES}
     nodes["n2"] = paused(node(STOP - 1.2), (STOP - 3.2, 1.0))
-    assert (certain(nodes).kind, certain(nodes).nodes, certain(nodes).push_after) == ("node", ("n2",), 60.0)
+    assert (certain(nodes).kind, certain(nodes).nodes, certain(nodes).push_after) == ("node", ("n2",), 600.0)
+    # the job has shown for how long it evaluates
+    nodes["n2"] = paused(node(STOP - 1.2), (STOP - 60, 30.0), (STOP - 3.2, 1.0))
+    others = paused(node(), (STOP - 59, 29.0), (STOP - 3.2, 1.0), (STOP - 1.2, 1.0))
+    assert certain({"n1": others, "n10": others, "n2": nodes["n2"]}).push_after == 45.0
     # the others went on for a step more
     nodes["n2"] = paused(node(STOP - 3.2), (STOP - 5.2, 1.0))
     assert certain(nodes).push_after == 7.0

@@ -113,7 +113,7 @@ class FollowedNode:
                 Pause(moment(each.sent - 1, each.sent), self._wall(each.begin) - doubt, self._wall(each.end) + doubt)
                 for each in watch.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
             ),
-            storage=moment(*self.storage.last) if self.storage.last else None,
+            storage=latest(moment(*ticks) for ticks in (self.storage.last, watch.wrote) if ticks),
             ordered=bound is not None,
             problem=problem,
         )

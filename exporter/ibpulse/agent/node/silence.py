@@ -267,6 +267,7 @@ class JobSilences:
         regular = watch.pauses.regular()
         seconds = None if regular is None else regular * self._interval
         pauses = watch.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
+        stored = max((ticks for ticks in (self._storage.last, watch.wrote) if ticks), default=None)
         return SilenceAnswer.model_construct(
             job_id=job.placed.claim.id,
             scheduler=job.placed.claim.scheduler,
@@ -275,7 +276,7 @@ class JobSilences:
             notable=self._silent_seconds(watch) > notable_seconds(seconds),
             regular_ms=None if seconds is None else round(1000 * seconds),
             longest_ms=round(1000 * watch.pauses.longest * self._interval),
-            storage=None if self._storage.last is None else self._moment(*self._storage.last),
+            storage=None if stored is None else self._moment(*stored),
             pauses=[self._describe_pause(each) for each in pauses],
             rails=[self._describe_rail(job, row, rail) for row, rail in enumerate(job.rails)],
         )

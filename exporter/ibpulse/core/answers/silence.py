@@ -36,7 +36,9 @@ class RailSilenceAnswer(AnswerPart):
 
     port: Name
     active: bool = Field(description="Whether its link is ACTIVE and its counters can be read.")
-    sent: MomentAnswer | None = Field(description="The last byte transmitted; null if there was none.")
+    sent: MomentAnswer | None = Field(
+        description="The last byte transmitted, but not to storage; null if there was none."
+    )
     received: MomentAnswer | None = Field(description="The last byte received; null if there was none.")
     lost: MomentAnswer | None = Field(description="When its link or its device was last lost; null if it never was.")
     retried: MomentAnswer | None = Field(description="When a counter of lost packets last grew; null if none did.")
@@ -66,7 +68,7 @@ class SilenceAnswer(AnswerPart):
     )
     longest_ms: Milliseconds = Field(description="The longest silence so far that ended.")
     storage: MomentAnswer | None = Field(
-        description="When storage ports of the node last carried more than usual; null if they never did."
+        description="When storage ports last carried more than usual, or rails sent without an answer; or null."
     )
     pauses: Annotated[list[PauseAnswer], at_most(MAX_PAUSES)] = Field(
         description="Silences that ended, the last regular ones and the longest ones, oldest first."

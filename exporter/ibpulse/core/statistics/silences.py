@@ -3,8 +3,9 @@
 Counters that have not moved prove silence across missing samples; those that have moved say only that bytes passed
 between two samples. A byte counts from a hundredth of the highest rate of its rail and direction on, as in
 `silence_level`: keep-alives are less. Retransmissions are more, but nothing is received then: short bursts that a node
-sends long after it last received anything do not end a silence. What a rail carries all the time, such as storage, is
-little and even: it counts as silence up to three times what it last was. Times are ticks.
+sends long after it last received anything do not end a silence, and long ones are written to storage. What a rail
+carries all the time, such as storage, is little and even: it counts as silence up to three times what it last was while
+anything was received. Times are ticks.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class SilenceWatch:
     """The last bytes of some rails of a node, (rails, 2) each, transmit and receive, and the pauses of all together.
 
     `low` and `high` are the ticks between which the last byte passed, 0 without any traffic so far. A silence is known
-    up to tick `known`. Rates up to `least` bytes per second are no traffic.
+    up to tick `known`. Bytes were last written, sent for long without an answer, between the ticks `wrote`. Rates up to
+    `least` bytes per second are no traffic.
     """
 
     def __init__(self, rails: int, interval_seconds: float, least: float) -> None:
@@ -111,6 +113,8 @@ class SilenceWatch:
         self.low, self.high = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         self._last = self._sent = self._received = 0
         self.known = 0
+        self.wrote: tuple[int, int] | None = None
+        self._sends = np.zeros(MIN_RUN, dtype=np.bool_)
         self.pauses = Pauses(1 / interval_seconds)
         self._always = _Always(shape, round(1 / interval_seconds))
 
@@ -135,7 +139,7 @@ class SilenceWatch:
         active = paired & ((moved > level) | (moved < 0))
         self._note_last(first_tick, before, paired, active, moved > TAIL_PART * level)
         self._value, self._tick = values[..., -1], newest[..., -1]
-        self._always.add(first_tick, np.where(paired, rates, np.inf))
+        self._always.add(first_tick, np.where(paired, rates, np.inf), np.array(active[:, 1].any(axis=0)))
         self._note_pauses(first_tick, _fill(active, gaps, strides))
         self._note_known(int(ticks[-1]))
 
@@ -168,8 +172,17 @@ class SilenceWatch:
             for way, before in zip(active, (self._sent, self._received), strict=True)
         )
         answered = (received == 0) | (every - received <= ANSWERED_SECONDS / self._interval)
-        places = np.flatnonzero(active[1] | (active[0] & (answered | mark_long_runs(active[0], MIN_RUN - 1))))
+        sends = np.concatenate([self._sends, active[0]])
+        written = active[0] & ~answered & mark_long_runs(sends, MIN_RUN - 1)[MIN_RUN:]
+        self._sends = sends[-MIN_RUN:]
+        places = np.flatnonzero(active[1] | (active[0] & answered) | written)
         self._received = int(received[-1])
+        if written.any():
+            last = int(every[written][-1])
+            self.wrote = last - 1, last
+            # the last byte that was sent to other nodes is not known better
+            behind = self.high[:, 0] > self.high[:, 1]
+            self.low[behind, 0], self.high[behind, 0] = self.low[behind, 1], self.high[behind, 1]
         if not len(places):
             return
         ticks = places + first_tick
@@ -189,26 +202,34 @@ class SilenceWatch:
 
 
 class _Always:
-    """The `lowest` of the rates (rails, 2) that most samples of each of the last seconds exceed, in bytes per tick."""
+    """The `lowest` of the rates (rails, 2) that most samples of each of the last seconds exceed, in bytes per tick.
+
+    Seconds in which nothing was received are left out: what is written then is not there all the time.
+    """
 
     def __init__(self, shape: tuple[int, int], ticks_per_second: int) -> None:
         self._ticks, self._second = ticks_per_second, 0
         self._parts: list[Floats] = []
+        self._received = False
         self._kept = np.full((ALWAYS_SECONDS, *shape), np.inf)
         self.lowest = np.zeros(shape)
 
-    def add(self, first_tick: int, rates: Floats) -> None:
-        """Add the rates (rails, 2, ticks) from a tick on, infinite where a sample is missing."""
+    def add(self, first_tick: int, rates: Floats, received: Bools) -> None:
+        """Add rates (rails, 2, ticks) from a tick on, infinite where a sample is missing; `received` is (ticks,)."""
         while rates.shape[2]:
             left = self._ticks - first_tick % self._ticks
             self._parts.append(rates[..., :left])
+            self._received |= bool(received[:left].any())
             if rates.shape[2] >= left:
                 self._end_second()
-            first_tick, rates = first_tick + left, rates[..., left:]
+            first_tick, rates, received = first_tick + left, rates[..., left:], received[left:]
 
     def _end_second(self) -> None:
-        second = np.sort(np.concatenate(self._parts, axis=2), axis=2)
-        self._parts, self._second = [], self._second + 1
+        second, received = np.sort(np.concatenate(self._parts, axis=2), axis=2), self._received
+        self._parts, self._received = [], False
+        if not received:
+            return
+        self._second += 1
         self._kept[self._second % ALWAYS_SECONDS] = second[..., int(ALWAYS_PART * second.shape[2])]
         lowest = self._kept.min(axis=0)
         self.lowest = np.where(np.isinf(lowest), 0.0, lowest)
@@ -292,5 +313,6 @@ def describe_rates(
             Pause(between(each.sent - 1, each.sent), at(each.begin), at(each.end))
             for each in found.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
         ),
+        storage=between(*found.wrote) if found.wrote else None,
         ordered=times.bound is not None,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Literal
 
@@ -26,8 +27,11 @@ KINDS: Mapping[Kind, str] = {
 MIN_SILENCE_SECONDS, REGULAR_SILENCES = 1.0, 3.0
 UNKNOWN_STEPS_SECONDS = 60.0
 """Silence before there are steps, and silence without a cause that is worth telling."""
-FIRST_STEPS_SECONDS = 600.0
-"""The same before there are steps: the first ones compile for minutes, and PyTorch itself waits so long."""
+ORDERLY_FACTOR = 10.0
+"""How many times as long it is worth telling later if all that was sent had ended as it does in each step.
+
+So do checkpoints, evaluations, restarts and compilations begin, which last for minutes; PyTorch itself waits for ten.
+"""
 HICCUP_SECONDS, HICCUP_FACTOR = 7.0, 1.5
 """Silence that is worth telling because one node stopped first, and of that for which it once did so by itself."""
 # a node that stops answering within this time of the last byte is part of the cause
@@ -43,7 +47,7 @@ MAX_DOUBT_SECONDS = 0.1
 # of the earlier steps of a node that say by how much it usually stops before the others
 MAX_LEADS = 8
 LEAD_SECONDS = 0.05
-# a silence at the end of a step has at least this part of the longest regular one
+# a silence at the end of a step has at least this part of the longest regular one, its traffic this part of any other's
 STEP_PART = 2 / 3
 MAX_NAMED = 4
 
@@ -163,7 +167,8 @@ def judge(nodes: Mapping[str, NodeSilence], unexplained_seconds: float = UNKNOWN
     """The verdict on the silence of a job by its nodes; None if there is none, or its steps or a checkpoint explain it.
 
     It depends on what the nodes say only, so whoever asks comes to the same. A silence without a cause is worth telling
-    after `unexplained_seconds`, or twice the longest that ended by itself.
+    after `unexplained_seconds` if it cut off traffic, `ORDERLY_FACTOR` times as much otherwise, and at least twice the
+    longest that ended by itself.
     """
     ordered = {name: nodes[name] for name in sorted(nodes)}
     newest = max((node.known_until for node in ordered.values()), default=0.0)
@@ -218,9 +223,9 @@ class _Case:
     @property
     def unexplained(self) -> float:
         """The silence in seconds that is worth telling without a cause."""
-        if self.regular is None:
-            return max(self.unexplained_seconds, FIRST_STEPS_SECONDS)
-        return max(self.unexplained_seconds, 2 * max(node.longest for node in self.here.values()))
+        cut = self.regular is not None and all(map(_was_cut, self.here.values()))
+        least = self.unexplained_seconds * (1.0 if cut else ORDERLY_FACTOR)
+        return max(least, 2 * max(node.longest for node in self.here.values()))
 
     def rails(self) -> Iterator[tuple[str, str, RailSilence]]:
         """Every rail of the nodes that answer, with the names of both."""
@@ -276,7 +281,9 @@ def _judge_losses(case: _Case) -> Verdict | None:
     found = [(name, rail, retried) for name, rail, retried in grown if retried[0] >= case.since[0]]
     texts = [f"{name} {rail} counted lost packets {_when(retried, case.since)}" for name, rail, retried in found]
     rails = [(name, rail) for name, rail, _ in found]
-    return case.verdict("loss", (name for name, _ in rails), rails, texts, 0.0) if found else None
+    # one packet that is sent twice does not make a checkpoint a stall
+    push_after = None if case.is_saving(()) else 0.0
+    return case.verdict("loss", (name for name, _ in rails), rails, texts, push_after) if found else None
 
 
 def _judge_gone(case: _Case) -> Verdict | None:
@@ -299,6 +306,12 @@ def _judge_gone(case: _Case) -> Verdict | None:
     return case.verdict("node", gone, (), texts, HICCUP_SECONDS)
 
 
+def _was_cut(node: NodeSilence) -> bool:
+    """Whether the last traffic of a node was clearly shorter than any between two of its earlier silences."""
+    usual = [after.begin - before.end for before, after in pairwise(node.pauses)]
+    return bool(usual) and _low(node.last) - node.pauses[-1].end < STEP_PART * min(usual)
+
+
 def _low(moment: Moment | None) -> float:
     return moment[0] if moment else 0.0
 
@@ -309,7 +322,7 @@ def _judge_order(case: _Case) -> Verdict:
     complete = len(case.here) == len(case.nodes) > 1
     if ordered and complete and len(found.nodes) == 1 and found.gap > _usual_lead(case, found.nodes[0]):
         name = found.nodes[0]
-        push_after = None if case.regular is None or _waits(case, name) else _hiccup(case, name)
+        push_after = None if case.regular is None else _hiccup(case, name)
         rails = [(name, rail) for rail, each in case.here[name].rails.items() if each.sent]
         text = f"{name} sent its last byte {_span(found.gap)} or more before every other one"
         return case.verdict("node", (name,), rails, [text], push_after)
@@ -371,27 +384,39 @@ def _usual_lead(case: _Case, name: str) -> float:
     return max(0.0, LEAD_SECONDS + max(leads, default=-LEAD_SECONDS))
 
 
-def _hiccup(case: _Case, name: str) -> float:
-    """The silence that is worth telling because a node stopped first: longer than such a one that ended by itself."""
+def _hiccup(case: _Case, name: str) -> float | None:
+    """The silence that is worth telling because a node stopped first: longer than such a one that ended by itself.
+
+    It is None, not known, if the node may evaluate alone, and the job has not shown yet for how long it does.
+    """
     earlier = [seconds for seconds, lead in _leads(case, name) if seconds > case.notable and lead > LEAD_SECONDS]
-    return max(HICCUP_SECONDS, HICCUP_FACTOR * max(earlier, default=0.0))
+    longest = max(earlier, default=0.0)
+    if longest <= HICCUP_SECONDS and _waits(case, name):
+        return None
+    return max(HICCUP_SECONDS, HICCUP_FACTOR * longest)
 
 
 def _waits(case: _Case, name: str) -> bool:
     """Whether a node ended a step with the others, which then began the next one: so does one that evaluates alone.
 
-    The others paused for as long as at the end of a step. A node that stops before another collective of the step,
-    while the others send, or while they go on for several steps, does not wait.
+    The others paused for as long as they usually do. A node that stops before another collective of the step, while the
+    others send, or while they go on for several steps, does not wait.
     """
-    ended, least = case.here[name].sent, STEP_PART * (case.regular or 0.0)
-    last = [node.pauses[-1] for other, node in case.here.items() if other != name and node.pauses]
+    ended = case.here[name].sent
+    last = [node.pauses for other, node in case.here.items() if other != name and node.pauses]
     if ended is None:
         return False
     near = [
-        each.seconds >= least and each.sent[0] <= ended[1] + LEAD_SECONDS and each.sent[1] >= ended[0] - LEAD_SECONDS
-        for each in last
+        pauses[-1].seconds >= STEP_PART * _usual_seconds(pauses, case.notable)
+        and pauses[-1].sent[0] <= ended[1] + LEAD_SECONDS
+        and pauses[-1].sent[1] >= ended[0] - LEAD_SECONDS
+        for pauses in last
     ]
     return 2 * sum(near) > len(near)
+
+
+def _usual_seconds(pauses: Sequence[Pause], notable: float) -> float:
+    return median([each.seconds for each in pauses if each.seconds <= notable] or [notable])
 
 
 def _exclude(case: _Case) -> Iterator[tuple[Kind, str]]:
