@@ -40,9 +40,9 @@ class Verb:
     name: str
     summary: str
     example: str
-    settings: tuple[str, ...]
     options: str
     runs: str
+    settings: tuple[str, ...] = ()
     reads_files: bool = False
     writes_files: bool = False
     checks_flags: bool = False
@@ -164,7 +164,6 @@ VERBS = {
             "import",
             "Convert another program's counter log (CSV or Parquet) into a recording.",
             "ibpulse import log.csv.gz -o log.parquet --time=when --port=port --transmit=tx --receive=rx --unit=words",
-            settings=(),
             options="record",
             runs="record.run_import",
             reads_files=True,
@@ -183,7 +182,6 @@ VERBS = {
             "model experts",
             "Show how uneven the loads of experts are, what that costs, and on which rails it shows.",
             "ibpulse model experts loads.csv --ranks=8 --nodes=2",
-            settings=(),
             options="explain",
             runs="model.run_experts",
             reads_files=True,
@@ -192,7 +190,6 @@ VERBS = {
             "model check",
             "Check the configuration of a Megatron run against the rules about overlap.",
             "ibpulse model check run_config.yaml --set torch=2.6.0",
-            settings=(),
             options="explain",
             runs="explain.run_check",
             reads_files=True,
@@ -231,7 +228,6 @@ VERBS = {
             "fleet report",
             "Report who is late, which rails are hot and what stalled, from a dataset of many nodes.",
             "ibpulse fleet report /data/fleet --job=1001 --format=html > fleet.html",
-            settings=(),
             options="explain",
             runs="fleet.run_report",
             reads_files=True,
@@ -241,7 +237,6 @@ VERBS = {
             "fleet render",
             "Plot a dataset of many nodes: nodes over time, nodes and rails, or lateness over time.",
             "ibpulse fleet render /data/fleet -o waterfall.png --sort=rack",
-            settings=(),
             options="explain",
             runs="fleet.run_render",
             reads_files=True,
@@ -259,7 +254,6 @@ VERBS = {
             "completion",
             "Print a script with which bash, zsh or fish completes commands, flags and file names.",
             "ibpulse completion bash > ~/.local/share/bash-completion/completions/ibpulse",
-            settings=(),
             options="look",
             runs="config.run_completion",
         ),

@@ -118,12 +118,7 @@ def _hardware(arguments: argparse.Namespace) -> KnownHardware:
     if arguments.ranks and arguments.nodes and arguments.ranks % arguments.nodes:
         raise ConfigError(f"flag --ranks: {arguments.ranks} is not a multiple of {arguments.nodes} nodes; correct one")
     return KnownHardware(
-        arguments.ranks,
-        arguments.nodes,
-        arguments.rails,
-        arguments.rate,
-        arguments.gpu_rate,
-        arguments.algorithm,
+        arguments.ranks, arguments.nodes, arguments.rails, arguments.rate, arguments.gpu_rate, arguments.algorithm
     )
 
 

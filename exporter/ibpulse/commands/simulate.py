@@ -48,10 +48,7 @@ def run_simulate(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.parent and die_with_parent(arguments.parent):
         return 1
     workload = make_workload(
-        arguments.workload,
-        rate_bytes_per_second=arguments.rate,
-        period_ns=arguments.period,
-        duty=arguments.duty,
+        arguments.workload, rate_bytes_per_second=arguments.rate, period_ns=arguments.period, duty=arguments.duty
     )
     nodes = parse_nodes(arguments)
     faults = check_faults(arguments)

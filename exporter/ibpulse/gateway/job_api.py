@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -12,32 +11,35 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import orjson
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 from starlette.responses import Response
 
-from ibpulse.base.clocks import Clock
 from ibpulse.base.deadline import DaemonThreads
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.instants import format_rfc3339
-from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, format_duration
-from ibpulse.base.values import INSTANT, SOME_TIME
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.jobs import JobsAnswer
-from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE
+from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, encode_npy
 from ibpulse.core.answers.summary import SummaryAnswer
-from ibpulse.core.client.transport import NodeArray, encode_npy
+from ibpulse.core.client.transport import NodeArray
 from ibpulse.core.http.admission import ParallelRequests
 from ibpulse.core.http.problems import ProblemError, bad_parameter, operation, text
 from ibpulse.core.http.requests import (
-    INSTANT_FORMS,
+    MAX_POINTS,
+    RESOLUTION,
+    RESUME_FROM,
+    STATISTIC,
     EventsQuery,
+    MaxPoints,
     OptionalDuration,
     OptionalInstant,
     SpanQuery,
-    read_parameter,
+    choose_bins,
+    read_resume,
 )
 from ibpulse.core.http.stream import MEDIA_TYPE, EventStream, LastEventId
-from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic, bins_between, newest_bins
+from ibpulse.core.window_values import MAX_PLACES, Bins, Statistic
 from ibpulse.gateway.captures import captures_router
 from ibpulse.gateway.jobs import (
     FleetJob,
@@ -234,11 +236,9 @@ class JobWindowQuery(SpanQuery, RowsQuery):
     unit: Literal["bytes_per_second", "ratio"] = Field(
         "bytes_per_second", description="Bytes per second, or the ratio to the line rate that the row had then."
     )
-    resolution: OptionalDuration = Field(None, description="Width of a bin: a multiple of the interval.")
-    max_points: Annotated[
-        int | None, Field(ge=2, le=10_000_000), WithJsonSchema({"type": "integer", "minimum": 2, "maximum": 10_000_000})
-    ] = Field(None, description="Maximum number of bins; they are widened to fit.")
-    statistic: Statistic = Field("max", description="Statistic of the valid samples in a bin.")
+    resolution: OptionalDuration = RESOLUTION
+    max_points: MaxPoints = MAX_POINTS
+    statistic: Statistic = STATISTIC
     format: Literal["json", "npy"] = Field("json", description="Format of the response.")
 
 
@@ -372,19 +372,8 @@ def _plan(
     interval_ns = common_interval(
         (known[name] for name in {row.node for row in rows} if name in known), UNKNOWN_INTERVAL_NS
     )
-    base = 1
-    if query.resolution is not None:
-        base, rest = divmod(read_parameter("resolution", query.resolution, SOME_TIME), interval_ns)
-        if rest or not base:
-            interval = format_duration(interval_ns)
-            raise bad_parameter(
-                "resolution", f"{query.resolution} is not a multiple of the interval of most nodes, {interval}"
-            )
-    span = query.span(now_ns, WINDOW_LAST)
-    if span.newest:
-        bins = newest_bins(span.length_ns, now_ns, interval_ns, base, query.max_points)
-    else:
-        bins = bins_between(span.from_ns, span.to_ns, now_ns, interval_ns, base, query.max_points)
+    span, whose = query.span(now_ns, WINDOW_LAST), "the interval of most nodes"
+    bins = choose_bins(span, query.resolution, query.max_points, now_ns, interval_ns, whose=whose)
     values = 2 * len(rows) * bins.points
     length_ns = bins.points * bins.width * interval_ns
     samples = 2 * sum(len(row.rails) * length_ns // known.get(row.node, interval_ns) for row in rows)
@@ -440,11 +429,7 @@ def _encode(window: JobWindow, query: JobWindowQuery) -> Response:
 class JobStreamQuery(RowsQuery):
     """The query parameters of `/api/v1/jobs/ID/stream`, unparsed."""
 
-    from_: OptionalInstant = Field(
-        None,
-        alias="from",
-        description=INSTANT_FORMS + "Start there, at most a minute ago (default: now). Last-Event-ID takes precedence.",
-    )
+    from_: OptionalInstant = RESUME_FROM
 
 
 def job_router(parts: GatewayParts) -> APIRouter:
@@ -470,7 +455,8 @@ def job_router(parts: GatewayParts) -> APIRouter:
     ) -> Response:
         """The highest sample of every row in 100 ms, live, and the numbers of the job once a second."""
         view = query.rows == "rails", tuple(sorted(set(query.node)))
-        key, begin = hub.check(job, view), _resume_ms(last_event_id or "", query.from_, parts.clock)
+        key, (last, begin_ns) = hub.check(job, view), read_resume(last_event_id, query.from_, parts.clock.time_ns())
+        begin = last if begin_ns is None else begin_ns // MILLISECOND_NS
         return EventStream(lambda client: hub.join(client, key, view, begin), hub.leave)
 
     router.include_router(_span_router(parts))
@@ -513,16 +499,3 @@ def _members(description: str) -> dict[str, Any]:
 
 def _json(members: dict[str, Any]) -> Response:
     return Response(orjson.dumps(members), media_type=JSON)
-
-
-def _resume_ms(identity: str, begin: str | None, clock: Clock) -> int | None:
-    if identity:
-        if not re.fullmatch("[0-9]{1,15}", identity):
-            raise bad_parameter("Last-Event-ID", f"{identity[:64]!r} is not an id of this stream; remove it")
-        return int(identity)
-    if begin is None:
-        return None
-    begin_ns = read_parameter("from", begin, INSTANT)
-    if begin_ns > clock.time_ns():
-        raise bad_parameter("from", f"{begin} is in the future; check both clocks")
-    return begin_ns // MILLISECOND_NS

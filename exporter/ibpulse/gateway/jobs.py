@@ -14,7 +14,8 @@ from ibpulse.core.answers.jobs import JobAnswer
 from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.answers.summary import PortSummary, SummaryAnswer
 from ibpulse.core.arrays import Singles
-from ibpulse.core.http.problems import ProblemError, bad_parameter
+from ibpulse.core.http.problems import ProblemError
+from ibpulse.core.http.requests import choose_key
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import Lateness, compare_nodes
 from ibpulse.core.statistics.rates import stands_still
@@ -22,7 +23,6 @@ from ibpulse.core.statistics.steps.edges import find_step_edges
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.samples import NodeSamples
 
-NAMED_JOBS, MAX_KNOWN = 20, 256
 NAMED_NODES, MAX_ROWS = 20, 128
 
 
@@ -92,15 +92,7 @@ def choose_job(jobs: Mapping[Key, FleetJob], text: str) -> FleetJob:
     Raises:
         ProblemError: there is no such job, or several schedulers have one.
     """
-    found = [job for key, job in jobs.items() if text in (key[1], job.text)]
-    if not found:
-        ids = list(dict.fromkeys(identity for _, identity in jobs))
-        reason = f"No such job: {text[:64]!r}. Known jobs: {first_names(ids, NAMED_JOBS) or 'none'}."
-        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MAX_KNOWN])
-    if len(found) > 1:
-        names = sorted(job.text for job in found)
-        raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")
-    return found[0]
+    return jobs[choose_key(jobs, text)]
 
 
 class RowsQuery(BaseModel):

@@ -15,16 +15,14 @@ from ibpulse.agent.aggregator.snapshot import LastTraffic
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.errors import RequestError
 from ibpulse.base.instants import format_rfc3339
-from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer, JobTrafficAnswer
 from ibpulse.core.answers.silence import SilencesAnswer
-from ibpulse.core.http.problems import ProblemError, bad_parameter, model, operation
+from ibpulse.core.http.problems import model, operation
+from ibpulse.core.http.requests import choose_key
 from ibpulse.core.jobs import MAX_TEXT, ChosenJob, Holding, JobPorts, JobRecord, Key, list_jobs
 from ibpulse.core.ring import layout as at
 
-NAMED_JOBS = 20
-MAX_KNOWN = 256
 # in a description, which is also in the header of an NPY answer, of which clients read at most 64 KiB
 MAX_HOLDINGS, MAX_PORT_NAMES = 32, 512
 
@@ -76,16 +74,7 @@ def choose_job(parts: WebParts, text: str | None) -> ChosenJob | None:
     if text is None:
         return None
     records = known_jobs(parts)
-    found = {record.job.claim.key for record in records if text in _names(record)}
-    if not found:
-        ids = list(dict.fromkeys(record.job.claim.id for record in records))
-        known = first_names(ids, NAMED_JOBS) or "none"
-        reason = f"No such job: {text[:64]!r}. Known jobs: {known}."
-        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MAX_KNOWN])
-    if len(found) > 1:
-        names = sorted(":".join(key) for key in found)
-        raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")
-    return job_of(parts, found.pop(), records)
+    return job_of(parts, choose_key((record.job.claim.key for record in records), text), records)
 
 
 def job_of(parts: WebParts, key: Key, records: Iterable[JobRecord] | None = None) -> ChosenJob:
@@ -94,11 +83,6 @@ def job_of(parts: WebParts, key: Key, records: Iterable[JobRecord] | None = None
     # the order in which they ran
     mine = tuple(record for record in every if record.job.claim.key == key)[::-1]
     return ChosenJob(key, mine, JobPorts.of(mine, parts.node.reader.ring.words[at.H_CREATED_WALL_NS]))
-
-
-def _names(record: JobRecord) -> tuple[str, str]:
-    claim = record.job.claim
-    return claim.id, f"{claim.scheduler}:{claim.id}"
 
 
 UNKNOWN_SILENCES = "They are unknown after an internal error."

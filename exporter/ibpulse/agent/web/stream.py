@@ -6,7 +6,6 @@ import asyncio
 import bisect
 import logging
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -19,7 +18,7 @@ from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.web.jobs import JOB_HELP, OptionalJob, choose_job, describe_job_ports, job_of, known_jobs
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.base.values import INSTANT, duration
+from ibpulse.base.values import duration
 from ibpulse.core.answers.samples import (
     EVENTS,
     StreamDirections,
@@ -38,8 +37,8 @@ from ibpulse.core.answers.samples import (
 from ibpulse.core.answers.summary import NO_RAIL
 from ibpulse.core.events import Event
 from ibpulse.core.events.watch import KnownPort
-from ibpulse.core.http.problems import bad_parameter, inline_parts, operation
-from ibpulse.core.http.requests import INSTANT_FORMS, Duration, OptionalInstant, read_parameter
+from ibpulse.core.http.problems import inline_parts, operation
+from ibpulse.core.http.requests import RESUME_FROM, Duration, OptionalInstant, read_parameter, read_resume
 from ibpulse.core.http.stream import (
     HEARTBEAT,
     HEARTBEAT_SECONDS,
@@ -463,11 +462,7 @@ class StreamQuery(BaseModel):
         "200ms",
         description="Longest time between two batches, 100ms to 250ms. All viewers get the shortest one requested.",
     )
-    from_: OptionalInstant = Field(
-        None,
-        alias="from",
-        description=INSTANT_FORMS + "Start there, at most a minute ago (default: now). Last-Event-ID takes precedence.",
-    )
+    from_: OptionalInstant = RESUME_FROM
     job: OptionalJob = Field(None, description=f"{JOB_HELP} `summary` has its numbers in place of the node's.")
 
 
@@ -480,19 +475,8 @@ def add_stream(router: APIRouter, parts: WebParts) -> None:
         """The rates of every sample, live, and the node's statistics once a second, as server-sent events."""
         period_ns = read_parameter("every", query.every, PERIOD)
         job = choose_job(parts, query.job)
-        begin = _resume_tick(parts, last_event_id or "", query.from_)
+        last, begin_ns = read_resume(last_event_id, query.from_, parts.node.clock.time_ns())
+        begin = None if begin_ns is None else parts.node.reader.tick_at(begin_ns)
+        begin = begin if last is None else last + 1
         key = None if job is None else job.key
         return EventStream(lambda client: hub.join(client, period_ns, begin, key), hub.leave)
-
-
-def _resume_tick(parts: WebParts, identity: str, begin: str | None) -> int | None:
-    if identity:
-        if not re.fullmatch("[0-9]{1,18}", identity):
-            raise bad_parameter("Last-Event-ID", f"{identity[:64]!r} is not an id of this stream; remove it")
-        return int(identity) + 1
-    if begin is None:
-        return None
-    begin_ns = read_parameter("from", begin, INSTANT)
-    if begin_ns > parts.node.clock.time_ns():
-        raise bad_parameter("from", f"{begin} is in the future; check both clocks")
-    return parts.node.reader.tick_at(begin_ns)

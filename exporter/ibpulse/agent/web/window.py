@@ -11,14 +11,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import orjson
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 from starlette.responses import Response
 
 from ibpulse.agent.web.jobs import JOB_HELP, OptionalJob, choose_job, describe_job_ports
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.text import csv_text, first_names
-from ibpulse.base.units import MILLISECOND_NS, format_duration
-from ibpulse.base.values import SOME_TIME
+from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.samples import (
     NPY_HEADER,
@@ -28,23 +27,29 @@ from ibpulse.core.answers.samples import (
     WindowAnswer,
     WindowGrid,
     WindowHead,
+    encode_npy,
 )
 from ibpulse.core.http.problems import GRAFANA_SCHEMA, ProblemError, bad_parameter, inline_parts, operation
-from ibpulse.core.http.requests import OptionalDuration, SpanQuery, read_parameter
+from ibpulse.core.http.requests import (
+    MAX_POINTS,
+    RESOLUTION,
+    STATISTIC,
+    MaxPoints,
+    OptionalDuration,
+    SpanQuery,
+    choose_bins,
+)
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.spans import widest_stride
 from ibpulse.core.signals import MAX_SIGNALS
 from ibpulse.core.statistics.gains import MISSING
 from ibpulse.core.window_values import (
     UNCERTAINTY,
-    Bins,
     Statistic,
     Unit,
     WindowPlan,
     WindowSignals,
     WindowValues,
-    bins_between,
-    newest_bins,
     read_window,
 )
 
@@ -66,11 +71,9 @@ class WindowQuery(SpanQuery):
     job: OptionalJob = Field(None, description=JOB_HELP)
     direction: Direction = Field("both", description="Direction of traffic, from the port's point of view.")
     unit: Unit = Field("bytes_per_second", description="Bytes per second, or the ratio to the port's data rate.")
-    resolution: OptionalDuration = Field(None, description="Width of a bin: a multiple of the interval.")
-    max_points: Annotated[
-        int | None, Field(ge=2, le=10_000_000), WithJsonSchema({"type": "integer", "minimum": 2, "maximum": 10_000_000})
-    ] = Field(None, description="Maximum number of bins; they are widened to fit.")
-    statistic: Statistic = Field("max", description="Statistic of the valid samples in a bin.")
+    resolution: OptionalDuration = RESOLUTION
+    max_points: MaxPoints = MAX_POINTS
+    statistic: Statistic = STATISTIC
     uncertainty: bool = Field(False, description="Add the part by which each rate may be wrong, at most.")
     signals: bool = Field(False, description="Add what the congestion counters of the ports gained (format=json).")
     format: Format = Field("json", description="Format of the response.")
@@ -83,12 +86,13 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
     chosen, job = _ports(query.port, parts), choose_job(parts, query.job)
     if job is not None:
         chosen = {name: slot for name, slot in chosen.items() if name in job.ports.spans}
-    bins = _bins(query, parts, widest_stride(parts.node.reader.strides(list(chosen.values()))))
+    widest = widest_stride(parts.node.reader.strides(list(chosen.values())))
+    interval_ns, now_ns = parts.node.reader.interval_ns, parts.node.clock.time_ns()
+    span = query.span(now_ns, DEFAULT_LAST)
+    bins = choose_bins(span, query.resolution, query.max_points, now_ns, interval_ns, widest=widest)
     partly: tuple[str, ...] = ()
     if job is not None:
-        first, end = (
-            parts.node.reader.tick_at(tick * parts.node.reader.interval_ns) for tick in (bins.first, bins.end)
-        )
+        first, end = (parts.node.reader.tick_at(tick * interval_ns) for tick in (bins.first, bins.end))
         had = job.ports.within(first, end).spans
         chosen = {name: slot for name, slot in chosen.items() if name in had}
         partly = tuple(name for name in chosen if list(had[name]) != [(first, end)])
@@ -99,7 +103,7 @@ def plan_window(query: WindowQuery, parts: WebParts) -> WindowPlan:
         slots=tuple(chosen.values()),
         rates=tuple(known.get(name) for name in names),
         directions=tuple(range(2)) if query.direction == "both" else (DIRECTIONS.index(query.direction),),
-        interval_ns=parts.node.reader.interval_ns,
+        interval_ns=interval_ns,
         bins=bins,
         statistic=query.statistic,
         unit=query.unit,
@@ -141,27 +145,6 @@ def _unknown_port(text: str, parts: WebParts, sampled: Sequence[str]) -> Problem
             return ProblemError("unknown-port", 404, reason, known_ports=sampled)
     known = ", ".join(sampled) or "none"
     return ProblemError("unknown-port", 404, f"No such port: {text[:64]!r}. Known ports: {known}.", known_ports=sampled)
-
-
-def _bins(query: WindowQuery, parts: WebParts, widest: int) -> Bins:
-    interval_ns, now_ns = parts.node.reader.interval_ns, parts.node.clock.time_ns()
-    base = _base_width(query.resolution, interval_ns)
-    span = query.span(now_ns, DEFAULT_LAST)
-    if span.newest:
-        return newest_bins(span.length_ns, now_ns, interval_ns, base, query.max_points, widest)
-    return bins_between(span.from_ns, span.to_ns, now_ns, interval_ns, base, query.max_points, widest)
-
-
-def _base_width(resolution: str | None, interval_ns: int) -> int:
-    """The requested width of a bin in ticks."""
-    if resolution is None:
-        return 1
-    wanted_ns = read_parameter("resolution", resolution, SOME_TIME)
-    width, rest = divmod(wanted_ns, interval_ns)
-    if rest or not width:
-        interval = format_duration(interval_ns)
-        raise bad_parameter("resolution", f"{resolution} is not a multiple of the sampling interval, {interval}")
-    return width
 
 
 def _refuse_too_many(plan: WindowPlan, parts: WebParts) -> None:
@@ -288,13 +271,10 @@ def _csv(window: WindowValues) -> Response:
 
 
 def _npy(window: WindowValues) -> Response:
-    head = io.BytesIO()
-    values = window.table().astype("<f4", copy=False)
-    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
     about = WindowHead.model_construct(**_grid(window).given(), series=window.columns())
     # json, not orjson, because headers are ASCII only
     headers = {NPY_HEADER: json.dumps(about, default=AnswerPart.given, separators=(",", ":"))}
-    return Response(b"".join((head.getvalue(), values.data)), media_type=NPY_TYPE, headers=headers)
+    return Response(encode_npy(window.table()), media_type=NPY_TYPE, headers=headers)
 
 
 _HEAD = inline_parts(WindowHead.model_json_schema())

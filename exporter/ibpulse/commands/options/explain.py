@@ -5,16 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ibpulse.base.values import (
-    ANY_WHOLE,
-    INSTANT,
-    REGULAR_EXPRESSION,
-    SHIFT,
-    SOME_RATE,
-    SOME_TIME,
-    number,
-    whole,
-)
+from ibpulse.base.values import ANY_WHOLE, INSTANT, REGULAR_EXPRESSION, SHIFT, SOME_RATE, SOME_TIME, number, whole
 from ibpulse.commands.options import Option, against_options, format_option, recording_or_address
 from ibpulse.workbench.models.inputs import KEYS
 from ibpulse.workbench.pictures.options import THEMES
@@ -28,12 +19,7 @@ WIDTH, DPI = 2000, 200
 CHOICE = (
     Option("dataset", type=Path, metavar="DATASET", help="Directory that `ibpulse fleet collect` wrote."),
     Option("--job", default="", metavar="ID", help="Only the parts collected for this job."),
-    Option(
-        "--from",
-        dest="begin",
-        type=INSTANT,
-        help="Begin at this wall-clock time, such as 2026-11-21T12:00:00Z.",
-    ),
+    Option("--from", dest="begin", type=INSTANT, help="Begin at this wall-clock time, such as 2026-11-21T12:00:00Z."),
     Option("--to", dest="end", type=INSTANT, help="End at this wall-clock time."),
 )
 """The dataset, and the part of it."""
@@ -113,17 +99,8 @@ OPTIONS = {
         Option("-o", "--output", type=Path, metavar="OUT", help="Also draw two steps into this file, .png or .svg."),
     ),
     "model experts": (
-        Option(
-            "file",
-            type=Path,
-            metavar="FILE",
-            help="Loads as CSV: a row per layer (or time), a column per expert.",
-        ),
-        Option(
-            "--ranks",
-            type=whole(2, MAX_RANKS),
-            help="Expert-parallel ranks (default: one for each expert).",
-        ),
+        Option("file", type=Path, metavar="FILE", help="Loads as CSV: a row per layer (or time), a column per expert."),
+        Option("--ranks", type=whole(2, MAX_RANKS), help="Expert-parallel ranks (default: one for each expert)."),
         Option("--nodes", type=whole(1, MAX_RANKS), help="Nodes of these ranks (default: unknown)."),
         Option(
             "--placement",
@@ -136,11 +113,7 @@ OPTIONS = {
             type=number(0, 1e18, "COUNT", "4096", some=True),
             help="Token copies of a row (default: its sum, if all loads are whole numbers).",
         ),
-        Option(
-            "--exchange",
-            type=SOME_TIME,
-            help="Time of a step's token exchanges with even loads, such as 120ms.",
-        ),
+        Option("--exchange", type=SOME_TIME, help="Time of a step's token exchanges with even loads, such as 120ms."),
         Option("--step", type=SOME_TIME, help="Time of a step."),
         format_option("text", "json"),
     ),
@@ -177,9 +150,7 @@ OPTIONS = {
         Option("--rate", type=SOME_RATE, help="Line rate of a rail, one direction, such as 50GB/s."),
         Option("--rails", type=COUNT, help="Rails per node (default: those of the recording)."),
         Option(
-            "--gpu-rate",
-            type=SOME_RATE,
-            help="Rate of a GPU's links within its node, one direction, such as 450GB/s.",
+            "--gpu-rate", type=SOME_RATE, help="Rate of a GPU's links within its node, one direction, such as 450GB/s."
         ),
         Option("--ranks", type=COUNT, help="Ranks of the run (default: from the file)."),
         Option("--nodes", type=COUNT, help="Nodes of the run (default: from the file)."),
@@ -209,10 +180,7 @@ OPTIONS = {
         Option("--job", default="", metavar="ID", help="Collect the nodes of this job, and its ports."),
         Option("--last", type=SOME_TIME, help=f"Collect the time up to now (default: {LAST})."),
         Option(
-            "--from",
-            dest="begin",
-            type=INSTANT,
-            help="Begin at this wall-clock time, such as 2026-11-21T12:00:00Z.",
+            "--from", dest="begin", type=INSTANT, help="Begin at this wall-clock time, such as 2026-11-21T12:00:00Z."
         ),
         Option("--to", dest="end", type=INSTANT, help="End at this wall-clock time (default: now)."),
         Option(

@@ -45,9 +45,7 @@ FABRIC = (
     ),
     Option("--seed", type=ANY_WHOLE, default=0, metavar="NUMBER", help="Seed of the jitter (default: 0)."),
     Option(
-        "--rate",
-        type=RATE,
-        help="Rate per port and direction of the constant and square workloads, such as 20GB/s.",
+        "--rate", type=RATE, help="Rate per port and direction of the constant and square workloads, such as 20GB/s."
     ),
     Option("--period", type=TIME, help="Period of the square workload."),
     Option("--duty", type=RATIO, help="Duty cycle of the square workload, 0 to 1."),

@@ -7,15 +7,7 @@ from pathlib import Path
 from ibpulse.agent.config.settings import INTERVAL
 from ibpulse.base.units import AMOUNT_UNITS, RATE_UNITS
 from ibpulse.base.values import ANY_WHOLE, RATIO, SOME_RATE, SOME_TIME, TIME, many, number, whole
-from ibpulse.commands.options import (
-    TRIM,
-    WINDOW,
-    Option,
-    force_option,
-    output_options,
-    recording_options,
-    url_options,
-)
+from ibpulse.commands.options import TRIM, WINDOW, Option, force_option, output_options, recording_options, url_options
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.workbench.pictures.options import KINDS, STATISTICS, THEMES, UNITS
 
@@ -30,11 +22,7 @@ FRAME_RATES = (1, 2, 4, 5, 10, 20, 25, 50)
 OPTIONS = {
     "record": (
         Option("file", type=Path, metavar="FILE", help="Recording to write, a Parquet file."),
-        Option(
-            "--duration",
-            type=SOME_TIME,
-            help="Length of the recording, like 60s or 8h (default: until Ctrl-C).",
-        ),
+        Option("--duration", type=SOME_TIME, help="Length of the recording, like 60s or 8h (default: until Ctrl-C)."),
         Option(
             "--until-idle",
             type=SOME_TIME,
@@ -51,12 +39,7 @@ OPTIONS = {
     "replay": (
         Option("file", type=Path, metavar="FILE", help="Recording or capture to replay."),
         Option("directory", type=Path, metavar="DIR", help="New or empty directory, preferably on tmpfs."),
-        Option(
-            "--speed",
-            type=number(0.01, 1000, "FACTOR", "0.5"),
-            default=1.0,
-            help="Replay speed (default: 1.0).",
-        ),
+        Option("--speed", type=number(0.01, 1000, "FACTOR", "0.5"), default=1.0, help="Replay speed (default: 1.0)."),
         Option("--loop", action="store_true", help="Start over at the end of the recording, until Ctrl-C."),
         Option(
             "--delay",
@@ -219,11 +202,6 @@ OPTIONS = {
             default=1.0,
             help="Speed of an animation (default: 1.0, real time).",
         ),
-        Option(
-            "--window",
-            type=SOME_TIME,
-            default="2s",
-            help="Time span that an animation shows (default: 2s).",
-        ),
+        Option("--window", type=SOME_TIME, default="2s", help="Time span that an animation shows (default: 2s)."),
     ),
 }

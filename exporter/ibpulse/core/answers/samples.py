@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from ibpulse.core.answers.events import MAX_EVENTS, Plain
@@ -26,6 +28,7 @@ from ibpulse.core.answers.members import (
     at_most,
 )
 from ibpulse.core.answers.summary import NodeConclusions, NodeRails, NodeWindow, RailStatistics
+from ibpulse.core.arrays import Singles
 from ibpulse.core.events.event import MAX_INTEGER
 from ibpulse.core.model import UNKNOWN_ROLE
 from ibpulse.core.signals import MAX_SIGNALS
@@ -304,3 +307,11 @@ EVENTS: Mapping[str, type[AnswerPart]] = {
     "dropped": StreamDropped,
     "end": StreamEnd,
 }
+
+
+def encode_npy(values: Singles) -> bytes:
+    """An array of float32 in the format of NumPy."""
+    head = io.BytesIO()
+    values = np.ascontiguousarray(values, dtype="<f4")
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
+    return b"".join((head.getvalue(), values.data))

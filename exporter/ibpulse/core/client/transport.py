@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import re
 import socket
@@ -25,7 +24,7 @@ from ibpulse.base.errors import DaemonError
 from ibpulse.base.text import escape_controls, show
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import NOT_OURS, Part, read_members
-from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, WindowAnswer, WindowHead
+from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, WindowAnswer, WindowHead, encode_npy
 from ibpulse.core.arrays import Singles
 from ibpulse.core.model import DIRECTIONS
 
@@ -458,14 +457,6 @@ class NodeArray:
         """The body, and the value of the header `X-Ibpulse-Window`."""
         # not orjson or pydantic, because headers are ASCII only
         return encode_npy(self.values), json.dumps(self.head.model_dump(), separators=(",", ":"))
-
-
-def encode_npy(values: Singles) -> bytes:
-    """An array of float32 in the format of NumPy."""
-    head = io.BytesIO()
-    values = np.ascontiguousarray(values, dtype="<f4")
-    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
-    return b"".join((head.getvalue(), values.data))
 
 
 def read_window(answer: PeerAnswer) -> WindowAnswer:

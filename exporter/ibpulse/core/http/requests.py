@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -11,6 +12,8 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from starlette.responses import Response
 
+from ibpulse.base.text import first_names
+from ibpulse.base.units import format_duration
 from ibpulse.base.values import INSTANT, SOME_TIME, Kind
 from ibpulse.core.answers.events import MAX_EVENTS
 from ibpulse.core.answers.members import AnswerPart
@@ -18,6 +21,8 @@ from ibpulse.core.captures import Alert, parse_start
 from ibpulse.core.events import KINDS
 from ibpulse.core.http.access import USER
 from ibpulse.core.http.problems import ProblemError, bad_parameter, inline_parts, invalid_parameters
+from ibpulse.core.jobs import Key
+from ibpulse.core.window_values import Bins, bins_between, newest_bins
 
 T = TypeVar("T")
 
@@ -34,6 +39,7 @@ Duration = Annotated[str, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)
 OptionalDuration = Annotated[str | None, Field(max_length=32), WithJsonSchema(_DURATION_SCHEMA)]
 OptionalInstant = Annotated[str | None, Field(max_length=64), WithJsonSchema(_INSTANT_SCHEMA)]
 DEFAULT_LIMIT = 1000
+NAMED_JOBS, MAX_KNOWN_JOBS = 20, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,75 @@ def read_parameter(parameter: str, text: str, kind: Kind[T]) -> T:
         return kind.parse(text)
     except ValueError as error:
         raise bad_parameter(parameter, str(error)) from error
+
+
+# Of queries for a grid of samples.
+RESOLUTION: Any = Field(None, description="Width of a bin: a multiple of the interval.")
+MAX_POINTS: Any = Field(None, description="Maximum number of bins; they are widened to fit.")
+STATISTIC: Any = Field("max", description="Statistic of the valid samples in a bin.")
+MaxPoints = Annotated[
+    int | None, Field(ge=2, le=10_000_000), WithJsonSchema({"type": "integer", "minimum": 2, "maximum": 10_000_000})
+]
+
+
+def choose_bins(
+    span: TimeSpan,
+    resolution: str | None,
+    max_points: int | None,
+    now_ns: int,
+    interval_ns: int,
+    *,
+    whose: str = "the sampling interval",
+    widest: int = 1,
+) -> Bins:
+    """The bins of a query; `whose` interval it is, for an error, and `widest` is the widest stride of the ports."""
+    width = 1
+    if resolution is not None:
+        width, rest = divmod(read_parameter("resolution", resolution, SOME_TIME), interval_ns)
+        if rest or not width:
+            reason = f"{resolution} is not a multiple of {whose}, {format_duration(interval_ns)}"
+            raise bad_parameter("resolution", reason)
+    if span.newest:
+        return newest_bins(span.length_ns, now_ns, interval_ns, width, max_points, widest)
+    return bins_between(span.from_ns, span.to_ns, now_ns, interval_ns, width, max_points, widest)
+
+
+# Of queries for a stream.
+RESUME_FROM: Any = Field(
+    None,
+    alias="from",
+    description=INSTANT_FORMS + "Start there, at most a minute ago (default: now). Last-Event-ID takes precedence.",
+)
+
+
+def read_resume(identity: str | None, begin: str | None, now_ns: int) -> tuple[int | None, int | None]:
+    """Where a stream resumes: after the batch with an id, or at a wall time in ns; None for what is not given."""
+    if identity:
+        if not re.fullmatch("[0-9]{1,18}", identity):
+            raise bad_parameter("Last-Event-ID", f"{identity[:64]!r} is not an id of this stream; remove it")
+        return int(identity), None
+    begin_ns = None if begin is None else read_parameter("from", begin, INSTANT)
+    if begin_ns is not None and begin_ns > now_ns:
+        raise bad_parameter("from", f"{begin} is in the future; check both clocks")
+    return None, begin_ns
+
+
+def choose_key(keys: Iterable[Key], text: str) -> Key:
+    """The job with an id, or with a scheduler and an id (`slurm:42`).
+
+    Raises:
+        ProblemError: there is no such job, or several schedulers have one.
+    """
+    known = list(dict.fromkeys(keys))
+    found = [key for key in known if text in (key[1], ":".join(key))]
+    if not found:
+        ids = list(dict.fromkeys(identity for _, identity in known))
+        reason = f"No such job: {text[:64]!r}. Known jobs: {first_names(ids, NAMED_JOBS) or 'none'}."
+        raise ProblemError("unknown-job", 404, reason, known_jobs=ids[:MAX_KNOWN_JOBS])
+    if len(found) > 1:
+        names = sorted(map(":".join, found))
+        raise bad_parameter("job", f"{text[:64]!r} is the id of several jobs; use {' or '.join(names[:NAMED_JOBS])}")
+    return found[0]
 
 
 class EventsQuery(SpanQuery):
