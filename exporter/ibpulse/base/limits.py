@@ -50,7 +50,10 @@ def spare_bytes(root: Path = Path("/")) -> int:
 
     Without such numbers, as outside of Linux, there is no bound.
     """
-    known = (_fields(root / "proc/meminfo").get("MemAvailable:"), *map(_left_in_group, _groups(root)))
+    known = (
+        read_fields(root / "proc/meminfo").get("MemAvailable:"),
+        *map(_left_in_group, cgroups_around("memory", root)),
+    )
     return int(SHARE * max(0, min((each for each in known if each is not None), default=_UNKNOWN)))
 
 
@@ -63,7 +66,7 @@ def bounded() -> Iterator[None]:
     # pyarrow reads it on import
     os.environ.update(ALLOCATOR)
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    taken = _fields(Path("/proc/self/status")).get("VmData:")
+    taken = read_fields(Path("/proc/self/status")).get("VmData:")
     most = None if taken is None else taken + LIBRARIES_BYTES + THREAD_BYTES * (os.cpu_count() or 1) + spare_bytes()
     if most is None or (soft != resource.RLIM_INFINITY and soft <= most):
         yield
@@ -75,21 +78,30 @@ def bounded() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _groups(root: Path) -> set[Path]:
-    """The folders of the process's memory cgroup and of those that contain it."""
+def cgroup_folders(controller: str, root: Path = Path("/"), process: str = "self") -> list[Path]:
+    """The folder of a process's cgroup with this controller, then where the cgroups of the controller begin."""
     mount = root / "sys/fs/cgroup"
+    lines = [
+        line.split(":", 2) for line in _text(root / "proc" / process / "cgroup").split("\n") if line.count(":") > 1
+    ]
+    own = [
+        mount / (controllers and controller) / path.lstrip("/")
+        for _, controllers, path in lines
+        if not controllers or controller in controllers.split(",")
+    ]
     # in a container, the process's path may be the host's, while the mount begins at the container's group
-    folders = [mount, mount / "memory"]
-    for line in filter(None, _text(root / "proc/self/cgroup").split("\n")):
-        _, controllers, path = line.split(":", 2)
-        if not controllers or "memory" in controllers.split(","):
-            folders.append(mount / controllers / path.lstrip("/"))
+    return [*own, mount, mount / controller]
+
+
+def cgroups_around(controller: str, root: Path = Path("/"), process: str = "self") -> set[Path]:
+    """The same with all folders that contain them."""
+    mount, folders = root / "sys/fs/cgroup", cgroup_folders(controller, root, process)
     return {above for folder in folders for above in (folder, *folder.parents) if above.is_relative_to(mount)}
 
 
 def left_in_cgroups(root: Path = Path("/")) -> int | None:
     """Bytes that can be taken in the cgroup of this process if all its file cache is dropped; None without a limit."""
-    left = (_left_in_group(folder, cache=2) for folder in _groups(root))
+    left = (_left_in_group(folder, cache=2) for folder in cgroups_around("memory", root))
     return min((each for each in left if each is not None), default=None)
 
 
@@ -98,12 +110,12 @@ def _left_in_group(folder: Path, cache: int = 1) -> int | None:
     for limit, used, cached in _GROUP_FILES:
         most, taken = _text(folder / limit).strip(), _text(folder / used).strip()
         if most.isdigit() and taken.isdigit():
-            fields = _fields(folder / "memory.stat")
+            fields = read_fields(folder / "memory.stat")
             return int(most) - int(taken) + sum(fields.get(name, 0) for name in cached[:cache])
     return None
 
 
-def _fields(path: Path) -> dict[str, int]:
+def read_fields(path: Path) -> dict[str, int]:
     """The numbers in a file of lines `name number [kB]`, in bytes."""
     lines = (line.split() for line in _text(path).split("\n"))
     return {

@@ -12,6 +12,8 @@ import os
 import signal
 from pathlib import Path
 
+from ibpulse.base.limits import cgroup_folders, cgroups_around, read_fields
+
 # include/uapi/linux/prctl.h
 _PR_SET_PDEATHSIG = 1
 _PR_SET_TIMERSLACK = 29
@@ -78,17 +80,8 @@ def state_of(process: int, root: Path = Path("/")) -> tuple[str, float]:
 
 def throttled_periods(root: Path = Path("/"), process: str = "self") -> int | None:
     """Periods in which the CPU quota throttled a process's cgroup (cgroup-v2.rst, cpu.stat), None if unknown."""
-    mount = root / "sys/fs/cgroup"
-    # in a container, the process's path may be the host's, while the mount begins at the container's group
-    for path in [*_groups(root, mount, process), mount / "cpu.stat", mount / "cpu" / "cpu.stat"]:
-        try:
-            text = path.read_text()
-        except OSError:
-            continue
-        fields = dict(line.split(maxsplit=1) for line in text.split("\n") if " " in line)
-        if "nr_throttled" in fields:
-            return int(fields["nr_throttled"])
-    return None
+    found = (read_fields(folder / "cpu.stat").get("nr_throttled") for folder in cgroup_folders("cpu", root, process))
+    return next((periods for periods in found if periods is not None), None)
 
 
 def quota_cpus(root: Path = Path("/"), process: str = "self") -> float | None:
@@ -96,11 +89,8 @@ def quota_cpus(root: Path = Path("/"), process: str = "self") -> float | None:
 
     cgroup-v2.rst, cpu.max; in version 1 cpu.cfs_quota_us and cpu.cfs_period_us.
     """
-    mount = root / "sys/fs/cgroup"
-    folders = [path.parent for path in _groups(root, mount, process)] + [mount, mount / "cpu"]
-    with_parents = {above for folder in folders for above in (folder, *folder.parents) if above.is_relative_to(mount)}
-    quotas = [quota for folder in with_parents if (quota := _read_quota(folder)) is not None]
-    return min(quotas, default=None)
+    quotas = map(_read_quota, cgroups_around("cpu", root, process))
+    return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def _read_quota(folder: Path) -> float | None:
@@ -114,17 +104,3 @@ def _read_quota(folder: Path) -> float | None:
         except OSError:
             return None
     return float("inf") if quota in ("max", "-1") else int(quota) / int(period)
-
-
-def _groups(root: Path, mount: Path, process: str) -> list[Path]:
-    try:
-        # names of cgroups are any bytes
-        lines = (root / "proc" / process / "cgroup").read_bytes().decode(errors="surrogateescape").split("\n")
-    except OSError:
-        return []
-    groups = [line.split(":", 2) for line in lines if line.count(":") >= 2]
-    return [
-        mount / ("" if not controllers else "cpu") / path.lstrip("/") / "cpu.stat"
-        for _, controllers, path in groups
-        if not controllers or "cpu" in controllers.split(",")
-    ]

@@ -70,15 +70,15 @@ def load(path: Path, first: int = 0, end: int | None = None) -> Recording:
     first, end, _ = slice(first, end).indices(extent.ticks)
     _check_memory(path, end - first, len(extent.meta.ports))
     with _as_recording_error(path):
-        return concatenate(list(_cut(scan(path), first, end)))
+        return concatenate(list(cut_pieces(scan(path), first, end)))
 
 
 def scan_part(path: Path, first: int = 0, end: int | None = None) -> Iterator[Recording]:
     """The samples from index `first` to before `end` of the recording in a file, as contiguous pieces."""
-    return _cut(scan(path), first, sys.maxsize if end is None else end)
+    return cut_pieces(scan(path), first, sys.maxsize if end is None else end)
 
 
-def _cut(pieces: Iterator[Recording], first: int, end: int) -> Iterator[Recording]:
+def cut_pieces(pieces: Iterator[Recording], first: int, end: int) -> Iterator[Recording]:
     """The samples from `first` to before `end` of contiguous pieces."""
     place = 0
     for piece in pieces:

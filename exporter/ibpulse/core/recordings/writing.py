@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ from ibpulse.core.recordings.file_format import (
     schema,
     write_events,
 )
-from ibpulse.core.recordings.reading import PARTIAL, scan
+from ibpulse.core.recordings.reading import PARTIAL, cut_pieces, scan
 from ibpulse.core.recordings.recording import LATEST_NS, Recording, RecordingMeta, concatenate, meta_between, meta_with
 
 TEMPORARY = ".tmp"
@@ -94,8 +95,9 @@ def _finish(partial: Path, meta: RecordingMeta | None, first_tick: int, last_tic
     begin_ns = first.start_ns + first_tick * meta.interval_ns
     end_ns = LATEST_NS if last_tick is None else first.start_ns + (last_tick + 1) * meta.interval_ns
     meta = meta_between(meta, begin_ns, end_ns)
-    kept = _between(itertools.chain([first], pieces), first_tick, last_tick)
-    save_pieces(path, meta, _regroup(meta, kept))
+    end = sys.maxsize if last_tick is None else last_tick + 1
+    kept = cut_pieces(itertools.chain([first], pieces), first_tick, end)
+    save_pieces(path, meta, _regroup(meta, (piece for piece in kept if piece.ticks)))
     partial.unlink()
     return path
 
@@ -194,16 +196,6 @@ class RecordingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _between(pieces: Iterator[Recording], first: int, last: int | None) -> Iterator[Recording]:
-    begin = 0
-    for piece in pieces:
-        end = piece.ticks if last is None else max(0, last + 1 - begin)
-        cut = piece.cut(max(0, first - begin), end)
-        begin += piece.ticks
-        if cut.ticks:
-            yield cut
 
 
 def _regroup(meta: RecordingMeta, pieces: Iterable[Recording]) -> Iterator[Recording]:
