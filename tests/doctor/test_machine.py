@@ -21,7 +21,6 @@ from ibpulse.agent.doctor.machine import (
     find_web_holder,
     parse_cpus,
     parse_version,
-    read_available,
     read_machine,
     ring_bytes,
 )
@@ -129,15 +128,6 @@ def test_a_ring_that_is_there_counts_as_room(tmp_path: Path) -> None:
     after = find_space(Path("/"), "ring.dir", tmp_path, 0).free_bytes
     assert before is not None
     assert after == pytest.approx(before, abs=40_000_000)
-
-
-def test_available_memory_is_read(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 100 kB\nMemAvailable:   24106900 kB\n\n")
-    assert read_available(tmp_path) == 24106900 * 1024
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 100 kB\n")
-    assert read_available(tmp_path) is None
-    assert read_available(tmp_path / "nowhere") is None
 
 
 def test_this_machine_can_be_read(tmp_path: Path) -> None:

@@ -52,11 +52,11 @@ def escape_controls(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), text)
 
+    def escape(found: re.Match[str]) -> str:
+        return found[0] if found[0] in keep else _SHORT.get(found[0]) or f"\\u{ord(found[0]):04x}"
 
-def _escaped(sign: str) -> str:
-    return _SHORT.get(sign) or f"\\u{ord(sign):04x}"
+    return _CONTROLS.sub(escape, text)
 
 
 def split_lines(text: str) -> list[str]:

@@ -83,7 +83,7 @@ def read_limits(
     whole = max((_fastest(port, history, ticks.stop) for port in ports), default=0.0) or np.nan
     lines = [history.line_rate(str(port.port.id), port.port.rate_bytes_per_second) for port in ports]
     rates = read_rates(reader, slots, strides, ticks[0], ticks[-1], lines)
-    start_ns = int(reader.wall_ns(np.array([ticks[0]]))[0])
+    start_ns = reader.wall_of(ticks[0])
     found = []
     for row, port in enumerate(ports):
         line, up = _states(port, history, ticks)

@@ -286,7 +286,7 @@ class Aggregator:
         self._seconds.append(
             Observation(
                 end_tick=end_tick,
-                end_wall_ns=int(self._reader.wall_ns(np.array([end_tick]))[0]),
+                end_wall_ns=self._reader.wall_of(end_tick),
                 rate_bytes_per_second=rate if covered.max(initial=0.0) >= MIN_OBSERVED_SECONDS else None,
                 step_seconds=None if step is None else moments.or_none(step.seconds),
                 signature=concluded.signature,
@@ -328,7 +328,7 @@ class Aggregator:
         return seconds
 
     def _wall_ns(self, tick: int) -> int | None:
-        return int(self._reader.wall_ns(np.array([tick]))[0]) if tick else None
+        return self._reader.wall_of(tick) if tick else None
 
 
 def _state(port: RingPort, found: RailStatistics | None) -> str:

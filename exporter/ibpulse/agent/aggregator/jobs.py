@@ -204,7 +204,7 @@ class JobTotals:
                 fairness=job.fairness,
                 step_seconds=None if job.step.found is None else job.step.found.seconds,
                 last_traffic_ns=self._wall_ns(job.silences[0].active),
-                since_ns=int(self._reader.wall_ns(np.array([job.first * ticks]))[0]),
+                since_ns=self._reader.wall_of(job.first * ticks),
                 known_until_ns=self._wall_ns(job.known),
                 silences=tuple(self._describe(job, silence) for silence in job.silences),
             )
@@ -219,7 +219,7 @@ class JobTotals:
         return LastTraffic(*self._reader.wall_ns(times).tolist())
 
     def _wall_ns(self, tick: int) -> int | None:
-        return int(self._reader.wall_ns(np.array([tick]))[0]) if tick else None
+        return self._reader.wall_of(tick) if tick else None
 
 
 def _is_between_steps(job: _Job, interval_ns: int) -> bool:

@@ -31,8 +31,9 @@ from ibpulse.agent.sampler.kernel import quota_cpus
 from ibpulse.agent.sampler.supervisor import SupervisorOptions
 from ibpulse.base.clocks import read_clock_state
 from ibpulse.base.deadline import call_all
+from ibpulse.base.limits import read_fields
 from ibpulse.base.owned_files import find_directories
-from ibpulse.base.text import count_text, names_text, size_text, split_lines, time_text
+from ibpulse.base.text import count_text, names_text, size_text, time_text
 from ibpulse.core.ring import layout as at
 
 _FAILING = re.compile(r"Internal errors in ([a-z, ]{1,200}); see the log")
@@ -60,7 +61,7 @@ def read_machine(options: DoctorOptions, ports: int) -> Machine:
         clock=read_clock_state(),
         quota_cpus=quota_cpus(options.root),
         allowed_cpus=frozenset(os.sched_getaffinity(0)),
-        available_bytes=read_available(options.root),
+        available_bytes=read_fields(options.root / "proc/meminfo").get("MemAvailable:"),
         spaces=tuple(space for name in spaces if isinstance(space := found.get(name), Space)),
         web=web if isinstance(web, WebPort) else None,
     )
@@ -94,17 +95,6 @@ def _used_bytes(file: Path) -> int:
         return file.stat().st_blocks * 512
     except OSError:
         return 0
-
-
-def read_available(root: Path) -> int | None:
-    """Bytes of memory available without swapping (proc(5), meminfo)."""
-    try:
-        lines = split_lines((root / "proc/meminfo").read_text())
-    except OSError:
-        return None
-    fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    words = fields.get("MemAvailable", "").split()
-    return int(words[0]) * 1024 if words else None
 
 
 def find_web_holder(host: str, port: int) -> WebPort:
@@ -279,10 +269,6 @@ class Trap:
     advice: str = ""
 
 
-def _has_driver(prefix: str) -> Callable[[Facts], bool]:
-    return lambda facts: any(port.identity.driver.startswith(prefix) for port in facts.fabric.ports)
-
-
 TRAPS: tuple[Trap, ...] = (
     Trap(
         "counters_ext",
@@ -308,7 +294,7 @@ TRAPS: tuple[Trap, ...] = (
         "hw_counters of mlx5",
         (5, 16),
         None,
-        _has_driver("mlx5"),
+        lambda facts: any(port.identity.driver.startswith("mlx5") for port in facts.fabric.ports),
         Level.OK,
         "Since Linux 5.16, each hw_counters read of mlx5 costs a refresh, unless rx_write_requests is read first.",
         "ibpulse reads that file first. Tools that do not cost the firmware 2 to 4 commands per file.",

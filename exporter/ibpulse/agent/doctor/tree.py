@@ -23,10 +23,7 @@ from ibpulse.agent.doctor.facts import (
     passed,
     warned,
 )
-from ibpulse.agent.sysfs.byte_counters import (
-    COUNTERS,
-    HW_COUNTERS,
-)
+from ibpulse.agent.sysfs.byte_counters import COUNTERS, HW_COUNTERS
 from ibpulse.agent.sysfs.device import Selection
 from ibpulse.agent.sysfs.expected_rails import find_near_gpus, is_lost_rail
 from ibpulse.agent.sysfs.files import is_utf8, parse_count, read_link_name, read_text, read_value

@@ -195,7 +195,8 @@ class FlightRecorder:
         if problem := self.find_problem():
             raise CaptureError(problem)
         for pending in self._tasks:
-            if _alike(pending.trigger, trigger) and trigger.instant_ns <= pending.ready_ns:
+            same = replace(pending.trigger, instant_ns=trigger.instant_ns) == trigger
+            if same and trigger.instant_ns <= pending.ready_ns:
                 return pending
         if self._ending.is_set() or len(self._tasks) >= self._options.max_pending:
             raise CaptureError(
@@ -417,16 +418,6 @@ class FlightRecorder:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-
-
-def _alike(one: Trigger, other: Trigger) -> bool:
-    return (one.origin, one.reason, one.labels, one.before_ns, one.after_ns) == (
-        other.origin,
-        other.reason,
-        other.labels,
-        other.before_ns,
-        other.after_ns,
-    )
 
 
 async def run_writer(job: Job, seconds: float) -> None:

@@ -65,7 +65,7 @@ def _describe_holding(holding: Holding) -> HoldingAnswer:
 def known_jobs(parts: WebParts) -> tuple[JobRecord, ...]:
     """The jobs that are running, and those that ended within the history of the ring, the last one first."""
     reader, view = parts.node.reader, parts.node.jobs.view
-    oldest_ns = int(reader.wall_ns(np.array([reader.oldest_tick(parts.node.clock.time_ns())]))[0])
+    oldest_ns = reader.wall_of(reader.oldest_tick(parts.node.clock.time_ns()))
     return list_jobs(view.records, view.jobs or (), oldest_ns)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-import numpy as np
 import orjson
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import Field
@@ -204,7 +203,7 @@ def _widen(span: TimeSpan, parts: WebParts) -> tuple[int, int]:
         )
     length = f"the span of {format_duration((end - first) * SECOND_NS)}"
     seconds = _refuse_long("from", length, end - first, parts)
-    return seconds, int(reader.wall_ns(np.array([end * ticks]))[0])
+    return seconds, reader.wall_of(end * ticks)
 
 
 def _refuse_long(parameter: str, text: str, seconds: int, parts: WebParts) -> int:
@@ -239,7 +238,7 @@ def answer_limits(parts: WebParts, seconds: int, end_ns: int | None, job: Chosen
     rails = _read(parts, ticks, job)
     width = -(-EVERY_NS // reader.interval_ns)
     # a sample ends at its tick
-    start_ns = int(reader.wall_ns(np.array([ticks.start - 1]))[0])
+    start_ns = reader.wall_of(ticks.start - 1)
     length_ns = len(ticks) * reader.interval_ns
     found = describe_signs(rails, *((length_ns / SECOND_NS / steps, "step") if steps else (1, "")))
     answer = LimitsAnswer.model_construct(

@@ -345,7 +345,7 @@ class Feed:
         """The wall times of the history, up to now."""
         now_ns = self._parts.node.clock.time_ns()
         oldest = self._reader.oldest_tick(now_ns)
-        return int(self._reader.wall_ns(np.array([oldest]))[0]), now_ns + SECOND_NS
+        return self._reader.wall_of(oldest), now_ns + SECOND_NS
 
     def _states(self) -> Iterator[list[StreamState]]:
         """The states of each port over the history, oldest first."""

@@ -200,20 +200,18 @@ def _say_gateway(address: str, nodes: Sequence[str]) -> str:
     )
 
 
-def ask_events(
-    connection: DaemonConnection, from_ns: int | None = None, to_ns: int | None = None, kinds: Sequence[str] = ()
-) -> EventsAnswer:
+def ask_events(connection: DaemonConnection, from_ns: int | None = None, to_ns: int | None = None) -> EventsAnswer:
     """The events noticed between two wall times, widened to milliseconds.
 
     Raises:
         DaemonError: there is no answer, or it is not one of an ibpulse daemon.
     """
-    return connection.ask(EventsAnswer, "/api/v1/events", events_query(from_ns, to_ns, kinds))
+    return connection.ask(EventsAnswer, "/api/v1/events", events_query(from_ns, to_ns))
 
 
-def events_query(from_ns: int | None = None, to_ns: int | None = None, kinds: Sequence[str] = ()) -> Query:
+def events_query(from_ns: int | None = None, to_ns: int | None = None) -> Query:
     """The parameters of `/api/v1/events` for all events between two wall times."""
-    query: list[tuple[str, str | int]] = [("limit", MAX_EVENTS), *(("kind", kind) for kind in kinds)]
+    query: list[tuple[str, str | int]] = [("limit", MAX_EVENTS)]
     if from_ns is not None:
         query.append(("from", from_ns // MILLISECOND_NS))
     if to_ns is not None:

@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import numpy as np
-
 from ibpulse.base.clocks import Clock
 from ibpulse.base.text import natural_key
 from ibpulse.base.units import SECOND_NS, format_rate
@@ -391,6 +389,6 @@ class PhaseEvents:
                 text = f"checkpoint: {phase.transmitted / 1e9:.2f} GB to storage in {seconds:.2f} s, rails silent"
             else:
                 tick, text = phase.first, f"first traffic on the rails, after {phase.silent_seconds:.2f} s of silence"
-            time_ns = int(self._reader.wall_ns(np.array([tick]))[0])
+            time_ns = self._reader.wall_of(tick)
             uncertainty_ns = phase.uncertainty * interval_ns
             self._log.add(Event(time_ns, phase.kind, "", text, uncertainty_ns, details=details, tick=tick, ring=ring))

@@ -187,7 +187,7 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
         [
             escape(status),
             escape(answer["description"]),
-            "<br>".join(f"<code>{escape(t)}</code>" for t in _types(answer)),
+            "<br>".join(f"<code>{escape(kind)}</code>" for kind in answer.get("content", {})),
         ]
         for status, answer in operation["responses"].items()
     ]
@@ -199,10 +199,6 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
             table(["Status", "Answer", "Content"], answers),
         ]
     )
-
-
-def _types(answer: dict[str, Any]) -> list[str]:
-    return list(answer.get("content", {}))
 
 
 def _parameter(item: dict[str, Any]) -> list[str]:

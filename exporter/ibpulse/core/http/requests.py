@@ -250,11 +250,8 @@ def read_body(model: type[Body], raw: bytes) -> Body:
     except ValidationError as error:
         # an error of the whole body has no location
         faults = [{**fault, "loc": fault["loc"] or ("body",)} for fault in error.errors()]
-        raise invalid_parameters(faults, _member_names(model)) from error
-
-
-def _member_names(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
+        names = [field.alias or name for name, field in model.model_fields.items()]
+        raise invalid_parameters(faults, names) from error
 
 
 def request_schema(model: type[BaseModel], required: bool) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class RingFollower:
         self._reader = reader
         self._wall_clock_ns = wall_clock_ns
         self._next_tick = self._first_tick = first_tick
-        self._start_ns = int(reader.wall_ns(np.array([first_tick]))[0])
+        self._start_ns = reader.wall_of(first_tick)
         self._ticks_per_second = SECOND_NS // reader.interval_ns
 
     def read(self) -> Iterator[Recording]:

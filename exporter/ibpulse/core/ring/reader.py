@@ -102,6 +102,10 @@ class RingReader:
         which = np.clip(np.searchsorted(begins, ticks, side="right") - 1, 0, None)
         return np.asarray((ticks - shifts[which]) * self.interval_ns)
 
+    def wall_of(self, tick: int) -> int:
+        """Wall time of one tick, as in `wall_ns`."""
+        return int(self.wall_ns(np.array([tick]))[0])
+
     def tick_at(self, wall_ns: int) -> int:
         """The tick at a wall time; if the clock was set back, the later of the ticks with that time.
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
-import numpy as np
-
 from ibpulse.agent.config import Settings
 from ibpulse.agent.node.wiring import make_temporary_sampler
 from ibpulse.agent.sampler.lane import StartProcess, start_sampler
@@ -38,7 +36,7 @@ class SamplerSource(SampleSource):
 
     def __init__(self, sampler: TemporarySampler, ports: Sequence[RecordedPort], first_tick: int) -> None:
         reader, events = sampler.reader, sampler.events
-        ticks = RecordedTicks(first_tick, first_tick + FOREVER, int(reader.wall_ns(np.array([first_tick]))[0]))
+        ticks = RecordedTicks(first_tick, first_tick + FOREVER, reader.wall_of(first_tick))
         begun, simulated = ports_at_begin(ports, events.history, ticks), sampler.supervisor.fabric.simulated
         self.meta = RecordingMeta(platform.node(), reader.interval_ns, begun, MADE_BY, simulated=simulated)
         self._sampler = sampler

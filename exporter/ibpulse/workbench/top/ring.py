@@ -84,7 +84,7 @@ class RingWatcher:
         end = (newest + 1) // width
         rails = [each for each in known if each.port.rail and (each.port.source or each.word in TROUBLES)]
         means, peaks = self._rates(placed, width, end, points)
-        wall_ns = int(self._reader.wall_ns(np.array([end * width]))[0])
+        wall_ns = self._reader.wall_of(end * width)
         nothing = np.full((2, points), np.nan, dtype=np.float32)
         return View(
             place=self._place,
