@@ -223,8 +223,8 @@ def test_an_entry_that_is_no_device_hides_no_other(tree: Tree) -> None:
 def test_a_tree_without_rdma_is_a_notice(tmp_path: Path) -> None:
     assert Inventory(tmp_path).scan() == Fabric(
         notices=(
-            f"{tmp_path}/class/infiniband does not exist: load an RDMA driver, or, in a container, mount the host's /sys "
-            "and set path.sysfs to it.",
+            f"{tmp_path}/class/infiniband does not exist: load an RDMA driver, or, in a container, mount the host's "
+            "/sys and set path.sysfs to it.",
         )
     )
 
