@@ -1,4 +1,4 @@
-"""Prometheus's own engine over made-up series: `promtool test rules`, asked which alerts fire at each minute.
+"""Prometheus's own engine over made-up series: `promtool test rules`, asked which alerts fire at each evaluation.
 
 promtool compares, and prints what it found where that differs. Asked to find nothing, it prints everything.
 """
@@ -16,10 +16,13 @@ from typing import Any
 import yaml
 
 SCRAPE_SECONDS = 15
+EVALUATION_SECONDS = 15
+"""The default interval of alerts; promtool evaluates recordings as often."""
 Labels = Mapping[str, str]
 Value = float | None
 """A sample; None is none, as of a target that is not scraped."""
 
+UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _FIRING = 'ALERTS{alertstate="firing"}'
 _CHECK = re.compile(r'^\s+expr: "ALERTS.*", time: (?P<time>\w+),')
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -41,21 +44,21 @@ class Series:
 
 @dataclass
 class Found:
-    """When each alert fired, as minutes, by its labels; and its labels with its annotations."""
+    """At which seconds each alert fired, by its labels; and its labels with its annotations."""
 
-    minutes: dict[frozenset[tuple[str, str]], list[int]] = field(default_factory=dict)
+    seconds: dict[frozenset[tuple[str, str]], list[int]] = field(default_factory=dict)
     annotations: list[tuple[dict[str, str], dict[str, str]]] = field(default_factory=list)
 
 
 def evaluate(
-    directory: Path, rules: Mapping[str, Any], series: Sequence[Series], minutes: int, texts_at: Sequence[int] = ()
+    directory: Path, rules: Mapping[str, Any], series: Sequence[Series], last: int, texts_at: Sequence[int] = ()
 ) -> Found:
-    """What fires when the rules are evaluated every minute over the series.
+    """What fires when the rules are evaluated every `EVALUATION_SECONDS` over the series.
 
     Args:
         rules: the documents of rule files by name.
-        minutes: the last minute.
-        texts_at: minutes at which the annotations of the alerts that fire are wanted.
+        last: the last second.
+        texts_at: seconds at which the annotations of the alerts that fire are wanted.
     """
     for name, document in rules.items():
         (directory / name).write_text(yaml.safe_dump(document))
@@ -64,18 +67,19 @@ def evaluate(
         "interval": f"{SCRAPE_SECONDS}s",
         "input_series": [one.document() for one in series],
         "promql_expr_test": [
-            {"eval_time": f"{minute}m", "expr": _FIRING, "exp_samples": nothing} for minute in range(minutes + 1)
+            {"eval_time": f"{second}s", "expr": _FIRING, "exp_samples": nothing}
+            for second in range(0, last + 1, EVALUATION_SECONDS)
         ],
         "alert_rule_test": [
-            {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": nothing}
-            for minute in texts_at
+            {"eval_time": f"{second}s", "alertname": name, "exp_alerts": nothing}
+            for second in texts_at
             for name in sorted(_names(rules))
         ],
     }
     path = directory / "test.yaml"
-    # the worst order: every rule reads what another group recorded a minute ago
+    # the worst order: every rule reads what another group recorded at the evaluation before
     order = [group["name"] for document in reversed(rules.values()) for group in reversed(document["groups"])]
-    head = {"rule_files": list(rules), "evaluation_interval": "1m", "group_eval_order": order}
+    head = {"rule_files": list(rules), "evaluation_interval": f"{EVALUATION_SECONDS}s", "group_eval_order": order}
     path.write_text(yaml.safe_dump({**head, "tests": [test]}))
     done = subprocess.run(["promtool", "test", "rules", str(path)], check=False, capture_output=True, text=True)
     return _read(done.stdout + done.stderr)
@@ -90,15 +94,15 @@ def _names(rules: Mapping[str, Any]) -> set[str]:
 def _read(output: str) -> Found:
     """What promtool printed; anything else than a difference, such as a rule that fails, is an error."""
     found = Found()
-    minute = 0
+    second = 0
     labels: dict[str, str] = {}
     for line in output.splitlines():
         if check := _CHECK.match(line):
-            minute = _minutes(check["time"])
+            second = _seconds(check["time"])
         elif "__name__" in line:
             for sample in re.findall(r"\{__name__[^}]*\}", line):
                 key = frozenset(_LABEL.findall(sample)) - {("__name__", "ALERTS"), ("alertstate", "firing")}
-                found.minutes.setdefault(key, []).append(minute)
+                found.seconds.setdefault(key, []).append(second)
         elif "Labels:{" in line:
             labels = dict(_LABEL.findall(line))
         elif "Annotations:{" in line:
@@ -110,9 +114,8 @@ def _read(output: str) -> Found:
     return found
 
 
-def _minutes(text: str) -> int:
-    parts = {unit: int(number) for number, unit in re.findall(r"(\d+)([dhms])", text)}
-    return parts.get("d", 0) * 1440 + parts.get("h", 0) * 60 + parts.get("m", 0)
+def _seconds(text: str) -> int:
+    return sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([dhms])", text))
 
 
 def _runs(values: Sequence[Value]) -> Iterator[str]:

@@ -1,13 +1,13 @@
-"""The faults and the near misses: what a node suffers, and which alerts it raises after how many minutes.
+"""The faults and the near misses: what a node suffers, and which alerts it raises after how many seconds.
 
-Both times of `Fires` are minutes after the beginning of the fault: the first evaluation at which the alert fires, and
+Both times of `Fires` are seconds after the beginning of the fault: the first evaluation at which the alert fires, and
 the first at which it does not any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.grafana.rule_fleet import (
     BEGIN,
@@ -86,14 +86,15 @@ def _silent(early: float) -> dict[str, Course]:
     }
 
 
+BEGINS = {"active_bandwidth_bytes_per_second": during(56e9, 80e9, 4)}
 FORTY = (END - BEGIN) / 60
 PORT0 = {"device": "mlx5_0", "port": "1"}
 FAULTS = (
-    _one("moe", {MOE: during(1)}, Fires("IBPulseSustainedMoESaturation", "info", 14, 48, job="moe")),
+    _one("moe", {MOE: during(1)}, Fires("IBPulseSustainedMoESaturation", "info", 795, 2835, job="moe")),
     _one(
         "moe-unknown",
         {"ibpulse_node_moe_saturated": during(1)},
-        Fires("IBPulseSustainedMoESaturation", "info", 14, 48),
+        Fires("IBPulseSustainedMoESaturation", "info", 795, 2835),
         job="",
     ),
     # a job that is shorter than the window and the wait together
@@ -103,7 +104,7 @@ FAULTS = (
     Fault(
         "stalled",
         tuple(Node(f"stalled-{n}", _silent(early), job="stalled") for n, early in enumerate((2, 0, 0))),
-        (Fires("IBPulseTrafficStalled", "warning", 1, 41, job="stalled"),),
+        (Fires("IBPulseTrafficStalled", "warning", 15, 2415, job="stalled"),),
     ),
     # a node that is lost at the same moment was not silent before, and has no job afterwards
     Fault(
@@ -112,28 +113,42 @@ FAULTS = (
             *(Node(f"stalled-lost-{n}", {STALL: during(1)}, job="stalled-lost") for n in range(2)),
             Node("stalled-lost-2", {"up": during(0, 1, 9), STALL: during(None, 0, 1000)}, job="stalled-lost"),
         ),
-        (Fires("IBPulseTrafficStalled", "warning", 1, 41, job="stalled-lost"),),
+        (Fires("IBPulseTrafficStalled", "warning", 15, 2415, job="stalled-lost"),),
     ),
     Fault(
         "stalled-ends",
         (Node("stalled-ends-0", {STALL: during(1)}, job="ends-soon", job_span=(0, BEGIN + 300)),),
-        (Fires("IBPulseTrafficStalled", "warning", 1, 5, job="ends-soon"),),
+        (Fires("IBPulseTrafficStalled", "warning", 15, 300, job="ends-soon"),),
     ),
     Fault("silent-but-one", tuple(Node(f"but-one-{n}", {STALL: during(n and 1)}, job="but-one") for n in range(3))),
     Fault(
         "step",
         _job("step", 1, step_period_seconds=during(0.96, 0.8)),
-        (Fires("IBPulseStepTimeRegressed", "info", 12, 41, job="step"),),
+        (Fires("IBPulseStepTimeRegressed", "info", 60, 1035, job="step"),),
     ),
     Fault("step-little", _job("step-little", 1, step_period_seconds=during(0.84, 0.8))),
     # a job that is still new, and one that ends soon
-    _one("step-early", {"ibpulse_job_step_period_seconds": during(0.96, 0.8)}, job="early", job_span=(840, 2580)),
-    _one("step-ends", {"ibpulse_job_step_period_seconds": during(0.96, 0.8)}, job="ends", job_span=(0, BEGIN + 480)),
+    _one(
+        "step-early",
+        {"ibpulse_job_step_period_seconds": during(0.96, 0.8)},
+        job="early",
+        job_span=(BEGIN - 660, BEGIN + 1080),
+    ),
+    _one("step-ends", {"ibpulse_job_step_period_seconds": during(0.96, 0.8)}, job="ends", job_span=(0, BEGIN + 45)),
+    Fault("step-30s", _job("step-30s", 1, step_period_seconds=during(0.96, 0.8, 0.5))),
+    # longer steps for a minute of ten, and steps of the usual spread
+    Fault("step-evaluates", _job("step-evaluates", 1, step_period_seconds=lambda s: 1.04 if s % 600 < 60 else 0.8)),
+    Fault("step-uneven", _job("step-uneven", 1, step_period_seconds=lambda s: 9 + s * 7 % 4 / 2)),
     Fault("step-double", _job("step-double", 1, step_period_seconds=during(1.6, 0.8))),
     Fault(
         "behind",
         _job("behind", 5, active_bandwidth_bytes_per_second=during(56e9, 80e9)),
-        (Fires("IBPulseNodeBehindItsJob", "warning", 14, 49, job="behind"),),
+        (Fires("IBPulseNodeBehindItsJob", "warning", 75, 2730, job="behind"),),
+    ),
+    Fault("behind-45s", _job("behind-45s", 5, active_bandwidth_bytes_per_second=during(56e9, 80e9, 0.75))),
+    Fault(
+        "behind-begins",
+        tuple(replace(node, job_span=(BEGIN, END)) for node in _job("behind-begins", 5, **BEGINS)),
     ),
     Fault("behind-little", _job("behind-little", 5, active_bandwidth_bytes_per_second=during(72e9, 80e9))),
     Fault("behind-few", _job("behind-few", 3, active_bandwidth_bytes_per_second=during(56e9, 80e9))),
@@ -148,41 +163,41 @@ FAULTS = (
             for n in range(5)
         ),
     ),
-    _one("down", _down(FORTY), Fires("IBPulseLinkDown", "critical", 1, 51, **PORT0)),
+    _one("down", _down(FORTY), Fires("IBPulseLinkDown", "critical", 15, 3060, **PORT0)),
     _one(
         "down-unused",
         _down(FORTY) | {"ibpulse_node_last_traffic_timestamp_seconds": always(None)},
-        Fires("IBPulseLinkDown", "warning", 1, 51, **PORT0),
+        Fires("IBPulseLinkDown", "warning", 15, 3060, **PORT0),
         job=NO_JOB,
     ),
-    _one("down-unknown", _down(FORTY), Fires("IBPulseLinkDown", "critical", 1, 51, **PORT0), job=""),
+    _one("down-unknown", _down(FORTY), Fires("IBPulseLinkDown", "critical", 15, 3060, **PORT0), job=""),
     _one("down-storage", _down(FORTY, "mlx5_2")),
     # down and up between two scrapes
-    _one("flap", _down(0.08) | _seconds(5), Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0)),
+    _one("flap", _down(0.08) | _seconds(5), Fires("IBPulseLinkWentDown", "warning", 15, 615, **PORT0)),
     _one(
         "down-10s",
         _down(0.08) | _seconds(10),
-        Fires("IBPulseLinkDown", "critical", 1, 12, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 1, 11, **PORT0),
+        Fires("IBPulseLinkDown", "critical", 15, 675, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 15, 615, **PORT0),
     ),
     _one("came-up", {f"{P}state_changes_total mlx5_0": jumps(1)}),
     _one("flap-storage", _down(0.08, "mlx5_2")),
     _one(
         "down-90s",
         _down(1.5),
-        Fires("IBPulseLinkDown", "critical", 1, 13, **PORT0),
-        Fires("IBPulseLinkWentDown", "warning", 2, 11, **PORT0),
+        Fires("IBPulseLinkDown", "critical", 15, 750, **PORT0),
+        Fires("IBPulseLinkWentDown", "warning", 105, 615, **PORT0),
     ),
     _one(
         "missing",
         {"ibpulse_node_rails": during(1, 2)},
-        Fires("IBPulseRailMissing", "critical", 2, 50),
+        Fires("IBPulseRailMissing", "critical", 45, 2910),
         lost={"mlx5_0": (BEGIN + 1, END + 1)},
     ),
     _one(
         "missing-unused",
         {"ibpulse_node_rails": during(1, 2), "ibpulse_node_last_traffic_timestamp_seconds": always(None)},
-        Fires("IBPulseRailMissing", "warning", 2, 50),
+        Fires("IBPulseRailMissing", "warning", 45, 2910),
         lost={"mlx5_0": (BEGIN + 1, END + 1)},
         job=NO_JOB,
     ),
@@ -199,48 +214,48 @@ FAULTS = (
     _one(
         "trained",
         {f"{P}trained_down mlx5_0": during(1)},
-        Fires("IBPulseRailTrainedDown", "warning", 2, 49, **PORT0),
+        Fires("IBPulseRailTrainedDown", "warning", 45, 2895, **PORT0),
     ),
     _one("trained-15s", {f"{P}trained_down mlx5_0": during(1, 0, 0.25)}),
     _one(
         "symbols",
         {"ibpulse_symbol_error_total mlx5_0": during(0.02)},
-        Fires("IBPulseSymbolErrors", "warning", 27, 61, **PORT0),
+        Fires("IBPulseSymbolErrors", "warning", 1620, 3615, **PORT0),
     ),
     _one("symbols-few", {"ibpulse_symbol_error_total mlx5_0": during(0.003)}),
     _one("symbols-once", {"ibpulse_symbol_error_total mlx5_0": jumps(10_000)}),
     _one(
         "acks",
         {"ibpulse_local_ack_timeout_errors_total mlx5_0": during(0.1)},
-        Fires("IBPulseAckTimeouts", "warning", 1, 50, **PORT0),
+        Fires("IBPulseAckTimeouts", "warning", 45, 2970, **PORT0),
     ),
     _one("acks-two", {"ibpulse_local_ack_timeout_errors_total mlx5_0": jumps(2)}),
     _one("acks-storage", {"ibpulse_local_ack_timeout_errors_total mlx5_2": during(0.1)}),
-    _one("idle", {f"{P}rail_idle mlx5_0": during(1)}, Fires("IBPulseRailIdle", "warning", 2, 46, **PORT0)),
+    _one("idle", {f"{P}rail_idle mlx5_0": during(1)}, Fires("IBPulseRailIdle", "warning", 75, 2715, **PORT0)),
     _one("idle-down", {f"{P}rail_idle mlx5_0": during(1), f"{P}up mlx5_0": during(0, 1)}),
     _one("idle-45s", {f"{P}rail_idle mlx5_0": during(1, 0, 0.75)}),
-    _one("slow", {f"{P}rail_slow mlx5_0": during(1)}, Fires("IBPulseRailSlow", "warning", 2, 46, **PORT0)),
+    _one("slow", {f"{P}rail_slow mlx5_0": during(1)}, Fires("IBPulseRailSlow", "warning", 75, 2715, **PORT0)),
     _one("slow-45s", {f"{P}rail_slow mlx5_0": during(1, 0, 0.75)}),
     _one(
         "pcie",
         {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(31.5e9, 63e9)},
-        Fires("IBPulsePcieDegraded", "warning", 16, 49, device="mlx5_0"),
+        Fires("IBPulsePcieDegraded", "warning", 915, 2895, device="mlx5_0"),
     ),
     _one("pcie-14m", {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(31.5e9, 63e9, 14)}),
     _one("pcie-full", {"ibpulse_device_pcie_bytes_per_second mlx5_0": during(62.9e9, 63e9)}),
-    _one("exporter", {"up": during(0, 1)}, Fires("IBPulseUnreliable", "warning", 11, 46, reason="no-answer")),
+    _one("exporter", {"up": during(0, 1)}, Fires("IBPulseUnreliable", "warning", 615, 2715, reason="no-answer")),
     _one("exporter-9m", {"up": during(0, 1, 9)}),
     # it answers, and has withdrawn statistics that grew old
     _one(
         "withdrawn",
         {"ibpulse_build_info": during(None, 1)},
-        Fires("IBPulseUnreliable", "warning", 11, 46, reason="no-statistics"),
+        Fires("IBPulseUnreliable", "warning", 615, 2715, reason="no-statistics"),
     ),
     *(
         _one(
             f"unreliable-{word}",
             {f"{UNRELIABLE} {word}": during(1, None)},
-            Fires("IBPulseUnreliable", "warning", 11, 46, **REASONS[word]),
+            Fires("IBPulseUnreliable", "warning", 615, 2715, **REASONS[word]),
         )
         for word in REASONS
     ),

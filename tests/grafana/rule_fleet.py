@@ -13,7 +13,7 @@ from tests.grafana.rule_engine import SCRAPE_SECONDS, Series, Value
 
 RAILS, PORTS = ("mlx5_0", "mlx5_1"), ("mlx5_0", "mlx5_1", "mlx5_2")
 LINE_RATE = 50e9
-BEGIN, END, LAST = 25 * 60, 65 * 60, 90 * 60
+BEGIN, END, LAST = 31 * 60, 71 * 60, 96 * 60
 """Seconds at which every fault begins and ends, and of the last sample. A fault begins just after a scrape."""
 Course = Callable[[float], Value]
 """The value of a gauge, or the rate of a counter per second, at a second."""

@@ -224,7 +224,7 @@ def test_groups_have_the_interval_and_the_limit_that_are_set() -> None:
     groups = written(limit="5000", interval="2m", alert_interval="1m")
     assert all(group["limit"] == 5000 for name in (RECORDING_FILE, ALERT_FILE) for group in groups[name]["groups"])
     assert {group["interval"] for group in groups[ALERT_FILE]["groups"]} == {"1m"}
-    assert {group["interval"] for group in groups[RECORDING_FILE]["groups"]} == {"2m", "5m"}
+    assert {group["interval"] for group in groups[RECORDING_FILE]["groups"]} == {"2m", "1m", "5m"}
 
 
 def test_keep_firing_can_be_left_out() -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from ibpulse.gateway.push import SEVERITY, STALLED
 from tools.grafana.alert import AT_ONCE, INSTANCE, Alert
+from tools.grafana.job_recordings import STEPS
 from tools.grafana.node_recordings import MOE_WINDOW
 from tools.grafana.rule_levels import EXPORTERS, JOB, NODE, NODE_OF_JOB, PUSHED_JOB
 from tools.grafana.rule_numbers import Threshold, fixed
 
-STEP = "job_id:ibpulse_step_period_seconds:median"
-BEHIND = "instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < <behind_ratio>"
+RATIO = "instance_job_id:ibpulse_active_bandwidth_to_median:ratio"
+BEHIND = f"{RATIO} < <behind_ratio>"
 OF_JOB, OF_NODE = (
     # a mean over time outlives the job, and covers less than the window while the job is younger
     f"avg_over_time({name}[<moe_window>]) and {name} and {name} offset <moe_window>"
@@ -67,19 +68,13 @@ JOBS = (
     Alert(
         "IBPulseStepTimeRegressed",
         "info",
-        f"(\n  quantile_over_time(0.5, {STEP}[<step_recent>])\n"
-        f"  / quantile_over_time(0.5, {STEP}[<step_memory>] offset <step_recent>)\n"
-        f") > <step_slower> < <step_other>\n"
-        f"and on ({JOB}) count_over_time({STEP}[<step_memory>] offset <step_recent>) > <step_known>\n"
-        f"and on ({JOB}) {STEP}",
-        Threshold("step_for", "5m", "One evaluation phase may make a few steps longer."),
+        "job_id:ibpulse_step_to_usual:ratio > <step_slower> < <step_other>",
+        Threshold("step_for", "30s", "Three evaluations: a single wrong window is over by then."),
         "The training step of a job has become longer.",
-        "The step of job <$labels.job_id>, as seen in its traffic, took <$value | humanize> times as long in the "
-        "last <step_recent> as in the <step_memory> before. First step: open the job board and look for a slower node.",
+        "The step of job <$labels.job_id>, as seen in its traffic, takes <$value | humanize> times as long as "
+        "nearly all steps of the <step_memory> before. First step: open the job board and look for a slower node.",
         (
-            fixed("step_recent", "10m", "The median of ten minutes ignores single wrong windows."),
-            fixed("step_memory", "1h", "The reference that the step is compared with."),
-            fixed("step_known", "20", "Evaluations with a clear period in the reference: later than the first steps."),
+            STEPS[0],
             Threshold("step_slower", "1.1", "10 % longer; the period itself is accurate to 1 or 2 %."),
             fixed("step_other", "1.9", "A step about twice as long is a period that spans two steps."),
         ),
@@ -90,8 +85,9 @@ JOBS = (
         "IBPulseNodeBehindItsJob",
         "warning",
         f"{BEHIND}\n"
-        f"and on ({JOB}) count by ({JOB}) ({BEHIND}) / on ({JOB}) job_id:ibpulse_nodes:count <= <behind_minority>",
-        Threshold("behind_for", "10m", "A checkpoint or a noisy neighbour is over by then."),
+        f"and on ({JOB}) count by ({JOB}) ({BEHIND}) / on ({JOB}) job_id:ibpulse_nodes:count <= <behind_minority>\n"
+        f"and {RATIO} offset <behind_settled>",
+        Threshold("behind_for", "45s", "A noisy neighbour is over by then; the exporter has the mean of a minute."),
         "A node sends more slowly than the other nodes of its job.",
         f"While active, {INSTANCE} carries <$value | humanizePercentage> of what the median node of job "
         "<$labels.job_id> carries. In a collective, the slowest node sets the pace. "
@@ -103,6 +99,7 @@ JOBS = (
                 "0.25",
                 "If more nodes differ, the job is built so, for example in pipeline stages. One of three is more.",
             ),
+            fixed("behind_settled", "5m", "While a job begins, its weights take other ways than its gradients."),
         ),
     ),
 )

@@ -8,7 +8,12 @@ from tools.grafana.rule_numbers import fixed
 JOB_SILENT = fixed(
     "job_silent", "60", "By then, the last traffic of every node is known, at scrape intervals of up to a minute."
 )
-THRESHOLDS = (JOB_SILENT,)
+STEPS = (
+    fixed("step_memory", "1h", "The reference that the step is compared with."),
+    fixed("step_recent", "10m", "What is newer is not in the reference, so that the alert does not end at once."),
+    fixed("step_known", "80", "Evaluations, of 15 s, with a clear period in the reference."),
+)
+THRESHOLDS = (JOB_SILENT, *STEPS)
 
 # a port that two jobs share, or that another job owned within the window, has bytes of both; ids belong to a scheduler
 OWNED = (
@@ -17,8 +22,36 @@ OWNED = (
     f"   count by ({PORT}) (max by ({PORT_OF_JOB}, scheduler) (max_over_time(ibpulse_port_job_info[5m]))) == 1)"
 )
 ON_NODES = f"count by ({NODE_OF_JOB}) (ibpulse_port_job_info)"
-ACTIVE_BANDWIDTH = "ibpulse_job_active_bandwidth_bytes_per_second"
+ACTIVE = f"max by ({NODE_OF_JOB}) (ibpulse_job_active_bandwidth_bytes_per_second)"
+MEDIAN_ACTIVE = "job_id:ibpulse_active_bandwidth_bytes:median"
+STEP = "job_id:ibpulse_step_period_seconds:median"
+USUAL = f"{STEP}[<step_memory>] offset <step_recent>"
 LAST_TRAFFIC = "ibpulse_job_last_traffic_timestamp_seconds"
+
+PACE = (
+    Recording(
+        MEDIAN_ACTIVE,
+        f"quantile by ({JOB}) (0.5, {ACTIVE})",
+        "Bandwidth while active of the job's median node, of the last minute.",
+    ),
+    Recording(
+        "instance_job_id:ibpulse_active_bandwidth_to_median:ratio",
+        f"{ACTIVE}\n/ on ({JOB}) group_left () {MEDIAN_ACTIVE}",
+        "Bandwidth while active of a node ÷ that of the job's median node.",
+    ),
+    Recording(
+        STEP,
+        f"quantile by ({JOB}) (0.5, max by ({NODE_OF_JOB}) (ibpulse_job_step_period_seconds > 0))",
+        "Step period of the job's median node, of the last minute.",
+    ),
+    Recording(
+        "job_id:ibpulse_step_to_usual:ratio",
+        # longer steps than those of an evaluation now and then, or than an irregular job has anyway
+        f"{STEP} / quantile_over_time(0.95, {USUAL})\nand count_over_time({USUAL}) > <step_known>",
+        "Step period ÷ that which 95 % of the last hour did not exceed, without the newest ten minutes.",
+    ),
+)
+"""What alerts read; evaluated as often as they are. The exporter has already taken the mean of a minute."""
 
 JOBS = (
     Recording("job_id:ibpulse_nodes:count", f"count by ({JOB}) ({ON_NODES})", "Nodes on which the job owns a port."),
@@ -46,28 +79,6 @@ JOBS = (
         f"/ (count by ({JOB}) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m)\n"
         f"   * (sum by ({JOB}) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m ^ 2) > 0))",
         "Jain's fairness index over all ports of the job on all nodes; absent without traffic.",
-    ),
-    Recording(
-        "instance_job_id:ibpulse_active_bandwidth_bytes:mean5m",
-        # a mean over time outlives the job
-        f"max by ({NODE_OF_JOB}) (avg_over_time({ACTIVE_BANDWIDTH}[5m]) and {ACTIVE_BANDWIDTH})",
-        "Bandwidth of the job on a node while active.",
-    ),
-    Recording(
-        "job_id:ibpulse_active_bandwidth_bytes:median5m",
-        f"quantile by ({JOB}) (0.5, instance_job_id:ibpulse_active_bandwidth_bytes:mean5m)",
-        "Bandwidth while active of the job's median node.",
-    ),
-    Recording(
-        "instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m",
-        "instance_job_id:ibpulse_active_bandwidth_bytes:mean5m\n"
-        f"/ on ({JOB}) group_left () job_id:ibpulse_active_bandwidth_bytes:median5m",
-        "Bandwidth while active of a node ÷ that of the job's median node.",
-    ),
-    Recording(
-        "job_id:ibpulse_step_period_seconds:median",
-        f"quantile by ({JOB}) (0.5, max by ({NODE_OF_JOB}) (ibpulse_job_step_period_seconds > 0))",
-        "Step period of the job's median node.",
     ),
     Recording(
         "job_id:ibpulse_duty_cycle:mean",

@@ -11,7 +11,7 @@ from tools.grafana import daily_recordings, job_recordings, node_recordings
 from tools.grafana.board_recordings import BOARDS
 from tools.grafana.daily_recordings import DAYS
 from tools.grafana.fleet_recordings import FLEETS
-from tools.grafana.job_recordings import JOBS
+from tools.grafana.job_recordings import JOBS, PACE
 from tools.grafana.node_recordings import NODES
 from tools.grafana.rule_levels import JOB, NODE, PORT, Recording
 
@@ -19,6 +19,13 @@ __all__ = ["DAILY", "GROUPS", "JOB", "NODE", "PORT", "THRESHOLDS", "Recording"]
 
 THRESHOLDS = (*node_recordings.THRESHOLDS, *job_recordings.THRESHOLDS)
 DAILY = "ibpulse-days"
-DAILY_INTERVAL = daily_recordings.INTERVAL
-"""The interval of the group `DAILY`; the windows of its rules are as long."""
-GROUPS = {DAILY: DAYS, "ibpulse-nodes": NODES, "ibpulse-fleet": FLEETS, "ibpulse-jobs": JOBS, "ibpulse-boards": BOARDS}
+GROUPS = {
+    DAILY: DAYS,
+    "ibpulse-pace": PACE,
+    "ibpulse-nodes": NODES,
+    "ibpulse-fleet": FLEETS,
+    "ibpulse-jobs": JOBS,
+    "ibpulse-boards": BOARDS,
+}
+INTERVALS = {DAILY: daily_recordings.INTERVAL, "ibpulse-pace": "<alert_interval>"}
+"""The intervals of groups that have not the one of all; the windows of the group `DAILY` are as long."""

@@ -92,7 +92,12 @@ def fill_for_prometheus(values: Mapping[str, str]) -> Fill:
 def recording_groups(fill_text: Fill) -> list[Document]:
     """The groups of recording rules, undivided."""
     return [
-        _group(name, "interval", [_record(rule, fill_text) for rule in rules], fill_text)
+        _group(
+            name,
+            recording_rules.INTERVALS.get(name, "<interval>"),
+            [_record(rule, fill_text) for rule in rules],
+            fill_text,
+        )
         for name, rules in recording_rules.GROUPS.items()
     ]
 
@@ -102,7 +107,7 @@ def alert_groups(fill_text: Fill) -> list[Document]:
     return [
         _group(
             name,
-            "alert_interval",
+            "<alert_interval>",
             [rule for alert in group for rule in _alert(alert, alerts.COMPONENTS[name], fill_text)],
             fill_text,
         )
@@ -138,8 +143,7 @@ def rule_files(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _group(name: str, interval: str, rules: list[Document], fill_text: Fill) -> Document:
-    fixed = recording_rules.DAILY_INTERVAL if name == recording_rules.DAILY else fill_text(f"<{interval}>")
-    return {"name": name, "interval": fixed, "rules": rules}
+    return {"name": name, "interval": fill_text(interval), "rules": rules}
 
 
 def _record(rule: Recording, fill_text: Fill) -> Document:

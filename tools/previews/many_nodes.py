@@ -29,7 +29,7 @@ FIRST_SCREENS = ("fleet", "job")
 STEP_SECONDS = 15
 NODES_PER_JOB = 32
 # the recordings over all nodes; those of one node are copied
-EVALUATED = ("ibpulse-fleet", "ibpulse-jobs", "ibpulse-boards")
+EVALUATED = ("ibpulse-pace", "ibpulse-fleet", "ibpulse-jobs", "ibpulse-boards")
 # one recording reads another, three deep
 PASSES = 3
 Series = Mapping[str, Any]

@@ -61,6 +61,27 @@
       max by (cluster, job, instance, node) (max_over_time(instance:ibpulse_ports:max[1d]))
   {{- end }}
 {{- end }}
+- name: ibpulse-pace
+  interval: {{ $rule.alertInterval }}
+  {{- with int $rule.limit }}
+  limit: {{ . }}
+  {{- end }}
+  {{- with $rule.extraGroupFields }}{{ toYaml . | nindent 2 }}{{- end }}
+  rules:
+  - record: job_id:ibpulse_active_bandwidth_bytes:median
+    expr: |-
+      quantile by (cluster, job, job_id) (0.5, max by (cluster, job, instance, node, job_id) (ibpulse_job_active_bandwidth_bytes_per_second))
+  - record: instance_job_id:ibpulse_active_bandwidth_to_median:ratio
+    expr: |-
+      max by (cluster, job, instance, node, job_id) (ibpulse_job_active_bandwidth_bytes_per_second)
+      / on (cluster, job, job_id) group_left () job_id:ibpulse_active_bandwidth_bytes:median
+  - record: job_id:ibpulse_step_period_seconds:median
+    expr: |-
+      quantile by (cluster, job, job_id) (0.5, max by (cluster, job, instance, node, job_id) (ibpulse_job_step_period_seconds > 0))
+  - record: job_id:ibpulse_step_to_usual:ratio
+    expr: |-
+      job_id:ibpulse_step_period_seconds:median / quantile_over_time(0.95, job_id:ibpulse_step_period_seconds:median[1h] offset 10m)
+      and count_over_time(job_id:ibpulse_step_period_seconds:median[1h] offset 10m) > 80
 {{- range $shard := until (min $shards 18 | int) }}
 - name: ibpulse-nodes{{ if gt $shards 1 }}-{{ add1 $shard }}{{ end }}
   interval: {{ $rule.interval }}
@@ -293,19 +314,6 @@
       job_id:ibpulse_bandwidth_bytes:rate5m ^ 2
       / (count by (cluster, job, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m)
          * (sum by (cluster, job, job_id) (instance_device_port_job_id:ibpulse_bandwidth_bytes:rate5m ^ 2) > 0))
-  - record: instance_job_id:ibpulse_active_bandwidth_bytes:mean5m
-    expr: |-
-      max by (cluster, job, instance, node, job_id) (avg_over_time(ibpulse_job_active_bandwidth_bytes_per_second[5m]) and ibpulse_job_active_bandwidth_bytes_per_second)
-  - record: job_id:ibpulse_active_bandwidth_bytes:median5m
-    expr: |-
-      quantile by (cluster, job, job_id) (0.5, instance_job_id:ibpulse_active_bandwidth_bytes:mean5m)
-  - record: instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m
-    expr: |-
-      instance_job_id:ibpulse_active_bandwidth_bytes:mean5m
-      / on (cluster, job, job_id) group_left () job_id:ibpulse_active_bandwidth_bytes:median5m
-  - record: job_id:ibpulse_step_period_seconds:median
-    expr: |-
-      quantile by (cluster, job, job_id) (0.5, max by (cluster, job, instance, node, job_id) (ibpulse_job_step_period_seconds > 0))
   - record: job_id:ibpulse_duty_cycle:mean
     expr: |-
       avg by (cluster, job, job_id) (max by (cluster, job, instance, node, job_id) (ibpulse_job_duty_cycle_ratio))
@@ -390,12 +398,7 @@
   {{- if $rule.alerts.IBPulseStepTimeRegressed.enabled }}
   - alert: IBPulseStepTimeRegressed
     expr: |-
-      (
-        quantile_over_time(0.5, job_id:ibpulse_step_period_seconds:median[10m])
-        / quantile_over_time(0.5, job_id:ibpulse_step_period_seconds:median[1h] offset 10m)
-      ) > {{ $rule.thresholds.stepSlower }} < 1.9
-      and on (cluster, job, job_id) count_over_time(job_id:ibpulse_step_period_seconds:median[1h] offset 10m) > 20
-      and on (cluster, job, job_id) job_id:ibpulse_step_period_seconds:median
+      job_id:ibpulse_step_to_usual:ratio > {{ $rule.thresholds.stepSlower }} < 1.9
     for: |-
       {{ $rule.thresholds.stepFor }}
     keep_firing_for: |-
@@ -409,7 +412,7 @@
       summary: |-
         The training step of a job has become longer.
       description: |-
-        The step of job {{`{{ $labels.job_id }}`}}, as seen in its traffic, took {{`{{ $value | humanize }}`}} times as long in the last 10m as in the 1h before. First step: open the job board and look for a slower node.
+        The step of job {{`{{ $labels.job_id }}`}}, as seen in its traffic, takes {{`{{ $value | humanize }}`}} times as long as nearly all steps of the 1h before. First step: open the job board and look for a slower node.
       runbook_url: |-
         {{ $rule.runbooks | trimSuffix "/" }}/IBPulseStepTimeRegressed.md
       dashboard_url: |-
@@ -420,8 +423,9 @@
   - alert: IBPulseNodeBehindItsJob
     expr: |-
       (
-        instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < {{ $rule.thresholds.behindRatio }}
-        and on (cluster, job, job_id) count by (cluster, job, job_id) (instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m < {{ $rule.thresholds.behindRatio }}) / on (cluster, job, job_id) job_id:ibpulse_nodes:count <= 0.25
+        instance_job_id:ibpulse_active_bandwidth_to_median:ratio < {{ $rule.thresholds.behindRatio }}
+        and on (cluster, job, job_id) count by (cluster, job, job_id) (instance_job_id:ibpulse_active_bandwidth_to_median:ratio < {{ $rule.thresholds.behindRatio }}) / on (cluster, job, job_id) job_id:ibpulse_nodes:count <= 0.25
+        and instance_job_id:ibpulse_active_bandwidth_to_median:ratio offset 5m
       ){{ with $rule.maintenance }} unless on (cluster, node) ({{ . }}){{ end }}
     for: |-
       {{ $rule.thresholds.behindFor }}

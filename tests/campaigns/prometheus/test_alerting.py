@@ -33,6 +33,7 @@ SHORT = {
     "job_silent": "5",
     "stall_memory": "20s",
     "step_known": "10",
+    "behind_settled": "10s",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from ibpulse.gateway.push import STALLED
 from tests import ROOT
-from tests.grafana.rule_engine import SCRAPE_SECONDS, Series
+from tests.grafana.rule_engine import EVALUATION_SECONDS, SCRAPE_SECONDS, Series
 from tests.grafana.rule_faults import FAULTS, Fault, Fires
 from tests.grafana.rule_fleet import BEGIN, END, LAST, NO_JOB, Node, during
 from tests.grafana.rule_scenarios import (
@@ -31,7 +31,6 @@ from tests.grafana.rule_scenarios import (
 from tools.grafana.alerts import ALERTS, COMPONENTS, GROUPS
 
 PAGE = ROOT / "docs" / "alerts.md"
-BEGUN, MINUTES = BEGIN // 60, LAST // 60
 FLEET = "exporters-missing"
 OF_JOBS = {alert.name for alert in GROUPS["ibpulse-traffic"] if not alert.of_node}
 TARGET = {"cluster", "job", "instance", "node"}
@@ -51,20 +50,27 @@ def key(fault: Fault, fires: Fires) -> Key:
 
 
 def expected() -> dict[Key, list[int]]:
-    """The minutes at which every alert of the table fires."""
+    """The seconds at which every alert of the table fires."""
     return {
-        key(fault, fires): list(range(BEGUN + fires.after, BEGUN + fires.until))
+        key(fault, fires): list(range(BEGIN + fires.after, BEGIN + fires.until, EVALUATION_SECONDS))
         for fault in FAULTS
         for fires in fault.fires
     }
 
 
-def readable(minutes: Mapping[Key, list[int]]) -> dict[str, list[int]]:
-    """The same with names that a failing test can show."""
-    return {" ".join(f"{name}={value}" for name, value in sorted(labels)): found for labels, found in minutes.items()}
+def readable(seconds: Mapping[Key, list[int]]) -> dict[str, list[tuple[int, int]]]:
+    """The same with names and spans after the beginning of the fault, which a failing test can show."""
+    return {" ".join(f"{name}={value}" for name, value in sorted(labels)): spans(s) for labels, s in seconds.items()}
 
 
-def test_every_fault_raises_its_alerts_from_minute_to_minute_and_nothing_else_raises_any() -> None:
+def spans(seconds: list[int]) -> list[tuple[int, int]]:
+    """The first second of each run of evaluations, and the first after it."""
+    step, known = EVALUATION_SECONDS, {*seconds}
+    ends = [second + step - BEGIN for second in seconds if second + step not in known]
+    return list(zip((second - BEGIN for second in seconds if second - step not in known), ends, strict=True))
+
+
+def test_every_fault_raises_its_alerts_from_second_to_second_and_nothing_else_raises_any() -> None:
     assert readable(by_subject(plain())) == readable(expected())
 
 
@@ -75,7 +81,7 @@ def test_every_alert_has_a_fault_and_there_are_as_many_near_misses() -> None:
 
 def test_every_alert_has_the_labels_of_its_subject_and_no_others() -> None:
     component = {alert.name: COMPONENTS[group] for group, alerts in GROUPS.items() for alert in alerts}
-    for labels in map(dict, plain().minutes):
+    for labels in map(dict, plain().seconds):
         own = {"alertname", "severity", "component"}
         if labels["alertname"] == STALLED:
             # as the gateway pushes it
@@ -118,13 +124,13 @@ def assert_same(found: Mapping[Key, list[int]]) -> None:
     """Exactly the alerts of the table, each from its minute on and without interruption."""
     wanted = expected()
     assert sorted(readable(found)) == sorted(readable(wanted))
-    for labels, minutes in found.items():
-        assert minutes == list(range(minutes[0], minutes[-1] + 1)), readable({labels: minutes})
-        assert minutes[0] == wanted[labels][0]
+    for labels, seconds in found.items():
+        assert len(spans(seconds)) == 1, readable({labels: seconds})
+        assert seconds[0] == wanted[labels][0]
 
 
 def test_no_alert_about_a_node_in_maintenance_fires() -> None:
-    assert {dict(labels)["alertname"] for labels in drained().minutes} == OF_JOBS
+    assert {dict(labels)["alertname"] for labels in drained().seconds} == OF_JOBS
 
 
 # the fleet
@@ -138,18 +144,18 @@ def fleet(cluster: str, size: int, down: int) -> list[Node]:
 
 
 def missing(nodes: list[Node], others: list[Series] | None = None, maintenance: str = "") -> dict[str, list[int]]:
-    """Minutes at which the alert about the fleet fires, by cluster."""
+    """Seconds at which the alert about the fleet fires, by cluster."""
     found = run([*series_of(nodes), *(others or [])], maintenance=maintenance)
     return {
-        dict(labels).get("cluster", ""): minutes
-        for labels, minutes in found.minutes.items()
+        dict(labels).get("cluster", ""): seconds
+        for labels, seconds in found.seconds.items()
         if dict(labels).get("reason") == FLEET
     }
 
 
 def test_a_rack_without_exporters_raises_one_alert_and_single_nodes_do_not() -> None:
     found = missing([*fleet("rack", 20, 2), *fleet("single", 20, 1)])
-    assert {name: (minutes[0] - BEGUN, minutes[-1] - BEGUN) for name, minutes in found.items()} == {"rack": (12, 46)}
+    assert {name: spans(seconds) for name, seconds in found.items()} == {"rack": [(630, 2730)]}
 
 
 def test_a_rack_in_maintenance_that_is_switched_off_raises_no_alert() -> None:
@@ -185,9 +191,8 @@ def test_nodes_that_should_have_an_exporter_and_have_none_raise_the_alert() -> N
 def detection() -> str:
     """The table of times, as the page has it."""
     rows = ["| alert | severity | fires after | ends after |", "|---|---|---|---|"]
-    lasting = (END - BEGIN) // 60
     rows += [
-        f"| `{alert.name}` | {fires.severity} | {fires.after} min | {ended(fires.until, lasting)} |"
+        f"| `{alert.name}` | {fires.severity} | {span(fires.after)} | {ended(fires.until)} |"
         for alert in ALERTS
         for fault in FAULTS
         for fires in fault.fires
@@ -196,8 +201,13 @@ def detection() -> str:
     return "\n".join(rows) + "\n"
 
 
-def ended(until: int, lasting: int) -> str:
-    return f"{until - lasting} min" if until >= lasting else f"{until} min after the fault began, if it does not go on"
+def span(seconds: int) -> str:
+    return f"{seconds} s" if seconds <= 120 else f"{seconds / 60:.0f} min"
+
+
+def ended(until: int) -> str:
+    lasting = END - BEGIN
+    return span(until - lasting) if until >= lasting else f"{span(until)} after the fault began"
 
 
 TWICE = {

@@ -124,11 +124,11 @@ def test_each_fault_raises_its_alerts_and_no_other(tmp_path: Path) -> None:
         world.close()
     found: dict[str, set[str]] = {name: set() for name in FAULTS}
     early = set()
-    for labels, minutes in evaluate(tmp_path, rules(), scraped.series(), MINUTES).minutes.items():
+    for labels, seconds in evaluate(tmp_path, rules(), scraped.series(), MINUTES * 60).seconds.items():
         named = dict(labels)
         found.setdefault(named.get("instance", JOB_NODE if named.get("job_id") == JOB else ""), set()).add(
             named["alertname"]
         )
-        early |= {named["alertname"]} if min(minutes) <= HEALTHY_MINUTES else set()
+        early |= {named["alertname"]} if min(seconds) <= HEALTHY_MINUTES * 60 else set()
     assert found == {name: alerts for name, (_, _, alerts) in FAULTS.items()}
     assert early == set()

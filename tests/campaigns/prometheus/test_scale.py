@@ -58,7 +58,7 @@ def recorded_per_node() -> dict[str, int]:
     ("line", "groups"),
     [
         ("recorded series", ("ibpulse-nodes", "ibpulse-days", "ibpulse-fleet", "ibpulse-boards")),
-        ("recorded series of jobs, one per node", ("ibpulse-jobs",)),
+        ("recorded series of jobs, one per node", ("ibpulse-pace", "ibpulse-jobs")),
     ],
 )
 def test_the_recorded_series_are_counted_from_the_rules(line: str, groups: tuple[str, ...]) -> None:

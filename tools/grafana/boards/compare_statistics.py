@@ -105,7 +105,7 @@ OF_JOBS = (
         "Active bandwidth of a node",
         "Bandwidth of the job on its median node while active, mean of the span.",
         "Bps",
-        _over("avg_over_time", "job_id:ibpulse_active_bandwidth_bytes:median5m"),
+        _over("avg_over_time", "job_id:ibpulse_active_bandwidth_bytes:median"),
     ),
     Statistic(
         "Bandwidth of the job",

@@ -97,7 +97,7 @@ def _job(record: str) -> str:
 
 
 def _jobs() -> model.Panel:
-    behind = f"min by ({JOB}) ({S.pick('instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m')})"
+    behind = f"min by ({JOB}) ({S.pick('instance_job_id:ibpulse_active_bandwidth_to_median:ratio')})"
     silent = S.silence()
     return table(
         PanelHead(

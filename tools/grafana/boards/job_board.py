@@ -18,7 +18,7 @@ UNKNOWN = "Nothing is known of this job in this span: choose one, or see docs/jo
 TOP = 10
 TO_NODE = Link("Open the node", links.row_link(layout.NODE))
 TO_NODE_OF_SERIES = Link("Open the node", links.series_link(layout.NODE))
-RATIO = S.pick("instance_job_id:ibpulse_active_bandwidth_to_median:ratio5m")
+RATIO = S.pick("instance_job_id:ibpulse_active_bandwidth_to_median:ratio")
 STOPPED = S.pick("instance_job_id:ibpulse_stopped_early:seconds")
 STEP = f"max by ({NODE_OF_JOB}) ({S.pick('ibpulse_job_step_period_seconds')} > 0)"
 NODES = S.pick("job_id:ibpulse_nodes:count")
@@ -120,7 +120,7 @@ def _bandwidth_in_time() -> model.Panel:
 def _nodes() -> model.Panel:
     columns = [
         Column("Of the median", by_node("max", RATIO), "percentunit", width=135),
-        Column("While active", _node("instance_job_id:ibpulse_active_bandwidth_bytes:mean5m"), "Bps", width=115),
+        Column("While active", _node("ibpulse_job_active_bandwidth_bytes_per_second"), "Bps", width=115),
         Column("Step", by_node("max", STEP), "s", width=85),
         Column("Duty cycle", _node("ibpulse_job_duty_cycle_ratio"), "percentunit", width=95),
         Column("Bad rails", _node("instance:ibpulse_bad_rails:sum"), "none", ((1, BAD_CELL),), 85),
