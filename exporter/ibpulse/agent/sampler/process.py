@@ -132,8 +132,11 @@ class SamplerProcess:
             read_ns = sample_steadily(self._ring, self._lane, self._loop, clock, read_ns)
             if clock.tick % ticks_per_second == 0:
                 words[lane + at.L_CPU_NS] += self._cpu_since_last_ns()
-                if os.getppid() != self._parent:
+                if self._is_orphan():
                     return EXIT_ORPHAN
+
+    def _is_orphan(self) -> bool:
+        return os.getppid() != self._parent
 
     def _record_segment(self) -> None:
         """Publish the new wall time before readers can see the first record that uses it."""
