@@ -6,7 +6,7 @@ IBPULSE := $(BIN)/ibpulse
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run workbench stack test contract coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart generated format lock clean
+.PHONY: help setup run workbench stack test contract coverage check check-format check-lint check-types check-imports check-sizes check-generated bench docs docs-site previews accuracy chart release generated format lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -88,6 +88,10 @@ previews: $(VENV)/dev.stamp ## Draw the dashboards from a running Prometheus wit
 chart: $(VENV)/dev.stamp ## Write the generated parts of the Helm chart
 	$(BIN)/python -m tools.chart $(INTO).
 
+release: $(VENV)/release.stamp ## Build all files of a release in build/release (REPOSITORY=https://HOST/OWNER/NAME IMAGE=REGISTRY/OWNER/NAME)
+	@rm -rf build/release
+	@$(BIN)/python -m tools.release build/release --repository=$(REPOSITORY) --image=$(IMAGE) $(ARGS)
+
 generated: docs ## Write everything that is generated: `make docs`, then `make chart`, which copies the boards
 	@$(MAKE) --no-print-directory chart
 
@@ -125,6 +129,10 @@ $(VENV)/workbench.stamp: $(VENV)/run.stamp requirements/all.txt
 
 $(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.txt
 	$(PIP) --no-deps --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/release.stamp: $(VENV)/run.stamp requirements/release.txt
+	$(PIP) --no-deps --require-hashes -r requirements/release.txt
 	@touch $@
 
 # pip takes thirty times as long

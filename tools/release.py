@@ -1,23 +1,31 @@
-"""`python -m tools.release DIR`: the archives and the notes of a release, as its workflow attaches them.
+"""`make release`: all files of a release, from the last commit.
 
-The archives are the same for the same commit: no times, no owners, names in order. `--repository=https://HOST/OWNER/NAME`
-also puts addresses into README.md and pyproject.toml of this checkout before the wheel is built, because a page outside
-of the repository cannot follow a relative link.
+They are the wheel and the source archive, a deb and an rpm for each Python and processor, archives of units, rules,
+boards and runbooks, the chart, the image, the notes from the changelog, and checksums. The archives are the same for
+the same commit: no times, no owners, names in order. With the address of the repository, README.md, the project file and
+the chart name their pages in it, because a page outside of the repository cannot follow a relative link.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import io
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ibpulse import __version__
 from ibpulse.base.errors import ConfigError
+from tools.chart import __main__ as chart
+from tools.packages import MACHINES
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVES = {
@@ -27,12 +35,14 @@ ARCHIVES = {
     "runbooks": ("docs/runbooks/*.md", "LICENSE"),
 }
 """The files in each archive, by its name."""
-NOTES = "notes.md"
+NOTES, CHECKSUMS = "notes.md", "SHA256SUMS"
+PYTHONS = ("3.11", "3.12", "3.13")
+"""Those of the supported distributions."""
 
 
-def files_of(patterns: Iterable[str]) -> list[Path]:
+def files_of(patterns: Iterable[str], root: Path = ROOT) -> list[Path]:
     """The files of a checkout that the patterns name, in order."""
-    return sorted({path for pattern in patterns for path in ROOT.glob(pattern)})
+    return sorted({path for pattern in patterns for path in root.glob(pattern)})
 
 
 def archive(name: str, paths: Sequence[Path]) -> bytes:
@@ -76,7 +86,7 @@ def with_addresses(pyproject: str, repository: str, tag: str) -> str:
     return pyproject.replace("[project.scripts]\n", f"{urls}[project.scripts]\n", 1)
 
 
-def point_at(repository: str, tag: str, root: Path = ROOT) -> None:
+def point_at(repository: str, tag: str, root: Path) -> None:
     """Put the addresses into a checkout.
 
     Raises:
@@ -88,25 +98,101 @@ def point_at(repository: str, tag: str, root: Path = ROOT) -> None:
         (root / name).write_text(change((root / name).read_text(), repository, tag))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write all of them into the folder; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tools.release", description="The archives and notes of a release.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--repository", help="put its addresses into this checkout, too")
-    given = parser.parse_args(arguments)
-    folder: Path = given.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        if given.repository:
-            point_at(given.repository, f"v{__version__}")
-        text = notes((ROOT / "CHANGELOG.md").read_text(), __version__)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 1
-    (folder / NOTES).write_text(text)
+def write_archives(folder: Path, root: Path = ROOT) -> None:
+    """Write the notes and the archives of a checkout.
+
+    Raises:
+        ConfigError: the changelog has no part about this version.
+    """
+    (folder / NOTES).write_text(notes((root / "CHANGELOG.md").read_text(), __version__))
     for what, patterns in ARCHIVES.items():
         name = f"ibpulse-{what}-{__version__}"
-        (folder / f"{name}.tar.gz").write_bytes(archive(name, files_of(patterns)))
+        (folder / f"{name}.tar.gz").write_bytes(archive(name, files_of(patterns, root)))
+
+
+def build(folder: Path, source: Path, pythons: Sequence[str], machines: Sequence[str]) -> None:
+    """Build the wheel, the source archive and the packages of each Python and machine, with what pip installs."""
+    run(
+        [sys.executable, "-m", "hatchling", "build", "--target=wheel", "--target=sdist", f"--directory={folder}"],
+        source,
+    )
+    (folder / "requirements.txt").write_bytes((source / "requirements/run.txt").read_bytes())
+    wheel = folder / f"ibpulse-{__version__}-py3-none-any.whl"
+    for machine in machines:
+        for python in pythons:
+            words = [str(wheel), str(folder), f"--python={python}", f"--machine={machine}"]
+            run([sys.executable, "-m", "tools.packages", *words], source)
+
+
+def package_chart(folder: Path, source: Path) -> None:
+    """Check and package the chart, where Helm is."""
+    if not shutil.which("helm"):
+        print("no chart: Helm is not installed", file=sys.stderr)
+        return
+    run(["helm", "lint", "--quiet", "--strict", "helm/ibpulse"], source)
+    run(["helm", "package", "helm/ibpulse", f"--destination={folder}"], source)
+
+
+def build_image(folder: Path, source: Path, image: str, repository: str) -> None:
+    """Build the image and save it for `docker load`, where Docker answers."""
+    if not shutil.which("docker") or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
+        print("no image: Docker does not answer", file=sys.stderr)
+        return
+    labels = {"VERSION": __version__, "REVISION": git("rev-parse", "HEAD"), "CREATED": git("log", "-1", "--format=%cI")}
+    arguments = [f"--build-arg={name}={value}" for name, value in (labels | {"SOURCE": repository}).items()]
+    name = f"{image}:{__version__}"
+    run(["docker", "build", "--quiet", "--file=docker/Dockerfile", f"--tag={name}", *arguments, "."], source)
+    run(["docker", "save", f"--output={folder / f'ibpulse-image-{__version__}.tar'}", name], source)
+
+
+def write_checksums(folder: Path) -> None:
+    """Write what `sha256sum --check` reads."""
+    paths = sorted(path for path in folder.iterdir() if path.name not in (NOTES, CHECKSUMS))
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths]
+    (folder / CHECKSUMS).write_text("".join(lines))
+
+
+def git(*words: str) -> str:
+    """The answer of git about this checkout."""
+    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def run(command: Sequence[str], folder: Path) -> None:
+    """Run a program there; files that it writes have the time of the commit where it has to be in them."""
+    own = {"PYTHONPATH": str(folder / "exporter"), "SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct")}
+    subprocess.run(command, cwd=folder, env={**os.environ, **own}, check=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write all of it into the folder; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.release", description="All files of a release.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--repository", default="", help="https://HOST/OWNER/NAME")
+    parser.add_argument("--image", default="", help="REGISTRY/OWNER/NAME; with @sha256:DIGEST it is not built")
+    parser.add_argument("--python", action="append", help="version for deb and rpm (3.11, 3.12 and 3.13)")
+    parser.add_argument("--machine", action="append", choices=sorted(MACHINES), help="processor for deb and rpm (all)")
+    given = parser.parse_args(arguments)
+    folder: Path = given.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        source, tag = Path(name), f"v{__version__}"
+        packed = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "--extract"], cwd=source, input=packed, check=True)
+        try:
+            if given.image:
+                chart.pin_image(source, given.image)
+            if given.repository:
+                point_at(given.repository, tag, source)
+                chart.point_at(source, given.repository, tag)
+            write_archives(folder, source)
+        except ConfigError as error:
+            print(error, file=sys.stderr)
+            return 1
+        build(folder, source, given.python or PYTHONS, given.machine or sorted(MACHINES))
+        package_chart(folder, source)
+        if "@" not in given.image:
+            build_image(folder, source, given.image or "ibpulse", given.repository)
+    write_checksums(folder)
     return 0
 
 

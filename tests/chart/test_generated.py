@@ -121,13 +121,13 @@ def _helm(*words: str, checkout: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("image", [NAME, f"{NAME}:1.0", f"ibpulse@{DIGEST}", f"{NAME}@sha256:0a", ""])
-def test_an_image_without_registry_or_digest_is_refused(
+@pytest.mark.parametrize("image", ["ibpulse", f"{NAME}:1.0", f"ibpulse@{DIGEST}", f"{NAME}@sha256:0a", ""])
+def test_an_image_without_registry_or_with_a_tag_is_refused(
     checkout: Path, capsys: pytest.CaptureFixture[str], image: str
 ) -> None:
     before = (checkout / "helm/ibpulse/values.yaml").read_text()
     assert __main__.main([str(checkout), image]) == 1
-    said = f'"{image}" is not an image with a digest; write REGISTRY/REPOSITORY@sha256:DIGEST\n'
+    said = f'"{image}" is not an image; write REGISTRY/REPOSITORY, or REGISTRY/REPOSITORY@sha256:DIGEST\n'
     assert capsys.readouterr().err == said
     assert (checkout / "helm/ibpulse/values.yaml").read_text() == before
 

@@ -47,15 +47,12 @@ class TestWorkflow:
             assert all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
-def test_a_release_packages_the_chart_with_the_image_that_it_built() -> None:
+def test_a_release_names_in_its_chart_the_image_that_it_built() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
     assert jobs["image"]["outputs"]["image"] == ("${{ steps.facts.outputs.image }}@${{ steps.build.outputs.digest }}")
-    steps = [step for step in jobs["chart"]["steps"] if "run" in step]
-    (pinned,) = [at for at, step in enumerate(steps) if '-m tools.chart . "$IMAGE"' in step["run"]]
-    (packaged,) = [at for at, step in enumerate(steps) if '/bin/helm" package ' in step["run"]]
-    assert steps[pinned]["env"]["IMAGE"] == "${{ needs.image.outputs.image }}"
-    assert "image" in jobs["chart"]["needs"]
-    assert pinned < packaged
+    (step,) = [step for step in jobs["files"]["steps"] if "make release" in step.get("run", "")]
+    assert step["env"]["IMAGE"] == "${{ needs.image.outputs.image }}"
+    assert jobs["files"]["needs"] == "image"
 
 
 def test_a_release_attests_the_wheel_its_bill_of_materials_the_image_and_the_chart() -> None:
@@ -67,9 +64,9 @@ def test_a_release_attests_the_wheel_its_bill_of_materials_the_image_and_the_cha
         if step.get("uses", "").startswith("actions/attest@")
         for subject in step["with"].get("subject-path", "").split() or [step["with"]["subject-name"]]
     }
-    kinds = ("whl", "tar.gz", "deb", "rpm")
-    assert {("wheel", f"dist/*.{kind}", False) for kind in kinds} | {("wheel", "dist/*.whl", True)} <= attested
+    kinds = ("whl", "tar.gz", "tgz", "deb", "rpm")
+    assert {("files", f"dist/*.{kind}", False) for kind in kinds} | {("files", "dist/*.whl", True)} <= attested
     assert ("image", "${{ steps.facts.outputs.image }}", False) in attested
-    assert "chart" in {name for name, *_ in attested}
+    assert ("files", "${{ steps.push.outputs.name }}", False) in attested
     (build,) = [step["with"] for step in jobs["image"]["steps"] if step.get("id") == "build"]
     assert (build["provenance"], build["sbom"]) == ("mode=max", True)

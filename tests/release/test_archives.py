@@ -12,7 +12,7 @@ import pytest
 
 from ibpulse import __version__
 from ibpulse.base.errors import ConfigError
-from tools.release import ARCHIVES, ROOT, absolute, archive, files_of, main, notes, point_at
+from tools.release import ARCHIVES, ROOT, absolute, archive, files_of, notes, point_at, write_archives, write_checksums
 
 CHANGES = "# Changelog\n\n## 0.3.0 (not released)\n\n- new\n\n## 0.2.0 (2026-12-01)\n\n- old\n- older\n"
 
@@ -30,7 +30,7 @@ def test_every_archive_has_files_and_no_two_of_one_name() -> None:
 
 
 def test_the_units_the_rules_and_the_boards_are_there(tmp_path: Path) -> None:
-    assert main([str(tmp_path)]) == 0
+    write_archives(tmp_path)
     found = {path.name: names(path.read_bytes()) for path in tmp_path.glob("*.tar.gz")}
     systemd, rules = f"ibpulse-systemd-{__version__}", f"ibpulse-rules-{__version__}"
     assert {f"{systemd}/ibpulse.service", f"{systemd}/prolog.sh"} <= found[f"{systemd}.tar.gz"]
@@ -48,6 +48,14 @@ def test_an_archive_depends_on_nothing_but_its_files(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(first), mode="r:gz") as tar:
         (member,) = tar.getmembers()
     assert (member.name, member.mode, member.mtime, member.uid) == ("a/run.sh", 0o755, 0, 0)
+
+
+def test_the_checksums_are_those_of_all_files_but_the_notes(tmp_path: Path) -> None:
+    for name in ("b.whl", "a.deb", "notes.md"):
+        (tmp_path / name).write_text("abc")
+    write_checksums(tmp_path)
+    digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert (tmp_path / "SHA256SUMS").read_text() == f"{digest}  a.deb\n{digest}  b.whl\n"
 
 
 @pytest.mark.parametrize(("version", "text"), [("0.3.0", "- new\n"), ("0.2.0", "- old\n- older\n")])

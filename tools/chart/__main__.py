@@ -24,7 +24,7 @@ from tools.grafana.rule_files import write_yaml
 CHART = Path("helm/ibpulse")
 BOARDS = Path("dashboards")
 RULE_VALUES = ("  # The rest of this map is written by `make chart`.\n", "  # Up to here.\n")
-IMAGE = re.compile(r"(?P<registry>[^/@\s]+)/(?P<repository>[^@\s]+)@(?P<digest>sha256:[0-9a-f]{64})")
+IMAGE = re.compile(r"(?P<registry>[^/@\s]+)/(?P<repository>[^@:\s]+)(@(?P<digest>sha256:[0-9a-f]{64}))?")
 INHIBITIONS_HEAD = "{{/* Written by `make chart` from tools/grafana/inhibitions.py. */}}\n\n"
 
 
@@ -73,20 +73,21 @@ def write(root: Path) -> None:
 
 
 def pin_image(root: Path, image: str) -> None:
-    """Set the image in the chart's values by digest: the chart then installs the image that was built and signed with
-    it.
+    """Set the image in the chart's values; with its digest, the chart installs what was built and signed with it.
 
     Args:
         root: a checkout; only its `values.yaml` is changed.
-        image: `REGISTRY/REPOSITORY@sha256:DIGEST`.
+        image: `REGISTRY/REPOSITORY`, and `@sha256:DIGEST` if it has one.
 
     Raises:
         ConfigError: the image has another form, or a value is not in its place.
     """
     parts = IMAGE.fullmatch(image)
     if parts is None:
-        raise ConfigError([f'"{image}" is not an image with a digest; write REGISTRY/REPOSITORY@sha256:DIGEST'])
-    _set(root, "image", parts.groupdict())
+        raise ConfigError(
+            [f'"{image}" is not an image; write REGISTRY/REPOSITORY, or REGISTRY/REPOSITORY@sha256:DIGEST']
+        )
+    _set(root, "image", {key: value for key, value in parts.groupdict().items() if value})
 
 
 def point_at(root: Path, repository: str, tag: str) -> None:
