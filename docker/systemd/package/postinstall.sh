@@ -1,6 +1,8 @@
 #!/bin/sh
 # once the files are there. dpkg calls it with the version before, if there was one; rpm with the number of versions
 set -eu
+# a container without systemd has the program only
+command -v systemctl >/dev/null || exit 0
 case $1 in
 configure) first=$([ -n "${2:-}" ] || echo yes) ;;
 1) first=yes ;;

@@ -5,5 +5,6 @@ case $1 in
 remove | 0) ;;
 *) exit 0 ;;
 esac
+command -v systemctl >/dev/null || exit 0
 [ ! -d /run/systemd/system ] || systemctl stop ibpulse ibpulse-gateway
 systemctl disable --quiet ibpulse ibpulse-gateway

@@ -72,6 +72,12 @@ def test_a_package_does_not_install_over_another_installation(call: str, refused
     assert (done.returncode, "without a package" in done.stderr) == (int(refused), refused)
 
 
+@pytest.mark.parametrize(("script", "call"), [("postinstall", "configure"), ("postinstall", "1"), ("preremove", "0")])
+def test_a_package_installs_where_systemd_is_missing(script: str, call: str, tmp_path: Path) -> None:
+    command = ["/bin/sh", str(ROOT / f"docker/systemd/package/{script}.sh"), call]
+    assert subprocess.run(command, env={"PATH": str(tmp_path)}, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("call", ["ibpulse-1.0-py3-none-any.whl requirements.txt", "--rollback", "--uninstall"])
 def test_the_script_does_not_touch_what_a_package_installed(call: str, tmp_path: Path) -> None:
     unit, program = tmp_path / "ibpulse.service", tmp_path / "opt" / "bin" / "ibpulse"
