@@ -9,6 +9,8 @@ Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+"""Words of a ring, such as raw counters."""
 Rows = npt.NDArray[np.intp]
 """Row indices of ports in a table, or of rails in an array of ports."""
 Pixels = npt.NDArray[np.uint8]

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.arrays import Singles
+from ibpulse.core.arrays import Counts, Rows, Singles, Words
 from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.model import DIRECTIONS
@@ -70,7 +69,7 @@ class BinGrid:
         return self._out
 
 
-def _edges(begin: int, count: int, width: int) -> npt.NDArray[np.intp]:
+def _edges(begin: int, count: int, width: int) -> Rows:
     """Offset of each bin within a run of `count` samples that begins `begin` samples into the grid."""
     lead = width - begin % width
     return np.concatenate(([0], np.arange(lead, count, width))).astype(np.intp)
@@ -113,13 +112,7 @@ def newest_bins(
 
 
 def bins_between(
-    from_ns: int,
-    to_ns: int,
-    now_ns: int,
-    interval_ns: int,
-    base: int,
-    max_points: int | None = None,
-    widest: int = 1,
+    from_ns: int, to_ns: int, now_ns: int, interval_ns: int, base: int, max_points: int | None = None, widest: int = 1
 ) -> Bins:
     """The complete bins that overlap `from_ns` up to `to_ns`, exclusive; widths as for the newest bins."""
     # an unaligned span overlaps one more bin
@@ -209,8 +202,8 @@ class WindowSignals:
 
     port: str
     signals: tuple[Signal, ...]
-    wall_ns: npt.NDArray[np.int64]
-    counters: npt.NDArray[np.uint64]
+    wall_ns: Counts
+    counters: Words
     gains: Gains
 
 
@@ -244,7 +237,7 @@ class WindowValues:
         """The values, followed by the uncertainties if there are any."""
         return self.values if self.uncertainty is None else np.concatenate([self.values, self.uncertainty])
 
-    def times_ms(self) -> npt.NDArray[np.int64]:
+    def times_ms(self) -> Counts:
         """Wall time at which each bin begins, in ms since the epoch."""
         step = self.plan.bins.width * self.plan.interval_ns // MILLISECOND_NS
         return self.start_ms + step * np.arange(self.plan.bins.points, dtype=np.int64)
@@ -349,7 +342,7 @@ def _same(first: float, second: float) -> bool:
     return first == second or (np.isnan(first) and np.isnan(second))
 
 
-def _divide(values: npt.NDArray[np.float32], plan: WindowPlan, row: int, run: TickRun) -> npt.NDArray[np.float32]:
+def _divide(values: Singles, plan: WindowPlan, row: int, run: TickRun) -> Singles:
     """Utilisation of a port whose line rate changes within the run; NaN while it is unknown."""
     begins, rates = zip(*_rates(plan, row, run), strict=True)
     lengths = np.diff([*begins, run.tick + run.count])

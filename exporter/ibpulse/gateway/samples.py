@@ -15,7 +15,7 @@ from ibpulse.core.answers.events import EventsAnswer
 from ibpulse.core.answers.members import MAX_PORTS, NOT_OURS
 from ibpulse.core.answers.node import PortAnswer
 from ibpulse.core.answers.samples import WindowHead
-from ibpulse.core.arrays import Singles
+from ibpulse.core.arrays import Bools, Counts, Floats, Singles
 from ibpulse.core.client.transport import NodeArray, read_array
 from ibpulse.core.statistics.steps.runs import find_equal_runs, find_row_runs
 from ibpulse.core.window_values import Statistic
@@ -41,7 +41,7 @@ class RailLineRates:
     begins_ms: Sequence[float]
     rates: Sequence[float]
 
-    def at(self, times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def at(self, times_ms: Counts) -> Floats:
         """The line rate at each time."""
         places = np.searchsorted(self.begins_ms, times_ms, side="right") - 1
         return np.asarray(self.rates)[np.maximum(places, 0)]
@@ -79,7 +79,7 @@ def find_rates(rail: str, rate_now: float | None, found: EventsAnswer) -> RailLi
     return RailLineRates(begins, rates)
 
 
-def sum_at(rails: Iterable[RailLineRates], times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def sum_at(rails: Iterable[RailLineRates], times_ms: Counts) -> Floats:
     """The sum of the line rates of rails at each time; NaN where one is unknown, or 0."""
     total = np.sum([rail.at(times_ms) for rail in rails], axis=0, dtype=np.float64)
     return np.where(total > 0, total, np.nan)
@@ -89,7 +89,7 @@ def _known(rate: float | None) -> float:
     return math.nan if rate is None else rate
 
 
-Flags = npt.NDArray[np.bool_]
+Flags = Bools
 
 
 async def ask_samples(node: Node, job: str, span: Sequence[tuple[str, str]], statistic: Statistic = "max") -> NodeArray:

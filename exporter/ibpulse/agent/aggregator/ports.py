@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.agent.aggregator.node import RollingSeconds
 from ibpulse.agent.aggregator.snapshot import UTILIZATION_BUCKETS, CounterTotal, PortCounters
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import DirectionStatistics
-from ibpulse.core.arrays import Bools, Counts, Floats, Rows
+from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Words
 from ibpulse.core.model import CounterReading, DeviceIdentity, Fabric, Port, PortId, PortReadings
 from ibpulse.core.ring.spans import RingPort, StrideGroup
 from ibpulse.core.statistics import moments
@@ -137,7 +136,7 @@ class PortCounts:
         self.active_seconds: Floats = np.zeros((0, 2))
         self.moments: Floats = np.zeros((0, 2, 5))
         self.histogram: Counts = np.zeros((0, 2, len(BOUNDS) + 1), dtype=np.int64)
-        self.last: npt.NDArray[np.uint64] = np.zeros((0, 2), dtype=np.uint64)
+        self.last: Words = np.zeros((0, 2), dtype=np.uint64)
         self.last_tick: Counts = np.zeros((0, 2), dtype=np.int64)
         self.last_known: Bools = np.zeros((0, 2), dtype=np.bool_)
         self.ends: Floats = np.zeros((0, 2))

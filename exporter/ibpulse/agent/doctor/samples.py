@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.agent.aggregator import Aggregator, AggregatorOptions, Snapshot
 from ibpulse.agent.doctor.facts import SUBJECT, DoctorOptions, EventFacts, PortSamples, Reads, SamplingResult
@@ -31,6 +30,7 @@ from ibpulse.base.errors import IbpulseError, RingError, SamplerError
 from ibpulse.base.owned_files import find_directories
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.answers.summary import RailStatistics
+from ibpulse.core.arrays import Words
 from ibpulse.core.events.log import NAME, read_events
 from ibpulse.core.jobs import PlacedJob, find_running_jobs
 from ibpulse.core.model import Fabric, PortId, SamplerHealth
@@ -172,7 +172,7 @@ def _history_ticks(reader: RingReader) -> int:
     return min(reader.readable_ticks, HISTORY_SECONDS * SECOND_NS // reader.interval_ns)
 
 
-def _measure_reads(records: npt.NDArray[np.uint64]) -> Reads | None:
+def _measure_reads(records: Words) -> Reads | None:
     """Quantiles of the read times in `records` (samples, 6), both directions together; None without records."""
     if not len(records):
         return None

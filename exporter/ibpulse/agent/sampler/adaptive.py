@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.loop import MAX_READ
@@ -16,7 +15,7 @@ from ibpulse.agent.sampler.plan import PlannedPort
 from ibpulse.agent.sampler.process import MAIN_LANE
 from ibpulse.agent.sampler.sampling_interval import Cost, SamplingInterval, find_intervals
 from ibpulse.base.text import milliseconds
-from ibpulse.core.arrays import Floats
+from ibpulse.core.arrays import Floats, Rows
 from ibpulse.core.model import DeviceReads
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
@@ -142,7 +141,7 @@ def _measure(reader: RingReader, ports: Sequence[PlannedPort], stride: int, last
     return parts, np.stack([p99, whole[:, -1]], axis=1)
 
 
-def _quantile(ordered: Floats, count: npt.NDArray[np.intp], part: float) -> Floats:
+def _quantile(ordered: Floats, count: Rows, part: float) -> Floats:
     """The quantile `part` of the last (largest) `count` values along the last axis."""
     index = ordered.shape[-1] - 1 - np.floor((1 - part) * count).astype(np.intp)
     return np.asarray(np.take_along_axis(ordered, index[..., None], axis=-1)[..., 0])

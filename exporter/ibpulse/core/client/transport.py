@@ -16,7 +16,6 @@ from urllib.parse import urlencode
 
 import httpx
 import numpy as np
-import numpy.typing as npt
 import orjson
 
 from ibpulse.base.clocks import Clock
@@ -25,7 +24,7 @@ from ibpulse.base.text import escape_controls, show
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.members import NOT_OURS, Part, read_members
 from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, WindowAnswer, WindowHead, encode_npy
-from ibpulse.core.arrays import Singles
+from ibpulse.core.arrays import Bools, Singles
 from ibpulse.core.model import DIRECTIONS
 
 MAX_REASON = 300
@@ -233,12 +232,7 @@ class HttpPeer(Requests):
         self._idle = asyncio.Event()
 
     async def get(
-        self,
-        path: str = "",
-        query: Query = (),
-        *,
-        max_bytes: int = MAX_BYTES,
-        seconds: float = SECONDS,
+        self, path: str = "", query: Query = (), *, max_bytes: int = MAX_BYTES, seconds: float = SECONDS
     ) -> PeerAnswer:
         """The answer to a GET request, in at most this many seconds in total.
 
@@ -443,7 +437,7 @@ class NodeArray:
                 out[way] = self.values[self.head.series.index(name)]
         return out
 
-    def merged(self, port: str) -> npt.NDArray[np.bool_]:
+    def merged(self, port: str) -> Bools:
         """The samples of a port that were above the line rate, and merged: bool (2, points)."""
         out = np.zeros((2, self.head.points), dtype=np.bool_)
         ways = {f"{port} {direction}": way for way, direction in enumerate(DIRECTIONS)}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 from fastapi import Header
 from pydantic import WithJsonSchema
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.members import AnswerPart
 from ibpulse.core.answers.samples import StreamDropped, StreamGap
+from ibpulse.core.arrays import Floats
 from ibpulse.core.http.admission import FullError, make_room, requesting_client
 from ibpulse.core.http.application import HEAD
 from ibpulse.core.http.problems import ProblemError
@@ -57,7 +57,7 @@ def answer_event(name: str, data: AnswerPart) -> bytes:
 
 
 def batch_event(
-    last_tick: int, start_ns: int, bytes_per_second: npt.NDArray[np.float64], merged: Sequence[tuple[int, int, int]]
+    last_tick: int, start_ns: int, bytes_per_second: Floats, merged: Sequence[tuple[int, int, int]]
 ) -> bytes:
     """The rates of some samples in whole MB/s, null for missing data; its identity is the last tick.
 
@@ -70,7 +70,7 @@ def batch_event(
     return event("batch", data, last_tick)
 
 
-def _whole_numbers(values: npt.NDArray[np.float64]) -> bytes:
+def _whole_numbers(values: Floats) -> bytes:
     """Values as JSON without fractions, null for NaN."""
     lost = np.isnan(values)
     if not lost.any():

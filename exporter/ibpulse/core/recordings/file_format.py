@@ -14,7 +14,7 @@ import orjson
 
 from ibpulse.base.errors import RecordingError
 from ibpulse.base.installation import how_to_install
-from ibpulse.core.arrays import Bools
+from ibpulse.core.arrays import Bools, Singles
 from ibpulse.core.events import Event
 from ibpulse.core.events.event import MAX_STRIDE
 from ibpulse.core.model import DIRECTIONS
@@ -255,7 +255,7 @@ def _encode_signals(piece: Recording) -> Iterator[Any]:
 # pa.array() and np.asarray() would do the same, but import pandas where that is installed, which takes 40 MB
 
 
-def _plain(values: npt.NDArray[Any], kind: Any, nulls: npt.NDArray[np.bool_] | None = None) -> Any:
+def _plain(values: npt.NDArray[Any], kind: Any, nulls: Bools | None = None) -> Any:
     valid = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
     length = len(values) if nulls is None else len(nulls)
     return pa.Array.from_buffers(kind, length, [valid, pa.py_buffer(np.ascontiguousarray(values))])
@@ -318,7 +318,7 @@ def _read_steps(batch: Any, ports: int) -> Steps:
     )
 
 
-def _count_steps(uncertainty: npt.NDArray[np.float32]) -> Steps:
+def _count_steps(uncertainty: Singles) -> Steps:
     if not (np.isfinite(uncertainty) & (uncertainty >= 0)).all():
         raise ValueError("has an uncertainty that is negative or not finite; use the file that ibpulse wrote")
     # limited before the product, which could be infinite

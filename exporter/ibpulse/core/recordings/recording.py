@@ -14,7 +14,7 @@ import numpy.typing as npt
 import orjson
 
 from ibpulse import __version__
-from ibpulse.core.arrays import Bools, Floats
+from ibpulse.core.arrays import Bools, Counts, Floats
 from ibpulse.core.events import Event, PortHistory
 from ibpulse.core.events.event import MAX_INTEGER, STARTED, from_json, to_json
 from ibpulse.core.jobs import (
@@ -389,7 +389,7 @@ class Recording:
         """
         return history_of(self.meta, self.start_ns)
 
-    def time_ns(self) -> npt.NDArray[np.int64]:
+    def time_ns(self) -> Counts:
         """Wall time of each sample in ns since the epoch: int64 (samples,)."""
         return self.start_ns + self.meta.interval_ns * np.arange(self.ticks, dtype=np.int64)
 

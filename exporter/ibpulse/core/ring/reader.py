@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from ibpulse.core.arrays import Bools, Counts, Words
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
 
@@ -27,31 +27,31 @@ class Block:
 
     first_tick: int
     interval_ns: int
-    scale: npt.NDArray[np.int64]
-    stride: npt.NDArray[np.int64]
-    strides: npt.NDArray[np.int64] | None
-    records: npt.NDArray[np.uint64]
-    present: npt.NDArray[np.bool_]
+    scale: Counts
+    stride: Counts
+    strides: Counts | None
+    records: Words
+    present: Bools
 
-    def stamps(self) -> npt.NDArray[np.int64]:
+    def stamps(self) -> Counts:
         """Monotonic time before, between and after the two reads, as a view: int64 (ports, ticks, 3)."""
         return self.records[:, :, at.R_BEFORE : at.R_AFTER + 1].view(np.int64)
 
-    def time_ns(self) -> npt.NDArray[np.int64]:
+    def time_ns(self) -> Counts:
         """Monotonic time of each read, the midpoint between its two timestamps: int64 (ports, 2, ticks)."""
         stamps = self.stamps()
         middle = (stamps[:, :, :-1] + stamps[:, :, 1:]) >> 1
         return np.ascontiguousarray(middle.transpose(0, 2, 1))
 
-    def uncertainty_ns(self) -> npt.NDArray[np.int64]:
+    def uncertainty_ns(self) -> Counts:
         """Half the duration of each read, i.e. the maximum error of `time_ns`: int64 (ports, 2, ticks)."""
         return np.ascontiguousarray((np.abs(np.diff(self.stamps(), axis=2)) >> 1).transpose(0, 2, 1))
 
-    def counters(self) -> npt.NDArray[np.uint64]:
+    def counters(self) -> Words:
         """Raw counters, transmit then receive: uint64 (ports, 2, ticks)."""
         return np.ascontiguousarray(self.records[:, :, at.R_TRANSMIT : at.R_RECEIVE + 1].transpose(0, 2, 1))
 
-    def taken_every(self) -> npt.NDArray[np.int64]:
+    def taken_every(self) -> Counts:
         """Ticks between two samples: int64 (ports,), or (ports, ticks) if the stride changed within the block."""
         return self.stride if self.strides is None else self.strides
 
@@ -60,7 +60,7 @@ class Block:
         strides = None if self.strides is None else self.strides[:, ::stride]
         return replace(self, records=self.records[:, ::stride], present=self.present[:, ::stride], strides=strides)
 
-    def valid(self, counters: npt.NDArray[np.uint64] | None = None) -> npt.NDArray[np.bool_]:
+    def valid(self, counters: Words | None = None) -> Bools:
         """Whether each counter was read at each tick: bool (ports, 2, ticks); `counters` are those of the block."""
         found = self.counters() if counters is None else counters
         return np.asarray(self.present[:, None, :] & (found != at.ABSENT))
@@ -94,7 +94,7 @@ class RingReader:
         """The oldest tick that the ring can still hold at this wall time (default: now)."""
         return max(1, self.newest_tick(wall_ns) - self.readable_ticks + 1)
 
-    def wall_ns(self, ticks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def wall_ns(self, ticks: Counts) -> Counts:
         """Wall time of ticks (int64, any shape) in ns since the epoch, according to the clock segment of each."""
         segments = self.ring.segments() or [(0, 0)]
         begins = np.array([begin for begin, _ in segments], dtype=np.int64)
@@ -164,7 +164,7 @@ class RingReader:
             present=present,
         )
 
-    def _copy(self, slots: slice, first_tick: int, out: npt.NDArray[np.uint64]) -> None:
+    def _copy(self, slots: slice, first_tick: int, out: Words) -> None:
         """Copy consecutive records of consecutive slots, at most the capacity, wrapping at its end."""
         view, done, count = self._records[slots], 0, out.shape[1]
         while done < count:
@@ -177,9 +177,7 @@ class RingReader:
             done += run
 
 
-def _find_records(
-    marks: npt.NDArray[np.uint64], ticks: npt.NDArray[np.int64], stride: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64] | None]:
+def _find_records(marks: Words, ticks: Counts, stride: Counts) -> tuple[Bools, Counts | None]:
     """Which records belong to their tick, and the strides of a block, both (ports, ticks), from the records' marks."""
     # nearly all records have the current stride of their slot
     present = marks == (ticks | (stride << at.STRIDE_SHIFT)[:, None]).view(np.uint64)

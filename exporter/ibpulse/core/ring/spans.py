@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Bools, Counts, Floats, Rows
+from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Words
 from ibpulse.core.model import Port
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.reader import Block, RingReader
@@ -111,7 +110,7 @@ class StrideGroup:
     block: Block
     span: slice
     lines: Sequence[LineRate]
-    counters: npt.NDArray[np.uint64]
+    counters: Words
     valid: Bools
 
     def rates(self, exact: bool = False, summed: bool = False) -> Rates:
@@ -129,7 +128,7 @@ class StrideGroup:
             found = replace(found, bridged=bridged)
         return found.cut(self.span)
 
-    def _common_rates(self, time_ns: npt.NDArray[np.int64], stamps: npt.NDArray[np.int64], found: Rates) -> Floats:
+    def _common_rates(self, time_ns: Counts, stamps: Counts, found: Rates) -> Floats:
         """The rates between common instants, those of the ticks that are multiples of the stride."""
         stride = int(self.block.stride[0])
         if stride == 1:

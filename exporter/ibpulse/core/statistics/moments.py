@@ -13,9 +13,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from ibpulse.core.arrays import Floats
+from ibpulse.core.arrays import Bools, Counts, Floats
 
 
 def quantile(values: Floats, part: float) -> float:
@@ -67,7 +66,7 @@ COUNT, SECONDS, FIRST, SECOND = range(4)
 FIELDS = 4
 
 
-def weighted_sums(values: Floats, seconds: Floats, chosen: npt.NDArray[np.bool_]) -> Floats:
+def weighted_sums(values: Floats, seconds: Floats, chosen: Bools) -> Floats:
     """Sums of the chosen samples over the last axis: (..., 4) as COUNT, SECONDS, FIRST (v dt) and SECOND (v² dt).
 
     Law: the sums of a span are the sum of the sums of its parts.
@@ -129,7 +128,7 @@ def rebin(values: Floats, seconds: Floats, ticks: int) -> tuple[Floats, Floats]:
     return merged, np.where(np.isnan(merged), 0.0, total)
 
 
-def count_into_buckets(values: Floats, chosen: npt.NDArray[np.bool_], bounds: Floats) -> npt.NDArray[np.int64]:
+def count_into_buckets(values: Floats, chosen: Bools, bounds: Floats) -> Counts:
     """Number of chosen values of each row in each bucket: int64 (rows, len(bounds) + 1) from (rows, samples).
 
     A bucket includes its upper bound, like Prometheus' `le`; the last bucket has no bound.

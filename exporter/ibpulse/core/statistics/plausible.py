@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Bools, Counts, Floats
+from ibpulse.core.arrays import Bools, Counts, Floats, Words
 
 MAX_BEFORE = 4
 LATE_NS = SECOND_NS
@@ -42,9 +42,7 @@ def lower_bound(rates: npt.NDArray[np.floating[Any]], steps: Steps) -> Floats:
     return np.where(steps > SURE_STEPS, rates / (1 + steps / STEPS), rates)
 
 
-def uncertainty_steps(
-    widths_ns: npt.NDArray[np.int64], elapsed_ns: npt.NDArray[np.int64], nominal_ns: int = 0
-) -> Steps:
+def uncertainty_steps(widths_ns: Counts, elapsed_ns: Counts, nominal_ns: int = 0) -> Steps:
     """The uncertainty of rates, from the widths of both reads together and the time between their midpoints.
 
     A sample that is shorter than `nominal_ns`, because the read before it was late, says nothing about the rest of
@@ -63,8 +61,8 @@ class Pairs:
     """
 
     rates: npt.NDArray[np.floating[Any]]
-    elapsed_ns: npt.NDArray[np.int64]
-    widths_ns: npt.NDArray[np.int64]
+    elapsed_ns: Counts
+    widths_ns: Counts
 
 
 def limit_by_sample_before(steps: Steps, pairs: Pairs, nominal_ns: int) -> Steps:
@@ -191,10 +189,10 @@ class Samples:
     """
 
     stride: int
-    time_ns: npt.NDArray[np.int64]
-    width_ns: npt.NDArray[np.int64]
-    counters: npt.NDArray[np.uint64]
-    scale: npt.NDArray[np.int64]
+    time_ns: Counts
+    width_ns: Counts
+    counters: Words
+    scale: Counts
     good: Bools
 
 

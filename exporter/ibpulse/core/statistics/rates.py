@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Bools, Floats, Rows
+from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Words
 from ibpulse.core.statistics.moments import lower_quantile
 from ibpulse.core.statistics.plausible import (
     NO_MERGES,
@@ -40,11 +40,7 @@ SAME = 1.5
 
 
 def effective_resolution(
-    time_ns: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.uint64],
-    sampled: npt.NDArray[np.bool_],
-    scale: int,
-    threshold_bytes_per_second: float,
+    time_ns: Counts, counters: Words, sampled: Bools, scale: int, threshold_bytes_per_second: float
 ) -> float:
     """Lower quartile of the seconds between changes of a busy counter; NaN with fewer than 20 such gaps.
 
@@ -86,12 +82,8 @@ def coarsest_ticks(ticks: Iterable[int]) -> int:
 
 
 def _busy_gaps(
-    time_ns: npt.NDArray[np.int64],
-    counter: npt.NDArray[np.uint64],
-    sampled: npt.NDArray[np.bool_],
-    scale: int,
-    threshold_bytes_per_second: float,
-) -> npt.NDArray[np.float64]:
+    time_ns: Counts, counter: Words, sampled: Bools, scale: int, threshold_bytes_per_second: float
+) -> Floats:
     """Seconds between consecutive changes of one counter, if the traffic between them was active."""
     both = sampled[1:] & sampled[:-1]
     breaks = np.cumsum(~both | (counter[1:] < counter[:-1]))
@@ -113,12 +105,12 @@ class Increase:
     value read, and `end` (ports, 2) the instant of that; `known`, bool (ports, 2), is false if there was none.
     """
 
-    moved_bytes: npt.NDArray[np.int64]
-    resets: npt.NDArray[np.int64]
-    jumps: npt.NDArray[np.int64]
-    last: npt.NDArray[np.uint64]
-    end: npt.NDArray[np.int64]
-    known: npt.NDArray[np.bool_]
+    moved_bytes: Counts
+    resets: Counts
+    jumps: Counts
+    last: Words
+    end: Counts
+    known: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +122,12 @@ class Bound:
     """
 
     lines: Sequence[LineRate]
-    since: npt.NDArray[np.int64]
+    since: Counts
     first_tick: int
     interval_ns: int
     stride: int
 
-    def jumps(
-        self, moved: npt.NDArray[np.uint64], before: npt.NDArray[np.int64], scale: npt.NDArray[np.int64]
-    ) -> list[tuple[int, int, int]]:
+    def jumps(self, moved: Words, before: Counts, scale: Counts) -> list[tuple[int, int, int]]:
         """The places of increases (ports, 2, instants - 1), since the instants `before`, that are impossible."""
         late_ns = lateness_ns(self.stride, self.interval_ns)
         least = np.array([line.lowest for line in self.lines]) * late_ns / SECOND_NS / scale
@@ -151,12 +141,7 @@ class Bound:
         return found
 
 
-def increase(
-    counters: npt.NDArray[np.uint64],
-    valid: npt.NDArray[np.bool_],
-    scale: npt.NDArray[np.int64],
-    bound: Bound | None = None,
-) -> Increase:
+def increase(counters: Words, valid: Bools, scale: Counts, bound: Bound | None = None) -> Increase:
     """Bytes between consecutive valid values of counters (ports, 2, instants), across missing data.
 
     A counter that decreased was reset, and one that increased by more than the bound, if there is one, has jumped:
@@ -203,7 +188,7 @@ class Timing:
     apart; with 0, no sample is short.
     """
 
-    stamps: npt.NDArray[np.int64]
+    stamps: Counts
     lines: Sequence[LineRate]
     first_tick: int = 0
     exact: bool = False
@@ -215,11 +200,11 @@ class Timing:
             return self
         return replace(self, stamps=self.stamps[rows], lines=[self.lines[row] for row in rows])
 
-    def widths_ns(self) -> npt.NDArray[np.int64]:
+    def widths_ns(self) -> Counts:
         """Duration of each read: (ports, 2, ticks)."""
         return np.ascontiguousarray(np.abs(np.diff(self.stamps, axis=2)).transpose(0, 2, 1))
 
-    def certain(self, elapsed_ns: npt.NDArray[np.int64], nominal_ns: int) -> bool:
+    def certain(self, elapsed_ns: Counts, nominal_ns: int) -> bool:
         """Whether every rate over these times, which should be `nominal_ns`, is clearly certain to 1 %."""
         longest = int((self.stamps[:, :, 1:].max(axis=2) - self.stamps[:, :, 0]).max(initial=0))
         least = int(elapsed_ns.min(initial=2**62))
@@ -282,12 +267,7 @@ class Rates:
 
 
 def rates(
-    time_ns: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.uint64],
-    valid: Bools,
-    scale: npt.NDArray[np.int64],
-    stride: npt.NDArray[np.int64],
-    timing: Timing | None = None,
+    time_ns: Counts, counters: Words, valid: Bools, scale: Counts, stride: Counts, timing: Timing | None = None
 ) -> Rates:
     """Rates at each tick from counters (ports, 2, ticks); the first `stride` ticks of a port have no rate.
 
@@ -321,14 +301,7 @@ def rates(
     return out
 
 
-def bridge(
-    time_ns: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.uint64],
-    valid: Bools,
-    scale: npt.NDArray[np.int64],
-    timing: Timing,
-    found: Rates,
-) -> Rates:
+def bridge(time_ns: Counts, counters: Words, valid: Bools, scale: Counts, timing: Timing, found: Rates) -> Rates:
     """The rates of the same reads, also across missing samples: means over a time are then those of all its bytes.
 
     Where a second or less is missing between two reads, the samples up to the later one have the mean rate between
@@ -366,22 +339,16 @@ class _Differences:
     """
 
     stride: int
-    time_ns: npt.NDArray[np.int64]
-    counters: npt.NDArray[np.uint64]
-    scale: npt.NDArray[np.int64]
+    time_ns: Counts
+    counters: Words
+    scale: Counts
     good: Bools
     fell: Bools
-    elapsed_ns: npt.NDArray[np.int64]
+    elapsed_ns: Counts
     rate: Floats
 
 
-def _subtract(
-    stride: int,
-    time_ns: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.uint64],
-    valid: Bools,
-    scale: npt.NDArray[np.int64],
-) -> _Differences:
+def _subtract(stride: int, time_ns: Counts, counters: Words, valid: Bools, scale: Counts) -> _Differences:
     later, earlier = slice(stride, None), slice(None, -stride)
     both = valid[..., later] & valid[..., earlier]
     fell = both & (counters[..., later] < counters[..., earlier])
@@ -432,9 +399,7 @@ def _drop_jumps(found: _Differences, timing: Timing) -> None:
             found.rate[row, way, place], found.good[row, way, place] = np.nan, False
 
 
-def _limit_short(
-    steps: Steps, found: _Differences, widths_ns: npt.NDArray[np.int64], nominal_ns: int, merges: Merges
-) -> None:
+def _limit_short(steps: Steps, found: _Differences, widths_ns: Counts, nominal_ns: int, merges: Merges) -> None:
     """Limit the uncertainty of samples shorter than `nominal_ns` by the sample before, in place; not of merged ones."""
     stride = found.stride
     short = found.good & (steps > SURE_STEPS) & (found.elapsed_ns < nominal_ns)

@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.base.units import SECOND_NS
 from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Singles
@@ -108,11 +107,11 @@ class SeriesDraft:
 
 
 def draft_series(
-    stamps: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.int64],
+    stamps: Counts,
+    counters: Counts,
     present: Bools,
     scale: int,
-    stride: int | npt.NDArray[np.int64],
+    stride: int | Counts,
     line: LineRate,
     first_tick: int,
     detail: Detail,
@@ -152,12 +151,7 @@ def finish_series(drafts: Sequence[SeriesDraft], nominal_ns: int) -> list[RateSe
 
 
 def _fast_series(
-    stamps: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.int64],
-    present: Bools,
-    scale: int,
-    limit: float,
-    nominal_ns: int | None,
+    stamps: Counts, counters: Counts, present: Bools, scale: int, limit: float, nominal_ns: int | None
 ) -> SeriesDraft | None:
     """The draft of a port of stride 1, with peaks unless `nominal_ns` is None; None if a rate is above the limit."""
     out = np.empty((2, len(present)), dtype=np.float32)
@@ -185,12 +179,7 @@ def _fast_series(
     return _with_reads(RateSeries(out, out), times, ends, nominal_ns)
 
 
-def _find_holes(
-    moved: npt.NDArray[np.int64],
-    elapsed: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    gaps: Rows,
-) -> tuple[Bools | None, int]:
+def _find_holes(moved: Counts, elapsed: Counts, counts: Counts, gaps: Rows) -> tuple[Bools | None, int]:
     """Marks of differences (2, ticks - 1) that are missing besides the gaps, None without any; and the least time.
 
     Differences that are missing are neutralised in place.
@@ -259,12 +248,7 @@ def _certain_part(rates: Singles, reads: Counts, nominal_ns: int) -> Singles:
 
 
 def _slow_series(
-    stamps: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.int64],
-    present: Bools,
-    scale: int,
-    stride: npt.NDArray[np.int64],
-    timing: Timing,
+    stamps: Counts, counters: Counts, present: Bools, scale: int, stride: Counts, timing: Timing
 ) -> RateSeries:
     """The same from `rates`."""
     middles = (stamps[:, :-1] + stamps[:, 1:]) >> 1
@@ -289,9 +273,7 @@ AROUND = 3
 """Samples before and after a read that its edge is placed with."""
 
 
-def common_rates(
-    time_ns: npt.NDArray[np.int64], stamps: npt.NDArray[np.int64], valid: Bools, rates: Floats, seconds: Floats
-) -> Floats:
+def common_rates(time_ns: Counts, stamps: Counts, valid: Bools, rates: Floats, seconds: Floats) -> Floats:
     """The rates between the mean read times of the ticks: (ports, 2, ticks).
 
     All arguments have this shape: the midpoints of the reads, whether there is one, and the rates of the samples that
@@ -333,7 +315,7 @@ def _find_edges(before: Floats, after: Floats) -> Bools:
     return np.asarray(edges)
 
 
-def _mean_of_valid(time_ns: npt.NDArray[np.int64], valid: Bools) -> Floats:
+def _mean_of_valid(time_ns: Counts, valid: Bools) -> Floats:
     count = np.count_nonzero(valid, axis=(0, 1))
     return np.asarray(np.where(valid, time_ns, 0).sum(axis=(0, 1)) / np.maximum(count, 1))
 
@@ -379,7 +361,7 @@ def _moved_bytes(offset: Floats, place: Counts, tick: Counts, rates: Floats, sec
 
 
 def plain_peaks(
-    stamps: Counts, counters: Counts, scale: npt.NDArray[np.int64], lines: Sequence[LineRate], interval_ns: int
+    stamps: Counts, counters: Counts, scale: Counts, lines: Sequence[LineRate], interval_ns: int
 ) -> Floats | None:
     """The certain part of the rates of consecutive samples: (ports, 2, ticks - 1); None if `rates` is needed.
 

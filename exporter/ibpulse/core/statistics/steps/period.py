@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ibpulse.base.units import SECOND_NS
-from ibpulse.core.arrays import Bools, Floats
+from ibpulse.core.arrays import Bools, Counts, Floats, Rows, Words
 from ibpulse.core.statistics.moments import quantile
 
 GAP_BINS = 2.0
 
 
-def choose_edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: float) -> npt.NDArray[np.int64]:
+def choose_edges(times_ns: Counts, window_ns: int, bin_seconds: float) -> Counts:
     """Edges of at least one whole bin between the oldest and the newest sample; the newest sample is the last edge."""
     width_ns = round(bin_seconds * SECOND_NS)
     newest_ns = int(times_ns.max())
@@ -27,13 +26,7 @@ def choose_edges(times_ns: npt.NDArray[np.int64], window_ns: int, bin_seconds: f
     return newest_ns - width_ns * np.arange(max(1, bins), -1, -1, dtype=np.int64)
 
 
-def bandwidth_bins(
-    time_ns: npt.NDArray[np.int64],
-    counters: npt.NDArray[np.uint64],
-    valid: npt.NDArray[np.bool_],
-    scale: npt.NDArray[np.int64],
-    edges_ns: npt.NDArray[np.int64],
-) -> Floats:
+def bandwidth_bins(time_ns: Counts, counters: Words, valid: Bools, scale: Counts, edges_ns: Counts) -> Floats:
     """Mean bytes per second, summed over rails and directions, between consecutive, equally spaced edges.
 
     Counters are (rails, 2, samples), as for `rates`. A bin is NaN if no counter is known. Counters with more than two
@@ -59,7 +52,7 @@ def bandwidth_bins(
     return out
 
 
-def cumulate(counter: npt.NDArray[np.uint64]) -> Floats:
+def cumulate(counter: Words) -> Floats:
     """Running sum of a counter's increase since its first value; a decrease is a reset and adds nothing."""
     fell = counter[1:] < counter[:-1]
     if not fell.any():
@@ -214,7 +207,7 @@ def _candidate_frequencies(signal: Floats) -> Floats:
     return np.asarray((places + _vertex(power, places)) / size)
 
 
-def _autocorrelation(signal: Floats, known: npt.NDArray[np.bool_]) -> Floats:
+def _autocorrelation(signal: Floats, known: Bools) -> Floats:
     """Unbiased autocorrelation over known pairs, 1 at lag 0, at every quarter of a bin."""
     size = _fast_length(2 * len(signal))
     farthest = int(len(signal) * MAX_LAG) + 2
@@ -273,7 +266,7 @@ def _refine(likeness: Floats, lag: float, bins: int) -> float:
     return lag
 
 
-def _vertex(values: Floats, places: npt.NDArray[np.intp]) -> Floats:
+def _vertex(values: Floats, places: Rows) -> Floats:
     """Offset, within ± half a bin, of the vertex of the parabola through each place and its neighbours."""
     before, here, after = values[places - 1], values[places], values[places + 1]
     bend = before - 2 * here + after

@@ -137,7 +137,7 @@ class Runs:
     `began` (rows,) counts bursts that began after a gap.
     """
 
-    row: npt.NDArray[np.intp]
+    row: Rows
     burst: Bools
     begun: Bools
     ended: Bools
@@ -145,7 +145,7 @@ class Runs:
     moved_bytes: Floats
     busy_seconds: Floats
     idle_seconds: Floats
-    began: npt.NDArray[np.int64]
+    began: Counts
 
     @property
     def whole(self) -> Bools:
