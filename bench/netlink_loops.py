@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ibpulse.agent.sampler import kernel
 from ibpulse.agent.sampler.deadlines import TickClock
@@ -29,7 +30,6 @@ from ibpulse.agent.sysfs.netlink import (
     HEADER,
     NETLINK_RDMA,
     REQUEST,
-    SHORT_SEQUENCES,
     Counter,
     Layout,
     Link,
@@ -102,23 +102,23 @@ def make_loop(folder: Path, way: str, ports: int, *, signals: bool = False) -> C
     return make_run(folder / f"{way}-{signals}", planned)[0]
 
 
-class StandingIn:
-    """Asks for a loopback interface and takes as many of its counters as there are signals."""
+class StandingIn(PortMessage):
+    """Asks for the loopback interface, some of whose counters are at these places of the `reply`."""
 
-    def __init__(self, request: bytes, reply: memoryview, places: int) -> None:
+    def __init__(
+        self, request: bytearray, reply: memoryview, transmit: Sequence[int], receive: Sequence[int] = ()
+    ) -> None:
+        sent, received = ([str(place) for place in places] for places in (transmit, receive))
+        super().__init__("lo", 1, sent, received)
         self.request = bytearray(request)
-        names = [str(number) for number in range(len(SIGNALS))]
-        counters = {name: Counter(places + 8 * at, places + 8 * at, 0) for at, name in enumerate(names)}
-        self.layout = Layout(reply, PortReply("lo", 1, 1, 32, counters), names, ())
+        counters = {str(place): Counter(place, place, 0) for place in (*transmit, *receive)}
+        self.layout: Layout = Layout(reply, PortReply("lo", 1, 1, 32, counters), sent, received)
 
-    def ask(self, link: Link) -> None:
-        link.request(self.request)
-
-    def take_each(self, link: Link) -> list[int]:
+    def _unpack(self, link: Link) -> tuple[Layout, Sequence[Any]]:
         data = memoryview(link.reply)[: link.receive(link.reply)]
         got = self.layout.unpack(data)
         assert got[0] == self.layout.head(link.sequence)
-        return self.layout.each(got)
+        return self.layout, got
 
 
 def make_standing_in(folder: Path, ports: int, *, signals: bool = False) -> tuple[Callable[[float], float], list[str]]:
@@ -128,29 +128,21 @@ def make_standing_in(folder: Path, ports: int, *, signals: bool = False) -> tupl
     request = bytearray(HEADER.pack(HEADER.size + len(body), RTM_GETLINK, REQUEST, 0, 0) + body)
     link.request(request)
     reply = memoryview(link.reply)[: link.receive(link.reply)]
-    places = next(begin for kind, begin, _ in attributes(reply, 32, len(reply)) if kind == IFLA_STATS64)
     # received and transmitted packets, then bytes
-    counters = {name: Counter(places + at, places + at, 0) for name, at in (("rx", 16), ("tx", 24))}
-    layout = Layout(reply, PortReply("lo", 1, 1, 32, counters), ("tx",), ("rx",))
+    places = next(begin for kind, begin, _ in attributes(reply, 32, len(reply)) if kind == IFLA_STATS64)
+    transmit, receive = places + 24, places + 16
     wanted = PlannedSignals(1, tuple(SIGNALS), len(SIGNALS), 1) if signals else None
-    planned = [PlannedPort(each, f"lo{each}", (), (), signals=wanted) for each in range(ports)]
+    planned = [PlannedPort(each, f"lo{each}", ("tx",), ("rx",), message=1, signals=wanted) for each in range(ports)]
     run, loop = make_run(folder / f"lo-{signals}", planned)
     loop.link = link
-    for port in chain.from_iterable(loop.signals.turns):
-        assert port.message is not None
-        port.message.message, port.message._link = StandingIn(request, reply, places), link  # type: ignore[assignment]
-    standing = [(port, layout) for port in loop.slow]
-    loop.slow = []
-    for entries, sequence in zip(loop.messages, SHORT_SEQUENCES, strict=True):
-        sent = bytes(request[:8]) + struct.pack("=I", sequence) + bytes(request[12:])
-        known = layout.head(sequence), *layout.names, layout.is_swapped
-        entries += [
-            (port.device_number, port.record_bytes, sent, layout.size, layout.unpack, *known, port)
-            for port, layout in standing
-        ]
-    # the full tick would ask for RDMA devices
-    loop.sample = lambda tick, late_ns: time.monotonic_ns()  # type: ignore[method-assign]
-    return run, [str(NETLINK_ROUTE), str(places + 24), str(places + 16), *[request.hex()] * ports]
+    asked = [(port.message, StandingIn(request, reply, [transmit], [receive])) for port in loop.slow]
+    counters = range(places, places + 8 * len(SIGNALS), 8)
+    asked += [(port.message, StandingIn(request, reply, counters)) for port in chain.from_iterable(loop.signals.turns)]
+    for source, message in asked:
+        assert source is not None
+        source.message, source._link = message, link
+    loop._sort()
+    return run, [str(NETLINK_ROUTE), str(transmit), str(receive), *[request.hex()] * ports]
 
 
 def make_program(program: str, arguments: list[str]) -> Callable[[float], float]:
