@@ -2,8 +2,8 @@
 
 They are the wheel and the source archive, a deb and an rpm for each Python and processor, archives of units, rules,
 boards and runbooks, the chart, the image, the notes from the changelog, and checksums. The archives are the same for
-the same commit: no times, no owners, names in order. With the address of the repository, README.md, the project file and
-the chart name their pages in it, because a page outside of the repository cannot follow a relative link.
+the same commit: no times, no owners, names in order. With the address of the repository, README.md, the project file
+and the chart name their pages in it, because a page outside of the repository cannot follow a relative link.
 """
 
 from __future__ import annotations
