@@ -53,6 +53,14 @@ class Metrics:
         wanted = set(labels.items())
         return {key: value for (have, key), value in self.samples.items() if have == name and wanted <= key}
 
+    def owners(self) -> dict[str, set[str]]:
+        """The devices of each job."""
+        found: dict[str, set[str]] = {}
+        for labels in self.find("ibpulse_port_job_info"):
+            words = dict(labels)
+            found.setdefault(words["job_id"], set()).add(words["device"])
+        return found
+
     def port(self, name: str, device: str, port: str = "1", **labels: str) -> float:
         """A sample of a port."""
         return self.value(f"ibpulse_port_{name}", device=device, port=port, **labels)

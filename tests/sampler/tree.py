@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from ibpulse.agent.sampler.plan import PlannedPort
 from ibpulse.core.model import ByteSource, Fabric, Port, PortId, PortIdentity
 from ibpulse.core.ring.file import RingFile
-
-T = TypeVar("T")
-
-
-def eventually(check: Callable[[], T], seconds: float = 30.0) -> T:
-    """What `check` returns once it is true."""
-    deadline = time.monotonic() + seconds
-    while not (answer := check()):
-        assert time.monotonic() < deadline, f"still {answer!r} after {seconds} s"
-        time.sleep(0.02)
-    return answer
 
 
 class Tree:

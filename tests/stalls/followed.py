@@ -256,9 +256,3 @@ def silences(case: Case) -> Iterator[tuple[float, float]]:
     for place in np.flatnonzero(table[1:, 0] - ends[:-1] > 1.0):
         yield float(ends[place]), float(table[place + 1, 0])
     yield float(ends[-1]), case.truth.ends
-
-
-def last_of(silence: NodeSilence) -> float:
-    """The end of the last byte of a node."""
-    last = latest([silence.last])
-    return last[1] if last else -NEVER

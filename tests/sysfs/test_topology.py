@@ -38,7 +38,6 @@ from tests.sysfs.trees import PortFiles, make_hang, release
 
 CARDS = ("15/15:01.0/16:00.0", "25/25:01.0/26:00.0", "35/35:01.0/36:00.0")
 SWITCHED = "15/15:01.0/16:00.0/17:00.0/18:00.0"
-BESIDE = "15/15:01.0/16:00.0/17:01.0/19:00.0"
 SHORT_SECONDS = 0.3
 
 

@@ -17,15 +17,6 @@ from tests.tables import for_each
 from tests.virtual.node import Node
 
 
-def owners(metrics: Metrics) -> dict[str, set[str]]:
-    """The devices of each job."""
-    found: dict[str, set[str]] = {}
-    for labels in metrics.find("ibpulse_port_job_info"):
-        words = dict(labels)
-        found.setdefault(words["job_id"], set()).add(words["device"])
-    return found
-
-
 def check_window(node: Node, job: str, devices: set[str]) -> None:
     """A window of the job has samples of these devices, and of no others."""
     answer = node.get("/api/v1/window", last="1m", job=job)
@@ -97,7 +88,7 @@ def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(
             put(directory, job, [gpu for device in sorted(devices) for gpu in by_device[device]])
         begun_ms = node.clock.time_ns() / 1e6
         node.run(5)
-        assert owners(node.metrics()) == halves
+        assert node.metrics().owners() == halves
         assert node.metrics().find("ibpulse_node_last_traffic_timestamp_seconds")
         before = ask_jobs(node)
         for event in node.events("job-began"):
@@ -110,14 +101,14 @@ def test_two_jobs_with_half_of_the_gpus_each_have_half_of_the_rails(
         # jobs continue without the daemon
         node.restart(after=2)
         node.run(4.5)
-        assert owners(node.metrics()) == halves
+        assert node.metrics().owners() == halves
         assert {name: job["began"] for name, job in ask_jobs(node).items()} == {
             name: job["began"] for name, job in before.items()
         }
         (directory / "a.json").unlink()
         (directory / "c.json").write_text('{"id": "d"}')
         node.run(4)
-        assert set(owners(node.metrics())) == {"b"}
+        assert set(node.metrics().owners()) == {"b"}
         assert f"{directory}: c.json: ignored: scheduler is missing." in node.get("/api/v1/ports")["notices"]
         # what has ended keeps its past
         check_window(node, "a", halves["a"])
@@ -143,13 +134,13 @@ def test_two_simulated_jobs_have_their_own_steps_and_one_outlives_the_other(fold
         node.control({"jobs": {"a": dense, "b": {"workload": {"name": "dense", "stretch": 3}, "devices": second}}})
         node.run(25)
         metrics = node.metrics()
-        assert owners(metrics) == {"a": set(first), "b": set(second)}
+        assert metrics.owners() == {"a": set(first), "b": set(second)}
         check_job(metrics, "a", first, 0.315)
         check_job(metrics, "b", second, 3 * 0.315)
         node.control({"jobs": {"a": dense}})
         node.run(15)
         metrics = node.metrics()
-        assert owners(metrics) == {"a": set(first)}
+        assert metrics.owners() == {"a": set(first)}
         assert not metrics.find("ibpulse_job_step_period_seconds", job_id="b")
         check_job(metrics, "a", first, 0.315)
         assert {metrics.port("rail_idle", device) for device in second} <= {0}

@@ -18,7 +18,7 @@ from ibpulse.core.events.event import JOB_BEGAN, JOB_CHANGED, JOB_ENDED, JOB_KIN
 from tests.campaigns.live.daemon.test_other_users import RunningAs
 from tests.fabrics import simulated
 from tests.other_users import as_user, needs_other_users, python, shared_directory
-from tests.running import Metrics, Running, eventually
+from tests.running import Running, eventually
 
 # the user of the image
 USER = 65532
@@ -115,15 +115,6 @@ class Deed:
     to_ms: float
 
 
-def owners(metrics: Metrics) -> dict[str, set[str]]:
-    """The devices of each job."""
-    found: dict[str, set[str]] = {}
-    for labels in metrics.find("ibpulse_port_job_info"):
-        words = dict(labels)
-        found.setdefault(words["job_id"], set()).add(words["device"])
-    return found
-
-
 def ask_jobs(daemon: Running) -> Any:
     return daemon.ask("/api/v1/jobs").json()
 
@@ -157,13 +148,13 @@ def test_an_unprivileged_daemon_sees_jobs_and_pods_at_the_next_reading(version: 
         eventually(lambda: daemon.metrics().find("ibpulse_node_jobs"))
         assert daemon.metrics().value("ibpulse_node_jobs") == 0
         deeds = [do(cgroups.begin, cgroups.job(11), JOB_BEGAN, "11")]
-        eventually(lambda: owners(daemon.metrics()) == {"11": RAILS})
+        eventually(lambda: daemon.metrics().owners() == {"11": RAILS})
         deeds.append(do(cgroups.begin, cgroups.job(12), JOB_BEGAN, "12"))
         # nothing says which rails belong to which of them
         eventually(lambda: daemon.metrics().value("ibpulse_node_jobs") == 2)
-        assert owners(daemon.metrics()) == {}
+        assert daemon.metrics().owners() == {}
         deeds.append(do(cgroups.end, cgroups.job(11), JOB_ENDED, "11"))
-        eventually(lambda: owners(daemon.metrics()) == {"12": RAILS})
+        eventually(lambda: daemon.metrics().owners() == {"12": RAILS})
         cgroups.begin(cgroups.pod())
         eventually(lambda: ask_jobs(daemon)["pods"] == [UID])
         cgroups.end(cgroups.pod())

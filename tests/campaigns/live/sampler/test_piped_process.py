@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ibpulse.agent.sampler.piped_process import PipedProcess
-from tests.sampler.tree import eventually
+from tests.running import eventually
 
 
 @pytest.fixture(autouse=True)

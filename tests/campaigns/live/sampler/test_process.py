@@ -16,7 +16,8 @@ from ibpulse.agent.sampler.plan import STOP, Plan, PlannedPort, plan_path, write
 from ibpulse.agent.sampler.process import EXIT_ORPHAN
 from ibpulse.core.ring import layout as at
 from ibpulse.core.ring.file import RingFile
-from tests.sampler.tree import Tree, eventually
+from tests.running import eventually
+from tests.sampler.tree import Tree
 
 
 class SamplerRun:
