@@ -131,7 +131,7 @@ def test_colours_are_those_that_colour_blind_people_tell_apart() -> None:
     assert set(re.findall(r'#([0-9A-Fa-f]{6})"', text)) <= safe
     assert not re.search(r'"(semi-dark-|dark-|light-)?(red|green)"', text)
     heatmaps = [panel["options"]["color"] for _, panel in every_panel() if panel["type"] == "heatmap"]
-    assert {color["scheme"] for color in heatmaps if color["mode"] == "scheme"} == {"Viridis"}
+    assert {color["scheme"] for color in heatmaps if color["mode"] == "scheme"} == {"RdYlBu"}
 
 
 # what eyes would notice

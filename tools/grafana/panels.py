@@ -18,7 +18,8 @@ from tools.grafana import colors as palette
 from tools.grafana.colors import SERIES, fixed_property, steps
 from tools.grafana.queries import Query
 
-HEATMAP_SCHEME = "Viridis"
+HEATMAP_SCHEME = "RdYlBu"
+"""From blue to red in both themes. Grafana inverts sequential schemes in one of them: many would look like few."""
 PROMETHEUS = common.DataSourceRef(type_val="prometheus", uid="$datasource")
 NOW = build_common.ReduceDataOptions().calcs(["last"]).values(False).fields("")
 """The last value even if it is unknown: the last known one may be as old as the time range."""
@@ -115,6 +116,7 @@ def heat(
     queries: Sequence[Query],
     *,
     color_max: float | None = None,
+    color_min: float = 0,
     cell_unit: str | None = None,
     rows: bool = False,
     sources: Sequence[Builder[Dataquery]] | None = None,
@@ -133,7 +135,7 @@ def heat(
         color.mode(heatmap_model.HeatmapColorMode.OPACITY).fill(palette.BLUE)
         color.scale(heatmap_model.HeatmapColorScale.EXPONENTIAL).exponent(0.5)
     if color_max is not None:
-        color.min(0).max(color_max)
+        color.min(color_min).max(color_max)
     # a bucket without samples is background; a rail without traffic is a value
     hidden = heatmap.FilterValueRange().le(-1 if rows else 1e-9)
     axis = heatmap.YAxisConfig().unit(face.unit).axis_placement(common.AxisPlacement.LEFT)

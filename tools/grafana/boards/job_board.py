@@ -85,15 +85,16 @@ def _nodes_in_time() -> model.Panel:
         PanelHead(
             "When was which node behind the median?",
             "One row per node; the colour is its bandwidth while active ÷ that of the median node of the job, over "
-            "five minutes; the scale ends at 1.2. A row that differs from the others is a slow node. In lockstep, "
-            "all nodes carry the same bytes: a slow node needs longer for them.",
+            "a minute, from half (blue) to one and a half (red). A bluer row is a slow node. In lockstep, all nodes "
+            "carry the same bytes: a slow node needs longer for them.",
             "percentunit",
             UNKNOWN,
             width=12,
             height=11,
         ),
         [Query(by_node("max", RATIO), "{{instance}}")],
-        color_max=1.2,
+        color_min=0.5,
+        color_max=1.5,
         rows=True,
     )
 
@@ -105,7 +106,7 @@ def _bandwidth_in_time() -> model.Panel:
         PanelHead(
             "When was which node busy?",
             "One row per node; the colour is the bandwidth of the job's ports, transmit + receive, ÷ the line rate "
-            "of all rails of the node, over five minutes. All rows fade together at a checkpoint, a hang or the end.",
+            "of all rails of the node, over five minutes. All rows turn blue at a checkpoint, a hang or the end.",
             "percentunit",
             UNKNOWN,
             width=12,

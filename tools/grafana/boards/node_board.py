@@ -144,7 +144,7 @@ def _state() -> model.Panel:
 
 def _label() -> model.Panel:
     signature = S.pick("ibpulse_node_workload_signature")
-    confidence = by_node("max", S.pick("ibpulse_node_workload_signature_confidence_ratio"))
+    confidence = f"round({by_node('max', S.pick('ibpulse_node_workload_signature_confidence_ratio'))}, 0.001)"
     face = PanelHead(
         "Which kind?",
         "The label that the traffic resembles most now, with its confidence, at most 0.6 unless the node is "
@@ -165,7 +165,7 @@ def _rails_in_time(direction: str) -> model.Panel:
         PanelHead(
             f"When is which rail busy, {direction}?",
             f"One row per rail; the colour is its mean {direction} utilisation between two points of the graph. A "
-            "faint row among strong ones is an idle rail. Bursts shorter than a point are averaged away; the "
+            "row bluer than the others is an idle rail. Bursts shorter than a point are averaged away; the "
             "burst explorer shows every 10 ms sample.",
             "percentunit",
             SILENT,

@@ -64,7 +64,7 @@ function joined(frames: DataFrame[]): DataFrame {
   return frames.length > 1 ? outerJoinDataFrames({ frames, keepDisplayNames: true })! : frames[0];
 }
 
-function palette(color: any, dark: boolean): string[] {
+function palette(color: any): string[] {
   if (color.mode === "opacity") {
     const alpha = (share: number) => (color.scale === "exponential" ? share ** color.exponent : share);
     const [r, g, b] = [1, 3, 5].map((place) => parseInt(color.fill.slice(place, place + 2), 16));
@@ -72,7 +72,9 @@ function palette(color: any, dark: boolean): string[] {
   }
   const fn = (chromatic as any)[`interpolate${color.scheme}`];
   const colours = Array.from({ length: color.steps }, (_, i) => fn(i / (color.steps - 1)));
-  return dark !== Boolean(color.reverse) ? colours : colours.reverse();
+  // Grafana inverts diverging schemes in both themes, others in one of them
+  if (color.scheme !== "RdYlBu") throw new Error(`${color.scheme}: whether Grafana inverts it is not known here`);
+  return colours.reverse();
 }
 
 export function Heatmap({ panel, frames, width, height, range, timeZone, source }: Props) {
@@ -91,7 +93,7 @@ export function Heatmap({ panel, frames, width, height, range, timeZone, source 
   const all = rows.flatMap((f) => f.values as number[]).filter((v) => v != null && !Number.isNaN(v) && v > (o.filterValues?.le ?? -Infinity) && v < (o.filterValues?.ge ?? Infinity));
   const min = o.color.min ?? all.reduce((a, b) => Math.min(a, b), Infinity);
   const max = o.color.max ?? all.reduce((a, b) => Math.max(a, b), -Infinity);
-  const colours = palette(o.color, theme.isDark);
+  const colours = palette(o.color);
   // Grafana takes the first distance between columns for all of them
   const size = times.length > 1 ? times[1] - times[0] : range.to.valueOf() - range.from.valueOf();
   const b = new UPlotConfigBuilder(timeZone);
