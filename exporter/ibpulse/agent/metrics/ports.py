@@ -9,23 +9,21 @@ another family.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
 
 from ibpulse.agent.aggregator.snapshot import (
     UTILIZATION_BUCKETS,
-    DirectionSnapshot,
     PortCounters,
     PortSnapshot,
     Snapshot,
-    UtilizationMoments,
 )
 from ibpulse.agent.sysfs.error_counters import counter_name
-from ibpulse.core.answers.summary import DirectionStatistics, RailStatistics
+from ibpulse.core.answers.summary import DirectionStatistics
 from ibpulse.core.events.watch import DISAPPEARED, KnownPort
-from ibpulse.core.metrics.row import Labels, Metric, Subject
-from ibpulse.core.model import DIRECTIONS, PROBLEMS, Port, PortId
+from ibpulse.core.metrics.row import Item, Labels, Metric, Subject
+from ibpulse.core.model import DIRECTIONS, PROBLEMS, PortId
 
 PORT_LABELS = ("device", "port")
 IDENTITY_LABELS = (
@@ -52,20 +50,14 @@ def _use(port: PortSnapshot) -> tuple[str, str, str]:
     return "true" if found.rail else "false", found.role, found.source.name if found.source else ""
 
 
-def _ports(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
-    return [(port_values(port.port.id), port) for port in snapshot.ports]
+def _of_ports(what: Callable[[PortSnapshot], Item | None]) -> Subject[Snapshot, Item]:
+    """What the ports have, without those that have None."""
 
+    def of(snapshot: Snapshot) -> list[tuple[Labels, Item]]:
+        found = [(port, what(port)) for port in snapshot.ports]
+        return [(port_values(port.port.id), value) for port, value in found if value is not None]
 
-def _sampled(snapshot: Snapshot) -> list[tuple[Labels, PortSnapshot]]:
-    return [(port_values(port.port.id), port) for port in snapshot.ports if port.directions]
-
-
-INFO = Subject((*PORT_LABELS, *IDENTITY_LABELS, "rail", "role", "source"), _infos)
-PORT = Subject(PORT_LABELS, _ports)
-
-
-def _rail_ports(snapshot: Snapshot) -> list[tuple[Labels, Port]]:
-    return [(port_values(port.port.id), port.port) for port in snapshot.ports if port.port.rail]
+    return Subject(PORT_LABELS, of)
 
 
 def _existing(snapshot: Snapshot) -> list[tuple[Labels, KnownPort]]:
@@ -80,11 +72,13 @@ def _problems(snapshot: Snapshot) -> list[tuple[Labels, KnownPort]]:
     ]
 
 
+INFO = Subject((*PORT_LABELS, *IDENTITY_LABELS, "rail", "role", "source"), _infos)
+PORT = _of_ports(lambda port: port)
 EXISTING = Subject(PORT_LABELS, _existing)
-RAIL_PORT = Subject(PORT_LABELS, _rail_ports)
+RAIL_PORT = _of_ports(lambda port: port.port if port.port.rail else None)
 PROBLEM = Subject((*PORT_LABELS, "problem"), _problems)
 # a port with a byte source and a slot in the ring
-SAMPLED = Subject(PORT_LABELS, _sampled)
+SAMPLED = _of_ports(lambda port: port if port.directions else None)
 
 _PORT_ROWS = (
     INFO.info(
@@ -186,11 +180,7 @@ def _direction_rows(way: int) -> tuple[Metric, ...]:
     """The rows of one direction of a port: totals, utilisation sums over good samples, rolling windows."""
     word = DIRECTIONS[way]
     name = f"ibpulse_port_{word}"
-
-    def directions(snapshot: Snapshot) -> list[tuple[Labels, DirectionSnapshot]]:
-        return [(port_values(port.port.id), port.directions[way]) for port in snapshot.ports if port.directions]
-
-    direction = Subject(PORT_LABELS, directions)
+    direction = _of_ports(lambda port: port.directions[way] if port.directions else None)
     totals = (
         direction.counter(
             f"{name}_bytes_total",
@@ -213,13 +203,8 @@ def _direction_rows(way: int) -> tuple[Metric, ...]:
 def _utilization_rows(way: int) -> tuple[Metric, ...]:
     word = DIRECTIONS[way]
     name = f"ibpulse_port_{word}"
-
-    def moments(snapshot: Snapshot) -> list[tuple[Labels, UtilizationMoments]]:
-        placed = [port for port in snapshot.ports if port.directions]
-        return [(port_values(port.port.id), sums) for port in placed if (sums := port.directions[way].moments)]
-
     # ports whose data rate is known
-    rated = Subject(PORT_LABELS, moments)
+    rated = _of_ports(lambda port: port.directions[way].moments if port.directions else None)
     return (
         rated.counter(
             f"{name}_utilization_seconds_total",
@@ -295,10 +280,6 @@ def _window_rows(way: int) -> tuple[Metric, ...]:
 ROWS = (*_PORT_ROWS, *_direction_rows(0), *_direction_rows(1))
 
 
-def _rails(snapshot: Snapshot) -> list[tuple[Labels, RailStatistics]]:
-    return [(port_values(port.port.id), port.balance) for port in snapshot.ports if port.balance]
-
-
 # the others appear with their first second, to save series
 USUAL_SIGNS = ("source", "usual-peak", "unknown")
 
@@ -311,7 +292,7 @@ def _limits(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
                 yield (*port_values(port.port), sign), seconds
 
 
-RAIL = Subject(PORT_LABELS, _rails)
+RAIL = _of_ports(lambda port: port.balance)
 LIMIT = Subject((*PORT_LABELS, "sign"), _limits)
 
 
