@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +76,8 @@ def test_gains_are_those_of_the_samples_between_two_readings() -> None:
 
 def test_readings_before_and_after_the_samples_are_left_out() -> None:
     found = place_readings(samples_of([0.5] * 10), readings({CNP: (1, 2, 4, 8)}, first=-11))
-    assert found.bounds.tolist() == [0, 0, 10, 10]
-    np.testing.assert_array_equal(found.gained[NOTIFIED], [np.nan, 2, np.nan])
+    assert found.bounds.tolist() == [0, 10]
+    np.testing.assert_array_equal(found.gained[NOTIFIED], [2])
 
 
 def test_readings_every_10_ms_are_joined() -> None:
@@ -90,6 +91,21 @@ def test_a_missing_reading_makes_the_gain_unknown_and_so_do_readings_far_apart()
     np.testing.assert_array_equal(missed.gained[NOTIFIED, 1:-1], [np.nan, np.nan, 4][: missed.gained.shape[1] - 2])
     far = place_readings(samples_of([0.5] * 250), readings({CNP: (1, 3, 4)}, every=101))
     assert np.isnan(far.gained[NOTIFIED]).all()
+
+
+def test_samples_longer_than_the_time_between_readings_have_what_all_of_them_gained() -> None:
+    seconds = replace(samples_of([0.5] * 4), interval_ns=SECOND)
+    found = place_readings(seconds, readings({CNP: range(40)}))
+    assert found.bounds.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(found.gained[NOTIFIED], [np.nan, 10, 10, 10])
+
+
+def test_a_rest_between_readings_has_intervals_of_100_ms() -> None:
+    counted = readings({CNP: (0, 1, 5)})
+    counted.wall_ns[2] += 16 * SECOND // 10
+    found = place_readings(samples_of([0.5] * 190), counted)
+    assert found.bounds.tolist() == [0, 1, 11, *range(20, 190, 10), 181, 190]
+    assert (found.gained[NOTIFIED, 1], np.isfinite(found.gained[NOTIFIED]).sum()) == (1, 1)
 
 
 def test_waiting_is_time_of_the_port() -> None:

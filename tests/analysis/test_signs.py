@@ -133,8 +133,14 @@ def test_first_and_last_samples_of_bursts_are_slower_than_the_burst() -> None:
 def test_events_count_by_the_time_in_which_the_port_sends() -> None:
     short = [0.5, 0.5] + [0.0] * 8
     assert code_of(short, ROCE, {NOTIFIED: 67}) == PATH
+    assert code_of([0.5] + [0.0] * 9, ROCE, {NOTIFIED: 67}) == WEAK
     assert code_of(short, ROCE, {LOST: 2}) == LOSS
     assert code_of([0.5] + [0.0] * 9, ROCE, {LOST: 1}) == SOURCE
+
+
+def test_a_port_that_reaches_its_peak_between_notifications_may_be_slow_by_itself() -> None:
+    assert code_of([0.5, 0.2] * 5, ROCE, {NOTIFIED: 340}) == PATH
+    assert code_of([0.5, 0.2] * 4 + [1.0, 0.2], ROCE, {NOTIFIED: 340}) == WEAK
 
 
 @for_each({"half is missing": (5, SOURCE), "more is missing": (6, BLIND)})

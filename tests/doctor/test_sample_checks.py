@@ -176,6 +176,10 @@ IS_SLOW = "WARN balance mlx5_1:1: is slow: it carries 20.0 GB/s; the median of t
             sampled(stride=2, resolution_seconds=0.02),
         ),
         (
+            "WARN reads mlx5_1:1: had 1,200 readings of its congestion counters that hung or took over a quarter of",
+            sampled(slow_signals=1200),
+        ),
+        (
             "WARN ticks : 350 of 400 samples captured; median wake-up delay up to 100 µs; p99 wake-up delay up to 1 ms",
             make_facts(sampling={"missed_ticks": 50}),
         ),

@@ -25,7 +25,7 @@ from ibpulse.agent.web.app import create_app
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base import limits, owned_files
 from ibpulse.base.clocks import Clock
-from ibpulse.base.deadline import DaemonThreads, yield_to_others
+from ibpulse.base.deadline import DaemonThreads, seconds_until_beat, yield_to_others
 from ibpulse.base.errors import RingError
 from ibpulse.base.installation import own_command
 from ibpulse.base.limits import require_open_files
@@ -237,7 +237,7 @@ class Daemon:
             InUseError: another daemon uses it: two cannot write the plans of their samplers there.
         """
         while True:
-            await asyncio.sleep(DIRECTORY_SECONDS)
+            await asyncio.sleep(seconds_until_beat(DIRECTORY_SECONDS, self.node.clock))
             taken: InUseError | None = None
             with self.node.errors.boundary("plan", "ring.dir"):
                 try:

@@ -140,7 +140,10 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class PortSamples:
-    """Statistics of one port's samples. Rates are bytes per second, transmit and receive."""
+    """Statistics of one port's samples. Rates are bytes per second, transmit and receive.
+
+    `slow_signals` counts the readings of its congestion counters that hung or took too long.
+    """
 
     samples: int
     expected: int
@@ -154,6 +157,7 @@ class PortSamples:
     gone: bool
     resolution_seconds: float | None
     standing: RailStatistics | None
+    slow_signals: int = 0
 
 
 @dataclass(frozen=True, slots=True)

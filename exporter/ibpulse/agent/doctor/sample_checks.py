@@ -34,6 +34,8 @@ MAX_LOST = 0.05
 # A device whose reads take this many times longer than those of the others is reported.
 SLOW_DEVICE = 10.0
 MIN_SLOW_SECONDS = 100e-6
+# fewer readings of signals may only have waited for the processor
+MIN_SLOW_SIGNALS = 10
 ASK_FOR_FIRMWARE = (
     "Ask the vendor for firmware that updates its counters on every read; no ibpulse setting can change this."
 )
@@ -349,7 +351,7 @@ def check_reads(facts: Facts) -> Iterator[Finding]:
 
 
 def _find_lengthened(facts: Facts, sampling: SamplingResult) -> Iterator[Finding]:
-    """Ports that the sampler reads less often than planned because their reads are slow."""
+    """Ports whose bytes or congestion counters are read less often than planned because their reads are slow."""
     for port in facts.fabric.ports:
         one = sampling.ports.get(port.id)
         if one and port.source and one.stride > stride_of_source(port.source, sampling.interval_ns):
@@ -358,6 +360,14 @@ def _find_lengthened(facts: Facts, sampling: SamplingResult) -> Iterator[Finding
                 f"is sampled only every {time_text(one.stride * sampling.interval_ns / 1e9)}, as its reads are slow.",
                 "Its data is correct at that interval, but shorter bursts are not seen.",
                 "Set a longer sampler.interval, or find out what makes this card slow.",
+            )
+        if one and one.slow_signals >= MIN_SLOW_SIGNALS:
+            yield warned(
+                str(port.id),
+                f"had {one.slow_signals:,} readings of its congestion counters that hung or took over a quarter of the "
+                "interval; they rest after each.",
+                "Signs of what limits it are unknown during rests; its bytes are not affected.",
+                "Find out what makes this card slow, or set sampler.signals=0s.",
             )
 
 

@@ -136,6 +136,7 @@ def _read_one_port(
         gone=status == at.GONE,
         resolution_seconds=_measure_resolution(block, port.stride, rates, active_bytes_per_second),
         standing=standing,
+        slow_signals=ring.slow_readings(slot),
     )
 
 

@@ -224,9 +224,11 @@ class Lane:
 
     def _device(self, number: int) -> str:
         """The device of a heartbeat, according to the plan that the process follows, which may not be the newest."""
+        if not number:
+            return ""
         applied = self._written.get(self.word(at.L_PLAN_APPLIED))
         devices = applied.devices() if applied else ()
-        return devices[number - 1] if 0 < number <= len(devices) else ""
+        return devices[number - 1] if number <= len(devices) else ""
 
     def is_silent(self, stall: Stall) -> bool:
         """Whether a running process has stopped sending heartbeats although no device blocks it."""

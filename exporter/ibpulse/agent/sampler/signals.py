@@ -32,6 +32,10 @@ USUAL_NS = SECOND_NS // 10
 FIRMWARE_SHARE = 6
 
 
+# Descriptors, and the other arguments of `pread` for each.
+Reads = tuple[list[int], list[int], list[int]]
+
+
 class SignalPort:
     """The signals of a port, what has them, and where their readings go."""
 
@@ -47,18 +51,24 @@ class SignalPort:
         self.refreshes = bool(signals.refresh)
         self.own = len(files) - (len(signals.files) - signals.asked)
         """Where the files of `counters/` begin."""
+        self.unused = (0,) * (at.SIGNAL_COUNT - len(signals.files))
         self.device_number = 0
+        self.rounds = 1
+        """The port is read once in so many of its turns."""
         self.took_ns = self.slow = 0
         self.whole = False
         """Whether all is open and nothing fails."""
-        self.asked_files: list[int] = []
-        self.own_files: list[int] = []
+        self.asked_files: Reads = [], [], []
+        self.own_files: Reads = [], [], []
 
     def find_whole(self) -> None:
         """Note the descriptors of a port of which nothing fails."""
         self.whole = all(source.is_open() and not source.failures for source in self.sources)
         descriptors = [descriptor for file in self.files for descriptor in file.descriptors] if self.whole else []
-        self.asked_files, self.own_files = descriptors[: self.own], descriptors[self.own :]
+        self.asked_files, self.own_files = (
+            (each, [READ_BYTES] * len(each), [0] * len(each))
+            for each in (descriptors[: self.own], descriptors[self.own :])
+        )
 
 
 class SignalLoop:
@@ -68,6 +78,7 @@ class SignalLoop:
         self._ring, self._lane, self._now = ring, at.lane_at(lane), clock.monotonic_ns
         self._pread, self._get_link = pread, get_link
         self._ports: dict[PlannedPort, SignalPort] = {}
+        self._capacity, self._longest_ns = ring.signal_capacity, MAX_PART * ring.interval_ns
         self._buffer, self._pack = ring.words.cast("B"), struct.Struct(at.SIGNAL_FORMAT).pack_into
         self.turns: list[list[SignalPort]] = []
         """The ports whose turn it is at each tick modulo the length; empty without signals."""
@@ -97,6 +108,9 @@ class SignalLoop:
         if ticks * self._ring.interval_ns >= USUAL_NS:
             ticks = max(ticks, len(ports))
         self.turns = [[self._ports[each] for each in ports[first::ticks]] for first in range(ticks if ports else 0)]
+        for planned in ports:
+            stride = planned.stride
+            self._ports[planned].rounds = -(-stride * FIRMWARE_SHARE // ticks) if stride > 1 else 1
 
     def _begin(self, planned: PlannedPort) -> SignalPort:
         head, words = self._ring.signals_at(planned.slot), self._ring.words
@@ -119,41 +133,31 @@ class SignalLoop:
         """
         now, words, turn = self._now(), self._ring.words, tick // len(self.turns)
         for port in ports:
+            head = port.head
             # in the ring, because another process may read the device from now on
-            rest_ns = words[port.head + at.N_REST_UNTIL_NS] - now
-            if 0 < rest_ns <= MAX_REST_NS or turn % self._rounds(port):
+            rest_ns = words[head + at.N_REST_UNTIL_NS] - now
+            if 0 < rest_ns <= MAX_REST_NS or turn % port.rounds:
                 continue
             if now + port.took_ns > until_ns:
                 # the last one may have been an exception, so one is tried some time
                 port.took_ns -= port.took_ns >> 3
                 continue
             words[self._lane + at.L_DEVICE] = port.device_number
-            words[port.head + at.N_READING] = 1
-            ended = self._read(port, tick)
-            words[port.head + at.N_READING] = 0
-            took, now = ended - now, ended
-            port.took_ns = took
-            if took <= MAX_PART * self._ring.interval_ns:
-                port.slow = 0
-            else:
-                words[port.head + at.N_SLOW] += 1
+            words[head + at.N_READING] = 1
+            ended = self._read_whole(port, now, tick) if port.whole else self._read(port, tick)
+            words[head + at.N_READING] = 0
+            port.took_ns, now = ended - now, ended
+            if port.took_ns > self._longest_ns:
+                words[head + at.N_SLOW] += 1
                 # after the rest, one is tried, however long the last one took
-                words[port.head + at.N_REST_UNTIL_NS] = now + _lengthen(RESTS * took, port.slow)
+                words[head + at.N_REST_UNTIL_NS] = now + _lengthen(RESTS * port.took_ns, port.slow)
                 port.slow, port.took_ns = port.slow + 1, 0
+            else:
+                port.slow = 0
         return now
-
-    def _rounds(self, port: SignalPort) -> int:
-        """A port is read once in so many of its turns."""
-        stride = port.planned.stride
-        return -(-stride * FIRMWARE_SHARE // len(self.turns)) if stride > 1 else 1
 
     def _read(self, port: SignalPort, tick: int) -> int:
         """Read the signals of a port into the ring; returns the time after it."""
-        if port.whole:
-            try:
-                return self._read_whole(port, tick)
-            except (OSError, ValueError, struct.error):
-                pass
         for source in port.sources:
             if not source.is_open():
                 self._open(source)
@@ -164,30 +168,34 @@ class SignalLoop:
         values += self._read_files(port.files[port.own :])
         after = self._now()
         if min(values) != at.ABSENT:
-            self._store(port, before, between, after, values, tick)
+            self._store(port, (before, between, after), values, tick)
         port.find_whole()
         return after
 
-    def _read_whole(self, port: SignalPort, tick: int) -> int:
-        """The same where nothing fails; raises OSError, ValueError or struct.error otherwise."""
+    def _read_whole(self, port: SignalPort, before: int, tick: int) -> int:
+        """The same where nothing fails, from now on, in as few steps as possible: as in `steady`, caches are cold."""
         now, pread = self._now, self._pread
-        before = now()
-        values = []
-        if port.message is not None:
-            port.message.ask(before)
-            values = port.message.take_each()
-        values += [int(pread(descriptor, READ_BYTES, 0)) for descriptor in port.asked_files][port.refreshes :]
-        between = now()
-        values += [int(pread(descriptor, READ_BYTES, 0)) for descriptor in port.own_files]
-        after = now()
-        self._store(port, before, between, after, values, tick)
+        try:
+            if port.message is not None:
+                port.message.ask(before)
+                values = port.message.take_each()
+            else:
+                values = [*map(int, map(pread, *port.asked_files))]
+                if port.refreshes:
+                    del values[0]
+            between = now()
+            values += map(int, map(pread, *port.own_files))
+            after = now()
+            self._store(port, (before, between, after), values, tick)
+        except (OSError, ValueError, struct.error):
+            return self._read(port, tick)
         return after
 
-    def _store(self, port: SignalPort, before: int, between: int, after: int, values: list[int], tick: int) -> None:
+    def _store(self, port: SignalPort, instants: tuple[int, int, int], values: list[int], tick: int) -> None:
         words, head = self._ring.words, port.head
-        count, unused = words[head + at.N_READINGS], [0] * (at.SIGNAL_COUNT - len(values))
-        place = head + at.SIGNAL_HEAD_WORDS + count % self._ring.signal_capacity * at.SIGNAL_WORDS
-        self._pack(self._buffer, place * at.WORD, before, between, after, *values, *unused, tick | port.mark)
+        count = words[head + at.N_READINGS]
+        place = head + at.SIGNAL_HEAD_WORDS + count % self._capacity * at.SIGNAL_WORDS
+        self._pack(self._buffer, place * at.WORD, *instants, *values, *port.unused, tick | port.mark)
         words[head + at.N_READINGS] = count + 1
 
     def _open(self, source: Source) -> None:

@@ -294,6 +294,13 @@ class RingFile:
             self.words[head + at.N_ASKED], self.words[head + at.N_SIGNALS] = asked, len(signals)
         return self.words[head + at.N_SET]
 
+    def slow_readings(self, slot: int) -> int:
+        """How many readings of a slot's signals hung or took too long, after which they rest."""
+        if not self.signal_capacity:
+            return 0
+        head = self.signals_at(slot)
+        return self.words[head + at.N_SLOW] + self.words[head + at.N_HUNG]
+
     def forget_signals(self, slot: int) -> None:
         """Drop the readings of the signals of a slot."""
         if self.signal_capacity and self.words[self.signals_at(slot) + at.N_SIGNALS]:

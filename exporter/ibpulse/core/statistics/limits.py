@@ -92,23 +92,27 @@ def find_rail_signs(
 
 
 def place_readings(samples: RailSamples, signals: SignalReadings, tick_bytes: int | None = None) -> Readings:
-    """The readings of a port between its samples, at least 100 ms apart; the samples outside have unknown gains."""
+    """The readings of a port between its samples, at least 100 ms and one sample apart.
+
+    Elsewhere, where gains are unknown, intervals are 100 ms, or one sample if that is longer.
+    """
     count = len(samples.rates)
     place = (signals.wall_ns - samples.start_ns) // samples.interval_ns + 1
     inside = np.flatnonzero((place >= 0) & (place <= count))
-    # of the readings of one tenth of a second, the first
-    inside = inside[np.unique(signals.wall_ns[inside] // EVERY_NS, return_index=True)[1]]
-    # samples without readings have intervals of the same length
+    # of the readings of one tenth of a second, or after one sample, the first
+    tenths = np.maximum.accumulate(signals.wall_ns[inside] // EVERY_NS)
+    inside = inside[(np.diff(tenths, prepend=-1) > 0) & (np.diff(place[inside], prepend=-1) > 0)]
+    near = np.diff(signals.wall_ns[inside]) <= MAX_APART_NS
     grid = np.arange(0, count, max(1, EVERY_NS // samples.interval_ns))
-    first, last = (place[inside[0]], place[inside[-1]]) if len(inside) else (count, count)
-    before = np.unique(np.append(0, grid[grid < first]))
-    bounds = np.concatenate((before, place[inside], grid[grid > last], [count])).astype(np.int64)
+    within = np.pad(near, 1)[np.searchsorted(place[inside], grid, side="right")] if len(inside) else False
+    edges = np.zeros(count + 1, dtype=np.bool_)
+    edges[[0, count]] = edges[place[inside]] = True
+    edges[grid] |= ~np.broadcast_to(within, len(grid))
+    bounds = np.flatnonzero(edges)
     gained = np.full((GAINS, len(bounds) - 1), np.nan)
-    if len(inside) > 1:
-        known = np.where(
-            np.diff(signals.wall_ns[inside]) <= MAX_APART_NS, _sum_gains(signals, inside, samples.infiniband), np.nan
-        )
-        gained[:, len(before) : len(before) + len(inside) - 1] = known
+    if near.any():
+        found = np.searchsorted(bounds, place[inside][:-1][near])
+        gained[:, found] = _sum_gains(signals, inside, samples.infiniband)[:, near]
     line = np.append(samples.line, np.nan)[bounds[1:] - 1]
     gained[WAITED_SECONDS] *= (tick_bytes or USUAL_TICK_BYTES) / np.where(line > 0, line, np.nan)
     went_down = np.concatenate(([False], samples.up[:-1] & ~samples.up[1:]))[:count]

@@ -15,6 +15,8 @@ The thresholds, which docs/congestion.md repeats for users. The rate of an inter
 - `NOTIFIED_SECONDS`: a rate that a notification has cut recovers half of the cut in each period of 300 µs (DCQCN, the
   default of NVIDIA), so notifications hold it down if there is one per period. Stray marks of other traffic are rarer
   than one per 10 ms.
+- `UNCUT`: a sample of 10 ms above this part of the usual peak was cut in at most a tenth of these periods. Where there
+  is one, notifications came in moments, and the slow samples may be those of a slow source.
 - `EVENT_SECONDS`: refusals, lost packets and errors count if there is one per 10 ms of active time, as a queue pair
   stops for up to some milliseconds after each.
 - `RESENT`: packets that are sent again count from a twentieth of the bytes on, since going back costs about as much
@@ -53,6 +55,7 @@ WAITED = 0.1
 EXPLAINED = 0.5
 CALM = 0.1
 NOTIFIED_SECONDS = 0.0003
+UNCUT = 0.95
 STRAY_SECONDS = 0.01
 EVENT_SECONDS = 0.01
 RESENT = 0.05
@@ -171,7 +174,7 @@ def find_signs(transmit: Transmit, readings: Readings) -> Signs:
     gained, often = readings.gained, seen.often
     waited = gained[WAITED_SECONDS]
     waits = (waited >= WAITED * seen.active) & (waited >= EXPLAINED * seen.short * seen.active)
-    refused, notified = often(REFUSED) | often(FAR_FULL), often(NOTIFIED, NOTIFIED_SECONDS)
+    refused, notified = often(REFUSED) | often(FAR_FULL), often(NOTIFIED, NOTIFIED_SECONDS) & seen.steady
     lost = ((gained[TIMEOUTS] >= 1) | often(LOST) | (gained[RESENT_BYTES] >= RESENT * seen.moved)) & seen.below
     timed_out = (gained[TIMEOUTS] >= 1) | seen.timed_out
     # in order: the first that holds counts
@@ -196,8 +199,9 @@ def find_signs(transmit: Transmit, readings: Readings) -> Signs:
 class _Seen:
     """One interval per element: its active and busy seconds, the shortfall of the rate, and what was observed.
 
-    `told`: a waiting or marking counter could have moved; `calm`: it did not. `timed_out`: a timeout ended the silence
-    after the interval; `recovers`: the link went down not long before.
+    `steady`: there are several active samples, and each was cut. `told`: a waiting or marking counter could have moved;
+    `calm`: it did not. `timed_out`: a timeout ended the silence after the interval; `recovers`: the link went down not
+    long before.
     """
 
     active: Floats
@@ -212,6 +216,7 @@ class _Seen:
     flapped: Bools
     recovers: Bools
     timed_out: Bools
+    steady: Bools
     told: Bools
     calm: Bools
     gained: Floats
@@ -225,8 +230,12 @@ class _Seen:
 def _look(transmit: Transmit, readings: Readings) -> _Seen:
     rates, bounds, gained = transmit.rates, readings.bounds, readings.gained
     active = rates > transmit.active_bytes_per_second
-    seconds, length = transmit.seconds, sums_between(transmit.seconds, bounds)
-    active_seconds = sums_between(np.where(active, seconds, 0.0), bounds)
+    seconds, moved = transmit.seconds, np.where(active, rates, 0.0) * transmit.seconds
+    # a burst begins and ends within a sample, which is slower than the burst
+    inner = active & np.append(False, active[:-1]) & np.append(active[1:], False)
+    parts = (seconds, ~np.isnan(rates), active * seconds, moved, inner * seconds, inner * moved)
+    sums = sums_between(np.stack((*parts, active, rates >= UNCUT * transmit.usual_peak)), bounds)
+    length, known, active_seconds, moved, inner_seconds, inner_moved, active_samples, uncut = sums
     waited = np.nan_to_num(gained[WAITED_SECONDS])
     stalled = (active_seconds <= 0) & (waited >= WAITED * length) & (length > 0)
     weights = np.where(active, seconds, 0.0)
@@ -234,24 +243,26 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
     weights[bounds[0] : bounds[-1]] += np.repeat(spread, np.diff(bounds)) * seconds[bounds[0] : bounds[-1]]
     remaining = quotient(readings.line, np.full(len(readings.line), transmit.usual_line))
     peak = transmit.usual_peak * np.where(np.isnan(remaining), 1.0, np.minimum(remaining, 1.0))
-    rate = _mean_rate(transmit, active, bounds)
+    within = quotient(inner_moved, inner_seconds)
+    rate = np.where(np.isnan(within), quotient(moved, active_seconds), within)
     short = np.nan_to_num(np.clip(1.0 - quotient(rate, peak), 0.0, 1.0))
     # on Ethernet, congestion shows as notifications, and a counter of waiting can stay 0
     telling = WAITED_SECONDS if np.isnan(gained[NOTIFIED]).all() else NOTIFIED
     most = waited * (1.0 if readings.tick_certain else LONGEST_TICK)
     return _Seen(
         active=active_seconds,
-        moved=sums_between(np.where(active, rates, 0.0) * seconds, bounds),
+        moved=moved,
         busy=sums_between(weights, bounds),
         weights=weights,
         short=short,
         below=rate < BELOW * peak,
         at_peak=rate >= BELOW * peak,
-        known=sums_between(np.where(np.isnan(rates), 0.0, 1.0), bounds) >= MIN_KNOWN * np.diff(bounds),
+        known=known >= MIN_KNOWN * np.diff(bounds),
         trained_down=(readings.line < transmit.whole_line) & (rate >= TRAINED * readings.line),
         flapped=_since_transmit(gained[FLAPS], active_seconds > 0) >= 1,
         recovers=_recently(gained[FLAPS], RECOVERY_INTERVALS) >= 1,
         timed_out=_after_silence(gained[TIMEOUTS], active_seconds > 0, active, bounds) >= 1,
+        steady=(active_samples > 1) & (uncut == 0),
         told=~np.isnan(gained[telling]),
         calm=(most <= CALM * short * active_seconds)
         & (np.nan_to_num(gained[NOTIFIED]) <= active_seconds / STRAY_SECONDS),
@@ -260,21 +271,10 @@ def _look(transmit: Transmit, readings: Readings) -> _Seen:
 
 
 def sums_between(values: Floats | Bools, bounds: Counts) -> Floats:
-    """The sum of the values (samples,) from each bound to before the next: (bounds - 1,)."""
-    return np.diff(np.concatenate(([0.0], np.cumsum(values)))[bounds])
-
-
-def _mean_rate(transmit: Transmit, active: Bools, bounds: Counts) -> Floats:
-    """The mean rate of the active samples of each interval, without the first and the last of a burst if others exist.
-
-    A burst begins and ends within a sample, which is therefore slower than the burst.
-    """
-    padded = np.pad(active, 1)
-    inner = active & padded[:-2] & padded[2:]
-    moved = np.where(active, transmit.rates, 0.0) * transmit.seconds
-    within = quotient(sums_between(moved * inner, bounds), sums_between(transmit.seconds * inner, bounds))
-    every = quotient(sums_between(moved * active, bounds), sums_between(transmit.seconds * active, bounds))
-    return np.where(np.isnan(within), every, within)
+    """The sums of the values (..., samples) from each bound to before the next: (..., bounds - 1)."""
+    total = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values, axis=-1, out=total[..., 1:])
+    return np.diff(total[..., bounds])
 
 
 def _since_transmit(events: Floats, transmits: Bools) -> Floats:
