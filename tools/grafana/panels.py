@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grafana_foundation_sdk.builders import common as build_common
 from grafana_foundation_sdk.builders import dashboard as build_dashboard
@@ -76,12 +76,7 @@ def lines(
     """
     panel = (
         timeseries.Panel()
-        .title(face.title)
-        .description(face.description)
-        .datasource(PROMETHEUS)
         .targets(targets(queries))
-        .unit(face.unit)
-        .no_value(face.nothing)
         .min(0)
         .line_width(1)
         .fill_opacity(60 if stacked else 0)
@@ -106,8 +101,8 @@ def lines(
     for name, (word, color) in (names or {}).items():
         named = dashboard.DynamicConfigValue(id_val="displayName", value=word)
         panel.override_by_name(name, [named, fixed_property(color)])
-    numbers = [dashboard.DynamicConfigValue(id_val="noValue", value=EMPTY)]
-    panel.override_by_field_type("number", numbers if link is None else [*numbers, link_property(link)])
+    empty = [dashboard.DynamicConfigValue(id_val="noValue", value=EMPTY)]
+    panel.override_by_field_type("number", empty if link is None else [*empty, link_property(link)])
     return finish_panel(panel, face)
 
 
@@ -143,12 +138,7 @@ def heat(
         axis.decimals(DECIMALS[face.unit])
     panel = (
         heatmap.Panel()
-        .title(face.title)
-        .description(face.description)
-        .datasource(datasource)
         .targets(list(sources) if sources is not None else targets(queries))
-        .unit(cell_unit or face.unit)
-        .no_value(face.nothing)
         .calculate(False)
         .cell_gap(0)
         .color(color)
@@ -158,7 +148,7 @@ def heat(
         .show_legend()
         .tooltip(heatmap.HeatmapTooltip().mode(common.TooltipDisplayMode.SINGLE).y_histogram(True))
     )
-    return finish_panel(panel, face)
+    return finish_panel(panel, replace(face, unit=cell_unit or face.unit), datasource)
 
 
 def number(
@@ -173,12 +163,7 @@ def number(
     """Large numbers. `graph` adds a sparkline, for which a panel has to be 5 high; `names` are as for `lines`."""
     panel = (
         stat.Panel()
-        .title(face.title)
-        .description(f"{face.description} {palette.NO_DATA.capitalize()}: {face.nothing}.")
-        .datasource(PROMETHEUS)
         .targets(targets(queries))
-        .unit(face.unit)
-        .no_value(palette.NO_DATA)
         .reduce_options(NOW if graph else LAST)
         .thresholds(thresholds or steps())
         .color_scheme(palette.by_threshold())
@@ -189,19 +174,14 @@ def number(
     )
     for name, (word, _) in (names or {}).items():
         panel.override_by_name(name, [dashboard.DynamicConfigValue(id_val="displayName", value=word)])
-    return finish_panel(panel, face)
+    return finish_panel(panel, of_numbers(face))
 
 
 def states(face: PanelHead, queries: Sequence[Query], mappings: list[dashboard.ValueMapping]) -> dashboard.Panel:
     """One bar per series whose colour is its state."""
     panel = (
         statetimeline.Panel()
-        .title(face.title)
-        .description(face.description)
-        .datasource(PROMETHEUS)
         .targets(targets(queries))
-        .unit(face.unit)
-        .no_value(face.nothing)
         .mappings(mappings)
         # with colours by threshold, merged values would ignore the mappings
         .color_scheme(palette.fixed(palette.GREY))
@@ -225,13 +205,24 @@ def targets(queries: Sequence[Query]) -> list[Builder[Dataquery]]:
     return [_target(ref_id, query) for ref_id, query in zip(REF_IDS[: len(queries)], queries, strict=True)]
 
 
-def finish_panel(panel: Builder[dashboard.Panel], face: PanelHead) -> dashboard.Panel:
-    """The built panel with its size; the layout places it."""
+def finish_panel(
+    panel: Builder[dashboard.Panel], face: PanelHead, datasource: common.DataSourceRef = PROMETHEUS
+) -> dashboard.Panel:
+    """The built panel with its head and its size; the layout places it."""
     built = panel.build()
+    built.title, built.description, built.datasource = face.title, face.description, datasource
+    assert built.field_config
+    built.field_config.defaults.unit, built.field_config.defaults.no_value = face.unit, face.nothing
     built.grid_pos = dashboard.GridPos(w=face.width, h=face.height)
     if face.repeat:
         built.repeat, built.repeat_direction, built.max_per_row = face.repeat, "h", 4
     return built
+
+
+def of_numbers(face: PanelHead) -> PanelHead:
+    """Why there is no number is in the description, because it does not fit in its place."""
+    text = f"{face.description} {palette.NO_DATA.capitalize()}: {face.nothing}."
+    return replace(face, description=text, nothing=palette.NO_DATA)
 
 
 def _target(ref_id: str, query: Query) -> prometheus.Dataquery:
@@ -300,29 +291,28 @@ def figure_panels(figures: Sequence[Figure], nothing: str, graph: bool = False) 
     ]
 
 
-def status_row(face: PanelHead, figures: Sequence[Figure]) -> dashboard.Panel:
-    """Numbers of this moment side by side in one panel, whose description has those of all of them."""
-    told = " ".join(f"{figure.title}: {figure.description}" for figure in figures)
-    panel = (
+def numbers(queries: Sequence[Query]) -> stat.Panel:
+    """A panel of several numbers of this moment with their names."""
+    return (
         stat.Panel()
-        .title(face.title)
-        .description(f"{face.description} {told} {palette.NO_DATA.capitalize()}: {face.nothing}.")
-        .datasource(PROMETHEUS)
-        .targets(targets([Query(figure.expr, figure.title, instant=True) for figure in figures]))
-        .unit(face.unit)
-        .no_value(palette.NO_DATA)
+        .targets(targets(queries))
         .mappings([palette.NOTHING])
         .reduce_options(LAST)
         .thresholds(steps())
         .color_scheme(palette.by_threshold())
         .color_mode(common.BigValueColorMode.VALUE)
         .graph_mode(common.BigValueGraphMode.NONE)
-        # else, a wide screen has each name far from its number
-        .wide_layout(False)
         .text_mode(common.BigValueTextMode.VALUE_AND_NAME)
         .orientation(common.VizOrientation.VERTICAL)
     )
+
+
+def status_row(face: PanelHead, figures: Sequence[Figure]) -> dashboard.Panel:
+    """Numbers of this moment side by side in one panel, whose description has those of all of them."""
+    told = " ".join(f"{figure.title}: {figure.description}" for figure in figures)
+    # else, a wide screen has each name far from its number
+    panel = numbers([Query(figure.expr, figure.title, instant=True) for figure in figures]).wide_layout(False)
     for ref_id, figure in zip(REF_IDS, figures, strict=False):
         levels = dashboard.DynamicConfigValue(id_val="thresholds", value=steps(*figure.levels).build())
         panel.override_by_query(ref_id, [dashboard.DynamicConfigValue(id_val="unit", value=figure.unit), levels])
-    return finish_panel(panel, face)
+    return finish_panel(panel, of_numbers(replace(face, description=f"{face.description} {told}")))

@@ -60,12 +60,7 @@ def table(
     """
     panel = (
         table_builder.Panel()
-        .title(face.title)
-        .description(face.description)
-        .datasource(PROMETHEUS)
         .targets(_targets(columns))
-        .unit(face.unit)
-        .no_value(face.nothing)
         .cell_height(common.TableCellHeight.SM)
         .with_transformation(dashboard.DataTransformerConfig(id_val="merge", options={}))
         .with_transformation(

@@ -60,15 +60,10 @@ def _heatmap(direction: str) -> dashboard.Panel:
     )
 
 
-def _series(face: PanelHead, query: InfinityQuery) -> timeseries.Panel:
+def _series(query: InfinityQuery) -> timeseries.Panel:
     return (
         timeseries.Panel()
-        .title(face.title)
-        .description(face.description)
-        .datasource(INFINITY)
         .targets([query])
-        .unit(face.unit)
-        .no_value(face.nothing)
         .min(0)
         .line_width(1)
         .line_interpolation(common.LineInterpolation.STEP_AFTER)
@@ -90,16 +85,16 @@ def _utilization() -> dashboard.Panel:
         "alias": "utilisation",
         "replaceFields": True,
     }
-    panel = _series(face, window_query(unit="ratio", statistic="mean"))
+    panel = _series(window_query(unit="ratio", statistic="mean"))
     panel.with_transformation(dashboard.DataTransformerConfig(id_val="calculateField", options=mean))
-    return finish_panel(panel.color_scheme(colors.fixed(colors.BLUE)).fill_opacity(20), face)
+    return finish_panel(panel.color_scheme(colors.fixed(colors.BLUE)).fill_opacity(20), face, INFINITY)
 
 
 def _ports() -> dashboard.Panel:
     text = f"Each port and direction separately; every point is the highest of its samples. {HISTORY}"
     face = PanelHead("How much did each port carry?", text, "Bps", EMPTY, width=24, height=11)
-    panel = _series(face, window_query(statistic="max")).color_scheme(colors.by_series()).legend(table_legend())
-    return finish_panel(panel, face)
+    panel = _series(window_query(statistic="max")).color_scheme(colors.by_series()).legend(table_legend())
+    return finish_panel(panel, face, INFINITY)
 
 
 def _listing(
@@ -107,12 +102,7 @@ def _listing(
 ) -> dashboard.Panel:
     panel = (
         table_builder.Panel()
-        .title(face.title)
-        .description(face.description)
-        .datasource(INFINITY)
         .targets([query])
-        .unit(face.unit)
-        .no_value(face.nothing)
         .cell_height(common.TableCellHeight.SM)
         .override_by_field_type("number", [dashboard.DynamicConfigValue(id_val="noValue", value=EMPTY_CELL)])
     )
@@ -122,7 +112,7 @@ def _listing(
         panel.override_by_name(heading, [dashboard.DynamicConfigValue(id_val="custom.width", value=width)])
     if link is not None:
         panel.override_by_name(link[0], [link_property(link[1])])
-    return finish_panel(panel, face)
+    return finish_panel(panel, face, INFINITY)
 
 
 def _summary() -> dashboard.Panel:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from grafana_foundation_sdk.builders import stat
-from grafana_foundation_sdk.models import common, dashboard
+from grafana_foundation_sdk.models import dashboard
 
-from tools.grafana import colors
-from tools.grafana.panels import LAST, PROMETHEUS, PanelHead, finish_panel, targets
+from tools.grafana.panels import PanelHead, finish_panel, numbers, of_numbers
 from tools.grafana.queries import RANGE, Query, Scope
 
 RATIO = "B ÷ A"
@@ -131,26 +129,12 @@ def compared(statistic: Statistic, selections: Mapping[str, Scope], nothing: str
     join = {"byField": "Time", "mode": "outer"}
     divide = {"mode": "binary", "alias": RATIO, "binary": {"left": b, "operator": "/", "right": a}}
     panel = (
-        stat.Panel()
-        .title(face.title)
-        .description(f"{face.description} {colors.NO_DATA.capitalize()}: {face.nothing}.")
-        .datasource(PROMETHEUS)
-        .targets(targets(queries))
-        .unit(face.unit)
-        .no_value(colors.NO_DATA)
-        .mappings([colors.NOTHING])
-        .reduce_options(LAST)
-        .thresholds(colors.steps())
-        .color_scheme(colors.by_threshold())
-        .color_mode(common.BigValueColorMode.VALUE)
-        .graph_mode(common.BigValueGraphMode.NONE)
-        .text_mode(common.BigValueTextMode.VALUE_AND_NAME)
-        .orientation(common.VizOrientation.VERTICAL)
+        numbers(queries)
         .with_transformation(dashboard.DataTransformerConfig(id_val="joinByField", options=join))
         .with_transformation(dashboard.DataTransformerConfig(id_val="calculateField", options=divide))
         .override_by_name(RATIO, RATIO_PROPERTIES)
     )
-    return finish_panel(panel, face)
+    return finish_panel(panel, of_numbers(face))
 
 
 # a ratio to zero is infinite, and would be shown as a number of per cent
