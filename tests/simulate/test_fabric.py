@@ -280,7 +280,7 @@ class Clocks:
         self.late: dict[int, int] = {}
         self.leaps: dict[int, int] = {}
 
-    def is_set(self) -> bool:
+    def is_over(self) -> bool:
         self.left -= 1
         return self.left < 0
 
@@ -297,7 +297,7 @@ class Clocks:
         self.leap += self.leaps.get(turn, 0)
 
     def run(self) -> list[int]:
-        self.fabric.run(self, self.wall, self.monotonic, self.sleep)
+        self.fabric.run(self.is_over, self.wall, self.monotonic, self.sleep)
         return [words for _, words in self.seen]
 
 
@@ -322,19 +322,12 @@ def test_wall_clock_step_moves_no_counter(fabric: SimulatedFabric, leap: int) ->
 
 @pytest.mark.real("clock")
 def test_fabric_runs_on_the_real_clock(tmp_path: Path) -> None:
-    class Stop:
-        def __init__(self) -> None:
-            self.left = 5
-
-        def is_set(self) -> bool:
-            self.left -= 1
-            return self.left < 0
-
+    turns = iter([False] * 5)
     begin = time.time_ns()
     schedule = Schedule(Square(20_000_000, 0.5, RATE), rails=1, start_ns=begin)
     fabric = SimulatedFabric(tmp_path, schedule, 1_000_000)
     fabric.build(begin, {"stuck": []})
-    fabric.run(Stop())
+    fabric.run(lambda: next(turns, True))
     fabric.close()
     words = int((tmp_path / "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text()) - START_WORDS[0]
     assert 0 < words <= schedule.port_bytes(time.time_ns() + 1_000_000, 0, 0) // 4

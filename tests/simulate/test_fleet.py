@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ class Stalling:
         self.rng = np.random.default_rng(seed)
         self.shown: dict[int, list[tuple[int, int]]] = {}
 
-    def is_set(self) -> bool:
+    def is_over(self) -> bool:
         self.left -= 1
         return self.left < 0
 
@@ -53,7 +52,7 @@ def test_nodes_of_a_job_slip_together(seed: int) -> None:
     process, slips = Stalling(seed), Slips()
     offsets = list(different_clocks(plan_nodes(8)).values())
     paces = [process.pace(slips, offset) for offset in offsets]
-    run_together(paces, process.pause, process, lambda: process.now - START)
+    run_together(paces, process.pause, process.is_over, lambda: process.now - START)
     assert slips.total_ns > SECOND
     behind = [due - at for due, at in (shown[-1] for shown in process.shown.values())]
     # the last slip may be younger than the last step of a tree
@@ -61,7 +60,7 @@ def test_nodes_of_a_job_slip_together(seed: int) -> None:
     # at the end of a quiet time, all are behind by the same
     process.left, process.rng = 200, np.random.default_rng(0)
     process.pause = lambda seconds: setattr(process, "now", process.now + round(seconds * SECOND))  # type: ignore[method-assign]
-    run_together(paces, process.pause, process, lambda: process.now - START)
+    run_together(paces, process.pause, process.is_over, lambda: process.now - START)
     behind = [due - at for due, at in (shown[-1] for shown in process.shown.values())]
     assert behind == pytest.approx([slips.behind_ns] * 8, abs=10)
     for shown in process.shown.values():
@@ -102,7 +101,7 @@ def test_all_trees_have_the_same_job_and_advance(tmp_path: Path, monkeypatch: py
         ]
         counters = [each / "class/infiniband/mlx5_1/ports/1/counters/port_rcv_data" for each in files]
         before = [int(each.read_text()) for each in counters]
-        fleet.run(Until(lambda: all(int(each.read_text()) > old for each, old in zip(counters, before, strict=True))))
+        fleet.run(lambda: all(int(each.read_text()) > old for each, old in zip(counters, before, strict=True)))
     finally:
         fleet.close()
 
@@ -140,10 +139,3 @@ def test_node_leaves_and_rejoins_the_job(tmp_path: Path) -> None:
         assert both[0] == pytest.approx(both[1][::-1], abs=2)
     assert alone[0] == [0, 0]
     assert min(alone[1]) > 0
-
-
-class Until:
-    """Stops a fleet at a condition."""
-
-    def __init__(self, reached: Callable[[], bool]) -> None:
-        self.is_set = reached

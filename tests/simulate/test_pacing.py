@@ -62,7 +62,7 @@ class Machine:
         self.unnoticed: set[int] = set()
         self.slips = Slips()
 
-    def is_set(self) -> bool:
+    def is_over(self) -> bool:
         self.left -= 1
         return self.left < 0
 
@@ -98,7 +98,7 @@ class Machine:
     def run(self, turns: int) -> Machine:
         self.left = turns
         pace = Pace(self.show, TICK, self.pause, lambda: self.now, self.monotonic)
-        pace.run(self)
+        pace.run(self.is_over)
         self.fabric.close()
         self.slips = pace.slips
         return self
@@ -221,7 +221,7 @@ def test_stall_advances_one_interval(tmp_path: Path) -> None:
 
     machine.left = 40
     pace = Pace(show, TICK, machine.pause, lambda: machine.now, machine.monotonic)
-    pace.run(machine)
+    pace.run(machine.is_over)
     machine.fabric.close()
     assert pace.slips.count == 1
     assert set(np.diff(asked).tolist()) == {TICK}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -275,7 +274,7 @@ def test_rate_above_line_is_cut_and_counted(
     recording = recorded([10e9, 180e9, 0, 0, 0], [0.01] * 5)
     meta = replace(recording.meta, ports=(replace(RAIL, rate_bytes_per_second=rate),))
     with playing(tmp_path, replace(recording, meta=meta)) as replay:
-        replay.run(threading.Event())
+        replay.run(lambda: False)
     total = counter(tmp_path, RAIL, "port_rcv_data") - START_WORDS[1]
     said = [text for text in caplog.messages if "above the line rate" in text]
     if rate is None:

@@ -94,13 +94,13 @@ def run_demo(arguments: argparse.Namespace, settings: Settings) -> int:
                 capture = replace(capture, dir=scratch / "captures")
             jobs = settings.jobs
             if arguments.origins["jobs.owners-dir"] == DEFAULT:
-                # the jobs of this node do not run_demo on a simulated fabric
+                # the jobs of this node do not run on a simulated fabric
                 jobs = replace(jobs, owners_dir=tree / JOBS_FOLDER)
             return run_daemon(replace(settings, path=path, ring=ring, capture=capture, jobs=jobs))
 
 
 def run_nodes(nodes: Sequence[SimulatedNode], trees: Path, arguments: argparse.Namespace, settings: Settings) -> int:
-    """Simulate several nodes and run_demo a daemon on each; `trees` is the directory of their trees."""
+    """Simulate several nodes and run a daemon on each; `trees` is the directory of their trees."""
     interval_ns, scratch = settings.sampler.interval, trees.parent
     stop = simulate.stop_on_signals()
     flags = simulate.fabric_flags(arguments, interval_ns)

@@ -32,7 +32,7 @@ def run_replay(arguments: argparse.Namespace, settings: Settings) -> int:
         replay.build()
         print(escape_controls(describe(path, meta, arguments, interval_ns), keep="\n"), flush=True)
         try:
-            replay.run(stop_on_signals())
+            replay.run(stop_on_signals().is_set)
         finally:
             replay.close()
     finally:

@@ -64,13 +64,13 @@ def run_simulate(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         with closing(fleet):
             fleet.build(faults)
-            fleet.run(stop_on_signals())
+            fleet.run(stop_on_signals().is_set)
         return 0
     schedule = Schedule(workload, arguments.seed, arguments.ports, time.time_ns())
     fabric = SimulatedFabric(arguments.directory, schedule, interval_ns, arguments.management, arguments.jobs)
     with closing(fabric):
         fabric.build(time.time_ns(), faults)
-        fabric.run(stop_on_signals())
+        fabric.run(stop_on_signals().is_set)
     return 0
 
 

@@ -206,10 +206,7 @@ def find_ports(host: str, first: int, count: int) -> list[int]:
 
 def find_scheme(settings: Settings) -> str:
     """Whether the daemons serve HTTP or HTTPS."""
-    if not settings.web.config_file:
-        return "http"
-
-    return "https" if read_rules(settings.web.config_file).tls else "http"
+    return "https" if settings.web.config_file and read_rules(settings.web.config_file).tls else "http"
 
 
 def write_targets(path: Path, running: Sequence[DemoNode]) -> None:

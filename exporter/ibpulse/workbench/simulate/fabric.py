@@ -22,7 +22,7 @@ from ibpulse.workbench.simulate.jobs import (
     find_job_errors,
     plan_jobs,
 )
-from ibpulse.workbench.simulate.pacing import Pace, Slips, Stop
+from ibpulse.workbench.simulate.pacing import Pace, Slips
 from ibpulse.workbench.simulate.timeline import LINE_BYTES_PER_SECOND, Schedule, Workload
 from ibpulse.workbench.simulate.tree import (
     COUNTERS,
@@ -401,12 +401,12 @@ class SimulatedFabric:
 
     def run(
         self,
-        stop: Stop,
+        stop: Callable[[], bool],
         wall: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], int] = time.monotonic_ns,
         pause: Callable[[float], Set[int] | None] | None = None,
     ) -> Slips:
-        """Keep the tree up to date until `stop` is set; call `build` first. Clocks are in ns.
+        """Keep the tree up to date until `stop` is true; call `build` first. Clocks are in ns.
 
         When the wall clock is set, the traffic continues unaffected: no counter jumps or falls. When the process is
         late, the traffic pauses.

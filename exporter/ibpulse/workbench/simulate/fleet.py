@@ -11,7 +11,7 @@ from pathlib import Path
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.workbench.simulate.fabric import SimulatedFabric
 from ibpulse.workbench.simulate.jobs import HOT_RAIL, STRAGGLER_DELAY_NS, share_job
-from ibpulse.workbench.simulate.pacing import Slips, Stop, run_together
+from ibpulse.workbench.simulate.pacing import Slips, run_together
 from ibpulse.workbench.simulate.timeline import Workload
 from ibpulse.workbench.simulate.tree import CounterReads
 
@@ -104,8 +104,8 @@ class SimulatedFleet:
         for fabric, offset_ns in zip(self.fabrics, self._offsets, strict=True):
             fabric.build(self.start_ns + offset_ns, faults)
 
-    def run(self, stop: Stop) -> Slips:
-        """Keep all trees up to date until `stop` is set."""
+    def run(self, stop: Callable[[], bool]) -> Slips:
+        """Keep all trees up to date until `stop` is true."""
         slips = Slips()
         paces = [
             fabric.pace(slips, clock_ahead(offset_ns))

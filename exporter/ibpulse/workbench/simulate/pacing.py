@@ -16,7 +16,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence, Set
-from typing import Protocol
 
 from ibpulse.base.text import count_text
 from ibpulse.base.units import SECOND_NS
@@ -32,14 +31,6 @@ RECENT_STEPS = 16
 # smaller slips are the resolution of the clocks
 MIN_SLIP = 0.01
 WARN_EVERY_NS = 10 * SECOND_NS
-
-
-class Stop(Protocol):
-    """Stops the writer: a `threading.Event`, or anything with its `is_set`."""
-
-    def is_set(self) -> bool:
-        """Whether the writer should stop."""
-        ...
 
 
 class Slips:
@@ -122,8 +113,8 @@ class Pace:
         self._shown_ns: int | None = None
         self._behind_ns = 0
 
-    def run(self, stop: Stop) -> None:
-        """Show one instant after the other until `stop` is set.
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Show one instant after the other until `stop` is true.
 
         When the wall clock is set, the instants still follow each other without a jump.
         """
@@ -186,11 +177,11 @@ class Pace:
 def run_together(
     paces: Sequence[Pace],
     pause: Callable[[float], Set[int] | None],
-    stop: Stop,
+    stop: Callable[[], bool],
     monotonic: Callable[[], int] = time.monotonic_ns,
 ) -> None:
-    """Show the instants of trees that share their slips, each before its own multiples, until `stop` is set."""
-    while not stop.is_set():
+    """Show the instants of trees that share their slips, each before its own multiples, until `stop` is true."""
+    while not stop():
         first = min(paces, key=lambda pace: pace.turn_ns)
         if monotonic() >= first.turn_ns:
             first.turn()

@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from ibpulse.core.model import PortState
 from ibpulse.core.recordings import RecordedPort, Recording, RecordingMeta
 from ibpulse.core.recordings.recording import history_of
 from ibpulse.workbench.simulate.fabric import PACKET_BYTES, START_WORDS
-from ibpulse.workbench.simulate.pacing import Pace, Slips, Stop
+from ibpulse.workbench.simulate.pacing import Pace, Slips
 from ibpulse.workbench.simulate.tree import (
     COUNTERS,
     HW_COUNTERS,
@@ -35,6 +35,7 @@ from ibpulse.workbench.simulate.tree import (
     clear_tree,
     climb,
     replace_text,
+    text_files,
     write_listing,
 )
 
@@ -215,7 +216,7 @@ def _add_device(listing: Listing, port: RecordedPort) -> None:
         "hw_rev": "0",
         "board_id": identity.board,
     }
-    listing.files |= _lines(path, facts)
+    listing.files |= text_files(path, facts)
     if pci_path(port):
         listing.links[f"{path}/device"] = "../.."
     link, target = class_link(port)
@@ -231,13 +232,9 @@ def _add_port(listing: Listing, port: RecordedPort) -> None:
         "gid_attrs/ndevs/0": port.identity.netdev,
         "hw_counters/lifespan": "10",
     }
-    listing.files |= _lines(path, facts)
-    listing.files |= _lines(path, {f"counters/{name}": "0" for name in COUNTERS})
-    listing.files |= _lines(path, {f"hw_counters/{name}": "0" for name in HW_COUNTERS})
-
-
-def _lines(folder: str, facts: Mapping[str, str]) -> dict[str, str]:
-    return {f"{folder}/{name}": f"{text}\n" for name, text in facts.items()}
+    facts |= {f"counters/{name}": "0" for name in COUNTERS}
+    facts |= {f"hw_counters/{name}": "0" for name in HW_COUNTERS}
+    listing.files |= text_files(path, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,10 +435,10 @@ class Replay:
         self.write(at_ns, line_ns)
         return at_ns
 
-    def run(self, stop: Stop) -> Slips:
-        """Keep the tree up to date until the recording is over or `stop` is set; call `build` first."""
+    def run(self, stop: Callable[[], bool]) -> Slips:
+        """Keep the tree up to date until the counters show all of the recording or `stop` is true; `build` first."""
         pace = Pace(self.advance, self._interval_ns, self._reads.pause)
-        pace.run(_Until(stop, self))
+        pace.run(lambda: stop() or self.over)
         self._tell()
         return pace.slips
 
@@ -460,14 +457,3 @@ class Replay:
             for file in files.values():
                 file.close()
         self._files = []
-
-
-@dataclass(frozen=True, slots=True)
-class _Until:
-    """Set when stopped from outside, or when the recording is over and all its bytes are shown."""
-
-    stop: Stop
-    replay: Replay
-
-    def is_set(self) -> bool:
-        return self.stop.is_set() or self.replay.over

@@ -78,9 +78,13 @@ def list_functions(nic_path: str, nic: tuple[str, str, str], numa_node: int, gpu
     files: dict[str, str] = {}
     for path, ids in functions.items():
         facts = dict(zip(("vendor", "device", "class"), ids, strict=True)) | GEN5_X16
-        facts |= {"numa_node": str(numa_node), "local_cpulist": CPUS[numa_node]}
-        files |= {f"{path}/{name}": f"{text}\n" for name, text in facts.items()}
+        files |= text_files(path, facts | {"numa_node": str(numa_node), "local_cpulist": CPUS[numa_node]})
     return files
+
+
+def text_files(folder: str, facts: Mapping[str, object]) -> dict[str, str]:
+    """Files of a folder by path, each of which holds one line."""
+    return {f"{folder}/{name}": f"{fact}\n" for name, fact in facts.items()}
 
 
 def list_bus(files: dict[str, str]) -> dict[str, str]:
@@ -182,14 +186,12 @@ def list_device(device: Device, counters: Mapping[str, int] = MappingProxyType({
         "hw_rev": "0",
         "board_id": "MT_0000000838",
     }
-    files = {f"{device.path}/{name}": f"{text}\n" for name, text in facts.items()}
-    files |= {f"{device.port_path}/{name}": f"{text}\n" for name, text in _port_facts(device).items()}
+    files = text_files(device.path, facts) | text_files(device.port_path, _port_facts(device))
     files |= {f"{device.port_path}/{name}": text for name, text in status_files(device, up=True).items()}
-    files |= {f"{device.counters_path}/{name}": f"{counters.get(name, 0)}\n" for name in COUNTERS}
-    files |= {f"{device.port_path}/hw_counters/{name}": "0\n" for name in HW_COUNTERS}
-    files[f"{device.port_path}/hw_counters/lifespan"] = "10\n"
+    files |= text_files(device.counters_path, {name: counters.get(name, 0) for name in COUNTERS})
+    files |= text_files(f"{device.port_path}/hw_counters", {**dict.fromkeys(HW_COUNTERS, 0), "lifespan": 10})
     net = f"{device.pci_path}/net/{device.netdev}"
-    files |= {f"{net}/operstate": "up\n", f"{net}/speed": f"{100_000 if device.rail is None else 400_000}\n"}
+    files |= text_files(net, {"operstate": "up", "speed": 100_000 if device.rail is None else 400_000})
     links = {
         f"class/infiniband/{device.name}": f"../../{device.path}",
         f"class/net/{device.netdev}": f"../../{net}",
