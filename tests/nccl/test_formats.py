@@ -123,7 +123,7 @@ def test_the_unit_of_perftest_is_inferred(tmp_path: Path, gigabits: bool) -> Non
     assert run.measurements[0].bus_bytes_per_second == pytest.approx(385e9 / 8, rel=1e-4)
     unit = "Gb/s" if gigabits else "MiB/s"
     assert run.remarks == (f"bandwidth is in {unit}, inferred from size and rate of the messages",)
-    assert (run.device, run.link_layer, run.mtu_bytes, run.directions) == ("mlx5_0", "InfiniBand", 4096, 1)
+    assert (run.device, run.directions) == ("mlx5_0", 1)
 
 
 def test_an_ambiguous_unit_of_perftest_must_be_given(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def check_perftest(
     # size and rate of the messages are the same bandwidth
     assert last.bus_bytes_per_second == pytest.approx(65536 * 0.751131e6, rel=1e-4)
     assert last.operations == 5000
-    assert (run.device, run.mtu_bytes, run.link_layer) == ("mlx5_0", 4096, "InfiniBand")
+    assert run.device == "mlx5_0"
     assert (run.complete, run.directions, run.remarks) == (
         complete,
         directions,
@@ -352,7 +352,7 @@ def test_consecutive_tests_of_perftest_stay_apart(tmp_path: Path) -> None:
 def test_json_of_perftest_without_quotes(tmp_path: Path) -> None:
     run = read(tmp_path, UNQUOTED)
     assert run.measurements[0].bus_bytes_per_second == pytest.approx(393.81e9 / 8)
-    assert (run.device, run.link_layer, run.mtu_bytes) == ("mlx5_0", "InfiniBand", 4096)
+    assert run.device == "mlx5_0"
     assert run.measurements[0].collective == "RDMA_Write_BW_Test"
 
 

@@ -410,7 +410,7 @@ def test_missing_samples_are_not_waiting(overlap: DeviceOverlap, recording: Reco
     )
     check_sums(found, overlap)
     assert found.whole
-    after = overlap.exposed.length_ns(half.end_ns - 10 * MS, 2**62)
+    after = int(overlap.exposed.lengths_ns(np.array([half.end_ns - 10 * MS]), np.array([2**62]))[0])
     assert found.whole.unmeasured_ns >= after - 10 * MS > overlap.whole.exposed_ns // 3
     assert found.whole.waiting_ns < PLAYED.timeline()[3]
     # the times of waiting, as a picture shows them

@@ -42,12 +42,12 @@ def fill(ring: RingFile, ticks: range) -> None:
 
 def read(ring: RingFile, first: int = 0, last: int = 1000) -> list[int]:
     """The ticks of the readings, by their first counter."""
-    return read_signals(RingReader(ring), 1, first, last).counters[:, 0].tolist()
+    return read_signals(RingReader(ring), 1, first, last)[1].counters[:, 0].tolist()
 
 
 def test_a_reading_has_its_counters_and_the_time_of_each(ring: RingFile) -> None:
     fill(ring, range(10, 13))
-    found = read_signals(RingReader(ring), 1, 10, 12)
+    found = read_signals(RingReader(ring), 1, 10, 12)[1]
     assert found.signals == SIGNALS
     assert found.wall_ns.tolist() == [tick * INTERVAL_NS for tick in (10, 11, 12)]
     assert found.counters.tolist() == [[tick, 2 * tick, 3 * tick] for tick in (10, 11, 12)]
@@ -76,21 +76,21 @@ def test_readings_of_other_signals_are_dropped(ring: RingFile) -> None:
     assert ring.assign_signals(1, SIGNALS[:2], 1) != before
     assert read(ring) == []
     put_signals(ring, 1, 14, (7, 8))
-    assert read_signals(RingReader(ring), 1, 0, 20).counters.tolist() == [[7, 8]]
+    assert read_signals(RingReader(ring), 1, 0, 20)[1].counters.tolist() == [[7, 8]]
 
 
 def test_another_device_has_none(ring: RingFile) -> None:
     fill(ring, range(10, 13))
     slot = ring.assign("mlx5_1:1", 4, 1, anew=True)
     assert ring.signals(slot) == ()
-    assert read_signals(RingReader(ring), slot, 0, 20).counters.shape == (0, 0)
+    assert read_signals(RingReader(ring), slot, 0, 20)[1].counters.shape == (0, 0)
 
 
 def test_a_port_without_signals_and_a_ring_without_them_have_none(ring: RingFile, tmp_path: Path) -> None:
-    assert read_signals(RingReader(ring), 0, 0, 20).signals == ()
+    assert read_signals(RingReader(ring), 0, 0, 20)[1].signals == ()
     without = RingFile.create(tmp_path / "without", INTERVAL_NS, CAPACITY)
     without.assign("mlx5_0:1", 4, 1)
-    assert read_signals(RingReader(without), 0, 0, 20).signals == ()
+    assert read_signals(RingReader(without), 0, 0, 20)[1].signals == ()
     without.close()
 
 

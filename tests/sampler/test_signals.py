@@ -104,7 +104,7 @@ class Sampled:
             self.read_ns = sample_steadily(self.ring, 0, self.loop, self.tick_clock, self.read_ns)
 
     def readings(self, port: int = 0) -> SignalReadings:
-        return read_signals(RingReader(self.ring), self.ports[port].slot, 0, 2**50)
+        return read_signals(RingReader(self.ring), self.ports[port].slot, 0, 2**50)[1]
 
     def ticks_of(self, port: int = 0) -> list[int]:
         return (self.readings(port).wall_ns // INTERVAL_NS).tolist()

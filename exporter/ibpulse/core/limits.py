@@ -13,7 +13,7 @@ from ibpulse.core.arrays import Bools, Counts, Floats
 from ibpulse.core.events import PortHistory
 from ibpulse.core.events.port_history import StateSpan
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.signals import read_ticks
+from ibpulse.core.ring.signals import read_signals
 from ibpulse.core.ring.spans import RingPort, read_rates
 from ibpulse.core.statistics.gains import SignalReadings
 from ibpulse.core.statistics.limits import RailSamples, find_rail_signs, row_of
@@ -90,7 +90,7 @@ def read_limits(
         infiniband = port.port.identity.link_layer == INFINIBAND
         sent, seconds = rates.bytes_per_second[row, TRANSMIT], rates.seconds[row, TRANSMIT]
         samples = RailSamples(start_ns, reader.interval_ns, sent, seconds, line, up, infiniband, whole)
-        at, signals = read_ticks(reader, port.slot, ticks[0], ticks[-1])
+        at, signals = read_signals(reader, port.slot, ticks[0], ticks[-1])
         # the wall clock may have been set in between
         signals = replace(signals, wall_ns=start_ns + (at - ticks[0]) * reader.interval_ns)
         name = str(port.port.id)

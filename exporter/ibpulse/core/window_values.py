@@ -14,7 +14,7 @@ from ibpulse.core.events import PortHistory
 from ibpulse.core.jobs import ChosenJob
 from ibpulse.core.model import DIRECTIONS
 from ibpulse.core.ring.reader import GUARD_TICKS, RingReader
-from ibpulse.core.ring.signals import read_ticks
+from ibpulse.core.ring.signals import read_signals
 from ibpulse.core.ring.spans import TickRun, read_series, runs_of_wall_time, ticks_to_complete
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import Gains
@@ -288,7 +288,7 @@ def read_window(plan: WindowPlan, reader: RingReader, now_ns: int) -> WindowValu
 def _read_signals(plan: WindowPlan, reader: RingReader, runs: Sequence[TickRun]) -> Iterator[WindowSignals]:
     for port, slot in zip(plan.ports, plan.slots, strict=True):
         for run in runs:
-            ticks, readings = read_ticks(reader, slot, run.tick, run.tick + run.count - 1)
+            ticks, readings = read_signals(reader, slot, run.tick, run.tick + run.count - 1)
             wanted = ticks >= run.tick
             if plan.job is not None:
                 # a reading belongs to the job if the port did at its end

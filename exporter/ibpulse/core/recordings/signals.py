@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.ring.reader import RingReader
-from ibpulse.core.ring.signals import read_ticks
+from ibpulse.core.ring.signals import read_signals
 from ibpulse.core.signals import Signal
 from ibpulse.core.statistics.gains import SignalReadings
 
@@ -71,7 +71,7 @@ def read_port_signals(
     reader: RingReader, slot: int, signals: tuple[Signal, ...], first_tick: int, last_tick: int
 ) -> PortSignals:
     """The readings of a slot at these ticks, counted from the first; none if it has other signals by now."""
-    ticks, readings = read_ticks(reader, slot, first_tick, last_tick)
+    ticks, readings = read_signals(reader, slot, first_tick, last_tick)
     if readings.signals != signals or not len(ticks):
         return no_readings(len(signals))
     # the middle of the whole reading

@@ -13,16 +13,11 @@ from ibpulse.core.statistics.gains import SignalReadings
 GUARD_READINGS = 1
 
 
-def read_signals(reader: RingReader, slot: int, first_tick: int, last_tick: int) -> SignalReadings:
-    """The readings of a slot at the ticks from `first_tick` to `last_tick`, and the one before them.
+def read_signals(reader: RingReader, slot: int, first_tick: int, last_tick: int) -> tuple[Counts, SignalReadings]:
+    """The readings of a slot at the ticks from `first_tick` to `last_tick`, and the one before them, with their ticks.
 
     With the one before, gains are known from the first tick on.
     """
-    return read_ticks(reader, slot, first_tick, last_tick)[1]
-
-
-def read_ticks(reader: RingReader, slot: int, first_tick: int, last_tick: int) -> tuple[Counts, SignalReadings]:
-    """The ticks of `read_signals`, and what it returns."""
     ring, head = reader.ring, reader.ring.signals_at(slot)
     signals = ring.signals(slot)
     if not signals:

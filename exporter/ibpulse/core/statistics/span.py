@@ -33,7 +33,6 @@ from ibpulse.core.statistics.signature import Signature, SignatureOptions, descr
 from ibpulse.core.statistics.steps.edges import NONE, Steps, find_steps
 from ibpulse.core.statistics.steps.period import StepPeriod, find_sampled_period
 from ibpulse.core.statistics.steps.runs import (
-    MAX_BRIDGED,
     RunStatistics,
     describe_runs,
     find_bursts,
@@ -107,16 +106,12 @@ class SpanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Observed part of a span: `holes` counts runs of missing samples; `longest_hole_seconds` is NaN without any.
-
-    `cuts_runs`: a hole is so long that it ends a burst or a gap.
-    """
+    """Observed part of a span: `holes` counts runs of missing samples; `longest_hole_seconds` is NaN without any."""
 
     seconds: float
     observed_ratio: float
     holes: int
     longest_hole_seconds: float
-    cuts_runs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +332,6 @@ def _describe_coverage(series: RailSeries) -> Coverage:
         observed_ratio=float(np.count_nonzero(whole)) / series.ticks,
         holes=len(lengths),
         longest_hole_seconds=int(lengths.max()) * series.interval_seconds if len(lengths) else math.nan,
-        cuts_runs=bool((lengths > MAX_BRIDGED).any()),
     )
 
 

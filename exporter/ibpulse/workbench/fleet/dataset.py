@@ -194,13 +194,17 @@ class DatasetStore:
             if self._files.type_name not in OBJECT_STORES:
                 self._files.create_dir(self._path, recursive=True)
             content = {VERSION_MEMBER: DATASET_VERSION, "ibpulse_version": __version__, "tiers": TIERS}
-            self.write_note(MARK, json.dumps(content, indent=2).encode() + b"\n")
+            with self._writing(MARK) as stream:
+                stream.write(json.dumps(content, indent=2).encode() + b"\n")
 
     def check(self) -> None:
         """Check that this is a dataset that this version reads."""
-        raw = self.read_note(MARK)
-        if raw is None:
-            raise DatasetError(f"{self.text} is not a dataset: it has no {MARK}; name another place")
+        with self._explained("cannot be read"):
+            try:
+                with self._files.open_input_stream(self._at(MARK)) as stream:
+                    raw = stream.read(MAX_MARK_BYTES)
+            except FileNotFoundError as error:
+                raise DatasetError(f"{self.text} is not a dataset: it has no {MARK}; name another place") from error
         try:
             version = json.loads(raw)[VERSION_MEMBER]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -209,20 +213,6 @@ class DatasetStore:
             raise DatasetError(
                 f"{self.text} is of version {repr(version)[:20]}, this program reads {DATASET_VERSION}; use a newer one"
             )
-
-    def read_note(self, name: str) -> bytes | None:
-        """The content of a small file of the dataset itself, None if there is none."""
-        with self._explained("cannot be read"):
-            try:
-                with self._files.open_input_stream(self._at(name)) as stream:
-                    return bytes(stream.read(MAX_MARK_BYTES))
-            except FileNotFoundError:
-                return None
-
-    def write_note(self, name: str, content: bytes) -> None:
-        """Write a small file of the dataset itself."""
-        with self._writing(name) as stream:
-            stream.write(content)
 
     def remove(self, path: str) -> None:
         """Remove a file of the dataset, if it exists."""

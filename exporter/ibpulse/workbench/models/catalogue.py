@@ -192,7 +192,6 @@ MODELS: Mapping[str, Architecture] = {
 class NodeKind:
     """A node: GPUs, rails, usable rates in bytes per second and one direction, and dense BF16 operations per second."""
 
-    name: str
     gpus: int
     rails: int
     rail_bytes_per_second: float
@@ -207,7 +206,7 @@ NVLINK_EFFICIENCY = 370 / 450
 """About 20 % of NVLink is protocol overhead (NVIDIA/nccl-tests issue 212): 370 of 450 GB/s."""
 
 NODES: Mapping[str, NodeKind] = {
-    name: NodeKind(name, 8, 8, nic * RAIL_EFFICIENCY, nvlink * NVLINK_EFFICIENCY, operations, source)
+    name: NodeKind(8, 8, nic * RAIL_EFFICIENCY, nvlink * NVLINK_EFFICIENCY, operations, source)
     for name, nic, nvlink, operations, source in (
         ("dgx-a100", 25e9, 300e9, 312e12, "NVIDIA DGX A100 and A100 data sheets: 8 HDR NICs, NVLink 3, 312 TFLOP/s"),
         ("dgx-h100", 50e9, 450e9, 989e12, "NVIDIA DGX H100 and H100 data sheets: 8 NDR NICs, NVLink 4, 989 TFLOP/s"),

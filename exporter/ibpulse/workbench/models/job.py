@@ -207,7 +207,6 @@ class Flow:
     source: str
     operation: str
     group: RankGroup
-    algorithm: str
     count: float
     size: float
     operations: float
@@ -242,7 +241,6 @@ def collective_flow(
         source,
         operation,
         group,
-        algorithm,
         count,
         size if group.size > 1 else 0.0,
         count * parts,
@@ -319,7 +317,7 @@ def _pipeline(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
     wire = count * size * ranks if group.crosses_wire else 0.0
     inside = count * size if group.members > 1 else 0.0
     formula = f"{count:g} x S of each of {ranks} ranks, S = micro-batch x sequence/cp/tp x hidden x 2 B"
-    yield Flow("pipeline", "send", group, RING, count, size, count, wire, inside, formula)
+    yield Flow("pipeline", "send", group, count, size, count, wire, inside, formula)
 
 
 def _experts(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
@@ -338,7 +336,7 @@ def _experts(job: TrainingJob, reading: Reading) -> Iterator[Flow]:
     inside = 2 * pairs * nvlink_bytes("all-to-all", RING, size, group)
     element = f"({reading.dispatch_bytes:.4g} + {job.combine_bytes:.4g} B)"
     formula = f"{pairs:g} x G x tokens x {copies:.4g} remote copies x hidden x {element}"
-    yield Flow("experts", "all-to-all", group, RING, 2 * pairs, size, 2 * pairs, wire, inside, formula)
+    yield Flow("experts", "all-to-all", group, 2 * pairs, size, 2 * pairs, wire, inside, formula)
 
 
 def _embeddings(job: TrainingJob) -> Iterator[Flow]:
@@ -353,4 +351,4 @@ def _embeddings(job: TrainingJob) -> Iterator[Flow]:
     # in a ring of two, each sends half of the array twice
     wire, inside = (ranks * size, 0.0) if crosses else (0.0, size)
     formula = f"S of each of {ranks} ranks, S = vocabulary x hidden / tp x 4 B"
-    yield Flow("tied embeddings", "all-reduce", group, RING, 1, size, 1, wire, inside, formula)
+    yield Flow("tied embeddings", "all-reduce", group, 1, size, 1, wire, inside, formula)

@@ -224,13 +224,11 @@ UNITS = {"MiB/s": 2.0**20, "Gb/s": 1e9 / 8}
 """Bytes per second of the units that perftest writes."""
 AGREEMENT = 0.05
 MAX_SIZES = 10_000
-_LINKS = {"IB": "InfiniBand", "Ethernet": "Ethernet"}
 _TEXT_UNITS = {"MB/sec": "MiB/s", "MiB/sec": "MiB/s", "Gb/sec": "Gb/s"}
 _COLUMN = re.compile(r"#?[A-Za-z_]\w*(?: [A-Za-z0-9]+)*(?:\[[^\]]*\])?")
 _NUMBERS = re.compile(r"\s*\d+(?:\s+\d+(?:\.\d+)?)+\s*")
 _TITLE = re.compile(r"^\s*(\w[\w /+-]{0,70}\bTest)\s*$")
-_FACTS = re.compile(r"(Dual-port|Device|Mtu|Link type)\s*:\s*(\w+)")
-_PLAIN = {"Dual-port": "Dual_port", "Link type": "Link_type"}
+_FACTS = re.compile(r"(Dual-port|Device)\s*:\s*(\w+)")
 
 
 def read_perftest(path: Path, text: str, unit: str = "") -> BenchmarkRun:
@@ -291,7 +289,7 @@ class _PerftestOutput:
         if found := _TITLE.search(line):
             self.facts.setdefault("test", found[1])
         for name, value in _FACTS.findall(line):
-            self.facts.setdefault(_PLAIN.get(name, name), value)
+            self.facts.setdefault(name.replace("-", "_"), value)
         if "#bytes" in line and "#iterations" in line:
             # the two sides of a bidirectional test follow their sum
             self.both_sides = bool(self.rows)
@@ -337,15 +335,12 @@ def _perftest_run(
     both_ways = "bidirectional" in name.lower()
     if both_ways:
         remarks.append("a bidirectional test adds both directions")
-    mtu = info.get("Mtu")
     return BenchmarkRun(
         path,
         form,
         tuple(replace(row, collective=name or "perftest") for row in rows),
         device=str(info.get("Device", ""))[:80],
         directions=(2 if both_ways else 1) * (2 if info.get("Dual_port") == "ON" else 1),
-        link_layer=_LINKS.get(str(info.get("Link_type")), ""),
-        mtu_bytes=None if mtu is None else count_of(path, "Mtu", mtu, least=1),
         remarks=tuple(remarks),
     )
 

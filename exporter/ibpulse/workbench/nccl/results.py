@@ -199,8 +199,6 @@ class BenchmarkRun:
     plan: RunPlan | None = None
     device: str = ""
     directions: int = 1
-    link_layer: str = ""
-    mtu_bytes: int | None = None
     complete: bool = True
     remarks: tuple[str, ...] = ()
 

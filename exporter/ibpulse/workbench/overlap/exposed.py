@@ -189,14 +189,13 @@ class ClockMatch:
     """The correlation of the ends of communication with the ends of traffic, and its lag.
 
     `lag_ns` is positive if the wire is later than the trace, and wrong by at most `error_ns`. `rival` is the best
-    correlation at another lag. `ends` is the sum of the falls of the wire, about the number of bursts that ended.
-    `apart` says that the clocks differ. `problem` says why they cannot be aligned, empty if they can.
+    correlation at another lag. `apart` says that the clocks differ. `problem` says why they cannot be aligned, empty if
+    they can.
     """
 
     lag_ns: int = 0
     correlation: float = 0.0
     rival: float = 0.0
-    ends: float = 0.0
     error_ns: int = 0
     apart: bool = False
     problem: str = ""
@@ -215,9 +214,10 @@ def match_clocks(communication: IntervalSet, wire: WireActivity) -> ClockMatch:
     edges, shares = wire.edges_ns[first : last + 1], wire.shares[first:last]
     falls = _falls(shares)
     known = ~np.isnan(falls)
+    # about the number of bursts that ended
     ends = float(falls[known].sum())
     if ends < MIN_ENDS:
-        return ClockMatch(ends=ends, problem=f"only {ends:.0f} bursts end on the wire, and it takes {MIN_ENDS}")
+        return ClockMatch(problem=f"only {ends:.0f} bursts end on the wire, and it takes {MIN_ENDS}")
 
     def correlate(lag_ns: int) -> float:
         covered = communication.shift(lag_ns).lengths_ns(edges[:-1], edges[1:]) / wire.interval_ns
@@ -236,7 +236,7 @@ def match_clocks(communication: IntervalSet, wire: WireActivity) -> ClockMatch:
         others = np.arange(-FAR_NS, FAR_NS + 1, wire.interval_ns // 4)
         found = np.array([correlate(int(each)) for each in others])
     rival = float(found[np.abs(others - lag) > APART_SAMPLES * wire.interval_ns].max(initial=0.0))
-    match = ClockMatch(lag, float(fine.max()), rival, ends, _bound_lag(communication.ends, edges, shares, lag), apart)
+    match = ClockMatch(lag, float(fine.max()), rival, _bound_lag(communication.ends, edges, shares, lag), apart)
     return replace(match, problem=_problem(match))
 
 

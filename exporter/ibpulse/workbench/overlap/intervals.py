@@ -35,10 +35,6 @@ class IntervalSet:
 
         return until(ends) - until(begins)
 
-    def length_ns(self, begin: int, end: int) -> int:
-        """Length of the part of the set in one window."""
-        return int(self.lengths_ns(np.array([begin]), np.array([end]))[0])
-
     def shift(self, by_ns: int) -> IntervalSet:
         """The set, later by that much."""
         return IntervalSet(self.starts + by_ns, self.ends + by_ns)

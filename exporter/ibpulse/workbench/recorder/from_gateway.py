@@ -11,7 +11,7 @@ from pydantic import Field
 from ibpulse.base.errors import DaemonError
 from ibpulse.base.text import first_names
 from ibpulse.base.units import MILLISECOND_NS
-from ibpulse.core.answers.members import MAX_JOBS, MAX_PORTS, AnswerPart, Milliseconds, Name, at_most
+from ibpulse.core.answers.members import MAX_JOBS, MAX_PORTS, AnswerPart, Name, at_most
 from ibpulse.core.client.connection import DaemonConnection
 from ibpulse.core.events.event import MAX_INTEGER
 from ibpulse.core.statistics.lateness import ClockOffset
@@ -45,7 +45,6 @@ class _NodeOfJob(AnswerPart):
 class _Job(AnswerPart):
     job_id: Name
     scheduler: Name
-    ended_ms: Milliseconds | None = None
     # a daemon has jobs without nodes
     nodes: Annotated[list[_NodeOfJob], at_most(MAX_NODES)] = Field(default_factory=list)
 
