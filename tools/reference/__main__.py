@@ -28,7 +28,8 @@ from tools.reference.workbench_pages import model_inputs_markdown, overlap_rules
 WRITTEN_BY = "<!-- Written by `python -m tools.reference docs` from the tables; do not edit. -->"
 _EXIT_CODES = """\
 Exit codes: 0 success; 1 failure, with the reason on standard error; 2 invalid arguments or configuration, with one
-line per error; 130 ended by Ctrl-C. Defaults stand in brackets."""
+line per error; 130 ended by Ctrl-C. Defaults are in brackets. Settings are flags of the same name; every
+verb takes `--config.file`."""
 _RUNBOOKS = """\
 # Runbooks
 
@@ -133,19 +134,19 @@ def _verb_section(verb: Verb, known: dict[str, str]) -> str:
     parts += [f"As for [{of}](#ibpulse-{of.replace(' ', '-')}): {', '.join(names)}." for of, names in others.items()]
     if "--fault" in " ".join(lines):
         parts.append("Faults:\n\n" + "\n".join(f"- `{name}`: {fault.text}" for name, fault in FAULTS.items()))
-    taken = " and ".join(filter(None, [f"`{CONFIG_FILE.flag}`", _settings_link(verb)]))
-    parts.append(f"Also accepts {taken} as {'flags' if verb.settings else 'a flag'}.")
+    if taken := _settings_link(verb):
+        parts.append(f"Settings: {taken}.")
     return "\n\n".join(parts)
 
 
 def _settings_link(verb: Verb) -> str:
     if set(verb.settings) >= set(EVERY_SETTING):
-        return "all [settings](configuration.md)"
+        return "[all](configuration.md)"
     groups = [f"[{name}](configuration.md#{name})" for name in GROUPS if name in verb.settings]
     single = [
         f"[{row.name}](configuration.md#{row.group})" for row in setting_rows(verb) if row.group not in verb.settings
     ]
-    return " and ".join([f"the settings of {', '.join(groups)}"] * bool(groups) + [", ".join(single)] * bool(single))
+    return ", ".join(groups + single)
 
 
 def _name(action: argparse.Action) -> str:

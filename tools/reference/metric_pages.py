@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
-
-from prometheus_client import Metric as LibraryFamily
 
 from ibpulse.agent.metrics.page import TABLE
 from ibpulse.agent.metrics.ports import DIAGNOSTIC_COUNTERS, OTHER_COUNTERS, STATE_ROWS
@@ -33,16 +32,16 @@ from tools.grafana.alerts import ALERTS
 _PREFACE = """\
 # Metrics
 
-In the order of `/metrics`. Series of ports and of error counters have the labels `device` and `port`, which are not
-repeated here. Transmit and receive are separate names; units are base units, at the end of the name.
+In the order of `/metrics`. Series of ports and of error counters have the labels `device` and `port`. Units are base
+units, at the end of the name.
 
 **Windows** (`window` label) end at the newest aggregated sample, `ibpulse_aggregated_until_timestamp_seconds`, and
-cover exactly that many whole seconds; a scrape sees one that ended 0.3 s to 1.4 s ago. Scrapes never change a value. If
-the window is at least as long as the scrape interval, `max_over_time` of a peak misses nothing.
+cover exactly that many whole seconds; a scrape sees one that ended 0.3 s to 1.4 s ago. If the window is at least as
+long as the scrape interval, `max_over_time` of a peak misses nothing.
 
 **Bytes, observed and active seconds, and utilisation of ports** end at the newest sample that no later one can revise,
 so `rate(…_bytes_total)` over any two scrapes is right to one sample. Counters of bursts and of the node end with the
-last aggregated second. No counter decreases while the process lives.
+last aggregated second.
 
 **Unknown values are absent**, never NaN and never 0 (except for the step period, where NaN means that none was found):
 a window without a good sample has no peak, one with fewer than two active samples no coefficient of variation, a port
@@ -50,7 +49,7 @@ with an unknown data rate no utilisation. A port that left the fabric has no ser
 back. A *good sample* has both counters read at both ends, and no reset in between.
 
 **Counters start at 0 with the process**, except the error and congestion counters, which start at the value of the
-port's own counter. Windows are filled from the history in the ring. [promql.md](promql.md) has recipes.
+port's own counter. [promql.md](promql.md) has recipes.
 """
 
 _SECTIONS = (
@@ -78,7 +77,7 @@ rise means, and the counters that `slow.counters=all` adds.
 
 """
 _GATEWAY_TEXT = "Of `ibpulse gateway`, which also has the families of the web server and of the process.\n\n"
-_PROCESS_TEXT = "The Prometheus client library gives these of the main process.\n\n"
+_PROCESS_TEXT = "Of the main process, by the Prometheus client library, which describes them:\n\n"
 _ALL = f"""\
 `slow.counters=all` reads every file in `counters/` and in the port's `hw_counters/` that holds a number, except numbers
 that can also decrease. In addition to the counters above, {len(OTHER_COUNTERS)} more have names taken from or modelled
@@ -93,10 +92,10 @@ def metrics_markdown() -> str:
     parts = [_PREFACE]
     for title, prefixes in _SECTIONS:
         rows = [metric for metric in TABLE if metric.name.startswith(prefixes) and metric not in _COUNTERS]
-        parts += _section(title, map(_row, rows))
+        parts += _section(title, _rows(rows))
     parts += _section("Gateway", map(_row, GATEWAY_ROWS), _GATEWAY_TEXT)
     parts += _section("Error and congestion counters", map(_row, _COUNTERS), _COUNTERS_TEXT)
-    parts += _section("Process", map(_library_row, process_registry().collect()), _PROCESS_TEXT)
+    parts += _section("Process", [f"{', '.join(_library_names())}.\n"], _PROCESS_TEXT)
     parts += ["\n## Buckets\n\n", *_buckets()]
     return "".join(parts)
 
@@ -105,21 +104,24 @@ def _section(title: str, rows: Iterable[str], text: str = "") -> list[str]:
     return [f"\n## {title}\n\n{text}", *rows]
 
 
+def _rows(metrics: Iterable[Metric]) -> Iterator[str]:
+    """The lines of metrics; consecutive ones of the receive direction share one."""
+    for received, group in itertools.groupby(metrics, lambda metric: "_receive_" in metric.name):
+        if received:
+            yield f"- As for transmit: {', '.join(f'`{metric.name}`' for metric in group)}.\n"
+        else:
+            yield from map(_row, group)
+
+
 def _row(metric: Metric) -> str:
     kind = "gauge" if metric.type == "info" else metric.type
     labels = [label for label in metric.labels if metric.labels[:2] != OF_A_PORT or label not in OF_A_PORT]
-    twin = metric.name.replace("_receive_", "_transmit_")
-    return _line(metric.name, kind, labels, "As for transmit." if metric.name != twin else metric.help)
-
-
-def _library_row(family: LibraryFamily) -> str:
-    sample = family.samples[0]
-    return _line(sample.name, family.type, sample.labels, family.documentation)
-
-
-def _line(name: str, kind: str, labels: Iterable[str], text: str) -> str:
     shown = ", ".join(f"`{label}`" for label in labels)
-    return f"- `{name}` ({kind}{'; ' * bool(shown)}{shown}): {text}\n"
+    return f"- `{metric.name}` ({kind}{'; ' * bool(shown)}{shown}): {metric.help}\n"
+
+
+def _library_names() -> Iterator[str]:
+    return (f"`{family.samples[0].name}`" for family in process_registry().collect())
 
 
 def _buckets() -> Iterator[str]:
@@ -350,16 +352,14 @@ _TEXT = """\
 The samples of 10 ms show *that* a rail stalls; these counters show *why*. They are read every `slow.interval` (5 s),
 separately from the samples and never during a scrape, in one thread per device.
 
-- **Totals** begin at the counter's own value and increase with every difference, also across resets: a counter that is
-  lower than before was cleared or has wrapped, and its new value is added. A total never decreases.
+- **Totals** never decrease: of a counter that is lower than before, cleared or wrapped, the new value is added.
 - **A failed read yields no value**, never 0. A file that fails {tries} times in a row is retried after {pause} s,
   then at increasing intervals, finally every {longest} minutes.
 - **Names** are those of node_exporter, with `ibpulse_` instead of `node_infiniband_`.
 
 ## Why a rail stalls
 
-A *requester* is the side that sends a request (for a write, the sender of the data); the *responder* receives it. A
-loss on the path is therefore visible on both sides, under different names.
+A *requester* is the side that sends a request (for a write, the sender of the data); the *responder* receives it.
 
 {meanings}
 ## Signals
@@ -370,8 +370,7 @@ limits those who send to this port.
 
 {signals}
 - **Ports take turns**, after the bytes: from 100 ms on, no sample waits for more than one port's signals, so those of
-  32 ports at 10 ms are read every 320 ms. Below, a sample waits for several ports; at 10 ms, signals take up to three
-  times as many firmware commands as the bytes.
+  32 ports at 10 ms are read every 320 ms.
 - **What it costs the device.** One message of netlink (or the files of `hw_counters/`), and at most {own} files of
   `counters/`. On mlx5 that is 4 to 6 firmware commands, under a third of what the bytes take at 100 ms.
 - **A slow driver loses signals, not bytes.** A reading begins only if the last one would fit into what is left of the
@@ -386,20 +385,18 @@ limits those who send to this port.
   `ibpulse_port_counter_saturated{{counter="link_downed"}}` is 1 then. Counters of Broadcom devices wrap instead.
 - **The unit of `port_transmit_wait`** depends on the device; `perfquery -c` prints it. Recent NVIDIA devices reportedly
   count one per 8 bytes of port time. With `slow.xmit-wait-tick=8`, `ibpulse_port_transmit_stalled_ratio` is the share
-  of time in which the port was stalled. At 400 Gb/s, a 32-bit counter is full after 0.69 s of stalling, so on a busy
-  fabric there is no ratio.
+  of time in which the port was stalled. On a busy
+  fabric the counter is [full](congestion.md#what-signs-cannot-tell), and there is no ratio.
 - **Scope.** On mlx5 the error counters in `counters/` and `port_transmit_wait` belong to the physical port: every
   function on it shows the same values, so do not add them up. `hw_counters/` and the byte counters belong to the
   function.
-- **On RoCE** most error counters in `counters/` stay at 0, so only a few are read.
 - **Caching.** On mlx5 only `rx_write_requests` refreshes the kernel's cache of `hw_counters/`, so that file is read
   first: the set then costs 2 to 4 firmware commands, in any other order up to 100.
-- **All bits set.** A file with 18446744073709551615 is a failed read (ionic).
 
 ## In PromQL
 
-Ports with errors in the last hour, ports with full counters, congestion notifications per second, loss per gigabyte
-sent, and the share of stalled time over any window (for a unit of 8 bytes):
+Ports with errors, full counters, notifications per second, loss per gigabyte sent, and the share of stalled time (for a
+unit of 8 bytes):
 
 ```promql
 increase(ibpulse_symbol_error_total[1h]) > 0 or increase(ibpulse_link_downed_total[1h]) > 0
