@@ -47,6 +47,11 @@ _DURATION = re.compile(rf"(?:{_TERM.pattern})+")
 _QUANTITY = re.compile(rf"({_NUMBER})([A-Za-z/]*)")
 
 
+def whole_ms(time_ns: int | None) -> int | None:
+    """A time in whole milliseconds, rounded down; None for None."""
+    return None if time_ns is None else time_ns // MILLISECOND_NS
+
+
 def parse_duration(text: str) -> int:
     """Nanoseconds of a duration such as `10ms`, `5m` or `1h30m`.
 

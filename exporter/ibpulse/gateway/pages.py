@@ -15,7 +15,7 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.base.units import whole_ms
 from ibpulse.core.http.pages import LIVE_PAGE_POLICY, NODE_WORDS, PageFiles, links, live_document, page, reference_body
 from ibpulse.core.http.problems import ProblemError, operation, probe, text
 from ibpulse.core.http.requests import may_write
@@ -261,7 +261,7 @@ def describe_node(row: NodeState) -> dict[str, Any]:
         "labels": dict(row.target.labels),
         "problem": row.kind or "",
         "problem_text": row.problem,
-        "since_ms": None if row.since_ns is None else row.since_ns // MILLISECOND_NS,
+        "since_ms": whole_ms(row.since_ns),
         "version": row.figures.version or "",
         "jobs": [{"job_id": job.job_id, "scheduler": job.scheduler, "name": job.name} for job in running],
         "clock": describe_clock(row),
@@ -270,7 +270,7 @@ def describe_node(row: NodeState) -> dict[str, Any]:
         "rails_idle": list(row.figures.idle),
         "rails_slow": list(row.figures.slow),
         "down_since_ms": _down_since_ms(row),
-        "idle_since_ms": None if row.idle_since_ns is None else row.idle_since_ns // MILLISECOND_NS,
+        "idle_since_ms": whole_ms(row.idle_since_ns),
         "simulated": row.ports is not None and row.ports.simulated,
     }
 

@@ -20,6 +20,7 @@ from ibpulse.agent.flightrecorder.converter import convert_capture
 from ibpulse.agent.flightrecorder.recorder import Captures, FlightRecorder, Pending
 from ibpulse.agent.flightrecorder.store import CaptureStore, Stored
 from ibpulse.agent.flightrecorder.triggers import API, Trigger, make_trigger
+from ibpulse.agent.web.jobs import describe_record
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.errors import CaptureError
 from ibpulse.base.units import MILLISECOND_NS, format_duration
@@ -66,7 +67,7 @@ def describe_captures(recorder: FlightRecorder, stored: Sequence[Stored], pendin
                 trigger_ms=each.name.trigger_ms,
                 reason=each.name.reason,
                 ports=ports.get(name, ""),
-                jobs=None if (records := jobs.get(name)) is None else [_job(record) for record in records],
+                jobs=None if name not in jobs else [_describe_job(record) for record in jobs[name]],
                 size_bytes=each.size_bytes,
                 url=f"{PATH}/{name}",
             )
@@ -78,19 +79,8 @@ def describe_captures(recorder: FlightRecorder, stored: Sequence[Stored], pendin
     )
 
 
-def _job(record: JobRecord) -> CaptureJobAnswer:
-    claim = record.job.claim
-    return CaptureJobAnswer.model_construct(
-        job_id=claim.id,
-        scheduler=claim.scheduler,
-        name=claim.name,
-        namespace=claim.namespace,
-        ports=[str(port) for port in record.job.ports],
-        began_ms=None if record.began_ns is None else record.began_ns // MILLISECOND_NS,
-        began_uncertainty_ms=-(-record.began_uncertainty_ns // MILLISECOND_NS),
-        ended_ms=None if record.ended_ns is None else record.ended_ns // MILLISECOND_NS,
-        ended_uncertainty_ms=-(-record.ended_uncertainty_ns // MILLISECOND_NS),
-    )
+def _describe_job(record: JobRecord) -> CaptureJobAnswer:
+    return CaptureJobAnswer.model_construct(**describe_record(record))
 
 
 def describe_pending(pending: Pending) -> PendingAnswer:

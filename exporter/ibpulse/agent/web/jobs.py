@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter
@@ -15,7 +15,7 @@ from ibpulse.agent.aggregator.snapshot import LastTraffic
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.errors import RequestError
 from ibpulse.base.instants import format_rfc3339
-from ibpulse.base.units import MILLISECOND_NS
+from ibpulse.base.units import MILLISECOND_NS, whole_ms
 from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer, JobTrafficAnswer
 from ibpulse.core.answers.silence import SilencesAnswer
 from ibpulse.core.http.problems import model, operation
@@ -131,26 +131,34 @@ def describe_jobs(parts: WebParts) -> JobsAnswer:
     )
 
 
+def describe_record(record: JobRecord) -> dict[str, Any]:
+    """The members that are in all answers about a job."""
+    claim = record.job.claim
+    return {
+        "job_id": claim.id,
+        "scheduler": claim.scheduler,
+        "name": claim.name,
+        "namespace": claim.namespace,
+        "ports": [str(port) for port in record.job.ports],
+        "began_ms": whole_ms(record.began_ns),
+        "began_uncertainty_ms": -(-record.began_uncertainty_ns // MILLISECOND_NS),
+        "ended_ms": whole_ms(record.ended_ns),
+        "ended_uncertainty_ms": -(-record.ended_uncertainty_ns // MILLISECOND_NS),
+    }
+
+
 def _describe_job(record: JobRecord, traffic: JobTrafficAnswer | None) -> JobAnswer:
     job = record.job
     claim = job.claim
     return JobAnswer.model_construct(
-        job_id=claim.id,
-        scheduler=claim.scheduler,
+        **describe_record(record),
         source=claim.source,
-        name=claim.name,
-        namespace=claim.namespace,
-        ports=[str(port) for port in job.ports],
         basis=job.basis,
         gpus=[*claim.gpus, *map(str, claim.gpu_indexes)],
         devices=list(claim.devices),
         running=record.ended_ns is None,
         began=_instant(record.began_ns),
-        began_ms=_whole_ms(record.began_ns),
-        began_uncertainty_ms=-(-record.began_uncertainty_ns // MILLISECOND_NS),
         ended=_instant(record.ended_ns),
-        ended_ms=_whole_ms(record.ended_ns),
-        ended_uncertainty_ms=-(-record.ended_uncertainty_ns // MILLISECOND_NS),
         traffic=traffic,
     )
 
@@ -164,7 +172,7 @@ def _describe_traffic(parts: WebParts, record: JobRecord) -> JobTrafficAnswer | 
     (last, last_unsure), (sent, sent_unsure), (received, received_unsure) = map(_outwards, job.silences)
     return JobTrafficAnswer.model_construct(
         since_ms=job.since_ns // MILLISECOND_NS,
-        known_until_ms=_whole_ms(job.known_until_ns),
+        known_until_ms=whole_ms(job.known_until_ns),
         step_period_seconds=None if job.step_seconds is None or math.isnan(job.step_seconds) else job.step_seconds,
         last_ms=last,
         last_uncertainty_ms=last_unsure,
@@ -181,10 +189,6 @@ def _outwards(last: LastTraffic | None) -> tuple[int | None, int]:
         return None, 0
     high_ms = -(-last.high_ns // MILLISECOND_NS)
     return high_ms, high_ms - last.low_ns // MILLISECOND_NS
-
-
-def _whole_ms(time_ns: int | None) -> int | None:
-    return None if time_ns is None else time_ns // MILLISECOND_NS
 
 
 def _instant(time_ns: int | None) -> str | None:

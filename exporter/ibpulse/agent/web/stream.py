@@ -17,7 +17,7 @@ from starlette.responses import Response
 from ibpulse.agent.aggregator.snapshot import PortSnapshot, Snapshot
 from ibpulse.agent.web.jobs import JOB_HELP, OptionalJob, choose_job, describe_job_ports, job_of, known_jobs
 from ibpulse.agent.web.parts import WebParts
-from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.base.units import MILLISECOND_NS, SECOND_NS, whole_ms
 from ibpulse.base.values import duration
 from ibpulse.core.answers.samples import (
     EVENTS,
@@ -83,7 +83,7 @@ def _describe(known: KnownPort, states: list[StreamState]) -> StreamPort:
         rate_bytes_per_second=known.port.rate_bytes_per_second if state is None else state.rate_bytes_per_second,
         problem=DISAPPEARED if state is None else state.problem,
         problem_text=known.problem,
-        since_ms=None if known.since_ns is None else known.since_ns // MILLISECOND_NS,
+        since_ms=whole_ms(known.since_ns),
         states=states,
     )
 
@@ -140,7 +140,7 @@ def describe_second(snapshot: Snapshot, job: Key | None = None, names: Sequence[
     chosen = [port for port in snapshot.ports if port.directions and (job is None or str(port.port.id) in names)]
     numbers: dict[str, Any] = {"node": _node(snapshot)} if job is None else {"job": _job(snapshot, job)}
     return StreamSummary.model_construct(
-        end_ms=None if snapshot.end_wall_ns is None else snapshot.end_wall_ns // MILLISECOND_NS,
+        end_ms=whole_ms(snapshot.end_wall_ns),
         **numbers,
         ports=[_port(port, snapshot.windows) for port in chosen],
         sampler=_sampler(snapshot),
@@ -169,7 +169,7 @@ def _job(snapshot: Snapshot, key: Key) -> StreamJob | None:
         active_bytes_per_second=job.active_bytes_per_second,
         rail_fairness_ratio=job.fairness,
         step_period_seconds=None if job.step_seconds is None or math.isnan(job.step_seconds) else job.step_seconds,
-        last_traffic_ms=None if job.last_traffic_ns is None else job.last_traffic_ns // MILLISECOND_NS,
+        last_traffic_ms=whole_ms(job.last_traffic_ns),
     )
 
 

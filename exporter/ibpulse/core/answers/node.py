@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ibpulse.base.instants import parse_rfc3339
-from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
+from ibpulse.base.units import SECOND_NS, whole_ms
 from ibpulse.core.answers.members import (
     MAX_PORTS,
     Amount,
@@ -109,7 +109,7 @@ class PortAnswer(AnswerPart):
     @property
     def since_ms(self) -> int | None:
         """`since_ns` in whole milliseconds."""
-        return None if self.since_ns is None else self.since_ns // MILLISECOND_NS
+        return whole_ms(self.since_ns)
 
 
 class PortsAnswer(AnswerPart):
