@@ -17,7 +17,7 @@ MODULES_PACKAGE = r"linux-modules-(\d+)\.(\d+)\.?(\d*)\+deb\d+-amd64"
 OLDEST_VERSION = (7, 2)
 # The function that answers performance-management queries; the byte counters of a port came with it.
 COUNTER_FUNCTION = b"rxe_process_mad"
-WANTED_MODULES = ("rdma_rxe", "ib_uverbs", "rdma_ucm", "veth", "virtio_net")
+WANTED_MODULES = ("rdma_rxe", "ib_uverbs", "rdma_ucm", "veth", "virtio_net", "sch_netem")
 MODULE_FOLDERS = ("/kernel/drivers/infiniband/", "/kernel/drivers/net/", "/kernel/net/", "/kernel/fs/configfs/")
 
 

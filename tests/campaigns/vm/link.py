@@ -17,6 +17,8 @@ SENDER_ADDRESS, RECEIVER_ADDRESS = "10.99.0.1", "10.99.0.2"
 PAYLOAD_BYTES = 1024
 # IPv4 20, UDP 8, transport header 12, check sum 4; RDMA header of each message; a whole acknowledgement.
 PACKET_HEADER_BYTES, MESSAGE_HEADER_BYTES, ACKNOWLEDGEMENT_BYTES = 44, 16, 48
+# Options of a sender that leaves most of the emulated processor to others.
+SLOWLY = ("--rate_limit=2", "--rate_units=M", "--rate_limit_type=SW", "--burst_size=2")
 
 CLEAN_ATTEMPTS = 5
 
@@ -106,14 +108,24 @@ class Link:
                 return
         raise AssertionError(f"each of {CLEAN_ATTEMPTS} times packets were sent again: this host is too busy")
 
-    def start(self, traffic: Traffic, sender: str = SENDER, options: tuple[str, ...] = ()) -> tuple[Program, Program]:
-        """Receiving and sending program; the traffic flows until it ends or they are stopped."""
+    def start(
+        self,
+        traffic: Traffic,
+        sender: str = SENDER,
+        options: tuple[str, ...] = (),
+        program: str = "ib_write_bw",
+        patience: int = 18,
+    ) -> tuple[Program, Program]:
+        """Receiving and sending program; the traffic flows until it ends or they are stopped.
+
+        Packets are sent again after 4.096 µs × 2^patience without an answer: 1 s, not the usual 67 ms, which a busy
+        host may take.
+        """
         sizes = ("-n", str(traffic.messages), "-s", str(traffic.message_bytes), *options)
-        # -x 1: the address table's entry for RoCE v2 over IPv4; -F: do not complain about the processor's frequency;
-        # -u 18: send again after 1 s without an answer, not after the usual 67 ms, which a busy host may take.
-        common = ("ib_write_bw", "-x", "1", "-F", "-u", "18", *sizes)
+        # -x 1: the address table's entry for RoCE v2 over IPv4; -F: do not complain about the processor's frequency.
+        common = (program, "-x", "1", "-F", "-u", str(patience), *sizes)
         receiver = self._machine.start(["ip", "netns", "exec", NAMESPACE, *common, "-d", RECEIVER], "/tmp/receiver.log")
-        self._machine.wait_until(lambda: self._listens(receiver), "ib_write_bw listens")
+        self._machine.wait_until(lambda: self._listens(receiver), f"{program} listens")
         return receiver, self._machine.start([*common, "-d", sender, RECEIVER_ADDRESS], "/tmp/sender.log")
 
     def _listens(self, receiver: Program) -> bool:
