@@ -46,10 +46,8 @@ class TracedNode:
     @property
     def rows(self) -> list[int]:
         """The rows of the ports; of the rails by default, of all ports if there are none."""
-        names = [(str(port.id), port.device) for port in self.meta.ports]
-        chosen = [row for row, each in enumerate(names) if set(each) & set(self.ports)]
         rails = [row for row, port in enumerate(self.meta.ports) if port.rail]
-        return chosen if self.ports else rails or list(range(len(names)))
+        return self.meta.named_rows(self.ports)[0] if self.ports else rails or list(range(len(self.meta.ports)))
 
 
 def write_trace(nodes: Iterable[TracedNode], active: float = ACTIVE_BYTES_PER_SECOND) -> Iterator[bytes]:

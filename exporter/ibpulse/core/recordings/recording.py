@@ -299,6 +299,12 @@ class RecordingMeta:
         if len(self.jobs) > MAX_JOBS:
             raise ValueError(f"{len(self.jobs)} jobs; a recording has at most {MAX_JOBS}")
 
+    def named_rows(self, names: Collection[str]) -> tuple[list[int], list[str]]:
+        """The rows of the ports with these names, where that of a device is of all its ports; and the names of none."""
+        own = [{str(port.id), port.device} for port in self.ports]
+        known = set[str]().union(*own)
+        return [row for row, each in enumerate(own) if each & set(names)], [name for name in names if name not in known]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:

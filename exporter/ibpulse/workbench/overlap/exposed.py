@@ -91,15 +91,11 @@ def read_around(
 
 def _choose_rows(path: Path, meta: RecordingMeta, chosen: Sequence[str]) -> list[int]:
     """The rows of the chosen ports, or of the rails."""
-    for name in chosen:
-        if not any(name in (str(port.id), port.device) for port in meta.ports):
-            known = ", ".join(str(port.id) for port in meta.ports)
-            raise RecordingError(f"recording {path} has no port {name!r}; choose one of {known}")
-    rows = [
-        row
-        for row, port in enumerate(meta.ports)
-        if (str(port.id) in chosen or port.device in chosen if chosen else port.rail)
-    ]
+    rows, unknown = meta.named_rows(chosen)
+    if unknown:
+        known = ", ".join(str(port.id) for port in meta.ports)
+        raise RecordingError(f"recording {path} has no port {unknown[0]!r}; choose one of {known}")
+    rows = rows or [row for row, port in enumerate(meta.ports) if port.rail]
     if not rows:
         raise RecordingError(f"recording {path} has no rail; choose its ports with --port")
     for port in (meta.ports[row] for row in rows):

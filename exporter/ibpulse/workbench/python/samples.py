@@ -289,11 +289,9 @@ class SampledRates:
             ValueError: there is no such port.
         """
         every = self.recording.meta.ports
-        known = {name for port in every for name in (str(port.id), port.device)}
-        unknown = [name for name in ports if name not in known]
+        rows, unknown = self.recording.meta.named_rows(ports)
         if unknown or not ports:
             raise ValueError(f"{self.name} has no port {', '.join(unknown)!r}; it has {', '.join(self.ports)}")
-        rows = [row for row, port in enumerate(every) if {str(port.id), port.device} & set(ports)]
         recording = self.recording
         return SampledRates(
             Recording(

@@ -119,9 +119,7 @@ def _choose_ports(path: Path, recording: Recording, options: ReportOptions, outs
         if not rails:
             raise RecordingError(f"recording {path} has no rail; choose ports with --port: it has {_names(recording)}")
         return rails
-    chosen = [row for row, port in enumerate(ports) if {str(port.id), port.device} & set(options.ports)]
-    known = {name for port in ports for name in (str(port.id), port.device)}
-    missing = [name for name in options.ports if name not in known]
+    chosen, missing = recording.meta.named_rows(options.ports)
     if missing:
         raise RecordingError(f"recording {path} has no port {', '.join(missing)}; it has {_names(recording)}")
     return chosen
