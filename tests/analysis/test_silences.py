@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ibpulse.core.statistics.nodes import SampleTimes
-from ibpulse.core.statistics.silences import Pauses, SilenceWatch, StorageWatch, TickPause, describe_rates
+from ibpulse.core.statistics.silences import Pauses, SampleTimes, SilenceWatch, StorageWatch, TickPause, describe_rates
 from ibpulse.core.statistics.verdict import judge
 from tests.tables import for_each
 

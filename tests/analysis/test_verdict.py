@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ibpulse.core.statistics.nodes import Moment
 from ibpulse.core.statistics.verdict import (
+    Moment,
     NodeSilence,
     Pause,
     RailSilence,
@@ -251,7 +251,7 @@ def test_the_first_steps_may_take_minutes() -> None:
 
 def paused(at: NodeSilence, *pauses: tuple[float, float]) -> NodeSilence:
     """The node with these silences, by the last byte sent and the length."""
-    return replace(at, pauses=tuple(Pause(around(begin), begin, begin + length) for begin, length in pauses))
+    return replace(at, pauses=tuple(Pause(around(begin), begin, begin + length) for begin, length in sorted(pauses)))
 
 
 def test_a_node_that_stopped_first_before_and_went_on_is_worth_telling_after_longer_than_that() -> None:

@@ -91,7 +91,7 @@ def test_first_silent_node_is_named_beyond_uncertainty(before_ms: float, first: 
     found = findings(f"stall{before_ms:g}", [plan(stop_ms=stops)])
     assert found[0].kind == "stall"
     assert found[0].sentence.startswith("All 6 nodes are silent")
-    assert f" Verdict at its end: {verdict}" in found[0].evidence
+    assert f" Verdict at its end: {verdict}" in found[0].sentence
     assert named_by(found, "stall") == first
 
 

@@ -79,7 +79,6 @@ JOB: dict[str, Any] = {
     "ended": None,
     "ended_ms": None,
     "ended_uncertainty_ms": 0,
-    "traffic": None,
 }
 
 

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import bcrypt
 import httpx
@@ -21,7 +20,7 @@ import pytest
 from ibpulse import __version__
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import CapturesAnswer, JobsAnswer
+from ibpulse.core.answers.jobs import CapturesAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import HttpPeer, PeerAnswer, read_array, read_window
 from ibpulse.core.http.reload import WebConfigReloader
@@ -33,7 +32,7 @@ from ibpulse.gateway.nodes.targets import Target
 from tests.clocks import GivenClock
 from tests.fleet.daemons import BEGIN_NS, LOOP_CLOCK, Daemon, now_ns, running
 from tests.fleet.hostile import Hostile, drip, endless, endless_gzip, hostile, never
-from tests.fleet.small_answers import PORT, PORTS, answer_node, clock_of, jobs_of, ports_of
+from tests.fleet.small_answers import PORT, PORTS, answer_node, clock_of, ports_of
 from tests.loop_clock import pause, until
 
 
@@ -92,8 +91,6 @@ async def test_nodes_are_up_with_ports_jobs_version_and_offset(fleet: Fleet, dae
         assert row.jobs is not None
         assert row.figures.version == __version__
         assert row.clock is not None
-        assert row.seen_ns is not None
-        assert BEGIN_NS <= row.seen_ns <= now_ns()
         assert row.offset is not None
         assert row.offset.offset_ns == 0
 
@@ -362,9 +359,6 @@ async def test_internal_errors_end_neither_polls_nor_table(
     ]
 
 
-KEY = ("slurm", "7")
-
-
 @pytest.fixture
 def now() -> dict[str, float]:
     return {"seconds": 100.0}
@@ -374,47 +368,6 @@ def now() -> dict[str, float]:
 def polled(now: dict[str, float]) -> PolledNode:
     clock = GivenClock(lambda: now["seconds"], lambda: BEGIN_NS + round(now["seconds"] * 1e9))
     return PolledNode(Target("a", "http://127.0.0.1:10055"), clock)
-
-
-def exchange(polled: PolledNode, now: dict[str, float], ahead_ms: float = 0.0) -> None:
-    """A reply of the node's clock that takes no time."""
-    monotonic_ns = round(now["seconds"] * 1e9)
-    polled._offsets.add(monotonic_ns, monotonic_ns, BEGIN_NS + monotonic_ns + round(ahead_ms * 1e6))
-
-
-def jobs(last_ms: int | None, *more: str) -> JobsAnswer:
-    times: dict[str, Any] = {f"{name}_ms": last_ms for name in ("last", "last_transmit", "last_receive")}
-    times |= {f"{name}_uncertainty_ms": 10 for name in ("last", "last_transmit", "last_receive")}
-    traffic = {"since_ms": 0, "known_until_ms": 10**12, "step_period_seconds": None, **times}
-    members = [{"job_id": each, "traffic": traffic} for each in ("7", *more)]
-    return JobsAnswer.model_validate_json(jobs_of(*members))
-
-
-def test_clock_of_a_silence_is_from_its_discovery(polled: PolledNode, now: dict[str, float]) -> None:
-    exchange(polled, now)
-    polled.note_jobs(jobs(1000))
-    first = polled.state.clocks_then[KEY]
-    now["seconds"] += 250
-    exchange(polled, now, ahead_ms=8.0)
-    polled.note_jobs(jobs(1000, "8"))
-    assert polled.state.clocks_then[KEY] == first
-    assert polled.state.clocks_then["slurm", "8"].offset.offset_ns != first.offset.offset_ns
-    # traffic, and another silence
-    polled.note_jobs(jobs(2000))
-    assert set(polled.state.clocks_then) == {KEY}
-    assert polled.state.clocks_then[KEY].at_ns == polled.state.seen_ns == BEGIN_NS + round(350e9)
-
-
-def test_silences_have_no_clock_until_one_is_known(polled: PolledNode, now: dict[str, float]) -> None:
-    exchange(polled, now)
-    polled.note_jobs(jobs(1000))
-    now["seconds"] += 3600
-    # no exchange for an hour: the clock of the silence before does not hold for this one
-    polled.note_jobs(jobs(2000))
-    assert polled.state.clocks_then == {}
-    exchange(polled, now)
-    polled.note_jobs(jobs(2000))
-    assert set(polled.state.clocks_then) == {KEY}
 
 
 def test_rails_are_idle_since_their_last_seen_traffic(

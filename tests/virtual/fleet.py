@@ -88,7 +88,7 @@ class Fleet:
             allow_unauthenticated=True,
             push=push,
         )
-        watch = (StallWatch(parts, 60 * SECOND_NS), push) if self._watched else ()
+        watch = (StallWatch(parts, 6 * SECOND_NS), push) if self._watched else ()
         self._tasks += [self.loop.create_task(each.run()) for each in (discovery, table, *watch)]
         return parts
 

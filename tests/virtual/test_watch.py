@@ -121,7 +121,7 @@ def test_a_node_that_stops_first_is_named_within_seconds_and_the_alert_ends_with
     assert 'ibpulse_gateway_verdicts_withdrawn_total{verdict="node"} 1' in text
 
 
-def test_nodes_that_stop_together_are_pushed_after_a_minute_only(fleet: Fleet) -> None:
+def test_nodes_that_stop_together_after_a_whole_step_are_pushed_after_a_minute_only(fleet: Fleet) -> None:
     stopped_ns = stop(fleet)
     fleet.run(10)
     (stall,) = stalls(fleet)

@@ -19,7 +19,6 @@ from ibpulse.base.errors import DaemonError
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.answers.events import EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.samples import NPY_HEADER, NPY_TYPE, encode_npy
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.client.transport import NodeArray
@@ -66,7 +65,7 @@ from ibpulse.gateway.samples import (
     common_interval,
     find_places,
 )
-from ibpulse.gateway.summary import JobNumbers, SummarySpan, find_stall
+from ibpulse.gateway.summary import JobNumbers, SummarySpan
 
 SUMMARY_LAST = "10s"
 MAX_SUMMARY_SECONDS = 60
@@ -90,14 +89,12 @@ def describe_jobs(states: Sequence[NodeState]) -> dict[str, Any]:
     The rows of a node in `refused` are those of an earlier answer.
     """
     jobs = sorted(list_jobs(states).values(), key=lambda job: (job.ended[0] is not None, -(job.ended[0] or 0), job.key))
-    by_name = {state.name: state for state in states}
     unknown = [state.name for state in states if state.jobs is None or not state.jobs.known]
     refused = [{"node": state.name, "reason": state.jobs_problem} for state in states if state.jobs_problem]
-    return {"jobs": [_describe_job(job, by_name) for job in jobs], "unknown": unknown, "refused": refused}
+    return {"jobs": list(map(_describe_job, jobs)), "unknown": unknown, "refused": refused}
 
 
-def _describe_job(job: FleetJob, states: Mapping[str, NodeState]) -> dict[str, Any]:
-    stall = find_stall({name: JobNode(each, states[name], _problem(states[name])) for name, each in job.nodes.items()})
+def _describe_job(job: FleetJob) -> dict[str, Any]:
     nodes = [
         {
             "node": node,
@@ -117,13 +114,8 @@ def _describe_job(job: FleetJob, states: Mapping[str, NodeState]) -> dict[str, A
         "running": any(each.running for each in job.nodes.values()),
         **_moment("began", *job.began),
         **_moment("ended", *job.ended),
-        "stall": stall.describe() if stall else None,
         "nodes": nodes,
     }
-
-
-def _problem(state: NodeState) -> tuple[str, str]:
-    return state.kind or "", state.problem if state.kind else ""
 
 
 def _moment(name: str, time_ms: int | None, uncertainty_ms: int) -> dict[str, Any]:
@@ -152,7 +144,6 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
         span = [("from", str(from_ms)), ("to", str(to_ms))]
         window = await ask_samples(node, job.text, span)
         samples = NodeSamples(window.head.interval_ms, window_ms).add(window)
-        parts.table.note_jobs(node.name, await ask_node(node, JobsAnswer, "/api/v1/jobs"))
         return samples, await ask_node(node, SummaryAnswer, "/api/v1/summary", [("job", job.text), *span])
 
     asked, _ = parts.nodes.choose(nodes)
@@ -163,12 +154,7 @@ async def summarize_job(parts: GatewayParts, text: str, query: JobSummaryQuery) 
         else:
             data.problem, (data.samples, data.summary) = ("", ""), answer
     span = SummarySpan(to_ms, window_ms, window_ms)
-    # what the nodes have just answered about the job
-    states = {state.name: state for state in parts.table.rows()}
-    for name, each in list_jobs(states.values()).get(job.key, job).nodes.items():
-        if name in nodes:
-            nodes[name].job, nodes[name].state = each, states[name]
-    numbers = JobNumbers(nodes, find_lateness(nodes, window_ms), span, find_stall(nodes), parts.verdicts.of(job.key))
+    numbers = JobNumbers(nodes, find_lateness(nodes, window_ms), span, parts.verdicts.of(job.key))
     return {"window_seconds": window_ms // 1000, **numbers.document(rows)}
 
 
@@ -189,8 +175,7 @@ def _choose_span(query: JobSummaryQuery, now_ns: int) -> tuple[int, int]:
         raise bad_parameter(
             parameter,
             f"the span of {end - first}s exceeds {MAX_SUMMARY_SECONDS}s, the most that the gateway reads of all nodes "
-            "sample by sample; /node/NAME/api/v1/summary has longer spans of a node, and stall does not depend on the "
-            "span",
+            "sample by sample; /node/NAME/api/v1/summary has longer spans of a node",
         )
     return first * 1000, end * 1000
 

@@ -20,7 +20,6 @@ from ibpulse.base.errors import DaemonError
 from ibpulse.base.internal_errors import Occurrences
 from ibpulse.base.units import MILLISECOND_NS
 from ibpulse.core.answers.events import EventAnswer, EventsAnswer
-from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.summary import SummaryAnswer
 from ibpulse.core.http.problems import ProblemError
 from ibpulse.core.http.stream import HEARTBEAT, HEARTBEAT_SECONDS, RETRY, Viewer, batch_event, event, gap_event
@@ -42,7 +41,7 @@ from ibpulse.gateway.nodes.requests import GONE, Node, ask_node
 from ibpulse.gateway.nodes.table import NodeState
 from ibpulse.gateway.parts import GatewayParts
 from ibpulse.gateway.samples import NodeSamples, ask_samples, bin_samples, common_interval, find_places
-from ibpulse.gateway.summary import JobNumbers, SummarySpan, find_stall
+from ibpulse.gateway.summary import JobNumbers, SummarySpan
 
 log = logging.getLogger(__name__)
 KEPT_MS = 61_000
@@ -50,8 +49,6 @@ FIRST_MS = 11_000
 SUMMARY_MS = 10_000
 # of statistics and events
 SLOW_SECONDS = 5.0
-# of the last traffic of the job
-TRAFFIC_SECONDS = 1.0
 FAILED_SECONDS = 2.0
 MAX_EVENTS = 1000
 # if all nodes were asked at once, on a busy machine each answer would take as long as all of them together
@@ -100,25 +97,22 @@ class NodePoll:
     """The samples and statistics read from one node, and the task that reads it now; its events go to `events`."""
 
     def __init__(self, data: JobNode, events: deque[dict[str, Any]], parts: GatewayParts) -> None:
-        self.data, self._clock, self._table = data, parts.clock, parts.table
+        self.data, self._clock = data, parts.clock
         self._events = events
-        self._slow_at = self._traffic_at = 0.0
+        self._slow_at = 0.0
         self._events_from_ms: int | None = None
         self._known: deque[tuple[Any, ...]] = deque(maxlen=MAX_EVENTS)
         self.again_at = 0.0
         self.task: asyncio.Task[None] | None = None
 
     async def read(self, node: Node, job: str) -> None:
-        """Read what is new; statistics, events and the last traffic less often."""
+        """Read what is new; statistics and events less often."""
         samples = self.data.samples
         try:
             window = await ask_samples(node, job, self._span())
             self.data.samples = (samples or NodeSamples(window.head.interval_ms, KEPT_MS)).add(window)
             self.data.history_ms = max(0, window.head.history.newest_ms - window.head.history.oldest_ms)
             self.data.problem = ("", "")
-            if self._clock.monotonic() >= self._traffic_at:
-                self._traffic_at = self._clock.monotonic() + TRAFFIC_SECONDS
-                self._table.note_jobs(node.name, await ask_node(node, JobsAnswer, "/api/v1/jobs"))
             if self._clock.monotonic() >= self._slow_at:
                 self._slow_at = self._clock.monotonic() + SLOW_SECONDS
                 query = [("job", job), ("last", f"{SUMMARY_MS}ms")]
@@ -469,9 +463,8 @@ class JobFeed:
         if news and loop.time() - self._lateness_at >= LATENESS_SECONDS:
             self._lateness, self._lateness_at = find_lateness(self.polls.nodes, LATENESS_MS), loop.time()
         span = SummarySpan(now_ms // 1000 * 1000)
-        stall = find_stall(self.polls.nodes) if news else None
         watched = self._verdicts.of(self.polls.job.key)
-        numbers = JobNumbers(self.polls.nodes, self._lateness, span, stall, watched) if news else None
+        numbers = JobNumbers(self.polls.nodes, self._lateness, span, watched) if news else None
         fed = False
         for key, view in self.views.items():
             viewers = [viewer for viewer, own in self.viewers.items() if own == key]

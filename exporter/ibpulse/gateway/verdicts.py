@@ -11,8 +11,7 @@ from typing import Any
 from ibpulse.core.answers.silence import MomentAnswer, SilenceAnswer
 from ibpulse.core.jobs import Key
 from ibpulse.core.statistics.lateness import MeasuredOffset
-from ibpulse.core.statistics.nodes import Moment
-from ibpulse.core.statistics.verdict import KINDS, NodeSilence, Verdict, judge, latest
+from ibpulse.core.statistics.verdict import KINDS, Moment, NodeSilence, Verdict, judge, latest
 from ibpulse.gateway.push import PushedAlert
 
 # of a job, the last one first

@@ -32,7 +32,7 @@ from ibpulse.gateway.pages import job_page, node_page, nodes_page
 VERSION = "1.2.3"
 JOB = "4711"
 ABOUT_JOB = {"job_id": JOB, "scheduler": "slurm", "name": "llama-70b", "began_ms": 1763683203030, "ended_ms": None}
-ENDED = ABOUT_JOB | {"job_id": "4690", "ended_ms": 1763683203030, "running": False, "stall": None}
+ENDED = ABOUT_JOB | {"job_id": "4690", "ended_ms": 1763683203030, "running": False}
 ENDED |= {"nodes": ["gpu-001", "gpu-002"]}
 INTERVAL_MS, BATCH_MS, HISTORY_MS, DELAY_MS = 10, 100, 300_000, 300
 PERIOD_MS, ACTIVE_PART, LATE_MS = 315, 0.6, 40
@@ -177,7 +177,8 @@ class Fleet:
                 "step_period_seconds": {"median": 0.315, "least": 0.3149, "most": 0.3152},
                 "lateness_nodes": len(answering) - (UNKNOWN in answering),
                 "late": {"row": LATE, "lateness_ms": 38.6, "uncertainty_ms": 1.2} if late else None,
-                "stall": self.stall(),
+                "armed": True,
+                "verdict": self.stall(),
                 "hot_rail": {"port": HOT, "share_ratio": 0.2045, "usual_ratio": 0.125, "nodes": len(answering)},
                 "clock": {"nodes": len(offsets), "spread_ms": max(offsets) - min(offsets), "uncertainty_ms": 0.24},
                 "unsynchronised": [AHEAD] if AHEAD in answering else [],
@@ -190,19 +191,30 @@ class Fleet:
         if self.hung_ms is None:
             return None
         return {
-            "rows": [name for name in self.nodes if name not in self.dead],
-            "whole": True,
-            "first": [self.nodes[0]],
-            "direction": "transmit",
-            "before": self.nodes[1],
-            "gap_ms": float(FIRST_MS - INTERVAL_MS),
+            "verdict": "node",
+            "sentence": f"{self.nodes[0]} sent its last byte 1.9 s or more before every other one",
+            "nodes": [self.nodes[0]],
+            "rails": [],
             "since_ms": self.hung_ms,
+            "since_uncertainty_ms": 20,
             "silent_ms": now_ms() - self.hung_ms,
+            "push_after_ms": 7000,
+            "pushed": True,
+            "ended_ms": None,
+            "resumed": False,
+            "evidence": [],
+            "against": [],
+            "not_known": [],
         }
+
+    def list_verdicts(self) -> dict[str, Any]:
+        """The answer of /api/v1/verdicts."""
+        stalls = [stall] if (stall := self.stall()) else []
+        return {"jobs": [{"job_id": JOB, "scheduler": "slurm", "armed": True, "stalls": stalls}]}
 
     def list_jobs(self) -> dict[str, Any]:
         """The answer of /api/v1/jobs."""
-        running = ABOUT_JOB | {"running": True, "stall": self.stall(), "nodes": self.nodes}
+        running = ABOUT_JOB | {"running": True, "nodes": self.nodes}
         return {"jobs": [running, ENDED], "unknown": []}
 
     def list_nodes(self) -> dict[str, Any]:
@@ -332,6 +344,9 @@ class Gateway:
         async def jobs(_: Request) -> Response:
             return JSONResponse(self.fleet.list_jobs())
 
+        async def verdicts(_: Request) -> Response:
+            return JSONResponse(self.fleet.list_verdicts())
+
         async def events(_: Request) -> Response:
             return JSONResponse({"events": self.fleet.events})
 
@@ -344,6 +359,7 @@ class Gateway:
         paths |= {
             "/api/v1/nodes": list_nodes,
             "/api/v1/jobs": jobs,
+            "/api/v1/verdicts": verdicts,
             f"{api}stream": self._stream,
             f"{api}window": self._window,
         }

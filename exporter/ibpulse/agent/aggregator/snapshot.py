@@ -157,20 +157,11 @@ class NodeTraffic:
 
 
 @dataclass(frozen=True, slots=True)
-class LastTraffic:
-    """Traffic ended, or had not ended yet, between two wall times in ns."""
-
-    low_ns: int
-    high_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """The rails of one job over the last minute, or since the job was first seen, at `since_ns`.
+    """The rails of one job over the last minute, or since the job was first seen.
 
     `step_seconds` is None before the first search, NaN if no period was found; while the job is silent, it is that of
-    its last steps. The `silences` are those of both directions together, of transmit and of receive, up to the newest
-    sample at `known_until_ns`; None for a direction without traffic so far.
+    its last steps.
     """
 
     job_id: str
@@ -179,9 +170,6 @@ class JobSnapshot:
     fairness: float | None
     step_seconds: float | None
     last_traffic_ns: int | None
-    since_ns: int = 0
-    known_until_ns: int | None = None
-    silences: tuple[LastTraffic | None, ...] = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,11 @@ from fastapi import APIRouter
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
-from ibpulse.agent.aggregator.snapshot import LastTraffic
 from ibpulse.agent.web.parts import WebParts
 from ibpulse.base.errors import RequestError
 from ibpulse.base.instants import format_rfc3339
 from ibpulse.base.units import MILLISECOND_NS, whole_ms
-from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer, JobTrafficAnswer
+from ibpulse.core.answers.jobs import HoldingAnswer, JobAnswer, JobPortsAnswer, JobsAnswer
 from ibpulse.core.answers.silence import SilencesAnswer
 from ibpulse.core.http.problems import model, operation
 from ibpulse.core.http.requests import choose_key
@@ -125,7 +124,7 @@ def describe_jobs(parts: WebParts) -> JobsAnswer:
     return JobsAnswer.model_construct(
         known=view.known,
         sources=list(view.sources),
-        jobs=[_describe_job(record, _describe_traffic(parts, record)) for record in known_jobs(parts)],
+        jobs=[_describe_job(record) for record in known_jobs(parts)],
         pods=list(view.pods),
         notices=list(view.notices),
     )
@@ -147,7 +146,7 @@ def describe_record(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def _describe_job(record: JobRecord, traffic: JobTrafficAnswer | None) -> JobAnswer:
+def _describe_job(record: JobRecord) -> JobAnswer:
     job = record.job
     claim = job.claim
     return JobAnswer.model_construct(
@@ -159,36 +158,7 @@ def _describe_job(record: JobRecord, traffic: JobTrafficAnswer | None) -> JobAns
         running=record.ended_ns is None,
         began=_instant(record.began_ns),
         ended=_instant(record.ended_ns),
-        traffic=traffic,
     )
-
-
-def _describe_traffic(parts: WebParts, record: JobRecord) -> JobTrafficAnswer | None:
-    """Until when a job moved bytes; None if that is not known."""
-    snapshot = parts.current.get()
-    job = snapshot.statistics_of(record.job.claim.key) if snapshot and record.ended_ns is None else None
-    if job is None:
-        return None
-    (last, last_unsure), (sent, sent_unsure), (received, received_unsure) = map(_outwards, job.silences)
-    return JobTrafficAnswer.model_construct(
-        since_ms=job.since_ns // MILLISECOND_NS,
-        known_until_ms=whole_ms(job.known_until_ns),
-        step_period_seconds=None if job.step_seconds is None or math.isnan(job.step_seconds) else job.step_seconds,
-        last_ms=last,
-        last_uncertainty_ms=last_unsure,
-        last_transmit_ms=sent,
-        last_transmit_uncertainty_ms=sent_unsure,
-        last_receive_ms=received,
-        last_receive_uncertainty_ms=received_unsure,
-    )
-
-
-def _outwards(last: LastTraffic | None) -> tuple[int | None, int]:
-    """A moment in whole ms and its uncertainty, rounded so that it is certain; None for no traffic."""
-    if last is None:
-        return None, 0
-    high_ms = -(-last.high_ns // MILLISECOND_NS)
-    return high_ms, high_ms - last.low_ns // MILLISECOND_NS
 
 
 def _instant(time_ns: int | None) -> str | None:

@@ -10,7 +10,6 @@ from ibpulse.core.answers.members import (
     MAX_JOBS,
     MAX_NAME,
     MAX_PORTS,
-    Amount,
     AnswerPart,
     Count,
     Milliseconds,
@@ -98,32 +97,6 @@ class NotificationAnswer(AnswerPart):
 MAX_HOLDINGS = 100
 
 
-class JobTrafficAnswer(AnswerPart):
-    """Until when a job moved bytes on this node. Traffic ended at most the uncertainty before each time, if at all."""
-
-    since_ms: Milliseconds = Field(description="Since when its traffic has been followed.")
-    known_until_ms: Milliseconds | None = Field(description="Time of the newest sample; null before the first.")
-    step_period_seconds: Amount | None = Field(description="While the job is silent, that of its last steps.")
-    last_ms: Milliseconds | None = Field(description="Last traffic in either direction; null if there was none.")
-    last_uncertainty_ms: Milliseconds
-    last_transmit_ms: Milliseconds | None
-    last_transmit_uncertainty_ms: Milliseconds
-    last_receive_ms: Milliseconds | None
-    last_receive_uncertainty_ms: Milliseconds
-
-    @property
-    def instants(self) -> tuple[int | None, ...]:
-        """The last traffic of either direction, of transmit and of receive."""
-        return self.last_ms, self.last_transmit_ms, self.last_receive_ms
-
-    @property
-    def silent_seconds(self) -> float:
-        """For how long it has certainly been silent, 0 if it is not."""
-        if self.last_ms is None or self.known_until_ms is None:
-            return 0.0
-        return max(0, self.known_until_ms - self.last_ms) / 1000
-
-
 class JobAnswer(AnswerPart):
     """One job; it began or ended at most the uncertainty before the time, when that was noticed."""
 
@@ -145,9 +118,6 @@ class JobAnswer(AnswerPart):
     ended: Name | None = Field(description="In RFC 3339; null while it is running.")
     ended_ms: Milliseconds | None
     ended_uncertainty_ms: Milliseconds
-    traffic: JobTrafficAnswer | None = Field(
-        description="Null for a job that ended, shares a port, or is beyond the first 8."
-    )
 
 
 class JobsAnswer(AnswerPart):

@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ibpulse.core.answers.members import MAX_JOBS, MAX_PORTS, AnswerPart, Milliseconds, Name, at_most
-from ibpulse.core.statistics.nodes import Moment
-from ibpulse.core.statistics.verdict import NodeSilence, Pause, RailSilence
+from ibpulse.core.statistics.verdict import Moment, NodeSilence, Pause, RailSilence
 
 MAX_PAUSES = 20
 Bounds = Callable[[int, int], Moment]

@@ -15,8 +15,8 @@ from ibpulse.core.jobs import trace_jobs
 from ibpulse.core.limits import LEGEND
 from ibpulse.core.recordings.limits import find_recorded_signs
 from ibpulse.core.recordings.recording import Recording, RecordingMeta, concatenate
-from ibpulse.core.statistics.nodes import shortest_stall
 from ibpulse.core.statistics.signs import LETTERS, NAMES, NOTHING
+from ibpulse.core.statistics.silences import SampleTimes, describe_rates
 from ibpulse.core.statistics.steps.edges import find_least_idle, find_step_edges
 from ibpulse.core.statistics.steps.runs import (
     MAX_BRIDGED,
@@ -27,6 +27,7 @@ from ibpulse.core.statistics.steps.runs import (
     silence_level,
 )
 from ibpulse.core.statistics.sums import line_rate
+from ibpulse.core.statistics.verdict import notable_seconds
 
 STEPS, BURSTS, STALLS, EVENTS, MISSING = "steps", "bursts", "stalls", "events", "missing data"
 SIGNS = "signs of limits,"
@@ -154,7 +155,9 @@ class NodeSamples:
         for number, (begin, end) in enumerate(pairwise(begins)):
             details = {"begin_uncertainty_ms": float(errors[number]) / MILLISECOND_NS}
             yield Mark(STEPS, f"step {number}", int(begin), int(end), "", details)
-        shortest = shortest_stall(float(np.median(np.diff(begins))) / SECOND_NS) * SECOND_NS
+        samples = SampleTimes(0.0, interval_ns / SECOND_NS, 0.0)
+        regular = describe_rates(("",), rates[np.newaxis], samples, SILENT_BYTES_PER_SECOND).regular
+        shortest = notable_seconds(regular) * SECOND_NS
         pauses = find_pauses(both, silent)
         for first, end, missing in zip(pauses.first, pauses.end, pauses.missing, strict=True):
             if first and not missing and (end - first) * interval_ns >= shortest:

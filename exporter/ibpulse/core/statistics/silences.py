@@ -10,6 +10,7 @@ anything was received. Times are ticks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ibpulse.core.arrays import Bools, Counts, Floats
-from ibpulse.core.statistics.nodes import Moment, SampleTimes
 from ibpulse.core.statistics.steps.runs import SILENT_PART, mark_long_runs, silence_level
-from ibpulse.core.statistics.verdict import NodeSilence, Pause, RailSilence
+from ibpulse.core.statistics.verdict import Moment, NodeSilence, Pause, RailSilence, notable_seconds
 
 # shorter silences are those between collectives, of which every step has many
 MIN_PAUSE_SECONDS = 0.05
@@ -36,6 +36,7 @@ SETTLED_SECONDS, SHORT_SETTLED_SECONDS, SHORT_SECONDS = 120.0, 30.0, 1 / 3
 ALWAYS_PART, ALWAYS_SECONDS, ALWAYS_FACTOR, MAX_ALWAYS = 0.1, 60, 3.0, 0.2
 # what is sent so long after anything was received, for less than a run of so many ticks, is sent again
 ANSWERED_SECONDS, MIN_RUN = 0.5, 5
+Rates = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class SilenceWatch:
         self.wrote: tuple[int, int] | None = None
         self._sends = np.zeros(MIN_RUN, dtype=np.bool_)
         self.pauses = Pauses(1 / interval_seconds)
-        self._always = _Always(shape, round(1 / interval_seconds))
+        self._always = _Always(shape, max(1, round(1 / interval_seconds)))
 
     def add(self, first_tick: int, counters: Counts, valid: Bools, strides: Counts) -> None:
         """Add the bytes by the counters (rails, 2, ticks) from a tick on, where they are `valid`.
@@ -267,9 +268,67 @@ class StorageWatch:
             self._usual += (rate - self._usual) * min(1.0, seconds / self._watched)
 
 
+@dataclass(frozen=True, slots=True)
+class SampleTimes:
+    """The times of samples in seconds: the first one begins at `start` on the common clock, and is `interval` long.
+
+    `bound` is the largest possible error of that clock, None if it is not known. Counters show traffic up to
+    `resolution` after it passed, at least one interval.
+    """
+
+    start: float
+    interval: float
+    bound: float | None
+    resolution: float = 0.0
+
+    def at(self, tick: int) -> float:
+        """The end of the sample that leads to a tick, of which the first is 2."""
+        return self.start + (tick - 1) * self.interval
+
+    def last_traffic(self, active: int, idle: int) -> Moment:
+        """The end of the traffic of an active sample, if `idle` is the first known sample without any."""
+        bound, seen = self.bound or 0.0, max(self.resolution, self.interval)
+        return (
+            self.start + (active + 1) * self.interval - seen - bound,
+            self.start + idle * self.interval + bound,
+        )
+
+
+def _follow_rates(rates: Rates, times: SampleTimes, least: float) -> SilenceWatch:
+    """A watch over recorded rates (rails, 2, samples), the first of which is that up to tick 2.
+
+    Counters across missing samples are not recorded: they count as silent between silent ones.
+    """
+    known, rails = ~np.isnan(rates), len(rates)
+    moved = np.where(known, rates, 0.0).astype(np.float64) * times.interval
+    # the end of the traffic before a hole may lie in it: the first sample after it has a tail of that traffic
+    late = known[..., 1:] & ~known[..., :-1]
+    moved[..., 1:] += np.where(late, SILENT_PART / 2 * moved.max(axis=2, initial=0.0)[..., None], 0.0)
+    found = SilenceWatch(rails, times.interval, least)
+    counters = np.concatenate([np.zeros((rails, 2, 1)), moved.cumsum(axis=2)], axis=2)
+    valid = np.concatenate([np.ones((rails, 2, 1), dtype=np.bool_), known], axis=2)
+    found.add(1, counters.astype(np.int64), valid, np.ones(rails, dtype=np.int64))
+    return found
+
+
+def find_silences(rates: Rates, times: SampleTimes, least: float) -> list[tuple[float, float]]:
+    """The notable silences of a node in recorded rates (2, samples), NaN for missing data: begins and ends in seconds.
+
+    The end is infinite if it lasts. Rates up to `least` bytes per second are no traffic.
+    """
+    found = _follow_rates(rates[np.newaxis], times, least)
+    regular = found.pauses.regular()
+    spans = [(times.at(each.begin), times.at(each.end)) for each in found.pauses.newest(MAX_PAUSES, 0)]
+    known = times.at(found.known)
+    if found.last:
+        spans.append((times.at(found.last), math.inf))
+    notable = notable_seconds(None if regular is None else regular * times.interval)
+    return [(begin, end) for begin, end in spans if min(end, known) - begin > notable]
+
+
 def describe_rates(
     rails: Sequence[str],
-    rates: npt.NDArray[np.floating],
+    rates: Rates,
     times: SampleTimes,
     least: float,
     lost: Mapping[str, Moment] | None = None,
@@ -277,24 +336,12 @@ def describe_rates(
     """What a node says of a job at the end of recorded rates (rails, 2, samples), NaN for missing data.
 
     Rates up to `least` bytes per second are no traffic. Some rails were `lost`, which is known of none without it.
-    Counters across missing samples are not recorded: they count as silent between silent ones.
     """
-    known = ~np.isnan(rates)
-    moved = np.where(known, rates, 0.0).astype(np.float64) * times.interval
-    # the end of the traffic before a hole may lie in it: the first sample after it has a tail of that traffic
-    late = known[..., 1:] & ~known[..., :-1]
-    moved[..., 1:] += np.where(late, SILENT_PART / 2 * moved.max(axis=2, initial=0.0)[..., None], 0.0)
-    found = SilenceWatch(len(rails), times.interval, least)
-    counters = np.concatenate([np.zeros((len(rails), 2, 1)), moved.cumsum(axis=2)], axis=2)
-    valid = np.concatenate([np.ones((len(rails), 2, 1), dtype=np.bool_), known], axis=2)
-    found.add(1, counters.astype(np.int64), valid, np.ones(len(rails), dtype=np.int64))
-
-    def at(tick: int) -> float:
-        return times.start + (tick - 1) * times.interval
+    found = _follow_rates(rates, times, least)
 
     def between(low: int, high: int) -> Moment:
         moment = times.last_traffic(high - 2, high - 1)
-        return min(moment[0], at(low) - (times.bound or 0.0)), moment[1]
+        return min(moment[0], times.at(low) - (times.bound or 0.0)), moment[1]
 
     def last(rail: int, way: int) -> Moment | None:
         low, high = int(found.low[rail, way]), int(found.high[rail, way])
@@ -306,11 +353,11 @@ def describe_rates(
             name: RailSilence(last(rail, 0), last(rail, 1), lost=(lost or {}).get(name))
             for rail, name in enumerate(rails)
         },
-        known_until=at(found.known) - (times.bound or 0.0),
+        known_until=times.at(found.known) - (times.bound or 0.0),
         regular=None if regular is None else regular * times.interval,
         longest=found.pauses.longest * times.interval,
         pauses=tuple(
-            Pause(between(each.sent - 1, each.sent), at(each.begin), at(each.end))
+            Pause(between(each.sent - 1, each.sent), times.at(each.begin), times.at(each.end))
             for each in found.pauses.chosen(NEWEST_PAUSES, LONGEST_PAUSES, 0.5 * (regular or 0.0))
         ),
         storage=between(*found.wrote) if found.wrote else None,

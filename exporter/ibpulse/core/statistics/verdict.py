@@ -6,14 +6,15 @@ last counted. All times are seconds on one clock, as bounds of what is certain.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from ibpulse.core.statistics.nodes import FirstNodes, Moment
-
+Moment = tuple[float, float]
+"""Bounds of a moment on the common clock, in seconds."""
 Kind = Literal["link", "loss", "node", "together", "unknown"]
 KINDS: Mapping[Kind, str] = {
     "link": "a rail lost its link before the traffic stopped",
@@ -191,6 +192,17 @@ Rails = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
+class FirstNodes:
+    """The nodes that may have been the first to stop: one if that is certain, all if nothing is known.
+
+    That one was certainly earlier than the next by `gap` seconds, 0 if that is unknown.
+    """
+
+    nodes: tuple[str, ...]
+    gap: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class _Case:
     """The silence of a job since its last byte: all its nodes, and those `here`, with new samples and past traffic."""
 
@@ -364,10 +376,16 @@ def _middle(moment: Moment) -> float:
 
 
 def _leads(case: _Case, name: str) -> list[tuple[float, float]]:
-    """The earlier silences of a node: how long each was, and for how much of it every other node still sent."""
+    """The earlier silences of a node: how long each was, and for how much of it every other node still sent.
+
+    Those before which it sent nothing say nothing of it.
+    """
     found = []
-    others = [node for other, node in case.here.items() if other != name]
+    others, before = [node for other, node in case.here.items() if other != name], -math.inf
     for pause in case.here[name].pauses:
+        before, sends = pause.end, pause.sent[1] > before
+        if not sends:
+            continue
         last = [_last_before(pause.end, node.pauses) for node in others]
         found.append((pause.seconds, min(last) - _middle(pause.sent)))
     return found

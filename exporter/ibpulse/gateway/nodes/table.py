@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -14,11 +14,10 @@ from ibpulse.base.errors import DaemonError, DaemonFault
 from ibpulse.base.internal_errors import GATEWAY_PARTS, InternalErrors
 from ibpulse.base.text import names_text, natural_key
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
-from ibpulse.core.answers.jobs import JobAnswer, JobsAnswer
+from ibpulse.core.answers.jobs import JobsAnswer
 from ibpulse.core.answers.node import ClockAnswer, PortsAnswer
 from ibpulse.core.client.transport import read_answer
-from ibpulse.core.jobs import Key
-from ibpulse.core.statistics.lateness import ClockOffset, ClockOffsets, MeasuredOffset
+from ibpulse.core.statistics.lateness import ClockOffset, ClockOffsets
 from ibpulse.gateway.nodes.discovery import Discovery
 from ibpulse.gateway.nodes.requests import MAX_PARALLEL, Node, NodeFigures, Nodes, ask_figures, ask_node
 from ibpulse.gateway.nodes.targets import Target
@@ -44,11 +43,10 @@ class NodeState:
     """A node as of its last answers. What was never answered is None.
 
     `problem` is a sentence, empty if all is well, and `kind` how the daemon fails, if it does; `since_ns` is the wall
-    time at which that changed, None if it never did. `seen_ns` is the wall time of the last answer. `offset` is None
-    until its clock was asked often enough. A node that is down keeps its last answers. `idle_since_ns` is when its
-    first rail became idle, None if it was when it was first asked. `clocks_then` has its clock when the last traffic
-    of each job became known, so that the order of two nodes is the same however long ago they stopped. `jobs_problem`
-    is a sentence if its last answer about jobs was refused, so that `jobs` is an earlier one.
+    time at which that changed, None if it never did. `offset` is None until its clock was asked often enough. A node
+    that is down keeps its last answers. `idle_since_ns` is when its first rail became idle, None if it was when it was
+    first asked. `jobs_problem` is a sentence if its last answer about jobs was refused, so that `jobs` is an earlier
+    one.
     """
 
     target: Target
@@ -62,8 +60,6 @@ class NodeState:
     offset: ClockOffset | None = None
     figures: NodeFigures = NO_FIGURES
     idle_since_ns: int | None = None
-    seen_ns: int | None = None
-    clocks_then: Mapping[Key, MeasuredOffset] = field(default_factory=dict)
     jobs_problem: str = ""
 
     @property
@@ -88,7 +84,7 @@ class PolledNode:
         except DaemonError as error:
             self._settle("down", str(error), error.kind)
             return
-        self.state = replace(self.state, ports=ports, seen_ns=self._clock.time_ns())
+        self.state = replace(self.state, ports=ports)
         other = await self._poll_others(node)
         problem = "; ".join(filter(None, (_find_problem(ports), "" if other is None else str(other))))
         self._settle("degraded" if problem else "up", problem, None if other is None else other.kind)
@@ -148,22 +144,7 @@ class PolledNode:
             if error.kind == "bad-answer":
                 self.state = replace(self.state, jobs_problem=str(error))
             raise
-        self.note_jobs(jobs)
-
-    def note_jobs(self, jobs: JobsAnswer) -> None:
-        """Take over an answer about its jobs."""
-        old = {_key(job): job.traffic for job in self.state.jobs.jobs} if self.state.jobs else {}
-        now_ns, wall_ns = read_clocks(self._clock)
-        offset = self._offsets.offset(now_ns, wall_ns)
-        clocks = {}
-        for job in jobs.jobs:
-            key, before = _key(job), old.get(_key(job))
-            same = before and job.traffic and before.instants == job.traffic.instants
-            if same and key in self.state.clocks_then:
-                clocks[key] = self.state.clocks_then[key]
-            elif offset:
-                clocks[key] = MeasuredOffset(offset, wall_ns)
-        self.state = replace(self.state, jobs=jobs, clocks_then=clocks, seen_ns=wall_ns, jobs_problem="")
+        self.state = replace(self.state, jobs=jobs, jobs_problem="")
 
     async def _read_figures(self, node: Node) -> None:
         old = self.state.figures
@@ -172,10 +153,6 @@ class PolledNode:
             since_ns = self.state.idle_since_ns if old.idle else self._clock.time_ns()
             idle_since_ns = since_ns if figures.idle and old.version is not None else None
             self.state = replace(self.state, figures=figures, idle_since_ns=idle_since_ns)
-
-
-def _key(job: JobAnswer) -> Key:
-    return job.scheduler, job.job_id
 
 
 def read_clocks(clock: Clock = time) -> tuple[int, int]:
@@ -275,11 +252,6 @@ class NodeTable:
             else:
                 self._names[key] = name
                 taken.add(name)
-
-    def note_jobs(self, name: str, jobs: JobsAnswer) -> None:
-        """Take over what a node answered about its jobs between two polls."""
-        if name in self._polled:
-            self._polled[name].note_jobs(jobs)
 
     async def run(self) -> None:
         """Poll every node every `POLL_SECONDS`, forever, once the sources of nodes were asked."""

@@ -13,9 +13,10 @@ from ibpulse.base.text import count_text, first_names, names_text, statistic_tex
 from ibpulse.base.units import MILLISECOND_NS, SECOND_NS
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import COINCIDE_MS, MIN_LATE_MS, Lateness
-from ibpulse.core.statistics.nodes import HOT_FACTOR, FleetStall, RailSplit
+from ibpulse.core.statistics.nodes import HOT_FACTOR, RailSplit
 from ibpulse.core.statistics.verdict import Verdict
 from ibpulse.workbench.fleet.report import LEVEL, MAX_JUDGED, FleetReport, PlaceRow, StepRow
+from ibpulse.workbench.fleet.stalls import FleetStall
 
 Kind = Literal[
     "stall", "late", "fewer-steps", "failover", "idle-port", "different-port", "hot-rail", "different-node", "place",
@@ -84,12 +85,12 @@ def _shorten(found: Sequence[Finding]) -> Findings:
 
 
 def _stalls(report: FleetReport) -> Findings:
-    """Nodes that fell silent, and the first of them."""
+    """Nodes that fell silent, with the verdicts."""
     for place, stall in enumerate(report.stalls[:MAX_STALLS]):
         yield _describe_stall(report, stall, report.verdicts[place])
     more = len(report.stalls) - MAX_STALLS
     if more > 0:
-        yield Finding("stall", f"There are {more} more and shorter silences of several steps.")
+        yield Finding("stall", f"There are {more} more and shorter silences that are longer than those of steps.")
 
 
 def _describe_stall(report: FleetReport, stall: FleetStall, verdict: Verdict | None) -> Finding:
@@ -99,43 +100,26 @@ def _describe_stall(report: FleetReport, stall: FleetStall, verdict: Verdict | N
     who = f"{count} of {count + len(stall.moving)} nodes" if stall.moving else f"All {count_text(count, 'node')}"
     bounds = [report.nodes[name].bound_ns for name in stall.silent]
     known = [bound for bound in bounds if bound is not None]
-    first = f"It is {stall.silent[0]}."
-    if count > 1:
-        first = _first_text(stall, len(known) == count)
     clocks = f"clocks are known to ± {milliseconds_text(max(known) / MILLISECOND_NS)}" if known else ""
     if len(known) < count:
         clocks = "the clocks of some of these nodes are not known, so no order is certain"
-    receiving = stall.receiving
-    if len(receiving.nodes) == 1 < count:
-        gap = milliseconds_text(1e3 * receiving.gap)
-        clocks = f"{names_text(receiving.nodes)} stopped receiving first, at least {gap} before the next; {clocks}"
     moving = f"; {names_text(stall.moving)} kept moving bytes and did not stop first" if stall.moving else ""
     limit = "A job that ended looks the same" if lasts else "A checkpoint or an evaluation looks the same"
     return Finding(
         "stall",
         f"{who} {'is' if count == 1 else 'are'} silent from +{stall.since:.2f} s for {end - stall.since:.2f} s, "
-        f"{'up to the end' if lasts else 'and then continue'}. {first}",
-        f"No traffic for more than three steps{moving}; {clocks}.{_verdict_text(verdict)}",
+        f"{'up to the end' if lasts else 'and then continue'}.{_verdict_text(stall, verdict)}",
+        f"No traffic for longer than in any step{moving}; {clocks}.",
         f"{limit}. Moments are known to one sample and the clock bound.",
-        stall.first,
+        verdict.nodes if verdict else (),
     )
 
 
-def _verdict_text(verdict: Verdict | None) -> str:
+def _verdict_text(stall: FleetStall, verdict: Verdict | None) -> str:
     """The verdict, as it would have been told during the silence; a dataset has no counters of lost packets."""
+    if len(stall.silent) == 1:
+        return f" It is {stall.silent[0]}."
     return "" if verdict is None else f" Verdict at its end: {verdict.kind}, {verdict.sentence}."
-
-
-def _first_text(stall: FleetStall, clocks: bool) -> str:
-    if len(stall.first) == 1:
-        gap = milliseconds_text(1e3 * stall.sending.gap)
-        return f"{stall.first[0]} stopped sending first, at least {gap} before the next one."
-    if stall.first:
-        return f"The first to stop sending is one of {names_text(stall.first)}; their order is not known."
-    reason = (
-        "they stopped closer together than the clocks and samples resolve" if clocks else "their clocks are not known"
-    )
-    return f"Which one stopped sending first is not known: {reason}."
 
 
 def _late(report: FleetReport) -> Findings:

@@ -16,20 +16,13 @@ from ibpulse.core.arrays import Counts, Floats
 from ibpulse.core.defaults import MIN_PEERS
 from ibpulse.core.statistics.lateness import MIN_LATE_MS, MIN_STEPS, Lateness, compare_nodes, match_steps
 from ibpulse.core.statistics.nodes import (
-    SILENT_PERIODS,
     Failover,
-    FleetStall,
     RailSplit,
-    SampleTimes,
-    Silence,
     find_failovers,
-    find_silences,
-    find_stalls,
-    shortest_stall,
     split_rates,
 )
 from ibpulse.core.statistics.recorded import find_interval, resample
-from ibpulse.core.statistics.silences import describe_rates
+from ibpulse.core.statistics.silences import SampleTimes, describe_rates, find_silences
 from ibpulse.core.statistics.steps.edges import MAX_MISSING, EdgeTimes, StepTimes
 from ibpulse.core.statistics.steps.runs import (
     SILENT_BYTES_PER_SECOND,
@@ -40,12 +33,15 @@ from ibpulse.core.statistics.steps.runs import (
 )
 from ibpulse.core.statistics.verdict import NodeSilence, Verdict, judge
 from ibpulse.workbench.fleet.source import DatasetChoice, FleetNode, GroupSteps, NodeSums, ReportSource
+from ibpulse.workbench.fleet.stalls import FleetStall, Span, find_stalls
 
 # groups of ports of two nodes are the same if they share this part of all their ports
 SAME_PORTS = 0.5
 # nodes whose usual steps differ by more than this factor do not make the same steps
 SAME_RHYTHM = 1.25
 NAMED_PORTS = 4
+# a shorter silence is none of a whole step, if the step is not known
+MIN_QUIET_SECONDS = 1 / 3
 # steps of either half without which a change of the lateness is not reported
 MIN_STEPS_OF_HALF = 8
 MAX_JUDGED = 3
@@ -282,9 +278,6 @@ _STATISTICS = (
 )
 
 
-Span = tuple[float, float]
-
-
 @dataclass(frozen=True, slots=True)
 class NodeNumbers:
     """Numbers of a node, transmit and receive together; None if unknown.
@@ -301,7 +294,7 @@ class NodeNumbers:
     silent_ratio: float | None
     missing_ratio: float
     partial_ratio: float
-    silences: tuple[Silence, ...]
+    silences: tuple[Span, ...]
     observed: tuple[Span, ...]
     quiet: tuple[Span, ...]
     traffic: Span | None
@@ -413,16 +406,16 @@ def describe_dataset(path: Path, choice: DatasetChoice, against: DatasetChoice |
                 sums = step_sums(find_peers(other.steps()), other.nodes)
             changes = compare_spans(sums, step_sums(peers, nodes))
         period = median_of([row.step_ms for row in rows if row.step_ms is not None])
-        shortest = shortest_stall(None if period is None else period / 1e3)
+        least = max(MIN_QUIET_SECONDS, (period or 0.0) / 1e3)
         numbers = {
-            name: describe_node(node, samples, source.origin_ns, shortest)
+            name: describe_node(node, samples, source.origin_ns, least)
             for name, node in nodes.items()
             if (samples := source.samples(name)) is not None
         }
         rails = [_describe_rails(name, *source.rail_seconds(name)) for name in nodes]
         missing = tuple(source.missing())
         silences = {name: each.silences for name, each in numbers.items()}
-        stalls = find_stalls(silences, {name: each.observed for name, each in numbers.items()}, shortest)
+        stalls = find_stalls(silences, {name: each.observed for name, each in numbers.items()})
         verdicts = _judge_stalls(source, stalls[:MAX_JUDGED])
     # those whose ends are apart may belong to another stage, which begins and ends at other times
     apart = {row.node for row in rows if row.lateness is not None and row.lateness.ends_apart}
@@ -443,11 +436,14 @@ def describe_dataset(path: Path, choice: DatasetChoice, against: DatasetChoice |
 def _judge_stalls(source: ReportSource, stalls: Sequence[FleetStall]) -> tuple[Verdict | None, ...]:
     """The verdicts on stalls, as a gateway judges them at their ends; None where it would not yet."""
     told: list[dict[str, NodeSilence]] = [{} for _ in stalls]
-    for name, node in source.nodes.items() if stalls else ():
-        if (samples := source.samples(name)) is None:
+    for name in dict.fromkeys(name for stall in stalls for name in stall.silent):
+        node, samples = source.nodes[name], source.samples(name)
+        if samples is None:
             continue
         times = _times_of(node, samples, source.origin_ns)
         for stall, found in zip(stalls, told, strict=True):
+            if name not in stall.silent:
+                continue
             # up to the last sample before any node goes on
             count = (
                 len(samples.partial) if math.isinf(stall.until) else int((stall.until - times.start) / times.interval)
@@ -464,8 +460,8 @@ def _times_of(node: FleetNode, samples: NodeSums, origin_ns: int) -> SampleTimes
     return SampleTimes(start, node.interval_ns / SECOND_NS, bound, node.resolution_ns / SECOND_NS)
 
 
-def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: float) -> NodeNumbers:
-    """The numbers of a node; silences of at least `shortest` seconds are on the collector's clock after the origin."""
+def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, least: float) -> NodeNumbers:
+    """The numbers of a node; `quiet` are silences of at least so many seconds. Times are after the origin."""
     total = samples.rates.sum(axis=0, dtype=np.float64)
     missing = np.isnan(total)
     known = total[~missing]
@@ -482,7 +478,7 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
     observed = join_runs(*find_runs(~missing), max(0, SECOND_NS // node.interval_ns - 1))
     # between these, less is missing than a step needs
     first, end = find_runs(~(total > threshold) & ~mark_long_runs(missing, MAX_MISSING))
-    long = (end - first) * interval >= shortest / SILENT_PERIODS
+    long = (end - first) * interval >= least
     places = np.flatnonzero(total > threshold)
     traffic = spans(places[:1], places[-1:] + 1)
     return NodeNumbers(
@@ -492,7 +488,7 @@ def describe_node(node: FleetNode, samples: NodeSums, origin_ns: int, shortest: 
         1 - active.size / known.size if known.size else None,
         1 - known.size / len(total),
         float(samples.partial.mean()),
-        tuple(find_silences(samples.rates, times, threshold, shortest)),
+        tuple(find_silences(samples.rates, times, SILENT_BYTES_PER_SECOND)),
         spans(*observed),
         spans(first[long], end[long]),
         traffic[0] if traffic else None,

@@ -21,7 +21,6 @@ from ibpulse.core.model import STORAGE
 from ibpulse.core.recordings import Recording, RecordingMeta
 from ibpulse.core.recordings.limits import find_recorded_signs
 from ibpulse.core.recordings.recording import trace_holdings
-from ibpulse.core.statistics.nodes import Moment, SampleTimes
 from ibpulse.core.statistics.recorded import (
     DURATION,
     RailSeries,
@@ -33,13 +32,13 @@ from ibpulse.core.statistics.recorded import (
     lag_correlation,
     resample,
 )
-from ibpulse.core.statistics.silences import describe_rates
+from ibpulse.core.statistics.silences import SampleTimes, describe_rates
 from ibpulse.core.statistics.span import SpanStatistics, describe_span, find_period_between
 from ibpulse.core.statistics.steps.phase import FIRST_TRAFFIC, Phase, PhaseRules, PhaseTraffic
 from ibpulse.core.statistics.steps.phases import find_phases
 from ibpulse.core.statistics.steps.runs import MAX_MISSING_SHARE
 from ibpulse.core.statistics.sums import OBSERVED, RECEIVE, TRANSMIT, are_assumed
-from ibpulse.core.statistics.verdict import judge
+from ibpulse.core.statistics.verdict import Moment, judge
 from ibpulse.workbench.reports.rows import STEPS, ReportRow, Value, rows
 from ibpulse.workbench.reports.span import Outside, ReportOptions, ReportSpan, choose_window, series_of
 

@@ -1,7 +1,7 @@
 // The states of nodes and of jobs on the home page of a gateway: a word, how bad it is, and since when.
 
+import { elapsed, namesWords } from "./format.js";
 import { trouble } from "./job_rows.js";
-import { namesWords, stallWords } from "./stalls.js";
 import { problemWord } from "./states.js";
 
 /** What a node can be, the worst first: the name of its filter, and how bad that is. */
@@ -47,10 +47,10 @@ export function sinceOf(node) {
   return node[kindOf(node).since] ?? null;
 }
 
-/** The worst that is known of a job: words, tone, since when, and all of it as a title. */
+/** The worst that is known of a job, `stall` if it is silent: words, tone, since when, and all of it as a title. */
 export function jobState(nodes, stall) {
   const found = [];
-  if (stall) found.push({ text: stallWords(stall), tone: stall.whole ? "bad" : "warn", sinceMs: stall.since_ms });
+  if (stall) found.push({ text: `silent for ${elapsed(stall.silent_ms)}: ${stall.sentence}`, tone: "bad", sinceMs: stall.since_ms });
   for (const { name, tone } of KINDS.filter((kind) => kind.tone === "bad" || kind.tone === "warn")) {
     const group = nodes.filter((node) => kindOf(node).name === name);
     const words = [...new Set(group.map(stateOf))].map((word) => `${namesWords(group.filter((node) => stateOf(node) === word).map((node) => node.node))}: ${word}`);

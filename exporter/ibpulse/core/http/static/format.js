@@ -100,3 +100,21 @@ export function shorten(names) {
   const short = names.map((name) => name.slice(begin, name.length - end));
   return short.every((name) => name) ? short : names;
 }
+
+/** A time that goes on: 8 s, 4 min 18 s, 1 h 4 min, 3 d 2 h. */
+export function elapsed(ms) {
+  const seconds = Math.floor(ms / 1000);
+  const units = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
+  const first = Math.max(0, units.findIndex(([, size]) => seconds >= size));
+  if (seconds < 60) return `${seconds} s`;
+  const [[large, size], [small, part]] = units.slice(first, first + 2);
+  const rest = Math.floor((seconds % size) / part);
+  return `${Math.floor(seconds / size)} ${large}${rest ? ` ${rest} ${small}` : ""}`;
+}
+
+/** Some names, the first three of many. */
+export function namesWords(names) {
+  const rest = names.length - 3;
+  if (rest > 0) return `${names.slice(0, 3).join(", ")} and ${rest} more`;
+  return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join("");
+}

@@ -9,7 +9,6 @@ import { JobNumbers } from "./job_cards.js";
 import { NodeRows, ORDERS, asOwn, asPorts, clockSentence, clockWords, ordered } from "./job_rows.js";
 import { showClocks, showNodes } from "./job_table.js";
 import { LivePage } from "./live_page.js";
-import { StallLine } from "./stalls.js";
 import { VerdictCard } from "./verdicts.js";
 import { View } from "./view.js";
 
@@ -31,7 +30,6 @@ class JobPage extends LivePage {
     this.controls = new JobControls(this);
     this.captures = new JobCaptures(this);
     this.verdict = new VerdictCard(this, byId("notices").parentElement);
-    this.stall = new StallLine(this, byId("notices").parentElement);
     byId("table-details").addEventListener("toggle", () => this.learn());
     this.aim();
     this.begin();
@@ -92,12 +90,9 @@ class JobPage extends LivePage {
     this.learn();
     this.statistics.show();
     showClocks(byId("health"), second);
-    const { verdict } = second.job;
-    const lasts = verdict && !verdict.ended_ms;
+    const { verdict, stall } = second.job;
     this.verdict.show(verdict);
-    this.stall.show(lasts ? { stall: null } : second.job);
-    const word = lasts ? verdict.verdict : second.job.stall?.whole && "silent";
-    document.title = `${word ? `▼ ${word} · ` : ""}${NAME} · ibpulse`;
+    document.title = `${stall ? `▼ ${stall.verdict} · ` : ""}${NAME} · ibpulse`;
     this.nameJobs();
     if (this.view.held) this.attend();
   }

@@ -4,7 +4,6 @@ import { Cards, waysWords } from "./cards.js";
 import { UNKNOWN, decimal, duration, percent, rate, rateParts } from "./format.js";
 import { asPorts } from "./job_rows.js";
 import { Numbers } from "./numbers.js";
-import { elapsed, firstWords } from "./stalls.js";
 
 const MOST_NAMES = 3;
 // of a summary of a job
@@ -72,11 +71,7 @@ function spread(job, name, words, none = "") {
 }
 
 function latest(job) {
-  if (job.stall) {
-    const { stall } = job;
-    const some = stall.rows.length < job.nodes ? `${stall.rows.length} of ${job.nodes} nodes` : "";
-    return ["silent", "", [some, firstWords(stall)].filter(Boolean).join(", ") || `for ${elapsed(stall.silent_ms)}`, "bad", stall.rows.join(", ")];
-  }
+  if (job.stall) return ["silent", "", job.stall.sentence, "bad", job.stall.sentence];
   if (job.nodes < 2) return [UNKNOWN, "", "no other node to compare with"];
   if (!job.lateness_nodes) return [UNKNOWN, "", "not known"];
   if (!job.late) return ["none", "", `of ${job.lateness_nodes}, given their clocks`];

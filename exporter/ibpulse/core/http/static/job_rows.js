@@ -10,21 +10,24 @@ import { label, since, stateAt } from "./states.js";
 export const ORDERS = ["lateness", "bandwidth", "name", "rack"];
 // of what all rails carry in the mean; less is no hot rail
 const HOT_SHARE = 1.15;
+const NAMED = { link: "link lost", loss: "packets lost", node: "stopped first" };
 const natural = new Intl.Collator("en", { numeric: true });
 
 /**
  * A message about rows as one about ports, which the picture shows; `own` is the port of a row that is a rail, and `hot`
- * whether that is the hot rail of the job and carries more here, too. `stopped` says that its node is silent, and
- * `place` in which place it stopped, -1 if it did not.
+ * whether that is the hot rail of the job and carries more here, too. `stall` of the job is one that lasts; `stopped`
+ * says what its verdict says of the row, whose `place` is the higher the more it is concerned.
  */
 export function asPorts({ rows, ...rest }) {
+  const last = rest.job?.verdict;
   // a view that ended before a stall knows nothing of it
-  if (rest.job?.stall?.since_ms >= rest.end_ms) rest.job = { ...rest.job, stall: null };
+  const stall = last && !last.ended_ms && !(last.since_ms >= rest.end_ms) ? last : null;
+  if (rest.job) rest.job = { ...rest.job, stall };
   const hot = rest.job?.hot_rail?.port;
-  const { rows: silent = [], first = [] } = rest.job?.stall ?? {};
-  const stopped = (row) => (!silent.includes(row.node) ? "" : first.length === 1 && first[0] === row.node ? "stopped first" : "silent");
+  const named = (row) => stall?.nodes.includes(row.node);
+  const stopped = (row) => (named(row) ? NAMED[stall.verdict] : stall ? "silent" : "");
   const isHot = (row) => row.row === `${row.node} ${hot}` && shareOf(row, rows) >= HOT_SHARE;
-  return { ...rest, ports: rows.map((row) => ({ ...row, own: row.port, port: row.row, rail: true, hot: isHot(row), stopped: stopped(row), place: silent.indexOf(row.node) })) };
+  return { ...rest, ports: rows.map((row) => ({ ...row, own: row.port, port: row.row, rail: true, hot: isHot(row), stopped: stopped(row), place: named(row) ? 1 : 0 })) };
 }
 
 /** What a rail carries, compared with the mean of the rails of its node; NaN if it is unknown. */
@@ -46,9 +49,9 @@ export function certainLateness(numbers) {
   return late > numbers.lateness_uncertainty_ms ? late : 0;
 }
 
-/** The earlier a node stopped, the higher; null if it did not. */
+/** Rows that a verdict names come first, then other silent ones; null for rows that are not silent. */
 function stopOf(numbers) {
-  return numbers?.stopped ? -numbers.place : null;
+  return numbers?.stopped ? numbers.place : null;
 }
 
 /** The names of the ports in an order; `numbers` are those of each port by its name. What is unknown comes last. */

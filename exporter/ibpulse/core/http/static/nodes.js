@@ -6,7 +6,6 @@ import { KINDS, SILENT, jobState, kindOf, severity, sinceOf, stateOf } from "./f
 import { UNKNOWN, clock, day, duration, fullTime } from "./format.js";
 import { clockSentence, clockWords } from "./job_rows.js";
 import { fill } from "./link_table.js";
-import { namesWords } from "./stalls.js";
 import { jobWords } from "./states.js";
 import { showVerdicts } from "./verdicts.js";
 
@@ -158,15 +157,12 @@ class NodesPage {
     if (answer) {
       this.stalled = answer.jobs.filter((job) => job.stalls[0] && !job.stalls[0].ended_ms);
       showVerdicts(byId("verdicts"), this.stalled, addressing([{ jobs: answer.jobs }]));
-      this.entitle();
+      const words = this.stalled.map((job) => `▼ ${job.job_id}: ${job.stalls[0].verdict}`);
+      const title = [...words.slice(0, 3), `ibpulse · ${NAME}`].join(" · ");
+      if (document.title !== title) this.show();
+      document.title = title;
     }
     setTimeout(() => this.watch(), VERDICTS_MS);
-  }
-
-  entitle() {
-    const words = this.stalled.map((job) => `▼ ${job.job_id}: ${job.stalls[0].verdict}`);
-    const silent = this.silent?.length ? [`▼ ${namesWords(this.silent.map((job) => job.job_id))} silent`] : [];
-    document.title = [...(words.length ? words.slice(0, 3) : silent), `ibpulse · ${NAME}`].join(" · ");
   }
 
   say(state, words, message) {
@@ -189,8 +185,8 @@ class NodesPage {
     if (!this.answer) return;
     const { nodes, sources } = this.answer;
     const text = byId("find").value;
-    const stalls = new Map(this.jobs.jobs.filter((job) => job.stall).map((job) => [keyOf(job), job.stall]));
-    const silent = jobsOf(nodes).filter((job) => stalls.get(keyOf(job))?.whole);
+    const stalls = new Map(this.stalled.map((job) => [keyOf(job), job.stalls[0]]));
+    const silent = jobsOf(nodes).filter((job) => stalls.has(keyOf(job)));
     const found = chosen(nodes, text);
     const shown = found.filter((node) => this.#isChosen(node, silent));
     const ended = this.state ? [] : endedJobs(this.jobs.jobs, text);
@@ -204,8 +200,6 @@ class NodesPage {
     const simulated = nodes.filter((node) => node.simulated).length;
     byId("simulated").hidden = !simulated;
     put(byId("simulated"), simulated < nodes.length ? `${simulated} SIMULATED` : "SIMULATED");
-    this.silent = silent;
-    this.entitle();
     byId("notices").replaceChildren();
     for (const source of sources.filter((each) => each.problem)) {
       element("li", "", byId("notices")).textContent =

@@ -1,8 +1,7 @@
 // Verdicts on silent jobs: a line on the home page of a gateway, and a card on the page of the job.
 
 import { element, put } from "./elements.js";
-import { clock, duration } from "./format.js";
-import { elapsed } from "./stalls.js";
+import { clock, duration, elapsed } from "./format.js";
 
 // shown before the last byte and after it
 const BEFORE_MS = 5_000;
