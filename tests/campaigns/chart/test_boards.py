@@ -65,7 +65,7 @@ def test_the_operator_of_grafana_gets_each_board_from_its_configmap() -> None:
     documents = render({"dashboards": values})
     maps = {each["metadata"]["name"]: each["data"] for each in documents if each["kind"] == "ConfigMap"}
     made = [each for each in documents if each["kind"] == "GrafanaDashboard"]
-    assert len(made) == 6
+    assert len(made) == 5
     for each in made:
         assert each["apiVersion"] == "grafana.integreatly.org/v1beta1"
         spec = each["spec"]

@@ -43,7 +43,7 @@ WARNED: list[tuple[Document, str]] = [
     ({"resources": {"limits": {"memory": "112Mi"}}}, "resources.limits.memory is 112Mi."),
     (
         {"ring": {"ports": 64, "sizeLimit": "128Mi"}},
-        "take 207 MB; with less, the kernel kills the process that writes the capture",
+        "take 234 MB; with less, the kernel kills the process that writes the capture",
     ),
     (
         {"podMonitor": {"enabled": True}, "webConfig": {"existingSecret": "x", "tls": True}},
@@ -77,8 +77,8 @@ def test_a_gateway_has_its_own_address_and_no_warning_if_both_its_sides_are_prot
     assert "WARNING" not in text
 
 
-def test_128_mib_are_enough_for_the_ring_of_16_ports() -> None:
-    assert "resources.limits.memory" not in notes({"resources": {"limits": {"memory": "128Mi"}}, "ring": {"ports": 16}})
+def test_the_default_limit_is_enough_for_the_ring_of_16_ports() -> None:
+    assert "resources.limits.memory" not in notes({"ring": {"ports": 16}})
 
 
 def test_captures_on_the_node_say_how_their_directory_is_made() -> None:

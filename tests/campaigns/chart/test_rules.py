@@ -84,7 +84,7 @@ def test_another_value_for_every_number_gives_the_rules_that_the_program_writes_
 def test_the_chart_has_the_thresholds_that_operators_tune_and_no_others() -> None:
     values = yaml.safe_load((ROOT / "helm/ibpulse/values.yaml").read_text())["prometheusRule"]
     assert list(values["thresholds"]) == [camel(number.name) for number in TABLE if number.tunable]
-    assert len(values["thresholds"]) == 21
+    assert len(values["thresholds"]) == 20
     assert set(values["alerts"]) == {alert.name for alert in ALERTS}
 
 
